@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# The package: headers, library, tinferConfig.cmake and tinfer.pc. A consumer has to find OpenMP, PCRE2 and utf8proc only
+# where the library is static; the two find modules travel along because many systems have no package for them.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tinfer)
+install(TARGETS tinfer EXPORT tinferTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT tinferTargets NAMESPACE tinfer:: DESTINATION ${package_dir})
+
+get_target_property(tinfer_type tinfer TYPE)
+string(COMPARE EQUAL ${tinfer_type} STATIC_LIBRARY TINFER_IS_STATIC)
+set(TINFER_NEEDS_OPENMP OFF)
+if(TINFER_IS_STATIC AND OpenMP_CXX_FOUND)
+    set(TINFER_NEEDS_OPENMP ON)
+endif()
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tinferConfig.cmake.in ${PROJECT_BINARY_DIR}/tinferConfig.cmake
+    INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tinferConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tinferConfig.cmake ${PROJECT_BINARY_DIR}/tinferConfigVersion.cmake
+    DESTINATION ${package_dir})
+if(TINFER_IS_STATIC)
+    install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/Findutf8proc.cmake
+        DESTINATION ${package_dir})
+endif()
+
+# pkg-config: what is private for a shared library is needed by everyone for a static one. The prefix is relative to the
+# file, so that the installed tree can be moved.
+set(pc_requires "libpcre2-8 libutf8proc")
+set(pc_libs "-lstdc++ -lm")
+if(OpenMP_CXX_FOUND)
+    string(APPEND pc_libs " ${OpenMP_CXX_FLAGS}")
+endif()
+if(TINFER_IS_STATIC)
+    set(TINFER_PC_REQUIRES ${pc_requires})
+    set(TINFER_PC_LIBS ${pc_libs})
+else()
+    set(TINFER_PC_CFLAGS " -DTINFER_SHARED")
+endif()
+file(RELATIVE_PATH TINFER_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/tinfer.pc.in ${PROJECT_BINARY_DIR}/tinfer.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tinfer)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+# Warnings for our own targets when this is the top-level project; users of the library never see them.
+function(tinfer_warnings target)
+    if(NOT PROJECT_IS_TOP_LEVEL)
+        return()
+    endif()
+    if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+        target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow)
+    elseif(MSVC)
+        target_compile_options(${target} PRIVATE /W4)
+    endif()
+endfunction()

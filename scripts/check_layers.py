@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Checks the house rules that a compiler does not: a folder includes only the folders on its right, includes are written
+from the source root, the public header and the examples stay outside, every file starts with its licence and can be
+finished by a reader.
+
+usage: check_layers.py [project root]
+"""
+import pathlib
+import re
+import sys
+
+# The one place where the layers are written down. `tinfer/` is the public header: below all of them.
+LAYERS = {
+    "base": [],
+    "gguf": ["base"],
+    "kernels": ["base"],
+    "graph": ["base"],
+    "memory": ["graph", "base"],
+    "tokenizer": ["gguf", "base"],
+    "sampling": ["tokenizer", "base"],
+    "model": ["graph", "gguf", "base"],
+    "trace": ["graph", "base"],
+    "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
+}
+MAX_LINES = 600
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1] == '"', match[2]
+
+
+def check_source(root, path):
+    folder = path.relative_to(root / "src").parts[0] if path.parent != root / "src" else None
+    for number, quoted, target in includes(path):
+        where = f"{path.relative_to(root)}:{number}"
+        if target.startswith("tinfer/"):
+            continue
+        if not quoted:
+            if "/" in target and target.split("/")[0] in LAYERS:
+                yield f"{where}: <{target}> is ours: write it in quotes"
+            continue
+        if not (root / "src" / target).is_file():
+            yield f'{where}: "{target}" is no path from the source root'
+            continue
+        layer = target.split("/")[0]
+        if folder is not None and layer != folder and layer not in LAYERS.get(folder, []):
+            allowed = " ".join(LAYERS[folder]) if folder in LAYERS else "nothing: the folder is in no layer"
+            yield f"{where}: {folder}/ includes {layer}/ (allowed: {allowed})"
+
+
+def check_public_header(root, path):
+    for number, quoted, target in includes(path):
+        if quoted or "/" in target or target.endswith(".h"):
+            yield f"{path.relative_to(root)}:{number}: <{target}>: the public header includes the standard library only"
+
+
+def check_example(root, path):
+    for number, quoted, target in includes(path):
+        if quoted and not (path.parent / target).is_file():
+            yield f'{path.relative_to(root)}:{number}: "{target}": examples use the public header only'
+
+
+def check_form(root, path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    name = path.relative_to(root)
+    if "SPDX-License-Identifier: MIT" not in "\n".join(lines[:2]):
+        yield f"{name}:1: no SPDX line"
+    if len(lines) > MAX_LINES and not path.stem.endswith("_table") and name.parts[0] != "include":
+        yield f"{name}: {len(lines)} lines, limit {MAX_LINES}"
+    for number, line in enumerate(lines, 1):
+        if name.parts[0] != "tests" and re.match(r"using namespace", line):
+            yield f"{name}:{number}: using-directive at file scope"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
+    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None}
+    findings, count = [], 0
+    for top, check in kinds.items():
+        for path in sorted(p for suffix in ("hpp", "cpp") for p in (root / top).rglob(f"*.{suffix}")):
+            count += 1
+            findings += check_form(root, path)
+            if check:
+                findings += check(root, path)
+    print("\n".join(findings) if findings else f"{count} files keep the layers")
+    return 1 if findings or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+# Builds one consumer of the library in a folder of its own, runs it, and compares its output with that of REFERENCE.
+
+function(run)
+    execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT result EQUAL 0)
+        list(JOIN ARGV " " command)
+        message(FATAL_ERROR "${command}\n${output}\nexit code ${result}")
+    endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+
+if(WAY STREQUAL "find_package" OR WAY STREQUAL "add_subdirectory")
+    set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+    if(WAY STREQUAL "add_subdirectory")
+        set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP})
+    endif()
+    run(${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
+        -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${how})
+    run(${CMAKE_COMMAND} --build ${WORK} --target consumer)
+elseif(WAY STREQUAL "pkg_config")
+    file(GLOB_RECURSE pc ${STAGE}/*/tinfer.pc)
+    get_filename_component(folder "${pc}" DIRECTORY)
+    set(ENV{PKG_CONFIG_PATH} ${folder})
+    execute_process(COMMAND pkg-config --cflags --libs tinfer OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+    separate_arguments(flags UNIX_COMMAND "${flags}")
+    run(${CXX} -std=c++20 -Wall -Wextra -Wpedantic -Werror ${SOURCE}/consumer/main.cpp -o ${WORK}/consumer ${flags})
+elseif(WAY STREQUAL "single_header")
+    get_filename_component(folder ${SINGLE_HEADER} DIRECTORY)
+    # What the unit without the macro includes, system headers and all: the compiler's and the standard library's own.
+    execute_process(COMMAND ${CXX} -std=c++20 -M -I ${folder} ${SOURCE}/consumer/main.cpp
+        OUTPUT_VARIABLE depends COMMAND_ERROR_IS_FATAL ANY)
+    foreach(foreign xsimd pcre2 utf8proc omp.h nlohmann immintrin.h)
+        if(depends MATCHES "/${foreign}")
+            message(FATAL_ERROR "the header without TINFER_IMPLEMENTATION includes ${foreign}")
+        endif()
+    endforeach()
+    run(${CXX} -std=c++20 -O1 -Wall -Wextra -Wpedantic -Werror -I ${folder} -c ${SOURCE}/consumer/main.cpp
+        -o ${WORK}/main.o)
+    # The other unit is compiled for this machine: the best kernel table of its flags must give the library's bits.
+    run(${LAUNCHER} ${CXX} -std=c++20 -O2 -march=native -I ${folder} -isystem ${TINFER_XSIMD}
+        -c ${SOURCE}/single_header/tinfer.cpp -o ${WORK}/tinfer.o)
+    run(${CXX} ${WORK}/main.o ${WORK}/tinfer.o -o ${WORK}/consumer -lpcre2-8 -lutf8proc)
+endif()
+
+execute_process(COMMAND ${REFERENCE} ${MODEL} OUTPUT_VARIABLE expected COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${WORK}/consumer ${MODEL} OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+if(NOT printed STREQUAL expected OR NOT printed MATCHES "tokens, logits [0-9a-f]+")
+    message(FATAL_ERROR "${WAY} printed\n${printed}\nexpected\n${expected}")
+endif()
