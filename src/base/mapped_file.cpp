@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "base/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.hpp"
+
+namespace tinfer {
+
+namespace {
+
+// The pages that hold at least one byte of the range, as [begin, end) addresses.
+std::pair<std::uintptr_t, std::uintptr_t> covering_pages(std::span<const std::byte> range) noexcept {
+    const std::uintptr_t page = page_size(), begin = reinterpret_cast<std::uintptr_t>(range.data());
+    return {begin & ~(page - 1), (begin + range.size() + page - 1) & ~(page - 1)};
+}
+
+void touch_pages(std::uintptr_t begin, std::uintptr_t end) noexcept {
+    for (std::uintptr_t page = begin; page < end; page += page_size())
+        static_cast<void>(*reinterpret_cast<const volatile std::byte*>(page));
+}
+
+}  // namespace
+
+std::string errno_text(int error) {
+    return cat(std::generic_category().message(error), " (errno ", error, ")");
+}
+
+std::string display_name(const std::filesystem::path& path) {
+    constexpr std::size_t longest = 480;
+    const std::string text = path.string();
+    if (text.size() <= longest) return escaped(text, 2 * longest);
+    return "…" + escaped(std::string_view(text).substr(text.size() - longest), 2 * longest);
+}
+
+std::size_t page_size() noexcept {
+    const long size = ::sysconf(_SC_PAGESIZE);
+    return size > 0 ? static_cast<std::size_t>(size) : 4096;
+}
+
+// ---- MappedFile -----------------------------------------------------------------------------------------------------
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+void MappedFile::keep_front(std::size_t bytes) noexcept {
+    const std::size_t kept = (bytes + page_size() - 1) & ~(page_size() - 1);
+    if (kept == 0 || kept >= size_) return;
+    if (::munmap(data_ + kept, size_ - kept) == 0) size_ = kept;
+}
+
+// ---- InputFile ------------------------------------------------------------------------------------------------------
+
+InputFile::InputFile(const std::filesystem::path& path) : name_(display_name(path)) {
+    // Not blocking, because opening a pipe by mistake would wait for a writer; a regular file does not care.
+    do descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (descriptor_ < 0 && errno == EINTR);
+    if (descriptor_ < 0) fail(ErrorCode::io_error, cat(name_, ": cannot open: ", errno_text(errno)));
+
+    struct ::stat status{};
+    const int result = ::fstat(descriptor_, &status), error = errno;
+    if (result != 0 || !S_ISREG(status.st_mode)) {
+        ::close(std::exchange(descriptor_, -1));
+        fail(ErrorCode::io_error, result != 0 ? cat(name_, ": cannot stat: ", errno_text(error)) : cat(name_, ": not a regular file"));
+    }
+    size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_), name_(std::move(other.name_)) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(size_, other.size_);
+    std::swap(name_, other.name_);
+    return *this;
+}
+
+InputFile::~InputFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
+    constexpr std::size_t chunk = std::size_t{64} << 20;   // one call is limited to about 2 GiB on Linux
+    while (!out.empty()) {
+        const ::ssize_t count = ::pread(descriptor_, out.data(), std::min(chunk, out.size()), static_cast<::off_t>(offset));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) fail(ErrorCode::io_error, cat(name_, ": cannot read at byte ", offset, ": ", errno_text(errno)));
+        if (count == 0)
+            fail(ErrorCode::truncated, cat(name_, ": file ends at byte ", offset, ", was ", size_, " bytes when opened"));
+        offset += static_cast<std::uint64_t>(count);
+        out = out.subspan(static_cast<std::size_t>(count));
+    }
+}
+
+MappedFile InputFile::map(int& error) const noexcept {
+    MappedFile result;
+    error = EINVAL;
+    if (size_ == 0 || size_ > SIZE_MAX) return result;
+    void* address = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor_, 0);
+    error = errno;
+    if (address == MAP_FAILED) return result;
+    result.data_ = static_cast<std::byte*>(address);
+    result.size_ = static_cast<std::size_t>(size_);
+    return result;
+}
+
+// ---- pages ----------------------------------------------------------------------------------------------------------
+
+int populate_pages(std::span<const std::byte> range) noexcept {
+    if (range.empty()) return 0;
+    const auto [begin, end] = covering_pages(range);
+#if defined(MADV_POPULATE_READ)
+    int result;
+    do result = ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+    while (result != 0 && errno == EINTR);
+    if (result == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;   // older kernels do not know the advice
+#endif
+    touch_pages(begin, end);
+    return 0;
+}
+
+LockedPages& LockedPages::operator=(LockedPages&& other) noexcept {
+    std::swap(ranges_, other.ranges_);
+    return *this;
+}
+
+int LockedPages::add(std::span<const std::byte> range) {
+    if (range.empty()) return 0;
+    auto [begin, end] = covering_pages(range);
+    if (!ranges_.empty() && begin >= ranges_.back().begin && begin <= ranges_.back().end) {
+        begin = std::max(begin, ranges_.back().end);   // pages shared with the tensor before are locked already
+        if (begin >= end) return 0;
+        if (::mlock(reinterpret_cast<const void*>(begin), end - begin) != 0) return errno;
+        ranges_.back().end = end;
+        return 0;
+    }
+    ranges_.push_back({begin, begin});
+    if (::mlock(reinterpret_cast<const void*>(begin), end - begin) != 0) return errno;
+    ranges_.back().end = end;
+    return 0;
+}
+
+void LockedPages::unlock() noexcept {
+    for (const auto& [begin, end] : ranges_)
+        if (begin != end) ::munlock(reinterpret_cast<const void*>(begin), end - begin);
+    ranges_.clear();
+}
+
+}  // namespace tinfer

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// Files to read from, mappings of whole files, and pages locked in RAM: the three things of the operating system that
+// loading weights needs, each owned by one object.
+//
+// A file that another process cuts short while it is mapped raises SIGBUS at the next touch of a lost page, and one that is
+// rewritten changes under our hands. No library can prevent that; read instead of mapping where the storage is not trusted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tinfer {
+
+/// "No such file or directory (errno 2)".
+[[nodiscard]] std::string errno_text(int error);
+
+/// The path as one line for messages: control characters escaped, only the end of a very long one.
+[[nodiscard]] std::string display_name(const std::filesystem::path& path);
+
+[[nodiscard]] std::size_t page_size() noexcept;
+
+/// The pages of a whole file, read-only, shared with every process that maps it. Nothing is read before it is touched.
+class MappedFile {
+public:
+    MappedFile() noexcept = default;
+    MappedFile(MappedFile&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    ~MappedFile();
+
+    [[nodiscard]] bool is_mapped() const noexcept { return data_ != nullptr; }
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+    /// Gives back all pages after those that hold the first `bytes`.
+    void keep_front(std::size_t bytes) noexcept;
+
+private:
+    friend class InputFile;
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/// A regular file open for reading; its size is fixed at open.
+class InputFile {
+public:
+    InputFile() noexcept = default;
+    /// Throws io_error naming the path.
+    explicit InputFile(const std::filesystem::path& path);
+    InputFile(InputFile&& other) noexcept;
+    InputFile& operator=(InputFile&& other) noexcept;
+    ~InputFile();
+
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    /// Fills `out` from `offset`; throws io_error, or truncated when the file has become shorter.
+    void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+    /// Maps the whole file. On failure the result is not mapped and `error` is the errno.
+    [[nodiscard]] MappedFile map(int& error) const noexcept;
+
+private:
+    int descriptor_ = -1;
+    std::uint64_t size_ = 0;
+    std::string name_;
+};
+
+/// Brings the pages of a mapping into memory and into the page table, so that later reads fault no more. Returns 0 or an
+/// errno (a page that can no longer be read); never raises a signal where the system can report instead.
+[[nodiscard]] int populate_pages(std::span<const std::byte> range) noexcept;
+
+/// Pages locked in RAM until this object goes: destroy it before the memory itself.
+class LockedPages {
+public:
+    LockedPages() noexcept = default;
+    LockedPages(LockedPages&& other) noexcept : ranges_(std::move(other.ranges_)) { other.ranges_.clear(); }
+    LockedPages& operator=(LockedPages&& other) noexcept;
+    ~LockedPages() { unlock(); }
+
+    /// Locks every page that holds a byte of `range`. Returns 0 or the errno.
+    [[nodiscard]] int add(std::span<const std::byte> range);
+
+private:
+    void unlock() noexcept;
+    struct Range { std::uintptr_t begin, end; };
+    std::vector<Range> ranges_;
+};
+
+}  // namespace tinfer

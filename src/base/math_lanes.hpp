@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// exp, sigmoid, SiLU and tanh of float32, written once over "lanes": one float in the reference, a vector in the tables
+// of instruction sets. The same operations in the same order on every lane give the same bits everywhere (numerics rule
+// 9).
+//
+// A lanes type V is a struct of static functions over V::F (floats) and V::I (32-bit integers, wrapping):
+//   F set(float)   F add/sub/mul/div(F, F)   F fma(F a, F b, F c) = a·b + c, rounded once
+//   F select_lt(F a, F b, F yes, F no) = a < b ? yes : no, false where a or b is NaN
+//   F abs(F)   F copy_sign(F magnitude, F sign)   I bits(F)   F from_bits(I)   I sub_i(I, I)   I add_i(I, std::int32_t)
+//   I half_i(I) = arithmetic shift right by one   I exponent_i(I) = shift left by 23
+//
+// Units compiled for one instruction set instantiate these with a type of their own, so no symbol is shared.
+#pragma once
+
+#include <cstdint>
+
+namespace tinfer::math {
+
+/// 2^n in every lane, n + 127 being a valid exponent.
+template <class V>
+typename V::F power_of_two(typename V::I n) noexcept {
+    return V::from_bits(V::exponent_i(V::add_i(n, 127)));
+}
+
+/// exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2; exp(r) = 1 + (r + r²·q(r)), q of degree 4 interpolated
+/// at Chebyshev nodes (relative error of the sum 1e-8). Below 1.1 ulp for every float; exactly 1 at ±0; subnormal
+/// results are kept, 0 from -104 down; +inf from 88.722847 up; NaN stays NaN.
+template <class V>
+typename V::F exp(typename V::F x) noexcept {
+    using F = typename V::F;
+    x = V::select_lt(x, V::set(-104.0f), V::set(-104.0f), x);
+    x = V::select_lt(V::set(89.0f), x, V::set(89.0f), x);
+    // Adding 1.5·2^23 rounds to an integer, which then stands in the low bits; a NaN only makes n meaningless.
+    const F magic = V::set(0x1.8p23f);
+    const F shifted = V::fma(x, V::set(0x1.715476p+0f), magic);
+    const F n = V::sub(shifted, magic);
+    F r = V::fma(n, V::set(-0x1.62e43p-1f), x);   // exact
+    r = V::fma(n, V::set(0x1.05c61p-29f), r);     // ln 2 = 0x1.62e43p-1 − 0x1.05c61p-29
+    F q = V::set(0x1.6d117cp-10f);
+    q = V::fma(q, r, V::set(0x1.120be2p-7f));
+    q = V::fma(q, r, V::set(0x1.555518p-5f));
+    q = V::fma(q, r, V::set(0x1.5554dcp-3f));
+    q = V::fma(q, r, V::set(0.5f));
+    const F p = V::add(V::set(1.0f), V::fma(V::mul(r, r), q, r));
+    // 2^n in two factors, so that n = 128 and subnormal results need no special case: only the last product rounds.
+    const auto whole = V::sub_i(V::bits(shifted), V::bits(magic));
+    const auto half = V::half_i(whole);
+    return V::mul(V::mul(p, power_of_two<V>(half)), power_of_two<V>(V::sub_i(whole, half)));
+}
+
+/// 1 / (1 + exp(−x)).
+template <class V>
+typename V::F sigmoid(typename V::F x) noexcept {
+    const auto one = V::set(1.0f);
+    return V::div(one, V::add(one, exp<V>(V::sub(V::set(0.0f), x))));
+}
+
+/// x / (1 + exp(−x)). Below −88.7 the divisor is +inf and the result −0.
+template <class V>
+typename V::F silu(typename V::F x) noexcept {
+    return V::div(x, V::add(V::set(1.0f), exp<V>(V::sub(V::set(0.0f), x))));
+}
+
+/// |x| < 0.625: x + x³·P(x²); else ±(1 − 2 / (exp(2|x|) + 1)). At most 2 ulp.
+template <class V>
+typename V::F tanh(typename V::F x) noexcept {
+    using F = typename V::F;
+    const F a = V::abs(x), one = V::set(1.0f), z = V::mul(x, x);
+    F p = V::set(-0x1.8f86fp-8f);
+    p = V::fma(p, z, V::set(0x1.58035cp-6f));
+    p = V::fma(p, z, V::set(-0x1.b9256ap-5f));
+    p = V::fma(p, z, V::set(0x1.110e1cp-3f));
+    p = V::fma(p, z, V::set(-0x1.555552p-2f));
+    const F small = V::fma(V::mul(z, a), p, a);
+    const F large = V::sub(one, V::div(V::set(2.0f), V::add(exp<V>(V::add(a, a)), one)));
+    return V::copy_sign(V::select_lt(a, V::set(0.625f), small, large), x);
+}
+
+}  // namespace tinfer::math

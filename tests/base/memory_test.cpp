@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "base/aligned_buffer.hpp"
+#include "base/checked.hpp"
+#include "base/error.hpp"
+#include "base/mapped_file.hpp"
+#include "support/temp_folder.hpp"
+
+namespace tinfer {
+
+TEST_CASE("[N3] base: checked arithmetic finds every overflow and nothing else") {
+    constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
+    CHECK(checked_add(max - 1, 1) == max);
+    CHECK_FALSE(checked_add(max, 1).has_value());
+    CHECK(checked_mul(0, max) == 0u);
+    CHECK(checked_mul(max, 1) == max);
+    CHECK(checked_mul(std::uint64_t{1} << 32, (std::uint64_t{1} << 32) - 1).has_value());
+    CHECK_FALSE(checked_mul(std::uint64_t{1} << 32, std::uint64_t{1} << 32).has_value());
+    CHECK(checked_round_up(0, 64) == 0u);
+    CHECK(checked_round_up(65, 64) == 128u);
+    CHECK(checked_round_up(max - 63, 64) == max - 63);
+    CHECK_FALSE(checked_round_up(max - 62, 64).has_value());
+}
+
+TEST_CASE("base: an aligned buffer is aligned, zeroed where asked, moves, and reports the size it could not get") {
+    for (const std::size_t alignment : {64, 128, 4096}) {
+        AlignedBuffer buffer(1000, alignment, Fill::zero);
+        CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment == 0);
+        CHECK(std::all_of(buffer.bytes().begin(), buffer.bytes().end(), [](std::byte b) { return b == std::byte{0}; }));
+        const std::byte* place = buffer.data();
+        AlignedBuffer moved(std::move(buffer));
+        CHECK(moved.data() == place);
+        CHECK(buffer.data() == nullptr);
+        AlignedBuffer assigned;
+        assigned = std::move(moved);
+        CHECK(assigned.data() == place);
+        CHECK(assigned.size() == 1000);
+    }
+    CHECK(AlignedBuffer(0).data() == nullptr);
+#if !defined(__SANITIZE_ADDRESS__)   // the sanitizer's allocator ends the process where others return null
+    try {
+        AlignedBuffer impossible(std::size_t{1} << 62);
+        FAIL("no machine has that much");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::out_of_memory);
+        CHECK(std::string(error.what()) == "no memory for a buffer of 4611686018427387904 bytes");
+    }
+#endif
+}
+
+TEST_CASE("base: a file reads and maps to the same bytes, and keeping the front gives the rest back") {
+    test::TempFolder folder;
+    std::string text(100000, 'x');
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
+    std::ofstream(folder / "file") << text;
+    const InputFile file(folder / "file");
+    CHECK(file.size() == text.size());
+    std::string read(50000, ' ');
+    file.read_at(12345, std::as_writable_bytes(std::span(read)));
+    CHECK(read == text.substr(12345, 50000));
+
+    int error = 0;
+    MappedFile map = file.map(error);
+    REQUIRE(map.is_mapped());
+    CHECK(std::memcmp(map.bytes().data(), text.data(), text.size()) == 0);
+    CHECK(populate_pages(map.bytes()) == 0);
+    map.keep_front(1);
+    CHECK(map.bytes().size() == page_size());
+    CHECK(std::memcmp(map.bytes().data(), text.data(), map.bytes().size()) == 0);
+
+    const auto code_of = [](const auto& action) {
+        try {
+            action();
+        } catch (const Error& e) {
+            return e.code();
+        }
+        return ErrorCode::busy;
+    };
+    CHECK(code_of([&] { file.read_at(text.size() - 10, std::as_writable_bytes(std::span(read))); }) == ErrorCode::truncated);
+    CHECK(code_of([&] { InputFile missing(folder / "missing"); }) == ErrorCode::io_error);
+    CHECK(code_of([&] { InputFile directory(folder.path()); }) == ErrorCode::io_error);
+}
+
+}  // namespace tinfer
