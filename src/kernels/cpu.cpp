@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Which kernel tables this build and this machine have. A level counts only if the processor has its instructions and the
+// operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2).
+#include "kernels/kernel.hpp"
+#include "kernels/tables.hpp"
+
+#if defined(TINFER_X86)
+#  if defined(_MSC_VER)
+#    include <intrin.h>
+#  else
+#    include <cpuid.h>
+#  endif
+#endif
+
+namespace tinfer {
+
+namespace kernels {
+
+namespace {
+
+#if defined(TINFER_X86)
+
+struct CpuidLeaf { std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0; };
+
+CpuidLeaf cpuid(std::uint32_t leaf) noexcept {
+    CpuidLeaf out;
+#  if defined(_MSC_VER)
+    int words[4];
+    __cpuidex(words, static_cast<int>(leaf), 0);
+    out = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1]), static_cast<std::uint32_t>(words[2]),
+           static_cast<std::uint32_t>(words[3])};
+#  else
+    __get_cpuid_count(leaf, 0, &out.eax, &out.ebx, &out.ecx, &out.edx);   // zeros where the leaf does not exist
+#  endif
+    return out;
+}
+
+/// Register state the system saves: bit 1 xmm, 2 ymm, 5 to 7 masks and zmm.
+std::uint64_t saved_state() noexcept {
+#  if defined(_MSC_VER)
+    return _xgetbv(0);
+#  else
+    std::uint32_t low = 0, high = 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low | static_cast<std::uint64_t>(high) << 32;
+#  endif
+}
+
+bool machine_has(Isa isa) noexcept {
+    const auto all = [](std::uint32_t word, std::initializer_list<int> bits) {
+        for (const int bit : bits)
+            if ((word >> bit & 1) == 0) return false;
+        return true;
+    };
+    const CpuidLeaf one = cpuid(1), seven = cpuid(7);
+    if (!all(one.ecx, {12 /*fma*/, 27 /*osxsave*/, 28 /*avx*/, 29 /*f16c*/}) || !all(seven.ebx, {5 /*avx2*/})) return false;
+    const std::uint64_t saved = saved_state();
+    if ((saved & 0x06) != 0x06) return false;
+    if (isa == Isa::avx2) return true;
+    if (!all(seven.ebx, {16 /*f*/, 17 /*dq*/, 28 /*cd*/, 30 /*bw*/, 31 /*vl*/}) || (saved & 0xE6) != 0xE6) return false;
+    return isa == Isa::avx512 || all(seven.ecx, {11 /*vnni*/});
+}
+
+constexpr Isa kBestFirst[] = {Isa::avx512vnni, Isa::avx512, Isa::avx2, Isa::reference};
+
+#else
+
+bool machine_has(Isa) noexcept { return false; }
+constexpr Isa kBestFirst[] = {Isa::reference};
+
+#endif
+
+const KernelTable* table_of(Isa isa) noexcept {
+    switch (isa) {
+        case Isa::reference: return &reference_table;
+#if defined(TINFER_X86)
+        case Isa::avx2: return &avx2_table;
+        case Isa::avx512: return &avx512_table;
+        case Isa::avx512vnni: return &avx512vnni_table;
+#endif
+        default: return nullptr;
+    }
+}
+
+}  // namespace
+
+const KernelTable* find_table(Isa isa) noexcept {
+    if (isa != Isa::automatic) return isa == Isa::reference || machine_has(isa) ? table_of(isa) : nullptr;
+    for (const Isa level : kBestFirst)
+        if (const KernelTable* table = find_table(level)) return table;
+    return nullptr;
+}
+
+}  // namespace kernels
+
+std::string_view to_string(Isa isa) noexcept {
+    switch (isa) {
+        case Isa::automatic: return "automatic";
+        case Isa::reference: return "reference";
+        case Isa::avx2: return "avx2";
+        case Isa::avx512: return "avx512";
+        case Isa::avx512vnni: return "avx512vnni";
+    }
+    return "unknown";
+}
+
+std::vector<Isa> available_isas() {
+    std::vector<Isa> isas;
+    for (const Isa isa : kernels::kBestFirst)
+        if (kernels::find_table(isa) != nullptr) isas.push_back(isa);
+    return isas;
+}
+
+}  // namespace tinfer

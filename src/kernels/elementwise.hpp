@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// One result per element: add, mul, scale, SiLU, sigmoid and their fusions.
+#pragma once
+
+#include "kernels/norm.hpp"
+
+namespace tinfer::kernels {
+
+/// out = fn(x) over this thread's rows.
+template <class Arch, class Fn>
+TINFER_INLINE void map_rows(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto* in = x.template flat_row<const float>(i);
+        auto* y = out.template flat_row<float>(i);
+        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int n) { store_piece(fn(load_piece<Arch>(in + j, n)), y + j, n); });
+    }
+}
+
+/// out = fn(a, b); every dimension of b is that of a or 1 (then repeated).
+template <class Arch, class Fn>
+TINFER_INLINE void zip_rows(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
+    const Operand &out = call[0], &a = call[1], &b = call[2];
+    const bool repeated = b.ne[0] == 1;
+    const Range rows = slice.share(a.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const std::int64_t i1 = i % a.ne[1], i2 = i / a.ne[1] % a.ne[2], i3 = i / (a.ne[1] * a.ne[2]);
+        const auto* left = a.template row<const float>(i1, i2, i3);
+        const auto* right = b.template row<const float>(i1 % b.ne[1], i2 % b.ne[2], i3 % b.ne[3]);
+        auto* y = out.template row<float>(i1, i2, i3);
+        each_piece<Arch>(a.ne[0], [&](std::int64_t j, int n) {
+            const auto other = repeated ? f32x16<Arch>(*right) : load_piece<Arch>(right + j, n);
+            store_piece(fn(load_piece<Arch>(left + j, n), other), y + j, n);
+        });
+    }
+}
+
+template <class Arch>
+void add(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows<Arch>(call, slice, [](const f32x16<Arch>& a, const f32x16<Arch>& b) { return a + b; });
+}
+template <class Arch>
+void mul(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows<Arch>(call, slice, [](const f32x16<Arch>& a, const f32x16<Arch>& b) { return a * b; });
+}
+template <class Arch>
+void scale(const KernelCall& call, WorkSlice slice) noexcept {
+    const f32x16<Arch> factor(call.params.scale);
+    map_rows<Arch>(call, slice, [&](const f32x16<Arch>& x) { return x * factor; });
+}
+template <class Arch>
+void silu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return silu(x); });
+}
+template <class Arch>
+void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return sigmoid(x); });
+}
+/// silu(gate) · up.
+template <class Arch>
+void silu_mul(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows<Arch>(call, slice, [](const f32x16<Arch>& gate, const f32x16<Arch>& up) { return silu(gate) * up; });
+}
+
+/// silu_mul, then quantize: the same bits as the two.
+template <class Arch>
+void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &gate = call[1], &up = call[2];
+    auto* y = reinterpret_cast<float*>(call.scratch(slice.thread));
+    const Range rows = slice.share(gate.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto *g = gate.template flat_row<const float>(i), *u = up.template flat_row<const float>(i);
+        each_piece<Arch>(gate.ne[0], [&](std::int64_t j, int n) {
+            store_piece(silu(load_piece<Arch>(g + j, n)) * load_piece<Arch>(u + j, n), y + j, n);
+        });
+        quantize_activation<Arch>(out.type, y, gate.ne[0], out.template flat_row<std::byte>(i));
+    }
+}
+
+}  // namespace tinfer::kernels

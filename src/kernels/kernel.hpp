@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// What a kernel is: a descriptor naming what it computes, and functions that compute it, declare what memory it touches,
+// and count its work. A kernel receives memory only through its operand list, and the operand list is what observers are
+// shown: that is what makes traces complete by construction (no captured pointers, no globals but constant code tables).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "base/op_params.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::kernels {
+
+inline constexpr int kMaxOperands = 10;
+inline constexpr std::uint16_t kScratchSlot = 9;   ///< the scratch operand's place, where a kernel asks for scratch
+inline constexpr int kPageSlots = 64;              ///< tokens of one cache page
+
+/// A typed view of one operand. `data` is null while only shapes are known (declare, scratch_bytes, macs) and for
+/// optional operands that are absent (type none).
+struct Operand {
+    std::byte* data = nullptr;
+    DType type = DType::none;
+    std::array<std::int64_t, 4> ne{1, 1, 1, 1};   ///< elements, contiguous dimension first
+    std::array<std::int64_t, 4> nb{0, 0, 0, 0};   ///< bytes between neighbours in dimension 1, 2, 3 (nb[0]: one block)
+    std::uint64_t bytes = 0;                      ///< of the whole tensor the view lies in
+
+    [[nodiscard]] bool present() const noexcept { return type != DType::none; }
+    /// Row (i1, i2, i3): ne[0] contiguous elements.
+    template <class T>
+    [[nodiscard]] T* row(std::int64_t i1, std::int64_t i2 = 0, std::int64_t i3 = 0) const noexcept {
+        return reinterpret_cast<T*>(data + i1 * nb[1] + i2 * nb[2] + i3 * nb[3]);
+    }
+    [[nodiscard]] std::int64_t n_rows() const noexcept { return ne[1] * ne[2] * ne[3]; }
+    /// The same by a running number over dimensions 1, 2, 3.
+    template <class T>
+    [[nodiscard]] T* flat_row(std::int64_t i) const noexcept {
+        return row<T>(i % ne[1], i / ne[1] % ne[2], i / (ne[1] * ne[2]));
+    }
+};
+
+/// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
+struct StepShape {
+    std::array<Operand, kMaxOperands> operands{};
+    OpParams params{};
+    int n_threads = 1;
+    [[nodiscard]] const Operand& operator[](int slot) const noexcept { return operands[static_cast<std::size_t>(slot)]; }
+};
+
+/// One call: a step whose operands have their data. The only source of pointers of a kernel.
+struct KernelCall : StepShape {
+    /// This thread's part of the scratch operand.
+    [[nodiscard]] std::byte* scratch(int thread) const noexcept {
+        const Operand& all = operands[kScratchSlot];
+        return all.data + static_cast<std::int64_t>(all.bytes) / n_threads / 64 * 64 * thread;
+    }
+};
+
+/// Chunks of a step, handed to whichever thread comes first. claim() is one atomic add; on the leading thread it also
+/// polls the cancel callback now and then, after which every thread gets kNoChunk.
+class WorkQueue {
+public:
+    static constexpr std::int64_t kNoChunk = -1;
+    using PollFn = bool (*)(void* context) noexcept;   ///< true = stop
+    void reset() noexcept { next_.store(0, std::memory_order_relaxed); }
+    void set_poll(PollFn poll, void* context) noexcept { poll_ = poll; poll_context_ = context; }
+    [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+    void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+    void rearm() noexcept { stopped_.store(false, std::memory_order_relaxed); reset(); }
+    /// Index of the next chunk below `n_chunks`, or kNoChunk.
+    [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks) noexcept;
+
+private:
+    alignas(64) std::atomic<std::int64_t> next_{0};
+    alignas(64) std::atomic<bool> stopped_{false};
+    PollFn poll_ = nullptr;
+    void* poll_context_ = nullptr;
+    std::chrono::steady_clock::time_point polled_at_{};   ///< of the leading thread only
+};
+
+struct Range { std::int64_t begin, end; };
+
+/// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit.
+struct WorkSlice {
+    int thread = 0, n_threads = 1;
+    WorkQueue* queue = nullptr;      ///< of this step; shared by its threads
+    /// Even contiguous share of n items.
+    [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * thread / n_threads, n * (thread + 1) / n_threads}; }
+    [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept { return queue->claim(thread, n_chunks); }
+};
+
+/// Receives what a kernel touches. Operands not named are not accessed.
+class AccessSink {
+public:
+    virtual ~AccessSink();
+    virtual void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes = 1) = 0;
+    virtual void range(std::uint16_t slot, AccessMode mode, const AccessRange& range) = 0;
+    /// In declare: the ranges of this operand depend on data, resolve gives them.
+    virtual void dynamic(std::uint16_t slot, AccessMode mode) = 0;
+};
+
+using RunFn = void(const KernelCall&, WorkSlice) noexcept;
+using DeclareFn = void(const StepShape&, AccessSink&) noexcept;
+using ResolveFn = void(const KernelCall&, AccessSink&) noexcept;
+using MacsFn = std::uint64_t(const KernelCall&) noexcept;       ///< data present: experts and cells count what is used
+using ScratchFn = std::uint64_t(const StepShape&) noexcept;     ///< bytes for all threads, a multiple of 64·n_threads
+
+/// A kernel as tables list it. Cannot be made without `declare`.
+struct KernelDescriptor {
+    std::string_view name;        ///< "mul_mat.q4_k"; the table's name is appended where it is shown
+    Op op;
+    DType type;                   ///< of the operand that selects the kernel (see kernels/ops.hpp), none where any fits
+    RunFn* run;
+    DeclareFn* declare;
+    ResolveFn* resolve = nullptr;
+    MacsFn* macs = nullptr;
+    ScratchFn* scratch_bytes = nullptr;
+
+    constexpr KernelDescriptor(std::string_view name_, Op op_, DType type_, RunFn& run_, DeclareFn& declare_) noexcept
+        : name(name_), op(op_), type(type_), run(&run_), declare(&declare_) {}
+};
+
+/// The complete list of what one instruction-set level can do.
+struct KernelTable {
+    std::string_view name;                 ///< "avx2"
+    const KernelDescriptor* kernels;
+    std::size_t n_kernels;
+    /// The kernel for an op and selecting type, or null.
+    [[nodiscard]] const KernelDescriptor* find(Op op, DType type) const noexcept;
+};
+
+/// The table for `isa` if this build and machine have it (automatic: the best), else null. CPUID and OS state are asked.
+[[nodiscard]] const KernelTable* find_table(Isa isa) noexcept;
+
+}  // namespace tinfer::kernels

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Reference: attention as an online softmax over the visible tokens of a query's sequence, in ascending ordinals, cut
+// into chunks of 256 and tiles of 64 wherever the pages lie (numerics rule 8).
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/math.hpp"
+#include "base/reduce.hpp"
+#include "kernels/kv_layout.hpp"
+#include "kernels/reference/cell.hpp"
+#include "kernels/reference/ops.hpp"
+
+namespace tinfer::kernels::ref {
+
+namespace {
+
+constexpr std::int64_t kTile = 64, kChunk = 256;
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+/// Walks the live tokens of a sequence whose ordinals lie in [begin, end).
+class VisibleCells {
+public:
+    VisibleCells(const KernelCall& call, std::int64_t token) noexcept : table_(call[4]) {
+        const auto* span = call[6].row<const std::int32_t>(token);
+        begin_ = span[1];
+        end_ = span[2];
+        if (span[0] < 0 || begin_ >= end_) return;
+        const auto* sequence = call[5].row<const std::int32_t>(span[0]);
+        entry_ = sequence[0];
+        entries_end_ = sequence[0] + sequence[1];
+    }
+    struct Token { std::int64_t ordinal, cell; };
+    /// False at the end.
+    bool next(Token& token) noexcept {
+        while (mask_ == 0 || ordinal_ < begin_) {
+            if (mask_ != 0) {
+                mask_ &= mask_ - 1;
+                ++ordinal_;
+            } else if (!open_entry()) {
+                return false;
+            }
+        }
+        if (ordinal_ >= end_) return false;
+        token = {ordinal_++, page_ * kPageSlots + std::countr_zero(mask_)};
+        mask_ &= mask_ - 1;
+        return true;
+    }
+
+private:
+    bool open_entry() noexcept {
+        if (entry_ >= entries_end_) return false;
+        const auto* entry = table_.row<const std::int32_t>(entry_++);
+        page_ = entry[0];
+        ordinal_ = entry[1];
+        mask_ = static_cast<std::uint32_t>(entry[2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3]))
+                                                           << 32;
+        return true;
+    }
+    const Operand& table_;
+    std::int64_t begin_ = 0, end_ = 0, entry_ = 0, entries_end_ = 0, page_ = 0, ordinal_ = 0;
+    std::uint64_t mask_ = 0;
+};
+
+/// Running maximum, Σ exp(s − m) and Σ exp(s − m)·v of the tokens seen so far.
+struct Softmax {
+    float m, l;
+    float* o;
+    std::int64_t n;
+    void clear() noexcept {
+        m = kMinusInf;
+        l = 0.0f;
+        for (std::int64_t d = 0; d < n; ++d) o[d] = 0.0f;
+    }
+    /// To a new maximum: l and o times exp(m_old − m_new), which is 1 where nothing changes.
+    void rescale(float m_new) noexcept {
+        if (m_new == m) return;
+        const float factor = math::exp(m - m_new);
+        l *= factor;
+        for (std::int64_t d = 0; d < n; ++d) o[d] *= factor;
+        m = m_new;
+    }
+    /// The tokens after: everything is brought to the larger maximum, then l = fma(l', f, l), o = fma(o', f, o) with
+    /// f = exp(m' − m).
+    void merge(float m_other, float l_other, const float* o_other) noexcept {
+        rescale(m < m_other ? m_other : m);
+        const float factor = math::exp(m_other - m);
+        l = std::fma(l_other, factor, l);
+        for (std::int64_t d = 0; d < n; ++d) o[d] = std::fma(o_other == nullptr ? 0.0f : o_other[d], factor, o[d]);
+    }
+};
+
+/// 64 consecutive ordinals; cells that are not visible are −1 and take no part.
+struct Tile {
+    std::int64_t number = -1;
+    std::int64_t cell[kTile];
+};
+
+/// One (query, head).
+template <class K, class V>
+struct QueryHead {
+    const KernelCall& call;
+    const float* q;
+    std::int64_t head;
+    std::int64_t last;      ///< the query's own ordinal
+    float slope;            ///< ALiBi, 0 = none
+
+    [[nodiscard]] std::int64_t kv_head() const noexcept {
+        const AttentionParams& p = call.params.attention;
+        return head / (p.n_head / p.n_head_kv);
+    }
+
+    /// s = Σ q[d]·k[d], one fma chain over d; then · scale; then c · tanh(s / c); then fma(−slope, distance, s). The
+    /// cache stores no positions: the distance is that of the ordinals, which is that of the positions where they have
+    /// no gaps.
+    [[nodiscard]] float score(std::int64_t cell, std::int64_t ordinal) const noexcept {
+        const AttentionParams& p = call.params.attention;
+        const auto* k = reinterpret_cast<const typename K::Stored*>(call[2].data) +
+                        k_index(cell, kv_head(), p.n_head_kv, p.head_dim_k);
+        float s = 0.0f;
+        for (std::int64_t d = 0; d < p.head_dim_k; ++d) s = std::fma(q[d], K::load(k[d * kGroup]), s);
+        s *= p.scale;
+        if (p.softcap != 0.0f) s = p.softcap * math::tanh(s / p.softcap);
+        if (slope != 0.0f) s = std::fma(-slope, static_cast<float>(last - ordinal), s);
+        return s;
+    }
+
+    /// m from the tile's scores, rescale, p = exp(s − m), l += Σ p by 16 lanes (lane = ordinal mod 16, unseen tokens
+    /// are zeros), o[d] = fma(p, v[d], o[d]) in ascending ordinals.
+    void add(const Tile& tile, Softmax& state) const noexcept {
+        const AttentionParams& params = call.params.attention;
+        float p[kTile];
+        float m = state.m;
+        for (std::int64_t i = 0; i < kTile; ++i) {
+            if (tile.cell[i] < 0) continue;
+            p[i] = score(tile.cell[i], tile.number * kTile + i);
+            m = m < p[i] ? p[i] : m;
+        }
+        state.rescale(m);
+        for (std::int64_t i = 0; i < kTile; ++i) p[i] = tile.cell[i] < 0 ? 0.0f : math::exp(p[i] - m);
+        state.l += sum16(p, kTile);
+        for (std::int64_t i = 0; i < kTile; ++i) {
+            if (tile.cell[i] < 0) continue;
+            const auto* v = reinterpret_cast<const typename V::Stored*>(call[3].data) +
+                            v_index(tile.cell[i], kv_head(), params.n_head_kv, params.head_dim_v);
+            for (std::int64_t d = 0; d < params.head_dim_v; ++d) state.o[d] = std::fma(p[i], V::load(v[d]), state.o[d]);
+        }
+    }
+};
+
+/// Chunks start empty; the first is taken over as it is, later ones are merged in ascending order; a sink is one more
+/// part with m = sink, l = 1, o = 0, merged last. Finally out = o / l, or 0 where nothing is visible.
+template <class K, class V>
+void attend(const QueryHead<K, V>& query, VisibleCells visible, Softmax chunk, Softmax whole, float* out) noexcept {
+    std::int64_t n_chunks = 0;
+    const auto close_chunk = [&] {
+        if (n_chunks++ == 0) {
+            whole.m = chunk.m;
+            whole.l = chunk.l;
+            for (std::int64_t d = 0; d < whole.n; ++d) whole.o[d] = chunk.o[d];
+        } else {
+            whole.merge(chunk.m, chunk.l, chunk.o);
+        }
+        chunk.clear();
+    };
+    whole.clear();
+    chunk.clear();
+    Tile tile;
+    VisibleCells::Token token{};
+    for (bool more = visible.next(token); more;) {
+        tile.number = token.ordinal / kTile;
+        for (std::int64_t& cell : tile.cell) cell = -1;
+        for (; more && token.ordinal / kTile == tile.number; more = visible.next(token))
+            tile.cell[token.ordinal % kTile] = token.cell;
+        query.add(tile, chunk);
+        if (!more || token.ordinal / kChunk != tile.number * kTile / kChunk) close_chunk();
+    }
+    const Operand& sinks = query.call[7];
+    if (sinks.present()) whole.merge(sinks.row<const float>(0)[query.head], 1.0f, nullptr);
+    for (std::int64_t d = 0; d < whole.n; ++d) out[d] = n_chunks == 0 ? 0.0f : whole.o[d] / whole.l;
+}
+
+}  // namespace
+
+/// out[t, h] = Σ_j softmax_j(score(q[t,h], K[j])) · V[j] over the tokens j that kv_spans makes visible. Cells outside
+/// are never read, so they may hold anything. Orders: score, add, Softmax, attend above.
+void attention(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &q = call[1];
+    const AttentionParams& p = call.params.attention;
+    auto* buffer = reinterpret_cast<float*>(call.scratch(slice.thread));
+    const std::int64_t dv = p.head_dim_v, padded = (dv + 15) / 16 * 16;
+    const Range items = slice.share(call[6].ne[1] * p.n_head);
+    visit_cell(call[2].type, [&]<class K>(K) {
+        visit_cell(call[3].type, [&]<class V>(V) {
+            for (std::int64_t i = items.begin; i < items.end; ++i) {
+                const std::int64_t token = i / p.n_head, head = i % p.n_head;
+                const float slope =
+                    p.max_bias > 0.0f ? math::alibi_slope(p.max_bias, static_cast<int>(head), p.n_head) : 0.0f;
+                const QueryHead<K, V> query{call, q.row<const float>(head, token), head,
+                                            call[6].row<const std::int32_t>(token)[2] - std::int64_t{1}, slope};
+                attend(query, VisibleCells(call, token), Softmax{0.0f, 0.0f, buffer, dv},
+                       Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);
+            }
+        });
+    });
+}
+
+}  // namespace tinfer::kernels::ref

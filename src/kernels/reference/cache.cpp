@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// Reference: writing rows of K and V into cells of a cache, and copying pages of it.
+#include <cstring>
+
+#include "base/dtype.hpp"
+#include "kernels/kv_layout.hpp"
+#include "kernels/reference/cell.hpp"
+#include "kernels/reference/ops.hpp"
+
+namespace tinfer::kernels::ref {
+
+namespace {
+
+/// Head h of token t of rows {d, n_head_kv, T} or {d·n_head_kv, T}.
+const float* head_row(const Operand& rows, std::int64_t token, std::int64_t head, std::int64_t n_head,
+                      std::int64_t d) noexcept {
+    const bool by_head = rows.ne[0] == d && rows.ne[1] == n_head;
+    return by_head ? rows.row<const float>(head, token) : rows.row<const float>(token) + head * d;
+}
+
+/// Calls fn(token, head, put) for this thread's share of (token, head); put(channel, value) stores one element.
+template <class Fn>
+void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
+    const Operand &cache = call[0], &cells = call[2];
+    const AttentionParams& p = call.params.attention;
+    const bool is_v = call.params.is_v != 0;
+    const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k;
+    const Range items = slice.share(cells.ne[0] * n_head);
+    visit_cell(cache.type, [&]<class Cell>(Cell) {
+        auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
+        for (std::int64_t i = items.begin; i < items.end; ++i) {
+            const std::int64_t token = i / n_head, head = i % n_head, cell = cells.row<const std::int32_t>(0)[token];
+            if (cell < 0) continue;
+            const std::int64_t first = is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d);
+            const std::int64_t step = is_v ? 1 : kGroup;
+            fn(token, head_row(call[1], token, head, n_head, d), d,
+               [&](std::int64_t channel, float value) { elements[first + channel * step] = Cell::store(value); });
+        }
+    });
+}
+
+}  // namespace
+
+/// Each element rounded once to the cache's type. A negative cell number is skipped.
+void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
+    write_cells(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
+        for (std::int64_t j = 0; j < d; ++j) put(j, x[j]);
+    });
+}
+
+/// rope, then kv_write: the same bits as the two.
+void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
+    const RopeParams& params = call.params.rope;
+    write_cells(call, slice, [&](std::int64_t token, const float* x, std::int64_t d, auto put) {
+        const auto* angles = call[3].row<const float>(token);
+        for (std::int64_t p = 0; p < params.n_rot / 2; ++p) {
+            const Pair at = pair_of(params, p);
+            const Rotated turned = rotate(x[at.a], x[at.c], angles, p);
+            put(at.a, turned.a);
+            put(at.c, turned.c);
+        }
+        for (std::int64_t j = params.n_rot; j < d; ++j) put(j, x[j]);
+    });
+}
+
+/// Copies page `from` over page `to` for each pair; a page is contiguous in both layouts.
+void kv_copy_page(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &to = call[0], &from = call[1], &pairs = call[2];
+    const std::int64_t bytes = kPageSlots * row_bytes(to.type, to.ne[0]);
+    const Range share = slice.share(pairs.ne[1]);
+    for (std::int64_t i = share.begin; i < share.end; ++i) {
+        const auto* pair = pairs.row<const std::int32_t>(i);
+        if (pair[0] >= 0)
+            std::memcpy(to.data + pair[1] * bytes, from.data + pair[0] * bytes, static_cast<std::size_t>(bytes));
+    }
+}
+
+}  // namespace tinfer::kernels::ref

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Reference: one result per element. Each is one or two roundings, so there is no order to fix.
+#include <cstring>
+
+#include "base/dtype.hpp"
+#include "base/math.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/format.hpp"
+#include "kernels/reference/ops.hpp"
+
+namespace tinfer::kernels::ref {
+
+namespace {
+
+/// out = f(x) over this thread's rows.
+template <class F>
+void map_rows(const KernelCall& call, WorkSlice slice, F f) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto* in = x.flat_row<const float>(i);
+        auto* y = out.flat_row<float>(i);
+        for (std::int64_t j = 0; j < x.ne[0]; ++j) y[j] = f(in[j]);
+    }
+}
+
+/// out = f(a, b); every dimension of b is that of a or 1 (then repeated).
+template <class F>
+void zip_rows(const KernelCall& call, WorkSlice slice, F f) noexcept {
+    const Operand &out = call[0], &a = call[1], &b = call[2];
+    const std::int64_t step = b.ne[0] == 1 ? 0 : 1;
+    const Range rows = slice.share(a.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const std::int64_t i1 = i % a.ne[1], i2 = i / a.ne[1] % a.ne[2], i3 = i / (a.ne[1] * a.ne[2]);
+        const auto* left = a.row<const float>(i1, i2, i3);
+        const auto* right = b.row<const float>(i1 % b.ne[1], i2 % b.ne[2], i3 % b.ne[3]);
+        auto* y = out.row<float>(i1, i2, i3);
+        for (std::int64_t j = 0; j < a.ne[0]; ++j) y[j] = f(left[j], right[j * step]);
+    }
+}
+
+float gated(float gate, float up) noexcept { return math::silu(gate) * up; }
+
+}  // namespace
+
+void add(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows(call, slice, [](float a, float b) { return a + b; });
+}
+
+void mul(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows(call, slice, [](float a, float b) { return a * b; });
+}
+
+/// y = x · params.scale.
+void scale(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [factor = call.params.scale](float x) { return x * factor; });
+}
+
+/// y = x / (1 + exp(−x)).
+void silu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::silu(x); });
+}
+
+/// y = 1 / (1 + exp(−x)).
+void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::sigmoid(x); });
+}
+
+/// Rows of any type, packed.
+void copy(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const auto bytes = static_cast<std::size_t>(row_bytes(x.type, x.ne[0]));
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        std::memcpy(out.flat_row<std::byte>(i), x.flat_row<const std::byte>(i), bytes);
+}
+
+/// silu(gate) · up, one multiplication after silu.
+void silu_mul(const KernelCall& call, WorkSlice slice) noexcept { zip_rows(call, slice, gated); }
+
+/// silu_mul, then quantize: the same bits as the two.
+void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &gate = call[1], &up = call[2];
+    auto* y = reinterpret_cast<float*>(call.scratch(slice.thread));
+    const Range rows = slice.share(gate.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto *g = gate.flat_row<const float>(i), *u = up.flat_row<const float>(i);
+        for (std::int64_t j = 0; j < gate.ne[0]; ++j) y[j] = gated(g[j], u[j]);
+        quantize_activation<reference>(out.type, y, gate.ne[0], out.flat_row<std::byte>(i));
+    }
+}
+
+}  // namespace tinfer::kernels::ref

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// Reference: what normalizes whole rows.
+#include <cmath>
+
+#include "base/reduce.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/format.hpp"
+#include "kernels/reference/ops.hpp"
+
+namespace tinfer::kernels::ref {
+
+namespace {
+
+// factor = 1 / sqrt(Σ x² / n + eps), Σ by 16 lanes of fma, IEEE division and square root; y = (x · factor) · w.
+void norm_row(const float* x, const float* weight, std::int64_t n, float eps, float* y) noexcept {
+    const float mean = dot16(x, x, n) / static_cast<float>(n);
+    const float factor = 1.0f / std::sqrt(mean + eps);
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float scaled = x[i] * factor;
+        y[i] = weight == nullptr ? scaled : scaled * weight[i];
+    }
+}
+
+/// The weight row of row i: shared by all rows, or one per head where the weight is {n, n_head}.
+const float* norm_weight(const Operand& weight, const Operand& x, std::int64_t i) noexcept {
+    if (!weight.present()) return nullptr;
+    return weight.row<const float>(weight.ne[1] == 1 ? 0 : i % x.ne[1]);
+}
+
+}  // namespace
+
+/// y = w · x / sqrt(mean(x²) + eps), row by row, in the order of norm_row.
+void rms_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1], &weight = call[2];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        norm_row(x.flat_row<const float>(i), norm_weight(weight, x, i), x.ne[0], call.params.eps,
+                 out.flat_row<float>(i));
+}
+
+/// rms_norm, then quantize: the same bits as the two. Slot 3 takes the norm itself where somebody else reads it.
+void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1], &weight = call[2], &norm = call[3];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        auto* y = norm.present() ? norm.flat_row<float>(i) : reinterpret_cast<float*>(call.scratch(slice.thread));
+        norm_row(x.flat_row<const float>(i), norm_weight(weight, x, i), x.ne[0], call.params.eps, y);
+        quantize_activation<reference>(out.type, y, x.ne[0], out.flat_row<std::byte>(i));
+    }
+}
+
+/// p = exp(x − max) · (1 / Σ exp(x − max)), Σ by 16 lanes. A NaN or +inf in a row makes the row NaN.
+void softmax(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const std::span row{x.flat_row<const float>(i), static_cast<std::size_t>(x.ne[0])};
+        auto* p = out.flat_row<float>(i);
+        const float inverse = 1.0f / exp_sum16(row, max_of(row), p);
+        for (std::int64_t j = 0; j < x.ne[0]; ++j) p[j] *= inverse;
+    }
+}
+
+}  // namespace tinfer::kernels::ref

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// The table of plain loops: the oracle of every test and the fallback of every machine.
+#include <iterator>
+
+#include "kernels/declare.hpp"
+#include "kernels/reference/mul_mat.hpp"
+#include "kernels/reference/ops.hpp"
+#include "kernels/tables.hpp"
+
+namespace tinfer::kernels {
+
+namespace {
+
+#define TINFER_WEIGHT_KERNELS(type)                                                \
+    describe("mul_mat." #type, Op::mul_mat, DType::type, ref::mul_mat),            \
+    describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, ref::mul_mat_add), \
+    describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, ref::mul_mat_id),   \
+    describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
+#define TINFER_ACTIVATION_KERNELS(type)                                                              \
+    describe("quantize." #type, Op::quantize, DType::type, ref::quantize),                           \
+    describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, ref::rms_norm_quantize), \
+    describe("silu_mul_quantize." #type, Op::silu_mul_quantize, DType::type, ref::silu_mul_quantize)
+#define TINFER_CACHE_KERNELS(type)                                                       \
+    describe("kv_write." #type, Op::kv_write, DType::type, ref::kv_write),               \
+    describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, ref::rope_kv_write), \
+    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
+
+constexpr KernelDescriptor kReferenceKernels[] = {
+    TINFER_WEIGHT_KERNELS(f32),     TINFER_WEIGHT_KERNELS(f16),    TINFER_WEIGHT_KERNELS(bf16),
+    TINFER_WEIGHT_KERNELS(q4_0),    TINFER_WEIGHT_KERNELS(q4_1),   TINFER_WEIGHT_KERNELS(q5_0),
+    TINFER_WEIGHT_KERNELS(q5_1),    TINFER_WEIGHT_KERNELS(q8_0),   TINFER_WEIGHT_KERNELS(q2_k),
+    TINFER_WEIGHT_KERNELS(q3_k),    TINFER_WEIGHT_KERNELS(q4_k),   TINFER_WEIGHT_KERNELS(q5_k),
+    TINFER_WEIGHT_KERNELS(q6_k),    TINFER_WEIGHT_KERNELS(iq2_xxs), TINFER_WEIGHT_KERNELS(iq2_xs),
+    TINFER_WEIGHT_KERNELS(iq2_s),   TINFER_WEIGHT_KERNELS(iq3_xxs), TINFER_WEIGHT_KERNELS(iq3_s),
+    TINFER_WEIGHT_KERNELS(iq1_s),   TINFER_WEIGHT_KERNELS(iq1_m),  TINFER_WEIGHT_KERNELS(iq4_nl),
+    TINFER_WEIGHT_KERNELS(iq4_xs),  TINFER_WEIGHT_KERNELS(tq1_0),  TINFER_WEIGHT_KERNELS(tq2_0),
+    TINFER_WEIGHT_KERNELS(mxfp4),   TINFER_WEIGHT_KERNELS(nvfp4),  TINFER_WEIGHT_KERNELS(q1_0),
+    TINFER_WEIGHT_KERNELS(q2_0),
+    TINFER_ACTIVATION_KERNELS(x8_32), TINFER_ACTIVATION_KERNELS(x8_256),
+    TINFER_CACHE_KERNELS(f32),      TINFER_CACHE_KERNELS(f16),     TINFER_CACHE_KERNELS(bf16),
+    describe("rms_norm", Op::rms_norm, DType::none, ref::rms_norm),
+    describe("add", Op::add, DType::none, ref::add),
+    describe("mul", Op::mul, DType::none, ref::mul),
+    describe("scale", Op::scale, DType::none, ref::scale),
+    describe("silu", Op::silu, DType::none, ref::silu),
+    describe("sigmoid", Op::sigmoid, DType::none, ref::sigmoid),
+    describe("softmax", Op::softmax, DType::none, ref::softmax),
+    describe("copy", Op::copy, DType::none, ref::copy),
+    describe("silu_mul", Op::silu_mul, DType::none, ref::silu_mul),
+    describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
+    describe("rope", Op::rope, DType::none, ref::rope),
+    describe("attention", Op::attention, DType::none, ref::attention),
+    describe("top_k", Op::top_k, DType::none, ref::top_k),
+    describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
+    describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
+};
+
+#undef TINFER_WEIGHT_KERNELS
+#undef TINFER_ACTIVATION_KERNELS
+#undef TINFER_CACHE_KERNELS
+
+}  // namespace
+
+constinit const KernelTable reference_table{"reference", kReferenceKernels, std::size(kReferenceKernels)};
+
+}  // namespace tinfer::kernels

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// The kernel tables of this build. Ask kernels::find_table, which knows what the machine can run.
+#pragma once
+
+#include "kernels/kernel.hpp"
+
+namespace tinfer::kernels {
+
+extern const KernelTable reference_table;
+#if defined(TINFER_X86)
+extern const KernelTable avx2_table, avx512_table, avx512vnni_table;
+#endif
+
+}  // namespace tinfer::kernels

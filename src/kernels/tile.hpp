@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// The micro-kernels of quantized products: one panel slice (256 values of two registers of rows) against up to
+// kTileTokens activation rows. Integer sums are exact in any order; the float steps that follow them are those of
+// kernels/quants/format.hpp, in ascending block order, into one accumulator per output.
+#pragma once
+
+#include "base/dtype.hpp"
+#include "kernels/panel.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+
+namespace tinfer::kernels {
+
+/// Quantized activation rows of the tokens of a tile at one slice of K, with the integers that panels' biases and mins ask for.
+template <class Arch, class Class>
+struct TokenSlice {
+    static constexpr int kMax = Arch::kTileTokens;
+    const std::int8_t* codes[kMax];
+    const float* d[kMax];              ///< one per block of 32 or per super-block
+    const float* s[kMax];              ///< blocks of 32: d · sum of codes
+    std::int32_t start[kMax][16];      ///< −bias · sum of codes, per sub-block or float step: what their integer sums start from
+    std::int32_t pairs[kMax][8];       ///< sums of codes of two neighbouring sub-blocks as two int16, for mins
+    bool biased;                       ///< start is not all zeros
+};
+
+/// Token `t` of the tile: the row at `row`, slice number `slice` of K = k, of which n_units blocks exist.
+template <class Arch, class Class>
+inline void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k, std::int64_t slice, int n_units,
+                     int bias) noexcept {
+    tokens.codes[t] = reinterpret_cast<const std::int8_t*>(row) + slice * kSlice;
+    tokens.biased = bias != 0;
+    if constexpr (Class::kUnit == 256) {
+        const ActivationLayout layout = activation_layout(DType::x8_256, k);
+        tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice;
+        const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sum_offset) + slice * 16;
+        constexpr int kSums = 16 / Class::kSubs;    // sums of 16 values in a sub-block
+        std::int32_t sub[16] = {};                  // at most 32 · 127 where mins ask for int16
+        for (int j = 0; j < 16; ++j) sub[j / kSums] += sums[j];
+        for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -bias * sub[j];
+        for (int j = 0; Class::kHasMin && j < Class::kSubs / 2; ++j) tokens.pairs[t][j] = int16_pair<Arch>(sub[2 * j], sub[2 * j + 1]);
+    } else {
+        const ActivationLayout layout = activation_layout(DType::x8_32, k);
+        tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice * 8;
+        tokens.s[t] = reinterpret_cast<const float*>(row + layout.s_offset) + slice * 8;
+        const auto* sums = reinterpret_cast<const std::int32_t*>(row + layout.sum_offset) + slice * 8;
+        for (int u = 0; u < n_units; ++u) {
+            if constexpr (Class::kSteps == 1) {
+                tokens.start[t][u] = -bias * sums[u];
+            } else {
+                const std::int32_t first = sum_codes<Arch>(tokens.codes[t] + 32 * u, 16);
+                tokens.start[t][2 * u] = -bias * first;
+                tokens.start[t][2 * u + 1] = -bias * (sums[u] - first);
+            }
+        }
+    }
+}
+
+/// Accumulators of a tile: two registers of rows by T tokens.
+template <class V, int T>
+struct TileOf {
+    V v[T][2];
+};
+
+/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without VNNI, where it is not null.
+template <class Arch, int PairSums, int Words, int T>
+TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
+                             const i32v<Arch> (&scale)[2], TileOf<i32v<Arch>, T>& sums) noexcept {
+    if constexpr (Arch::kHasVnni) {
+#pragma GCC unroll 8
+        for (int word = 0; word < Words; ++word) {
+            const i32v<Arch> w0 = load_i32<Arch>(codes[word][0]), w1 = load_i32<Arch>(codes[word][Arch::kLanes]);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) {
+                const i32v<Arch> a = bcast4<Arch>(x[t] + k + 4 * word);
+                sums.v[t][0] = dot4(sums.v[t][0], w0, a, Arch{});
+                sums.v[t][1] = dot4(sums.v[t][1], w1, a, Arch{});
+            }
+        }
+    } else {
+        constexpr int kFit = PairSums == 0 ? 1 : PairSums < Words ? PairSums : Words;   // int16 sums that still fit
+        for (int word = 0; word < Words; word += kFit) {
+            TileOf<i32v<Arch>, T> pairs;
+#pragma GCC unroll 8
+            for (int g = 0; g < kFit; ++g) {
+                const i32v<Arch> w0 = load_i32<Arch>(codes[word + g][0]), w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
+#pragma GCC unroll 8
+                for (int t = 0; t < T; ++t) {
+                    const i32v<Arch> a = bcast4<Arch>(x[t] + k + 4 * (word + g));
+                    const i32v<Arch> p0 = PairSums == 0 ? dot_signed_bytes(w0, a, Arch{}) : dot_bytes(w0, a, Arch{});
+                    const i32v<Arch> p1 = PairSums == 0 ? dot_signed_bytes(w1, a, Arch{}) : dot_bytes(w1, a, Arch{});
+                    pairs.v[t][0] = g == 0 ? p0 : add_pairs(pairs.v[t][0], p0, Arch{});
+                    pairs.v[t][1] = g == 0 ? p1 : add_pairs(pairs.v[t][1], p1, Arch{});
+                }
+            }
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t)
+                for (int v = 0; v < 2; ++v) sums.v[t][v] = dot2(sums.v[t][v], pairs.v[t][v], scale[v], Arch{});
+        }
+    }
+}
+
+/// S of one super-block, the integer scales included, for every row and token of the tile.
+template <class Arch, class Class, int T>
+TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                                    TileOf<i32v<Arch>, T>& super) noexcept {
+    constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
+    const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
+    if constexpr (kSubs == 1) {                 // no scales: one sum
+        for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(tokens.start[t][0]);
+        for (int word = 0; word < kWords; word += 8)
+            dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
+        return;
+    }
+    for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
+    for (int j = 0; j < kSubs; ++j) {
+        const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j]), load_i32<Arch>(slice.scale[j] + Arch::kLanes)};
+        if constexpr (Arch::kHasVnni) {
+            TileOf<i32v<Arch>, T> sub;
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) sub.v[t][0] = sub.v[t][1] = i32v<Arch>(tokens.start[t][j]);
+            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, ones, sub);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t)
+                for (int v = 0; v < 2; ++v) super.v[t][v] = super.v[t][v] + sub.v[t][v] * scale[v];
+        } else {
+            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, super);
+            if (tokens.biased)
+#pragma GCC unroll 8
+                for (int t = 0; t < T; ++t)
+                    for (int v = 0; v < 2; ++v)      // the lane holds the scale twice: one of them, widened
+                        super.v[t][v] = super.v[t][v] + i32v<Arch>(tokens.start[t][j]) * low_half(scale[v], Arch{});
+        }
+    }
+}
+
+/// One slice of super-blocks: acc[t][row] continues by one or two fused steps.
+template <class Arch, class Class, int T>
+[[gnu::noinline]] void tile_super_block(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, float* acc) noexcept {
+    TileOf<i32v<Arch>, T> super;
+    super_block_sums<Arch, Class, T>(slice, tokens, super);
+    for (int t = 0; t < T; ++t)
+        for (int v = 0; v < 2; ++v) {
+            float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
+            const f32v<Arch> d_x(*tokens.d[t]);
+            const f32v<Arch> p = load_f32<Arch>(slice.d + v * Arch::kLanes) * d_x;
+            f32v<Arch> sum = fma(p, as_float(super.v[t][v], Arch{}), load_f32<Arch>(out), Arch{});
+            if constexpr (Class::kHasMin) {
+                i32v<Arch> n(0);
+                for (int j = 0; j < Class::kSubs / 2; ++j)
+                    n = dot2(n, load_i32<Arch>(slice.min[j] + v * Arch::kLanes), i32v<Arch>(tokens.pairs[t][j]), Arch{});
+                sum = fnma(load_f32<Arch>(slice.dmin + v * Arch::kLanes) * d_x, as_float(n, Arch{}), sum, Arch{});
+            }
+            sum.store_unaligned(out);
+        }
+}
+
+/// One slice of n_units blocks of 32.
+template <class Arch, class Class, int T>
+[[gnu::noinline]] void tile_blocks(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n_units, float* acc) noexcept {
+    constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
+    TileOf<f32v<Arch>, T> sum;
+    for (int t = 0; t < T; ++t)
+        for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
+    const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
+    for (int u = 0; u < n_units; ++u) {
+        for (int step = 0; step < kSteps; ++step) {
+            TileOf<i32v<Arch>, T> dots;
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) dots.v[t][0] = dots.v[t][1] = i32v<Arch>(tokens.start[t][u * kSteps + step]);
+            const int word = 8 * u + kWords * step;
+            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + word, tokens.codes, 4 * word, ones, dots);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t)
+                for (int v = 0; v < 2; ++v) {
+                    const f32v<Arch> p = load_f32<Arch>(slice.d[u][step] + v * Arch::kLanes) * f32v<Arch>(tokens.d[t][u]);
+                    sum.v[t][v] = fma(p, as_float(dots.v[t][v], Arch{}), sum.v[t][v], Arch{});
+                }
+        }
+        if constexpr (Class::kHasMin)
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t)
+                for (int v = 0; v < 2; ++v)
+                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s[t][u]), sum.v[t][v], Arch{});
+    }
+    for (int t = 0; t < T; ++t)
+        for (int v = 0; v < 2; ++v) sum.v[t][v].store_unaligned(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
+}
+
+/// The tile for the first `n` tokens of `tokens`, 1 ≤ n ≤ kTileTokens.
+template <class Arch, class Class, int T = Arch::kTileTokens>
+inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n, int n_units, float* acc) noexcept {
+    if constexpr (T > 1)
+        if (n < T) return run_tile<Arch, Class, T - 1>(slice, tokens, n, n_units, acc);
+    if constexpr (Class::kUnit == 256) {
+        tile_super_block<Arch, Class, T>(slice, tokens, acc);
+    } else {
+        tile_blocks<Arch, Class, T>(slice, tokens, n_units, acc);
+    }
+}
+
+}  // namespace tinfer::kernels

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT
+// The reference kernels apart from products and attention, against formulas in double or long double, for strided
+// operands and any number of threads.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "base/half.hpp"
+#include "base/math.hpp"
+#include "kernels/kv_layout.hpp"
+#include "kernels/quants/format.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+#include "op_support.hpp"
+
+namespace kernels = tinfer::kernels;
+using kernels::reference_table;
+using tinfer::DType;
+using tinfer::Op;
+using tinfer::OpParams;
+using tinfer::RopeParams;
+using namespace tinfer::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::size_t count(const Shape& ne) { return static_cast<std::size_t>(ne[0] * ne[1] * ne[2] * ne[3]); }
+
+/// out = op(inputs…), all packed, one thread.
+std::vector<float> packed(Op op, const Shape& ne, std::vector<kernels::Operand> inputs, const OpParams& params = {},
+                          int threads = 1) {
+    std::vector<float> out(count(ne), -7.0f);
+    kernels::KernelCall call = call_of({f32(out, ne)}, params);
+    for (std::size_t i = 0; i < inputs.size(); ++i) call.operands[i + 1] = inputs[i];
+    run(reference_table, op, DType::none, call, threads);
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("[A7] rms_norm: within 1e-6 of double for any width, rows strided or not, any thread count") {
+    Random random(1);
+    for (const std::int64_t n : {1, 15, 16, 17, 64, 100, 4096}) {
+        const Shape ne{n, 3, 2, 1};
+        const std::vector<float> x = random.floats(count(ne), 3.0f),
+                                 w = random.floats(static_cast<std::size_t>(n), 2.0f);
+        OpParams params;
+        params.eps = 1e-5f;
+        const std::vector<float> y = packed(Op::rms_norm, ne, {f32(x, ne), f32(w, {n, 1, 1, 1})}, params);
+        for (std::int64_t r = 0; r < 6; ++r) {
+            double squares = 0.0;
+            for (std::int64_t i = 0; i < n; ++i)
+                squares += std::pow(static_cast<double>(x[static_cast<std::size_t>(r * n + i)]), 2);
+            const double factor = 1.0 / std::sqrt(squares / static_cast<double>(n) + static_cast<double>(params.eps));
+            for (std::int64_t i = 0; i < n; ++i) {
+                const auto at = static_cast<std::size_t>(r * n + i);
+                const double exact =
+                    static_cast<double>(x[at]) * factor * static_cast<double>(w[static_cast<std::size_t>(i)]);
+                CHECK(std::fabs(static_cast<double>(y[at]) - exact) <= 1e-6 * std::fabs(exact));
+            }
+        }
+        const Strided spread(x, ne, 5);
+        CHECK(same_bits(y, packed(Op::rms_norm, ne, {spread.x, f32(w, {n, 1, 1, 1})}, params)));
+        for (const int threads : {2, 3, 5})
+            CHECK(same_bits(y, packed(Op::rms_norm, ne, {f32(x, ne), f32(w, {n, 1, 1, 1})}, params, threads)));
+    }
+}
+
+TEST_CASE("[A7] rms_norm: a NaN stays in its row") {
+    std::vector<float> x(40, 1.0f);
+    x[7] = kNaN;
+    const std::vector<float> w(20, 1.0f);
+    const std::vector<float> y = packed(Op::rms_norm, {20, 2, 1, 1}, {f32(x, {20, 2, 1, 1}), f32(w, {20, 1, 1, 1})});
+    CHECK(std::all_of(y.begin(), y.begin() + 20, [](float v) { return std::isnan(v); }));
+    CHECK(std::all_of(y.begin() + 20, y.end(), [](float v) { return v == 1.0f; }));
+}
+
+TEST_CASE("[A7] fused norms and gates: rms_norm_quantize and silu_mul_quantize give the bits of their parts") {
+    Random random(2);
+    const Shape ne{512, 3, 1, 1};
+    const std::vector<float> x = random.floats(count(ne), 4.0f), u = random.floats(count(ne)), w = random.floats(512);
+    OpParams params;
+    params.eps = 1e-6f;
+    const std::vector<float> norm = packed(Op::rms_norm, ne, {f32(x, ne), f32(w, {512, 1, 1, 1})}, params);
+    const std::vector<float> gated = packed(Op::silu_mul, ne, {f32(x, ne), f32(u, ne)});
+    CHECK(same_bits(
+        gated, packed(Op::mul, ne, {operand(DType::f32, packed(Op::silu, ne, {f32(x, ne)}).data(), ne), f32(u, ne)})));
+    for (const DType type : {DType::x8_32, DType::x8_256}) {
+        const auto bytes = static_cast<std::size_t>(tinfer::row_bytes(type, 512));
+        std::vector<std::byte> expected(3 * bytes), fused(3 * bytes);
+        std::vector<float> also(count(ne));
+        const auto quantized = [&](const std::vector<float>& rows) {
+            for (std::size_t r = 0; r < 3; ++r)
+                kernels::quantize_activation<kernels::reference>(type, rows.data() + r * 512, 512,
+                                                                 expected.data() + r * bytes);
+        };
+        for (const int threads : {1, 2}) {
+            quantized(norm);
+            auto call = call_of({operand(type, fused.data(), ne), f32(x, ne), f32(w, {512, 1, 1, 1})}, params);
+            run(reference_table, Op::rms_norm_quantize, type, call, threads);
+            CHECK(fused == expected);
+            call.operands[3] = f32(also, ne);
+            run(reference_table, Op::rms_norm_quantize, type, call, threads);
+            CHECK(fused == expected);
+            CHECK(same_bits(also, norm));
+            quantized(gated);
+            call = call_of({operand(type, fused.data(), ne), f32(x, ne), f32(u, ne)});
+            run(reference_table, Op::silu_mul_quantize, type, call, threads);
+            CHECK(fused == expected);
+        }
+    }
+}
+
+TEST_CASE("[K4] elementwise: add, mul, scale, silu, sigmoid, copy equal their formulas for packed and strided inputs") {
+    Random random(3);
+    for (const Shape& ne : {Shape{1, 1, 1, 1}, Shape{33, 5, 1, 1}, Shape{17, 3, 2, 2}}) {
+        const std::vector<float> a = random.floats(count(ne), 20.0f), b = random.floats(count(ne), 20.0f);
+        const Strided sa(a, ne, 3), sb(b, ne, 9);
+        OpParams params;
+        params.scale = 0.37f;
+        const auto check = [&](Op op, auto formula, bool binary) {
+            std::vector<float> expected(a.size());
+            for (std::size_t i = 0; i < a.size(); ++i) expected[i] = formula(a[i], b[i]);
+            for (const int threads : {1, 3}) {
+                CHECK(same_bits(expected, binary ? packed(op, ne, {f32(a, ne), f32(b, ne)}, params, threads)
+                                                 : packed(op, ne, {f32(a, ne)}, params, threads)));
+                CHECK(same_bits(expected, binary ? packed(op, ne, {sa.x, sb.x}, params, threads)
+                                                 : packed(op, ne, {sa.x}, params, threads)));
+            }
+        };
+        check(Op::add, [](float x, float y) { return x + y; }, true);
+        check(Op::mul, [](float x, float y) { return x * y; }, true);
+        check(Op::scale, [](float x, float) { return x * 0.37f; }, false);
+        check(Op::silu, [](float x, float) { return x / (1.0f + tinfer::math::exp(-x)); }, false);
+        check(Op::sigmoid, [](float x, float) { return 1.0f / (1.0f + tinfer::math::exp(-x)); }, false);
+        check(Op::copy, [](float x, float) { return x; }, false);
+        check(Op::silu_mul, [](float x, float y) { return x / (1.0f + tinfer::math::exp(-x)) * y; }, true);
+    }
+}
+
+TEST_CASE(
+    "[K4] elementwise: the second operand repeats along every dimension where it is 1, and results may be strided") {
+    Random random(4);
+    const Shape ne{7, 3, 2, 1};
+    const std::vector<float> a = random.floats(count(ne));
+    for (const Shape& nb :
+         {Shape{7, 1, 1, 1}, Shape{1, 3, 2, 1}, Shape{1, 1, 1, 1}, Shape{7, 1, 2, 1}, Shape{7, 3, 1, 1}}) {
+        const std::vector<float> b = random.floats(count(nb));
+        const std::vector<float> y = packed(Op::mul, ne, {f32(a, ne), f32(b, nb)});
+        Strided spread(std::vector<float>(count(ne)), ne, 2);
+        auto call = call_of({spread.x, f32(a, ne), f32(b, nb)});
+        run(reference_table, Op::mul, DType::none, call, 2);
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            const std::size_t i0 = i % 7, i1 = i / 7 % 3, i2 = i / 21;
+            const auto part = [&](std::size_t index, std::size_t d) { return nb[d] == 1 ? 0 : index; };
+            const auto n0 = static_cast<std::size_t>(nb[0]), n1 = static_cast<std::size_t>(nb[1]);
+            CHECK(y[i] == a[i] * b[part(i0, 0) + n0 * (part(i1, 1) + n1 * part(i2, 2))]);
+            CHECK(spread.x.flat_row<float>(static_cast<std::int64_t>(i / 7))[i0] == y[i]);
+        }
+        CHECK(std::count(spread.data.begin(), spread.data.end(), 12345.0f) ==
+              static_cast<std::ptrdiff_t>(spread.data.size() - a.size()));
+    }
+}
+
+TEST_CASE("[A13] softmax: rows sum to 1, follow the formula, and keep NaN to themselves") {
+    Random random(5);
+    for (const std::int64_t n : {1, 8, 31, 500, 32000}) {
+        const Shape ne{n, 3, 1, 1};
+        std::vector<float> x = random.floats(count(ne), 30.0f);
+        if (n > 8) x[3] = -kInf;
+        const std::vector<float> p = packed(Op::softmax, ne, {f32(x, ne)});
+        for (std::size_t r = 0; r < 3; ++r) {
+            const auto first = r * static_cast<std::size_t>(n), end = first + static_cast<std::size_t>(n);
+            long double total = 0.0L, sum = 0.0L;
+            for (std::size_t i = first; i < end; ++i) total += std::exp(static_cast<long double>(x[i]));
+            for (std::size_t i = first; i < end; ++i) {
+                const long double exact = std::exp(static_cast<long double>(x[i])) / total;
+                // Two exponentials, a subtraction of up to 60 (half an ulp: 1.9e-6), a sum, a product.
+                CHECK(std::fabs(static_cast<long double>(p[i]) - exact) <= 5e-6L * exact + 1e-37L);
+                sum += static_cast<long double>(p[i]);
+            }
+            CHECK(std::fabs(sum - 1.0L) < 1e-5L);
+        }
+        if (n > 8) CHECK(p[3] == 0.0f);
+        const Strided spread(x, ne, 1);
+        CHECK(same_bits(p, packed(Op::softmax, ne, {spread.x}, {}, 2)));
+        x[0] = kNaN;
+        const std::vector<float> poisoned = packed(Op::softmax, ne, {f32(x, ne)});
+        CHECK(std::all_of(poisoned.begin(), poisoned.begin() + n, [](float v) { return std::isnan(v); }));
+        CHECK(std::equal(poisoned.begin() + n, poisoned.end(), p.begin() + n));
+    }
+}
+
+// ---- RoPE -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct RopeCase {
+    const char* name;
+    RopeParams params;
+    std::int64_t head_dim;
+    bool factors;
+};
+
+/// Angle of pair i at position p after architectures' formula, in long double.
+long double exact_angle(const RopeParams& r, long double p, int i, long double factor) {
+    using L = long double;
+    const L base = static_cast<L>(r.freq_base);
+    const L extrapolated = p * std::pow(base, -2.0L * i / r.n_rot) / factor;
+    const L interpolated = static_cast<L>(r.freq_scale) * extrapolated;
+    if (r.ext_factor == 0.0f) return interpolated;
+    const auto dim = [&](L turns) {
+        return r.n_rot * std::log(r.n_ctx_orig / (2 * 3.14159265358979323846264338L * turns)) / (2 * std::log(base));
+    };
+    const L low = std::max(0.0L, std::floor(dim(static_cast<L>(r.beta_fast))));
+    const L high = std::min(r.n_rot - 1.0L, std::ceil(dim(static_cast<L>(r.beta_slow))));
+    const L ramp =
+        static_cast<L>(r.ext_factor) * (1 - std::clamp((i - low) / std::max(0.001L, high - low), 0.0L, 1.0L));
+    return interpolated * (1 - ramp) + extrapolated * ramp;
+}
+
+}  // namespace
+
+TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors equal a rotation in long double") {
+    std::vector<RopeCase> cases{
+        {"norm", {.n_rot = 64}, 64, false},
+        {"neox", {.n_rot = 64, .neox = 1, .freq_base = 1e6f}, 64, false},
+        {"partial norm", {.n_rot = 32}, 80, false},
+        {"partial neox", {.n_rot = 20, .neox = 1}, 64, false},
+        {"linear", {.n_rot = 64, .neox = 1, .freq_scale = 0.25f}, 64, false},
+        {"factors", {.n_rot = 128, .freq_base = 500000.0f}, 128, true},
+        {"yarn",
+         {.n_rot = 128,
+          .neox = 1,
+          .freq_base = 1e6f,
+          .freq_scale = 0.25f,
+          .ext_factor = 1.0f,
+          .magnitude = 1.13863f,
+          .n_ctx_orig = 32768},
+         128,
+         false},
+        {"half yarn",
+         {.n_rot = 96,
+          .freq_scale = 0.1f,
+          .ext_factor = 0.5f,
+          .magnitude = 0.9f,
+          .beta_fast = 16,
+          .beta_slow = 2,
+          .n_ctx_orig = 4096},
+         96,
+         true},
+    };
+    Random random(6);
+    const std::vector<std::int32_t> positions{0, 1, 2, 17, 511, 4095, 131071, 1000000};
+    const auto n_tokens = static_cast<std::int64_t>(positions.size());
+    for (const RopeCase& rope : cases) {
+        INFO(rope.name);
+        OpParams params;
+        params.rope = rope.params;
+        std::vector<float> factors(static_cast<std::size_t>(rope.params.n_rot / 2));
+        for (float& f : factors) f = 4.5f + 3.5f * random.uniform();
+        const kernels::Operand factor_operand =
+            rope.factors ? f32(factors, {rope.params.n_rot / 2, 1, 1, 1}) : kernels::Operand{};
+        const Shape table_ne{rope.params.n_rot, n_tokens, 1, 1};
+        const std::vector<float> table =
+            packed(Op::rope_table, table_ne, {f32(positions, {n_tokens, 1, 1, 1}), factor_operand}, params);
+        CHECK(same_bits(
+            table, packed(Op::rope_table, table_ne, {f32(positions, {n_tokens, 1, 1, 1}), factor_operand}, params, 3)));
+
+        const Shape ne{rope.head_dim, 3, n_tokens, 1};
+        const std::vector<float> x = random.floats(count(ne));
+        const std::vector<float> y = packed(Op::rope, ne, {f32(x, ne), f32(table, table_ne)}, params);
+        const Strided spread(x, ne, 4);
+        CHECK(same_bits(y, packed(Op::rope, ne, {spread.x, f32(table, table_ne)}, params, 5)));
+
+        const auto magnitude = static_cast<long double>(rope.params.magnitude);
+        for (std::size_t row = 0; row < x.size() / static_cast<std::size_t>(rope.head_dim); ++row) {
+            const std::size_t token = row / 3;
+            const float* in = x.data() + row * static_cast<std::size_t>(rope.head_dim);
+            const float* out = y.data() + row * static_cast<std::size_t>(rope.head_dim);
+            for (int i = 0; i < rope.params.n_rot / 2; ++i) {
+                const long double factor =
+                    rope.factors ? static_cast<long double>(factors[static_cast<std::size_t>(i)]) : 1.0L;
+                const long double angle = exact_angle(rope.params, positions[token], i, factor);
+                const float* turn = table.data() + token * static_cast<std::size_t>(rope.params.n_rot) + 2 * i;
+                // Correctly rounded but for the double angle: 1e6 · 1e-15.
+                CHECK(std::fabs(static_cast<long double>(turn[0]) - magnitude * std::cos(angle)) < 7e-8L * magnitude);
+                CHECK(std::fabs(static_cast<long double>(turn[1]) - magnitude * std::sin(angle)) < 7e-8L * magnitude);
+                const int a = rope.params.neox != 0 ? i : 2 * i,
+                          c = rope.params.neox != 0 ? i + rope.params.n_rot / 2 : 2 * i + 1;
+                const auto xa = static_cast<long double>(in[a]), xc = static_cast<long double>(in[c]);
+                CHECK(std::fabs(static_cast<long double>(out[a]) -
+                                magnitude * (xa * std::cos(angle) - xc * std::sin(angle))) < 5e-7L);
+                CHECK(std::fabs(static_cast<long double>(out[c]) -
+                                magnitude * (xa * std::sin(angle) + xc * std::cos(angle))) < 5e-7L);
+            }
+            for (std::int64_t j = rope.params.n_rot; j < rope.head_dim; ++j) CHECK(out[j] == in[j]);
+        }
+    }
+}
+
+// ---- Caches ---------------------------------------------------------------------------------------------------------
+
+TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative cells") {
+    Random random(7);
+    const std::int64_t d = 32, n_head = 2, n_tokens = 4, n_cells = 192;
+    std::vector<float> x = random.floats(static_cast<std::size_t>(d * n_head * n_tokens), 10.0f);
+    x[0] = 1e6f, x[1] = -65519.0f, x[2] = kNaN, x[3] = kInf, x[4] = 1e-7f;
+    const std::vector<std::int32_t> cells{0, 63, -1, 130};
+    for (const DType type : {DType::f32, DType::f16, DType::bf16})
+        for (const int is_v : {0, 1})
+            for (const bool flat : {false, true}) {
+                const auto element = static_cast<std::size_t>(tinfer::row_bytes(type, 1));
+                std::vector<std::byte> cache(static_cast<std::size_t>(n_cells * d * n_head) * element, std::byte{0x5A}),
+                    threaded = cache;
+                OpParams params;
+                params.is_v = is_v;
+                params.attention = {.n_head = 4, .n_head_kv = n_head, .head_dim_k = d, .head_dim_v = d};
+                const Shape rows = flat ? Shape{d * n_head, n_tokens, 1, 1} : Shape{d, n_head, n_tokens, 1};
+                auto call = call_of(
+                    {operand(type, cache.data(), {d * n_head, n_cells, 1, 1}), f32(x, rows), f32(cells, {4, 1, 1, 1})},
+                    params);
+                run(reference_table, Op::kv_write, type, call);
+                call.operands[0].data = threaded.data();
+                run(reference_table, Op::kv_write, type, call, 3);
+                CHECK(cache == threaded);
+                std::size_t touched = 0;
+                for (std::size_t t = 0; t < 4; ++t)
+                    for (std::int64_t h = 0; h < n_head; ++h)
+                        for (std::int64_t j = 0; j < d && cells[t] >= 0; ++j, ++touched) {
+                            const float value = x[t * 64 + static_cast<std::size_t>(h * d + j)];
+                            const auto at = static_cast<std::size_t>(
+                                is_v != 0 ? kernels::v_index(cells[t], h, n_head, d) + j
+                                          : kernels::k_index(cells[t], h, n_head, d) + j * kernels::kGroup);
+                            float stored = 0.0f, expected = value;
+                            std::uint16_t half = 0;
+                            std::memcpy(&half, cache.data() + at * element, 2);
+                            if (type == DType::f32) std::memcpy(&stored, cache.data() + at * 4, 4);
+                            if (type == DType::f16) {
+                                stored = tinfer::f16_to_f32(half);
+                                expected = std::isfinite(value) ? std::clamp(value, -65504.0f, 65504.0f) : value;
+                                expected = tinfer::f16_to_f32(tinfer::f32_to_f16(expected));
+                            }
+                            if (type == DType::bf16) {
+                                stored = tinfer::bf16_to_f32(half);
+                                expected = tinfer::bf16_to_f32(tinfer::f32_to_bf16(value));
+                            }
+                            CHECK(same_bits({&stored, 1}, {&expected, 1}));
+                        }
+                std::size_t untouched = 0;
+                for (std::size_t i = 0; i < cache.size(); i += element)
+                    untouched += std::all_of(cache.begin() + static_cast<std::ptrdiff_t>(i),
+                                             cache.begin() + static_cast<std::ptrdiff_t>(i + element),
+                                             [](std::byte b) { return b == std::byte{0x5A}; });
+                CHECK(untouched == cache.size() / element - touched);
+            }
+}
+
+TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
+    Random random(8);
+    const std::int64_t d = 48, n_head = 3, n_tokens = 5;
+    const Shape ne{d, n_head, n_tokens, 1};
+    const std::vector<float> x = random.floats(count(ne));
+    const std::vector<std::int32_t> positions{9, 10, 11, 12, 13}, cells{64, 1, 2, 127, 65};
+    for (const int neox : {0, 1})
+        for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+            OpParams params;
+            params.rope = {.n_rot = 32, .neox = neox};
+            params.attention = {.n_head = 3, .n_head_kv = n_head, .head_dim_k = d, .head_dim_v = d};
+            const std::vector<float> table =
+                packed(Op::rope_table, {32, n_tokens, 1, 1}, {f32(positions, {5, 1, 1, 1})}, params);
+            const std::vector<float> turned =
+                packed(Op::rope, ne, {f32(x, ne), f32(table, {32, n_tokens, 1, 1})}, params);
+            std::vector<std::byte> apart(static_cast<std::size_t>(128 * d * n_head * tinfer::row_bytes(type, 1))),
+                fused = apart;
+            const Shape cache_ne{d * n_head, 128, 1, 1};
+            auto call =
+                call_of({operand(type, apart.data(), cache_ne), f32(turned, ne), f32(cells, {5, 1, 1, 1})}, params);
+            run(reference_table, Op::kv_write, type, call);
+            call = call_of({operand(type, fused.data(), cache_ne), f32(x, ne), f32(cells, {5, 1, 1, 1}),
+                            f32(table, {32, n_tokens, 1, 1})},
+                           params);
+            run(reference_table, Op::rope_kv_write, type, call, 2);
+            CHECK(apart == fused);
+        }
+}
+
+TEST_CASE("[K5] kv_copy_page: whole pages move, the others stay") {
+    Random random(9);
+    std::vector<float> cache = random.floats(5 * 64 * 6);
+    const std::vector<float> before = cache;
+    const std::vector<std::int32_t> pairs{0, 3, -1, 2, 4, 1};
+    auto call = call_of({f32(cache, {6, 320, 1, 1}), f32(cache, {6, 320, 1, 1}), f32(pairs, {2, 3, 1, 1})});
+    run(reference_table, Op::kv_copy_page, DType::f32, call, 2);
+    const std::size_t source[] = {0, 4, 2, 0, 4};
+    for (std::size_t page = 0; page < 5; ++page)
+        CHECK(same_bits(std::span(cache).subspan(page * 384, 384), std::span(before).subspan(source[page] * 384, 384)));
+}
+
+// ---- Experts --------------------------------------------------------------------------------------------------------
+
+TEST_CASE("[A16] top_k: descending, ties by lower index, NaN last, against a stable sort") {
+    Random random(10);
+    for (const std::int64_t n : {1, 5, 64, 200})
+        for (const std::int64_t k : {1, 2, 8, 64}) {
+            if (k > n) continue;
+            const Shape ne{n, 4, 1, 1};
+            std::vector<float> x(count(ne));
+            for (float& value : x) value = static_cast<float>(random.below(7));   // many ties
+            if (n > 5) x[static_cast<std::size_t>(n) + 2] = kNaN;
+            std::vector<std::int32_t> ids(static_cast<std::size_t>(4 * k), -1);
+            auto call = call_of({f32(ids, {k, 4, 1, 1}), f32(x, ne)});
+            run(reference_table, Op::top_k, DType::none, call, 3);
+            for (std::size_t r = 0; r < 4; ++r) {
+                const float* row = x.data() + r * static_cast<std::size_t>(n);
+                std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+                std::iota(order.begin(), order.end(), 0);
+                std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+                    return !std::isnan(row[a]) && (std::isnan(row[b]) || row[a] > row[b]);
+                });
+                CHECK(std::equal(order.begin(), order.begin() + k, ids.begin() + static_cast<std::ptrdiff_t>(r) * k));
+            }
+        }
+}
+
+TEST_CASE("[A16] moe_weights: the chosen gate values, normalized by their sum in router order, floor 6.1e-5, scaled") {
+    const std::vector<float> probs{0.5f, 0.25f, 0.125f, 0.125f, 1e-6f, 2e-6f, 0.0f, 0.0f};
+    const std::vector<std::int32_t> ids{0, 1, 1, 0};
+    const std::vector<kernels::Operand> inputs{f32(probs, {4, 2, 1, 1}), f32(ids, {2, 2, 1, 1})};
+    OpParams params;
+    CHECK(same_bits(packed(Op::moe_weights, {2, 2, 1, 1}, inputs, params),
+                    std::vector<float>{0.5f, 0.25f, 2e-6f, 1e-6f}));
+    params.normalize = 1;
+    const std::vector<float> normalized = packed(Op::moe_weights, {2, 2, 1, 1}, inputs, params);
+    CHECK(same_bits(normalized, std::vector<float>{0.5f / 0.75f, 0.25f / 0.75f, 2e-6f / 6.1e-5f, 1e-6f / 6.1e-5f}));
+    params.scale = 2.5f;
+    const std::vector<float> scaled = packed(Op::moe_weights, {2, 2, 1, 1}, inputs, params, 2);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(scaled[i] == normalized[i] * 2.5f);
+}
+
+TEST_CASE("[A16] moe_sum: one fma per expert from zero, in router order") {
+    Random random(11);
+    const std::vector<float> y = random.floats(33 * 4 * 3), w = random.floats(4 * 3);
+    for (const int threads : {1, 2}) {
+        const std::vector<float> out =
+            packed(Op::moe_sum, {33, 3, 1, 1}, {f32(y, {33, 4, 3, 1}), f32(w, {4, 3, 1, 1})}, {}, threads);
+        for (std::size_t t = 0; t < 3; ++t)
+            for (std::size_t i = 0; i < 33; ++i) {
+                float acc = 0.0f;
+                for (std::size_t j = 0; j < 4; ++j) acc = std::fma(w[t * 4 + j], y[(t * 4 + j) * 33 + i], acc);
+                CHECK(out[t * 33 + i] == acc);
+            }
+    }
+}
+
+TEST_CASE(
+    "[K9] reference table: every op that computes has a kernel, found by its selecting type, with a unique name") {
+    for (int i = static_cast<int>(Op::get_rows); i < static_cast<int>(Op::count_); ++i) {
+        const auto op = static_cast<Op>(i);
+        const bool found = std::any_of(reference_table.kernels, reference_table.kernels + reference_table.n_kernels,
+                                       [&](const kernels::KernelDescriptor& kernel) { return kernel.op == op; });
+        CHECK_MESSAGE(found, i);
+    }
+    for (std::size_t i = 0; i < reference_table.n_kernels; ++i) {
+        const kernels::KernelDescriptor& kernel = reference_table.kernels[i];
+        CHECK(reference_table.find(kernel.op, kernel.type) == &kernel);
+        for (std::size_t j = 0; j < i; ++j) CHECK(reference_table.kernels[j].name != kernel.name);
+    }
+    for (std::uint32_t id = 0; id < 64; ++id) {   // every type that can be a factor of a product has all four kernels
+        const tinfer::DTypeInfo* info = tinfer::find_dtype(id);
+        if (info == nullptr || info->activation == DType::none) continue;
+        for (const Op op : {Op::mul_mat, Op::mul_mat_add, Op::mul_mat_id, Op::get_rows}) {
+            const kernels::KernelDescriptor* kernel = reference_table.find(op, info->type);
+            REQUIRE(kernel != nullptr);
+            CHECK(kernel->name.ends_with(info->name));
+        }
+    }
+    CHECK(reference_table.find(Op::mul_mat, DType::q8_k) == nullptr);
+    CHECK(reference_table.find(Op::rms_norm, DType::f32) != nullptr);   // any type fits
+}

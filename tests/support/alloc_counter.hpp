@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// Counts and fails heap allocations of the test program, by replacing the global operator new in this executable only.
+// For rows such as "building allocates nothing from the second decode on", and for what happens when memory runs out.
+#pragma once
+
+#include <cstdint>
+
+namespace tinfer::test {
+
+/// Allocations since the scope began, by all threads. Scopes may nest.
+class AllocationScope {
+public:
+    AllocationScope() noexcept;
+    [[nodiscard]] std::uint64_t count() const noexcept;   ///< calls of operator new
+    [[nodiscard]] std::uint64_t bytes() const noexcept;   ///< asked for by them
+
+private:
+    std::uint64_t first_count_, first_bytes_;
+};
+
+/// The n-th allocation from now on (1 = the next one) throws std::bad_alloc, once; 0 = none fails. All threads count.
+void fail_allocation_at(std::uint64_t n) noexcept;
+
+/// True when the failure asked for last has happened.
+[[nodiscard]] bool allocation_failed() noexcept;
+
+}  // namespace tinfer::test

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes a two-layer llama model with seeded random F32 weights and a small SentencePiece vocabulary: enough for programs
+that need some model file, and the same bytes everywhere.
+
+usage: tiny_model.py out.gguf [seed]
+"""
+import struct
+import sys
+
+E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT = 64, 96, 2, 4, 2, 256
+U32, F32, STRING, ARRAY, I32 = 4, 6, 8, 9, 5
+ALIGNMENT = 32
+
+
+def tokens():
+    """(text, score, type): unknown, begin, end, the 256 bytes, letters, some words made of them."""
+    yield "<unk>", 0.0, 2
+    yield "<s>", 0.0, 3
+    yield "</s>", 0.0, 3
+    for byte in range(256):
+        yield f"<0x{byte:02X}>", 0.0, 6
+    for rank, text in enumerate(["▁t", "he", "▁the", "in", "re", "an", "▁a", "on", "▁o", "▁once"]):
+        yield text, -float(rank + 1), 1
+    for rank, letter in enumerate("▁etaoinshrdlucmfwypvbgkjqxz.,ABCDEFGH"):
+        yield letter, -100.0 - rank, 1
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def random_floats(count, scale, state):
+    """Uniform in ±scale, from a 64-bit linear congruence (Knuth's constants)."""
+    out = []
+    for _ in range(count):
+        state[0] = (state[0] * 6364136223846793005 + 1442695040888963407) & (2**64 - 1)
+        out.append(((state[0] >> 40) / 2**23 - 1.0) * scale)
+    return struct.pack(f"<{count}f", *out)
+
+
+def tensors(n_vocab, state):
+    kv = E // HEADS * HEADS_KV
+    shapes = [("token_embd.weight", (E, n_vocab)), ("output_norm.weight", (E,)), ("output.weight", (E, n_vocab))]
+    for layer in range(LAYERS):
+        for role, shape in {
+            "attn_norm": (E,), "attn_q": (E, E), "attn_k": (E, kv), "attn_v": (E, kv), "attn_output": (E, E),
+            "ffn_norm": (E,), "ffn_gate": (E, FF), "ffn_up": (E, FF), "ffn_down": (FF, E),
+        }.items():
+            shapes.append((f"blk.{layer}.{role}.weight", shape))
+    for name, shape in shapes:
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        data = struct.pack(f"<{count}f", *[1.0] * count) if "norm" in name else random_floats(count, 0.3, state)
+        yield name, shape, data
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__.splitlines()[-1], file=sys.stderr)
+        return 2
+    state = [int(sys.argv[2]) if len(sys.argv) > 2 else 1]
+    vocabulary = list(tokens())
+
+    def array(kind, values, pack):
+        return ARRAY, struct.pack("<IQ", kind, len(values)) + b"".join(map(pack, values))
+
+    def u32(value):
+        return U32, struct.pack("<I", value)
+
+    metadata = {
+        "general.architecture": (STRING, text("llama")),
+        "general.name": (STRING, text("tiny")),
+        "llama.block_count": u32(LAYERS),
+        "llama.context_length": u32(CONTEXT),
+        "llama.embedding_length": u32(E),
+        "llama.feed_forward_length": u32(FF),
+        "llama.attention.head_count": u32(HEADS),
+        "llama.attention.head_count_kv": u32(HEADS_KV),
+        "llama.attention.layer_norm_rms_epsilon": (F32, struct.pack("<f", 1e-5)),
+        "llama.rope.dimension_count": u32(E // HEADS),
+        "tokenizer.ggml.model": (STRING, text("llama")),
+        "tokenizer.ggml.tokens": array(STRING, [t for t, _, _ in vocabulary], text),
+        "tokenizer.ggml.scores": array(F32, [s for _, s, _ in vocabulary], lambda v: struct.pack("<f", v)),
+        "tokenizer.ggml.token_type": array(I32, [k for _, _, k in vocabulary], lambda v: struct.pack("<i", v)),
+        "tokenizer.ggml.unknown_token_id": u32(0),
+        "tokenizer.ggml.bos_token_id": u32(1),
+        "tokenizer.ggml.eos_token_id": u32(2),
+    }
+    listing = list(tensors(len(vocabulary), state))
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(listing), len(metadata))
+    for key, (kind, value) in metadata.items():
+        head += text(key) + struct.pack("<I", kind) + value
+    data = b""
+    for name, shape, values in listing:
+        head += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+        head += struct.pack("<IQ", 0, len(data))
+        data += values + b"\0" * (-len(values) % ALIGNMENT)
+    head += b"\0" * (-len(head) % ALIGNMENT)
+    with open(sys.argv[1], "wb") as out:
+        out.write(head + data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
