@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// The symbolic graph of one micro-batch. Nodes say op, operands, attributes, shape, type, name; they own no memory and know
+// no pointer. A builder file in model/ calls the members below in the order of its paper; shapes are inferred here and
+// mistakes are reported in names. Storage is sized once: building again after reset() allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/op_params.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::graph {
+
+/// Handle of a value; cheap to copy. Default: absent (optional operands).
+struct Tensor {
+    std::uint32_t id = 0xFFFFFFFF;
+    [[nodiscard]] explicit operator bool() const noexcept { return id != 0xFFFFFFFF; }
+    bool operator==(const Tensor&) const = default;
+};
+
+inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
+inline constexpr std::size_t kMaxInputs = 8;
+
+/// A symbol: weight, cache, graph input or result of a node.
+struct Value {
+    TensorClass tensor_class = TensorClass::value;
+    DType type = DType::f32;
+    std::array<std::int64_t, 4> ne{1, 1, 1, 1};
+    std::array<std::int64_t, 4> nb{0, 0, 0, 0};   ///< byte strides; nb[0] is one block
+    std::uint32_t node = kNone;        ///< producer
+    std::uint32_t tensor = kNone;      ///< weights and caches: TensorInfo::id in the session's registry
+    std::uint32_t root = kNone;        ///< views: the value that owns the memory (itself otherwise)
+    std::int64_t offset = 0;           ///< bytes from the root's first
+    std::string_view role;             ///< stable name; "role-layer" in exports. Weights and caches: their full name.
+                                       ///< Static, or owned by the model
+    std::int32_t layer = kNoLayer;
+    bool output = false;               ///< kept after the run, read by the context
+    bool is_view = false;
+};
+
+struct Node {
+    Op op = Op::none;
+    Part part = Part::none;
+    std::int32_t layer = kNoLayer;
+    std::uint32_t output = kNone;                     ///< value id
+    std::array<std::uint32_t, kMaxInputs> inputs{};   ///< value ids, slot i+1; kNone = optional operand absent
+    std::uint32_t n_inputs = 0;
+    OpParams params{};
+};
+
+/// The three inputs that tell attention where the visible cells lie (kernels/ops.hpp).
+struct KvInputs { Tensor table, seqs, spans; };
+
+class Graph {
+public:
+    /// A graph above these limits is an error (limit_exceeded), not an overrun.
+    Graph(std::uint32_t max_nodes, std::uint32_t max_values);
+    void reset() noexcept;
+
+    // ---- leaves. The same TensorInfo gives the same value.
+    Tensor weight(const TensorInfo& tensor);
+    Tensor cache(const TensorInfo& tensor);
+    Tensor input(std::string_view role, DType type, std::array<std::int64_t, 4> ne);
+
+    // ---- where the nodes that follow belong
+    void set_layer(int layer) noexcept { layer_ = layer; }
+    void set_part(Part part) noexcept { part_ = part; }
+    /// Gives a result its stable name: name(h, "attn_norm") → "attn_norm-3" in layer 3.
+    Tensor name(Tensor x, std::string_view role);
+    /// Marks a result as kept after the run.
+    void output(Tensor x);
+
+    // ---- operations (slots: kernels/ops.hpp; meaning: tinfer::Op)
+    Tensor get_rows(Tensor matrix, Tensor ids);
+    Tensor rms_norm(Tensor x, Tensor weight, float eps);          ///< over ne[0] of every row (heads included)
+    Tensor mul_mat(Tensor w, Tensor x);                           ///< quantizes x as w's type asks; siblings share the result
+    Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);            ///< x {K,T} (same for every expert) or {K,k,T}
+    Tensor add(Tensor a, Tensor b);
+    Tensor mul(Tensor a, Tensor b);
+    Tensor scale(Tensor x, float factor);
+    Tensor silu(Tensor x);
+    Tensor sigmoid(Tensor x);
+    Tensor softmax(Tensor x);
+    Tensor copy(Tensor x);                                        ///< contiguous
+    Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
+    Tensor rope(Tensor x, Tensor table, const RopeParams& params);
+    /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache as
+    /// attention may read it.
+    Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);
+    Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params, Tensor sinks = {});
+    Tensor top_k(Tensor x, int k);
+    Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);
+    Tensor moe_sum(Tensor y, Tensor weights);
+    Tensor kv_copy_page(Tensor cache, Tensor pairs);
+
+    // ---- views: no step, no event
+    Tensor reshape(Tensor x, std::array<std::int64_t, 4> ne);     ///< x contiguous
+    Tensor heads(Tensor x, std::int64_t n_head);                  ///< {d·n_head, T} → {d, n_head, T}
+    Tensor view(Tensor x, std::int64_t first, std::int64_t n);    ///< elements [first, first+n) of each row
+
+    [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
+    [[nodiscard]] std::span<const Value> values() const noexcept { return values_; }
+    [[nodiscard]] const Value& value(Tensor x) const { return values_[x.id]; }
+    [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
+    [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
+    /// Hash over everything that a plan depends on: ops, shapes, types, operands, attributes, outputs.
+    [[nodiscard]] std::uint64_t signature() const noexcept;
+
+    /// "attn_norm-0", "token_embd.weight", "positions".
+    [[nodiscard]] std::string display_name(std::uint32_t value) const;
+
+private:
+    using Shape = std::array<std::int64_t, 4>;
+
+    Tensor leaf(const TensorInfo& tensor);
+    std::uint32_t add_value(const Value& value);
+    /// Appends a node and its result, checked by the table of verify.cpp. Absent optional operands are given as Tensor{}.
+    Tensor emit(Op op, std::initializer_list<Tensor> inputs, DType type, const Shape& ne, const OpParams& params = {});
+    Tensor emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params);
+    Tensor add_node(const Node& node, std::initializer_list<Tensor> inputs, Value result);
+    /// A view of x with its own shape and strides, `offset` bytes further on.
+    Tensor alias(Tensor x, const Shape& ne, const Shape& nb, std::int64_t offset);
+    Tensor quantized(Tensor x, DType type);
+    Tensor elementwise(Op op, Tensor x, const OpParams& params = {});
+    /// The value behind a mandatory operand.
+    const Value& operand(Op op, int slot, Tensor x) const;
+    [[noreturn]] void refuse(Op op, std::initializer_list<Tensor> inputs, ErrorCode code, std::string_view rule) const;
+
+    std::uint32_t max_nodes_, max_values_;                     // nodes_ and values_ never grow past these: no reallocation,
+    std::vector<Node> nodes_;                                  // so references into them stay good while a graph is built
+    std::vector<Value> values_;
+    std::vector<std::array<std::uint32_t, 2>> quantized_;      // per value: its x8_32 and x8_256 forms, once made
+    std::vector<std::uint32_t> leaf_of_tensor_;                // TensorInfo::id → value; entries of earlier graphs are stale
+    int layer_ = kNoLayer;
+    Part part_ = Part::none;
+};
+
+}  // namespace tinfer::graph

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Names of the public enumerations of graphs and traces. One entry per enumerator, in order.
+#include <array>
+
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer {
+
+namespace {
+
+constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count_)> kOpNames{
+    "none",         "input",
+    "alias",        "get_rows",
+    "rms_norm",     "quantize",
+    "mul_mat",      "mul_mat_id",
+    "add",          "mul",
+    "scale",        "silu",
+    "sigmoid",      "softmax",
+    "copy",         "rope_table",
+    "rope",         "kv_write",
+    "attention",    "top_k",
+    "moe_weights",  "moe_sum",
+    "kv_copy_page", "rms_norm_quantize",
+    "silu_mul",     "silu_mul_quantize",
+    "mul_mat_add",  "rope_kv_write",
+};
+static_assert(kOpNames.back() == "rope_kv_write");
+
+constexpr std::array<std::string_view, 10> kTensorClassNames{
+    "weight", "cache_k", "cache_v", "recurrent", "adapter", "input", "output", "constant", "value", "scratch",
+};
+
+constexpr std::array<std::string_view, 13> kPartNames{
+    "none", "embed", "attn_norm", "attn", "attn_out", "ffn_norm", "ffn", "router", "experts", "shared_expert", "state",
+    "head", "pool",
+};
+
+constexpr std::array<std::string_view, 7> kPhaseNames{
+    "prefill", "decode", "verify", "encode", "load", "warm_up", "maintenance",
+};
+
+template <std::size_t N, class Enum>
+constexpr std::string_view enum_name(const std::array<std::string_view, N>& names, Enum value) noexcept {
+    const auto index = static_cast<std::size_t>(value);
+    return index < N ? names[index] : "unknown";
+}
+
+}  // namespace
+
+std::string_view to_string(Op op) noexcept { return enum_name(kOpNames, op); }
+std::string_view to_string(TensorClass c) noexcept { return enum_name(kTensorClassNames, c); }
+std::string_view to_string(Part part) noexcept { return enum_name(kPartNames, part); }
+std::string_view to_string(Phase phase) noexcept { return enum_name(kPhaseNames, phase); }
+
+}  // namespace tinfer

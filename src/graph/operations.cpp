@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// The operations of the builder: each infers the shape of its result and appends a node. What is legal is the table in
+// verify.cpp; here are only the checks that inference itself needs, and the activations that products ask for.
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "graph/graph.hpp"
+
+namespace tinfer::graph {
+
+Tensor Graph::get_rows(Tensor matrix, Tensor ids) {
+    const Value& m = operand(Op::get_rows, 1, matrix);
+    const Value& i = operand(Op::get_rows, 2, ids);
+    const DTypeInfo* type = find_dtype(m.type);
+    if (type == nullptr || type->activation == DType::none)
+        fail(ErrorCode::unsupported_tensor_type, cat("get_rows: tensor '", escaped(m.role), "' has type ",
+                                                     to_string(m.type), ", which cannot be unpacked"));
+    return emit(Op::get_rows, {matrix, ids}, DType::f32, {m.ne[0], i.ne[0], 1, 1});
+}
+
+Tensor Graph::rms_norm(Tensor x, Tensor weight, float eps) {
+    OpParams params;
+    params.eps = eps;
+    const Shape ne = operand(Op::rms_norm, 1, x).ne;
+    operand(Op::rms_norm, 2, weight);
+    return emit(Op::rms_norm, {x, weight}, DType::f32, ne, params);
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The type in which activations meet a weight (base/dtype.hpp).
+DType activation_for(Op op, const Value& w) {
+    const DTypeInfo* type = find_dtype(w.type);
+    if (type == nullptr || type->activation == DType::none)
+        fail(ErrorCode::unsupported_tensor_type, cat(to_string(op), ": tensor '", escaped(w.role), "' has type ",
+                                                     to_string(w.type), ", which has no product"));
+    return type->activation;
+}
+
+}  // namespace
+
+Tensor Graph::quantized(Tensor x, DType type) {
+    if (values_[x.id].type == type) return x;
+    std::uint32_t& known = quantized_[x.id][type == DType::x8_256 ? 1 : 0];
+    if (known != kNone) return {known};
+    const Tensor q = emit(Op::quantize, {x}, type, values_[x.id].ne);
+    known = q.id;
+
+    // The quantized form belongs where x was made, under the name of x.
+    const Value& source = values_[x.id];
+    values_[q.id].role = source.role;
+    if (source.node != kNone) {
+        Node& node = nodes_.back();
+        node.part = nodes_[source.node].part;
+        node.layer = values_[q.id].layer = source.layer;
+    }
+    return q;
+}
+
+Tensor Graph::mul_mat(Tensor w, Tensor x) {
+    const Value& matrix = operand(Op::mul_mat, 1, w);
+    const Value& rows = operand(Op::mul_mat, 2, x);
+    const DType activation = activation_for(Op::mul_mat, matrix);
+    if (matrix.ne[0] != rows.ne[0]) refuse(Op::mul_mat, {w, x}, ErrorCode::compute_failed, "inner extents differ");
+    const Shape ne{matrix.ne[1], rows.ne[1], 1, 1};
+    if (is_activation(activation)) x = quantized(x, activation);
+    return emit(Op::mul_mat, {w, x}, DType::f32, ne);
+}
+
+Tensor Graph::mul_mat_id(Tensor w, Tensor x, Tensor ids) {
+    const Value& matrices = operand(Op::mul_mat_id, 1, w);
+    const Value& rows = operand(Op::mul_mat_id, 2, x);
+    const Value& chosen = operand(Op::mul_mat_id, 3, ids);
+    const DType activation = activation_for(Op::mul_mat_id, matrices);
+    if (matrices.ne[0] != rows.ne[0])
+        refuse(Op::mul_mat_id, {w, x, ids}, ErrorCode::compute_failed, "inner extents differ");
+    const Shape ne{matrices.ne[1], chosen.ne[0], chosen.ne[1], 1};
+    // {K,T}: every expert of a token sees the same row, {K,1,T}. Quantized first, so that other products share it.
+    const bool shared = rows.ne[2] == 1 && rows.ne[1] == chosen.ne[1] && chosen.ne[1] > 1;
+    if (is_activation(activation)) x = quantized(x, activation);
+    if (shared) {
+        const Value& v = values_[x.id];
+        x = alias(x, {v.ne[0], 1, v.ne[1], 1}, {v.nb[0], v.nb[1], v.nb[1], v.nb[1] * v.ne[1]}, 0);
+    }
+    return emit(Op::mul_mat_id, {w, x, ids}, DType::f32, ne);
+}
+
+// ---- element-wise ---------------------------------------------------------------------------------------------------
+
+Tensor Graph::elementwise(Op op, Tensor x, const OpParams& params) {
+    const Shape ne = operand(op, 1, x).ne;
+    return emit(op, {x}, DType::f32, ne, params);
+}
+
+Tensor Graph::add(Tensor a, Tensor b) {
+    const Shape ne = operand(Op::add, 1, a).ne;
+    operand(Op::add, 2, b);
+    return emit(Op::add, {a, b}, DType::f32, ne);
+}
+
+Tensor Graph::mul(Tensor a, Tensor b) {
+    const Shape ne = operand(Op::mul, 1, a).ne;
+    operand(Op::mul, 2, b);
+    return emit(Op::mul, {a, b}, DType::f32, ne);
+}
+
+Tensor Graph::scale(Tensor x, float factor) {
+    OpParams params;
+    params.scale = factor;
+    return elementwise(Op::scale, x, params);
+}
+
+Tensor Graph::silu(Tensor x) { return elementwise(Op::silu, x); }
+Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
+Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
+Tensor Graph::copy(Tensor x) { return elementwise(Op::copy, x); }
+
+// ---- positions, cache, attention ------------------------------------------------------------------------------------
+
+Tensor Graph::rope_table(Tensor positions, const RopeParams& rope, Tensor factors) {
+    OpParams params;
+    params.rope = rope;
+    const std::int64_t n_tokens = operand(Op::rope_table, 1, positions).ne[0];
+    if (factors) operand(Op::rope_table, 2, factors);
+    return emit(Op::rope_table, {positions, factors}, DType::f32, {rope.n_rot, n_tokens, 1, 1}, params);
+}
+
+Tensor Graph::rope(Tensor x, Tensor table, const RopeParams& rope) {
+    OpParams params;
+    params.rope = rope;
+    const Shape ne = operand(Op::rope, 1, x).ne;
+    operand(Op::rope, 2, table);
+    return emit(Op::rope, {x, table}, DType::f32, ne, params);
+}
+
+Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& attention, bool is_v) {
+    OpParams params;
+    params.attention = attention;
+    params.is_v = is_v ? 1 : 0;
+    operand(Op::kv_write, 0, cache);
+    operand(Op::kv_write, 2, cells);
+    const Value& given = operand(Op::kv_write, 1, rows);
+    const std::int64_t d = is_v ? attention.head_dim_v : attention.head_dim_k;
+    if (given.ne[2] == 1 && given.ne[0] != d) rows = heads(rows, attention.n_head_kv);
+    else if (given.ne[2] == 1 && attention.n_head_kv == 1 && given.ne[1] > 1) rows = heads(rows, 1);
+    return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
+}
+
+Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
+    operand(Op::kv_copy_page, 1, cache);
+    operand(Op::kv_copy_page, 2, pairs);
+    return emit_in_cache(Op::kv_copy_page, {cache, pairs}, cache, {});
+}
+
+Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& attention,
+                        Tensor sinks) {
+    OpParams params;
+    params.attention = attention;
+    const std::int64_t n_tokens = operand(Op::attention, 1, q).ne[2];
+    int slot = 2;
+    for (const Tensor x : {keys, values, kv.table, kv.seqs, kv.spans}) operand(Op::attention, slot++, x);
+    if (sinks) operand(Op::attention, slot, sinks);
+    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
+    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks}, DType::f32,
+                {width, n_tokens, 1, 1}, params);
+}
+
+// ---- mixture of experts ---------------------------------------------------------------------------------------------
+
+Tensor Graph::top_k(Tensor x, int k) {
+    OpParams params;
+    params.k = k;
+    const std::int64_t n_tokens = operand(Op::top_k, 1, x).ne[1];
+    return emit(Op::top_k, {x}, DType::i32, {k, n_tokens, 1, 1}, params);
+}
+
+Tensor Graph::moe_weights(Tensor probs, Tensor ids, bool normalize, float factor) {
+    OpParams params;
+    params.normalize = normalize ? 1 : 0;
+    params.scale = factor;
+    operand(Op::moe_weights, 1, probs);
+    const Shape ne = operand(Op::moe_weights, 2, ids).ne;
+    return emit(Op::moe_weights, {probs, ids}, DType::f32, ne, params);
+}
+
+Tensor Graph::moe_sum(Tensor y, Tensor weights) {
+    const Value& rows = operand(Op::moe_sum, 1, y);
+    operand(Op::moe_sum, 2, weights);
+    return emit(Op::moe_sum, {y, weights}, DType::f32, {rows.ne[0], rows.ne[2], 1, 1});
+}
+
+}  // namespace tinfer::graph

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// The verifier: every rule of the table, broken once in a graph that is otherwise sound, is found and named.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <set>
+
+#include "graph/plan.hpp"
+#include "graph/rules.hpp"
+#include "graph/sample_graph.hpp"
+
+using namespace tinfer;
+using graph::Graph;
+using graph::kNone;
+using graph::Node;
+using graph::Tensor;
+using graph::Value;
+
+namespace {
+
+// A copy of a graph that can be damaged at will.
+struct Damaged {
+    std::vector<Node> nodes;
+    std::vector<Value> values;
+    std::size_t at = 0;   ///< the node under attack
+
+    Node& node() { return nodes[at]; }
+    Value& result() { return values[node().output]; }
+    Value& input(std::uint32_t slot) { return values[node().inputs[slot - 1]]; }
+
+    // Another operand, a leaf of its own, so that no other node is touched.
+    void replace(std::uint32_t slot, DType type, std::array<std::int64_t, 4> ne, TensorClass c = TensorClass::weight) {
+        Value leaf;
+        leaf.tensor_class = c;
+        leaf.type = type;
+        leaf.ne = ne;
+        leaf.nb = graph::contiguous_strides(type, ne);
+        leaf.root = static_cast<std::uint32_t>(values.size());
+        leaf.tensor = 1000;
+        leaf.role = "intruder";
+        values.push_back(leaf);
+        node().inputs[slot - 1] = leaf.root;
+    }
+    // The operand as it is, but with another extent.
+    void stretch(std::uint32_t slot, std::size_t dimension, std::int64_t by = 1) {
+        std::array<std::int64_t, 4> ne = input(slot).ne;
+        ne[dimension] += by;
+        const TensorClass c = input(slot).tensor_class;
+        replace(slot, input(slot).type, ne, c == TensorClass::value ? TensorClass::weight : c);
+    }
+    void reshape_result(DType type, std::array<std::int64_t, 4> ne) {
+        result().type = type;
+        result().ne = ne;
+        result().nb = graph::contiguous_strides(type, ne);
+    }
+    void stretch_result(std::size_t dimension) {
+        std::array<std::int64_t, 4> ne = result().ne;
+        ne[dimension] += 1;
+        reshape_result(result().type, ne);
+    }
+};
+
+// A graph with at least one node of every op.
+void build_all_ops(Graph& g, const test::SampleModel& model) {
+    model.build(g, 3, 2);
+    const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
+    g.sigmoid(g.scale(x, 2.0f));
+    g.copy(g.view(x, 1, 2));
+    g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
+}
+
+std::string verdict(const Damaged& d) {
+    try {
+        graph::verify(d.nodes, d.values);
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::compute_failed);
+        return error.what();
+    }
+    return "nothing found";
+}
+
+struct Attack {
+    Op op;
+    const char* rule;
+    std::function<void(Damaged&)> damage;
+};
+
+const std::vector<Attack>& attacks() {
+    static const std::vector<Attack> list{
+        {Op::get_rows, "the matrix has a type that cannot be unpacked",
+         [](Damaged& d) {
+             d.replace(1, DType::q8_1, {256, 300, 1, 1});
+         }},
+        {Op::get_rows, "the matrix must be {n,N}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::get_rows, "ids must be i32 {T}",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {3, 1, 1, 1});
+         }},
+        {Op::get_rows, "result must be f32 {n,T}", [](Damaged& d) { d.stretch(1, 0, 256); }},
+        {Op::rms_norm, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::f16, {256, 3, 1, 1});
+         }},
+        {Op::rms_norm, "weight must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::rms_norm, "eps must be finite and not negative", [](Damaged& d) { d.node().params.eps = -1.0f; }},
+        {Op::rms_norm, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::quantize, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::i32, {256, 3, 1, 1});
+         }},
+        {Op::quantize, "result must be x8_32 or x8_256",
+         [](Damaged& d) {
+             d.reshape_result(DType::f32, {256, 3, 1, 1});
+         }},
+        {Op::quantize, "rows are no whole number of blocks", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::quantize, "result must have the shape of x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::mul_mat, "W has a type without a product",
+         [](Damaged& d) {
+             d.replace(1, DType::i8, {256, 256, 1, 1});
+         }},
+        {Op::mul_mat, "W must be {K,N}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::mul_mat, "inner extents differ", [](Damaged& d) { d.stretch(1, 0, 256); }},
+        {Op::mul_mat, "x must be {K,T}", [](Damaged& d) { d.stretch(2, 2); }},
+        {Op::mul_mat, "x has not the type that W multiplies with",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {256, 3, 1, 1});
+         }},
+        {Op::mul_mat, "result must be f32 {N,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::mul_mat_id, "W has a type without a product",
+         [](Damaged& d) {
+             d.replace(1, DType::q8_1, {256, 512, 4, 1});
+         }},
+        {Op::mul_mat_id, "W must be {K,N,X}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::mul_mat_id, "inner extents differ", [](Damaged& d) { d.stretch(1, 0, 256); }},
+        {Op::mul_mat_id, "ids must be i32 {k,T}", [](Damaged& d) { d.stretch(3, 2); }},
+        {Op::mul_mat_id, "more ids per token than experts",
+         [](Damaged& d) {
+             d.replace(3, DType::i32, {5, 3, 1, 1});
+         }},
+        {Op::mul_mat_id, "x must be {K,1,T} or {K,k,T}", [](Damaged& d) { d.stretch(2, 2); }},
+        {Op::mul_mat_id, "x has not the type that W multiplies with",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {256, 1, 3, 1});
+         }},
+        {Op::mul_mat_id, "result must be f32 {N,k,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::add, "a and b must be f32",
+         [](Damaged& d) {
+             d.replace(2, DType::f16, {256, 3, 1, 1});
+         }},
+        {Op::add, "b must be like a, {n}, or {1,…}",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {1, 2, 1, 1});
+         }},
+        {Op::add, "result must be f32 like a", [](Damaged& d) { d.stretch_result(1); }},
+        {Op::mul, "a and b must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::i32, {512, 2, 3, 1});
+         }},
+        {Op::mul, "b must be like a, {n}, or {1,…}", [](Damaged& d) { d.stretch(2, 2); }},
+        {Op::scale, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::i32, {4, 3, 1, 1});
+         }},
+        {Op::scale, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::silu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::sigmoid, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::softmax, "x must be {n,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::softmax, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::copy, "x and result must be f32 of one shape",
+         [](Damaged& d) {
+             d.replace(1, DType::f16, {2, 3, 1, 1});
+         }},
+        {Op::rope_table, "positions must be i32 {T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::rope_table, "n_rot must be even and positive", [](Damaged& d) { d.node().params.rope.n_rot = 7; }},
+        {Op::rope_table, "freq_base must be positive", [](Damaged& d) { d.node().params.rope.freq_base = 0.0f; }},
+        {Op::rope_table, "factors must be f32 with n_rot/2 values",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {31, 1, 1, 1});
+         }},
+        {Op::rope_table, "result must be f32 {n_rot,T}", [](Damaged& d) { d.node().params.rope.n_rot = 32; }},
+        {Op::rope, "x must be f32 {d,H,T}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::rope, "the table must be f32 {n_rot,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::rope, "n_rot exceeds the head",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {66, 3, 1, 1}), d.node().params.rope.n_rot = 66;
+         }},
+        {Op::rope, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::kv_write, "the cache is of the other kind", [](Damaged& d) { d.node().params.is_v ^= 1; }},
+        {Op::kv_write, "rows must be f32 {head_dim,n_head_kv,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::kv_write, "a cache row must hold head_dim · n_head_kv values",
+         [](Damaged& d) {
+             d.node().params.attention.n_head_kv = 1, d.replace(1, DType::f32, {64, 1, 3, 1});
+         }},
+        {Op::kv_write, "cells must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::attention, "n_head must be a multiple of n_head_kv",
+         [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
+        {Op::attention, "q must be f32 {head_dim_k,n_head,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::attention, "keys must be a K cache of n_head_kv heads",
+         [](Damaged& d) { std::swap(d.node().inputs[1], d.node().inputs[2]); }},
+        {Op::attention, "values must be a V cache of n_head_kv heads",
+         [](Damaged& d) { d.node().inputs[2] = d.node().inputs[1]; }},
+        {Op::attention, "kv_table must be i32 {4,entries}", [](Damaged& d) { d.stretch(4, 0); }},
+        {Op::attention, "kv_seqs must be i32 {2,sequences}", [](Damaged& d) { d.stretch(5, 0); }},
+        {Op::attention, "kv_spans must be i32 {4,T}", [](Damaged& d) { d.stretch(6, 1); }},
+        {Op::attention, "sinks must be f32 {n_head}",
+         [](Damaged& d) {
+             d.replace(7, DType::f32, {5, 1, 1, 1});
+         }},
+        {Op::attention, "result must be f32 {head_dim_v·n_head,T}", [](Damaged& d) { d.stretch_result(1); }},
+        {Op::top_k, "x must be f32 {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::top_k, "k must lie in 1 … X", [](Damaged& d) { d.node().params.k = 5; }},
+        {Op::top_k, "result must be i32 {k,T}", [](Damaged& d) { d.node().params.k = 1; }},
+        {Op::moe_weights, "probs must be f32 {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::moe_weights, "ids must be i32 {k,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::moe_weights, "result must be f32 {k,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::moe_sum, "y must be f32 {E,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::moe_sum, "weights must be f32 {k,T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::moe_sum, "result must be f32 {E,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::alias, "a view has type and class of its source", [](Damaged& d) { d.result().type = DType::f16; }},
+        {Op::alias, "a view lies in the memory of its source", [](Damaged& d) { d.result().root = 0; }},
+        {Op::alias, "a view stays inside its source", [](Damaged& d) { d.result().offset += 1 << 20; }},
+        // rules of every node
+        {Op::silu, "wrong number of operands", [](Damaged& d) { d.node().n_inputs = 2; }},
+        {Op::silu, "a mandatory operand is absent", [](Damaged& d) { d.node().inputs[0] = kNone; }},
+        {Op::silu, "this op is no operation of a graph", [](Damaged& d) { d.node().op = Op::silu_mul; }},
+        {Op::silu, "this op is no operation of a graph", [](Damaged& d) { d.node().op = Op::none; }},
+        {Op::silu, "an operand is no value of this graph", [](Damaged& d) { d.node().inputs[0] = 100000; }},
+        {Op::silu, "an operand is made by a later node", [](Damaged& d) { d.node().inputs[0] = d.node().output; }},
+        {Op::silu, "node and result disagree about the layer", [](Damaged& d) { d.node().layer += 1; }},
+        {Op::silu, "the producing node makes another value", [](Damaged& d) { d.node().output = d.nodes[0].output; }},
+        {Op::silu, "too many operands", [](Damaged& d) { d.node().n_inputs = 9; }},
+        {Op::kv_write, "the result must be a view of a cache",
+         [](Damaged& d) { d.result().tensor_class = TensorClass::value; }},
+        {Op::silu, "the result needs memory of its own",
+         [](Damaged& d) { d.result().tensor_class = TensorClass::weight; }},
+        // rules of every value
+        {Op::silu, "a result needs a producing node", [](Damaged& d) { d.result().node = kNone; }},
+        {Op::silu, "the name is empty", [](Damaged& d) { d.result().role = {}; }},
+        {Op::silu, "extents must be positive", [](Damaged& d) { d.result().ne[1] = 0; }},
+        {Op::silu, "the root must be a value that owns memory", [](Damaged& d) { d.result().root = 100000; }},
+        {Op::silu, "a value that is no view is its own root", [](Damaged& d) { d.result().offset = 64; }},
+        {Op::silu, "memory of its own has no gaps", [](Damaged& d) { d.result().nb[1] += 64; }},
+        {Op::silu, "two inputs have this name", [](Damaged& d) { d.values[1].role = d.values[0].role; }},
+        {Op::silu, "the result is no value of this graph",
+         [](Damaged& d) { d.nodes.push_back(d.node()), d.nodes.back().output = 100000; }},
+        {Op::silu, "the result belongs to another node", [](Damaged& d) { d.nodes.push_back(d.node()); }},
+    };
+    return list;
+}
+
+}  // namespace
+
+TEST_CASE("[G3] verify: sound graphs of dense and expert models pass, and hold every op") {
+    Graph g(512, 1024);
+    const test::SampleModel experts({.n_expert = 4}), dense;
+    build_all_ops(g, experts);
+    CHECK_NOTHROW(graph::verify(g));
+    std::set<Op> seen;
+    for (const Node& node : g.nodes()) seen.insert(node.op);
+    for (auto op = static_cast<int>(Op::alias); op <= static_cast<int>(Op::kv_copy_page); ++op)
+        CHECK_MESSAGE(seen.contains(static_cast<Op>(op)), to_string(static_cast<Op>(op)));
+    build_all_ops(g, dense);
+    CHECK_NOTHROW(graph::verify(g));
+}
+
+TEST_CASE("[G3] verify: each rule, broken once, is found and names node and rule") {
+    Graph g(512, 1024);
+    const test::SampleModel model({.n_expert = 4});
+    build_all_ops(g, model);
+    for (const Attack& attack : attacks()) {
+        CAPTURE(to_string(attack.op));
+        CAPTURE(attack.rule);
+        Damaged d{{g.nodes().begin(), g.nodes().end()}, {g.values().begin(), g.values().end()}, 0};
+        while (d.node().op != attack.op) ++d.at;   // the first of its kind: what reads its result is judged later
+        attack.damage(d);
+        const std::string found = verdict(d);
+        CHECK_MESSAGE(found.find(attack.rule) != std::string::npos, found);
+        CHECK_MESSAGE(found.starts_with("graph: "), found);
+    }
+}
+
+TEST_CASE("[G3] verify: a message names node, op, operands and shapes") {
+    Graph g(512, 1024);
+    const test::SampleModel model;
+    model.build(g, 3, 1);
+    Damaged d{{g.nodes().begin(), g.nodes().end()}, {g.values().begin(), g.values().end()}, 0};
+    while (d.node().op != Op::rms_norm) ++d.at;
+    d.node().params.eps = -1.0f;
+    CHECK(verdict(d) == "graph: node 2 'attn_norm-0' = rms_norm(inp_embd {256,3}, blk.0.attn_norm.weight {256}): eps "
+                        "must be finite and not negative");
+}
