@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: MIT
+#include "memory/kv_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace tinfer::memory {
+namespace {
+
+constexpr std::int32_t kLastPosition = std::numeric_limits<std::int32_t>::max();
+/// Entries a table may have beyond one per page before seq_cp refuses to interleave more.
+constexpr std::int32_t kInterleavingRoom = 512;
+
+/// First and last set bit; the mask of a table's entry is never 0.
+std::int32_t first_slot(std::uint64_t live) noexcept { return std::countr_zero(live); }
+std::int32_t last_slot(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
+
+std::int32_t range_begin(Pos p0) noexcept { return std::max(0, static_cast<std::int32_t>(p0)); }
+std::int32_t range_end(Pos p1) noexcept { return p1 < Pos{0} ? kLastPosition : static_cast<std::int32_t>(p1); }
+
+template <class T>
+std::uint64_t bytes_of(const std::vector<T>& values) noexcept { return values.capacity() * sizeof(T); }
+
+}  // namespace
+
+// ---- construction ---------------------------------------------------------------------------------------------------
+
+std::int32_t KvLimits::table_capacity() const noexcept {
+    const std::int64_t wide = 2 * std::int64_t{n_pages()} + kInterleavingRoom;
+    return n_seq_max == 1 ? n_pages() : static_cast<std::int32_t>(std::min<std::int64_t>(n_ctx, wide));
+}
+
+KvCache::KvCache(const KvLimits& limits) : limits_(limits) {
+    if (limits.n_ctx < kPageSlots || limits.n_ctx % kPageSlots != 0)
+        fail(ErrorCode::bad_parameter, cat("n_ctx = ", limits.n_ctx, " is not a positive multiple of ", kPageSlots));
+    if (limits.n_seq_max < 1 || limits.n_seq_max > 256)
+        fail(ErrorCode::bad_parameter, cat("n_seq_max = ", limits.n_seq_max, " outside 1..256"));
+    if (limits.n_run < 1) fail(ErrorCode::bad_parameter, cat("n_ubatch = ", limits.n_run, " is less than 1"));
+    if (limits.n_pages() > std::numeric_limits<std::int32_t>::max() / kPageSlots)
+        fail(ErrorCode::limit_exceeded, cat("n_ctx = ", limits.n_ctx, ": cell numbers exceed 31 bits"));
+
+    const auto n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages()), n_ctx = index(limits.n_ctx);
+    const auto capacity = index(limits.table_capacity());
+    entries_.resize(n_seqs * capacity);
+    tables_.resize(n_seqs);
+    cells_.resize(n_pages * kPageSlots);
+    pages_.resize(n_pages);
+    free_pages_.resize(n_pages);
+    owners_.resize(n_ctx);
+    free_tokens_.resize(n_ctx);
+    scratch_.resize(2 * capacity + 1);
+    saved_.resize(n_seqs);
+    is_saved_.resize(n_seqs);
+    run_tokens_.resize(index(limits.n_run));
+    run_sequences_.resize(n_seqs);
+    run_index_.resize(n_seqs, -1);
+    copies_.resize(n_seqs);
+    clear();
+}
+
+std::uint64_t KvCache::bytes(const KvLimits& limits) {
+    const std::uint64_t n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages());
+    const std::uint64_t n_ctx = index(limits.n_ctx), capacity = index(limits.table_capacity());
+    return (n_seqs * capacity + 2 * capacity + 1) * sizeof(KvEntry) +
+           n_pages * (kPageSlots * sizeof(Cell) + sizeof(Page) + sizeof(std::int32_t)) +
+           n_ctx * (sizeof(std::uint16_t) + sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
+           n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + sizeof(SeqId) + sizeof(std::int32_t) +
+                     sizeof(PageCopy));
+}
+
+std::uint64_t KvCache::bytes_held() const noexcept {
+    return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
+           bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
+           bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) +
+           bytes_of(copies_);
+}
+
+// ---- tables ---------------------------------------------------------------------------------------------------------
+
+void KvCache::check(SeqId seq) const {
+    const auto id = static_cast<std::int32_t>(seq);
+    if (id < 0 || id >= limits_.n_seq_max)
+        fail(ErrorCode::bad_sequence, cat("sequence id ", id, " outside 0..", limits_.n_seq_max - 1));
+}
+
+std::span<KvEntry> KvCache::table(SeqId seq) noexcept {
+    return std::span(entries_).subspan(index(seq) * index(limits_.table_capacity()), index(tables_[index(seq)].size));
+}
+
+std::span<const KvEntry> KvCache::table(SeqId seq) const noexcept {
+    return std::span(entries_).subspan(index(seq) * index(limits_.table_capacity()), index(tables_[index(seq)].size));
+}
+
+KvEntry& KvCache::last(SeqId seq) noexcept { return table(seq).back(); }
+
+std::span<const KvEntry> KvCache::entries(SeqId seq) const {
+    check(seq);
+    return table(seq);
+}
+
+std::int32_t KvCache::pos_min(SeqId seq) const {
+    check(seq);
+    const auto entries = table(seq);
+    return entries.empty() ? -1 : position(entries.front().page * kPageSlots + first_slot(entries.front().live));
+}
+
+std::int32_t KvCache::pos_max(SeqId seq) const {
+    check(seq);
+    const auto entries = table(seq);
+    return entries.empty() ? -1 : position(entries.back().page * kPageSlots + last_slot(entries.back().live));
+}
+
+std::int32_t KvCache::count(SeqId seq) const {
+    check(seq);
+    return tables_[index(seq)].count;
+}
+
+bool KvCache::same_history(SeqId a, SeqId b) const {
+    check(a);
+    check(b);
+    const auto first = table(a), second = table(b);
+    if (std::ranges::equal(first, second)) return true;
+    if (count(a) != count(b)) return false;
+    // The pages differ, but may be copies of each other: compare token by token.
+    std::size_t j = 0;
+    std::uint64_t theirs = second.empty() ? 0 : second[0].live;
+    for (const KvEntry& entry : first) {
+        for (std::uint64_t ours = entry.live; ours != 0; ours &= ours - 1) {
+            if (theirs == 0) theirs = second[++j].live;
+            const auto cell = entry.page * kPageSlots + first_slot(ours);
+            const auto other = second[j].page * kPageSlots + first_slot(theirs);
+            if (cells_[index(cell)].token != cells_[index(other)].token) return false;
+            theirs &= theirs - 1;
+        }
+    }
+    return true;
+}
+
+// ---- sequence operations --------------------------------------------------------------------------------------------
+
+void KvCache::clear() noexcept {
+    std::ranges::fill(tables_, Table{});
+    for (Page& page : pages_) page.references = 0;
+    std::ranges::fill(owners_, std::uint16_t{0});
+    n_free_pages_ = limits_.n_pages();
+    n_free_tokens_ = limits_.n_ctx;
+    // Descending, so that the lowest page is on top.
+    std::iota(free_pages_.rbegin(), free_pages_.rend(), 0);
+    std::iota(free_tokens_.rbegin(), free_tokens_.rend(), 0);
+}
+
+void KvCache::seq_rm(SeqId seq, Pos p0, Pos p1) {
+    check(seq);
+    TINFER_ASSERT(!in_transaction_);
+    remove(seq, range_begin(p0), range_end(p1));
+}
+
+void KvCache::rm_all_seqs(Pos p0, Pos p1) {
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) seq_rm(SeqId{seq}, p0, p1);
+}
+
+void KvCache::seq_keep(SeqId seq) {
+    check(seq);
+    for (std::int32_t other = 0; other < limits_.n_seq_max; ++other)
+        if (SeqId{other} != seq) seq_rm(SeqId{other}, Pos{-1}, Pos{-1});
+}
+
+void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+    check(from);
+    check(to);
+    TINFER_ASSERT(!in_transaction_);
+    const auto begin = range_begin(p0), end = range_end(p1);
+    if (from == to || begin >= end) return;
+
+    // The new table: `to` before the range, `from` inside it, `to` after it. Neighbours on one page become one entry.
+    std::size_t n = 0;
+    const auto add = [&](SeqId seq, std::int32_t a, std::int32_t b) {
+        for (const KvEntry& entry : table(seq)) {
+            const std::uint64_t live = in_range(entry, a, b);
+            if (live == 0) continue;
+            if (n > 0 && scratch_[n - 1].page == entry.page) scratch_[n - 1].live |= live;
+            else scratch_[n++] = {entry.page, 0, live};
+        }
+    };
+    add(to, 0, begin);
+    add(from, begin, end);
+    if (end != kLastPosition) add(to, end, kLastPosition);
+    // Later appends may add an entry per page; where the capacity is n_ctx they find room in any case.
+    const auto capacity = limits_.table_capacity();
+    const auto limit = index(capacity == limits_.n_ctx ? capacity : capacity - limits_.n_pages());
+    if (n > limit)
+        fail(ErrorCode::limit_exceeded, cat("seq_cp: table of sequence ", static_cast<std::int32_t>(to), " would have ", n,
+                                            " pieces, limit ", limit));
+    replace(to, std::span(scratch_).first(n));
+}
+
+/// Bits of the entry whose positions lie in [p0, p1).
+std::uint64_t KvCache::in_range(const KvEntry& entry, std::int32_t p0, std::int32_t p1) const noexcept {
+    const auto base = entry.page * kPageSlots;
+    const auto inside = [&](std::int32_t slot) {
+        const auto pos = position(base + slot);
+        return pos >= p0 && (pos < p1 || p1 == kLastPosition);
+    };
+    if (inside(first_slot(entry.live)) && inside(last_slot(entry.live))) return entry.live;   // positions ascend
+    std::uint64_t bits = 0;
+    for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
+        if (inside(first_slot(rest))) bits |= rest & (~rest + 1);
+    return bits;
+}
+
+void KvCache::remove(SeqId seq, std::int32_t p0, std::int32_t p1) noexcept {
+    const auto entries = table(seq);
+    std::int32_t kept = 0, ordinal = 0;
+    for (KvEntry entry : entries) {
+        const std::uint64_t gone = in_range(entry, p0, p1);
+        release_tokens(entry.page, gone);
+        entry.live &= ~gone;
+        entry.first = ordinal;
+        ordinal += std::popcount(entry.live);
+        if (entry.live == 0) release_page(entry.page);
+        else entries[index(kept++)] = entry;
+    }
+    tables_[index(seq)] = {kept, ordinal};
+}
+
+/// Gives a sequence another table. References are taken before old ones are dropped: what is in both stays.
+void KvCache::replace(SeqId seq, std::span<const KvEntry> entries) noexcept {
+    for (const KvEntry& entry : entries) {
+        ++pages_[index(entry.page)].references;
+        for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
+            ++owners_[index(cells_[index(entry.page * kPageSlots + first_slot(rest))].token)];
+    }
+    for (const KvEntry& entry : table(seq)) {
+        release_tokens(entry.page, entry.live);
+        release_page(entry.page);
+    }
+    tables_[index(seq)] = {static_cast<std::int32_t>(entries.size()), 0};
+    std::ranges::copy(entries, table(seq).begin());
+    for (KvEntry& entry : table(seq)) {
+        entry.first = tables_[index(seq)].count;
+        tables_[index(seq)].count += std::popcount(entry.live);
+    }
+}
+
+void KvCache::release_tokens(std::int32_t page, std::uint64_t live) noexcept {
+    for (; live != 0; live &= live - 1) {
+        const auto token = cells_[index(page * kPageSlots + first_slot(live))].token;
+        if (--owners_[index(token)] == 0) free_tokens_[index(n_free_tokens_++)] = token;
+    }
+}
+
+void KvCache::release_page(std::int32_t page) noexcept {
+    if (--pages_[index(page)].references == 0) free_pages_[index(n_free_pages_++)] = page;
+}
+
+// ---- placement ------------------------------------------------------------------------------------------------------
+
+/// The page the next token of these sequences goes on with: none where they have no common last page with a free slot
+/// after their tokens, shared where another sequence has it too.
+KvCache::Tail KvCache::tail(std::span<const SeqId> seqs) const noexcept {
+    if (table(seqs[0]).empty()) return Tail::none;
+    const KvEntry& end = table(seqs[0]).back();
+    for (const SeqId seq : seqs)
+        if (table(seq).empty() || table(seq).back().page != end.page) return Tail::none;
+
+    if (is_theirs_alone(end.page, seqs)) return next_slot(end) < kPageSlots ? Tail::own : Tail::none;
+    return last_slot(end.live) + 1 < kPageSlots ? Tail::shared : Tail::none;
+}
+
+bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept {
+    const auto references = index(pages_[index(page)].references);
+    if (references == seqs.size()) return true;
+    // A page may also stand twice in one table, with tokens copied from elsewhere between.
+    std::size_t own = 0;
+    for (const SeqId seq : seqs) own += static_cast<std::size_t>(std::ranges::count(table(seq), page, &KvEntry::page));
+    return references == own;
+}
+
+/// The slot after the entry's tokens. On a page that a sequence left in this transaction, also after those it had there:
+/// they must outlast a rollback.
+std::int32_t KvCache::next_slot(const KvEntry& entry) const noexcept {
+    const Page& page = pages_[index(entry.page)];
+    const auto kept = in_transaction_ && page.left_in == transaction_ ? page.kept_slots : 0;
+    return entry.live == 0 ? 0 : std::max(last_slot(entry.live) + 1, kept);
+}
+
+std::int32_t KvCache::room(SeqId seq) const {
+    check(seq);
+    const auto tail_kind = tail(std::span(&seq, 1));
+    std::int64_t slots = std::int64_t{n_free_pages_} * kPageSlots;
+    if (tail_kind != Tail::none) {
+        const std::int64_t filled = last_slot(table(seq).back().live) + 1;
+        // Going on with a shared page takes a free one for the copy.
+        if (tail_kind == Tail::own) slots += kPageSlots - filled;
+        else slots = slots == 0 ? 0 : slots - filled;
+    }
+    return static_cast<std::int32_t>(std::min<std::int64_t>(slots, n_free_tokens_));
+}
+
+/// Sees to it that the last page of the sequences is theirs alone and has a free slot after their tokens.
+KvCache::Fit KvCache::make_room(std::span<const SeqId> seqs, bool may_wait) noexcept {
+    const auto tail_kind = tail(seqs);
+    if (tail_kind == Tail::own) return Fit::placed;
+    const auto from = tail_kind == Tail::shared ? last(seqs[0]).page : -1;
+    if (may_wait && from >= 0 && pages_[index(from)].written_in == run_) return Fit::wait;
+    if (n_free_pages_ == 0) return Fit::no_room;
+
+    const auto page = free_pages_[index(--n_free_pages_)];
+    pages_[index(page)].references = static_cast<std::int32_t>(seqs.size());
+    if (from < 0) {
+        for (const SeqId seq : seqs) {
+            Table& meta = tables_[index(seq)];
+            ++meta.size;
+            last(seq) = {page, meta.count, 0};
+        }
+        return Fit::placed;
+    }
+    std::copy_n(&cells_[index(from * kPageSlots)], kPageSlots, &cells_[index(page * kPageSlots)]);
+    Page& left = pages_[index(from)];
+    left.references -= static_cast<std::int32_t>(seqs.size());
+    left.kept_slots = std::max(left.left_in == transaction_ ? left.kept_slots : 0, last_slot(last(seqs[0]).live) + 1);
+    left.left_in = transaction_;
+    for (const SeqId seq : seqs) last(seq).page = page;
+    if (may_wait) copies_[n_copies_++] = {from, page};
+    return Fit::placed;
+}
+
+KvCache::Fit KvCache::place_one(const KvToken& token, bool may_wait) noexcept {
+    if (n_free_tokens_ == 0) return Fit::no_room;
+    for (const SeqId seq : token.seqs) save(seq);
+    const Fit fit = make_room(token.seqs, may_wait);
+    if (fit != Fit::placed) return fit;
+
+    const KvEntry& end = last(token.seqs[0]);
+    const auto slot = next_slot(end);
+    const auto id = free_tokens_[index(--n_free_tokens_)];
+    cells_[index(end.page * kPageSlots + slot)] = {token.pos, id};
+    owners_[index(id)] = static_cast<std::uint16_t>(token.seqs.size());
+    pages_[index(end.page)].written_in = run_;
+    for (const SeqId seq : token.seqs) {
+        last(seq).live |= std::uint64_t{1} << slot;
+        ++tables_[index(seq)].count;
+    }
+    return Fit::placed;
+}
+
+bool KvCache::can_place(std::span<const KvToken> tokens) {
+    TINFER_ASSERT(!in_transaction_);
+    begin();
+    bool fits = true;
+    for (const KvToken& token : tokens) {
+        if (place_one(token, false) == Fit::placed) continue;
+        fits = false;
+        break;
+    }
+    rollback();
+    return fits;
+}
+
+Placed KvCache::place(std::span<const KvToken> run) {
+    TINFER_ASSERT(in_transaction_);
+    ++run_;
+    for (const SeqId seq : std::span(run_sequences_).first(n_run_sequences_)) run_index_[index(seq)] = -1;
+    n_run_tokens_ = n_run_sequences_ = n_copies_ = 0;
+    for (const KvToken& token : run.first(std::min(run.size(), run_tokens_.size()))) {
+        const Fit fit = place_one(token, true);
+        if (fit != Fit::placed) return {n_run_tokens_, fit == Fit::no_room};
+        const SeqId seq = token.seqs[0];
+        const KvEntry& end = last(seq);
+        run_tokens_[n_run_tokens_++] = {end.page * kPageSlots + last_slot(end.live), token.pos, run_sequence(seq),
+                                        tables_[index(seq)].count};
+    }
+    return {n_run_tokens_, false};
+}
+
+std::int32_t KvCache::run_sequence(SeqId seq) noexcept {
+    auto& place = run_index_[index(seq)];
+    if (place < 0) {
+        place = static_cast<std::int32_t>(n_run_sequences_);
+        run_sequences_[n_run_sequences_++] = seq;
+    }
+    return place;
+}
+
+// ---- transactions ---------------------------------------------------------------------------------------------------
+
+void KvCache::begin() noexcept {
+    in_transaction_ = true;
+    n_saved_ = 0;
+    saved_free_pages_ = n_free_pages_;
+    saved_free_tokens_ = n_free_tokens_;
+    ++transaction_;
+    ++run_;
+}
+
+void KvCache::save(SeqId seq) noexcept {
+    if (is_saved_[index(seq)]) return;
+    is_saved_[index(seq)] = 1;
+    saved_[n_saved_++] = {seq, tables_[index(seq)], table(seq).empty() ? KvEntry{} : table(seq).back()};
+}
+
+void KvCache::commit() noexcept {
+    for (const Saved& saved : std::span(saved_).first(n_saved_)) is_saved_[index(saved.seq)] = 0;
+    in_transaction_ = false;
+}
+
+/// place() only takes from the stacks of free pages and ids, so that what it took is still above their tops.
+void KvCache::rollback() noexcept {
+    for (const Saved& saved : std::span(saved_).first(n_saved_)) {
+        tables_[index(saved.seq)] = saved.table;
+        if (saved.table.size == 0) continue;
+        if (last(saved.seq).page != saved.last.page) ++pages_[index(saved.last.page)].references;
+        last(saved.seq) = saved.last;
+    }
+    for (; n_free_pages_ < saved_free_pages_; ++n_free_pages_)
+        pages_[index(free_pages_[index(n_free_pages_)])].references = 0;
+    for (; n_free_tokens_ < saved_free_tokens_; ++n_free_tokens_)
+        owners_[index(free_tokens_[index(n_free_tokens_)])] = 0;
+    commit();
+}
+
+// ---- inputs of a run ------------------------------------------------------------------------------------------------
+
+std::size_t KvCache::max_run_sequences() const noexcept { return index(std::min(limits_.n_seq_max, limits_.n_run)); }
+std::size_t KvCache::max_table_entries() const noexcept { return max_run_sequences() * index(limits_.table_capacity()); }
+
+KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < n_run_sequences_; ++i) {
+        const auto entries = table(run_sequences_[i]);
+        out.seqs[2 * i] = static_cast<std::int32_t>(n);
+        out.seqs[2 * i + 1] = static_cast<std::int32_t>(entries.size());
+        for (const KvEntry& entry : entries) {
+            std::int32_t* const row = &out.table[4 * n++];
+            row[0] = entry.page;
+            row[1] = entry.first;
+            row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
+            row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
+        }
+    }
+    for (std::size_t i = 0; i < n_run_tokens_; ++i) {
+        const RunToken& token = run_tokens_[i];
+        out.cells[i] = token.cell;
+        out.positions[i] = token.pos;
+        out.spans[4 * i] = token.sequence;
+        out.spans[4 * i + 1] = 0;
+        out.spans[4 * i + 2] = token.end;
+        out.spans[4 * i + 3] = token.pos;
+    }
+    return {n, n_run_sequences_};
+}
+
+}  // namespace tinfer::memory

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: MIT
+// The cache against a list of cells: random operations, with the page contents played along, so that a row overwritten too
+// early or copied too late shows as a wrong history.
+#include "memory/kv_cache.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace tinfer;
+using namespace tinfer::memory;
+
+namespace {
+
+constexpr Pos kFromStart{-1}, kToEnd{-1};
+
+/// What a caller believes the cache to be: tokens with a position and a set of sequences.
+struct CellList {
+    struct Cell {
+        int pos;
+        int id;
+        std::set<int> seqs;
+    };
+    std::vector<Cell> cells;
+
+    void remove(int seq, int p0, int p1) {
+        for (auto& cell : cells)
+            if (cell.pos >= p0 && cell.pos < p1) cell.seqs.erase(seq);
+        std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
+    }
+    void copy(int from, int to, int p0, int p1) {
+        if (from == to || p0 >= p1) return;
+        for (auto& cell : cells) {
+            if (cell.pos < p0 || cell.pos >= p1) continue;
+            if (cell.seqs.contains(from)) cell.seqs.insert(to);
+            else cell.seqs.erase(to);
+        }
+        std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
+    }
+    void keep(int seq, int n_seq_max) {
+        for (int other = 0; other < n_seq_max; ++other)
+            if (other != seq) remove(other, 0, 1 << 30);
+    }
+    /// (position, id) of the tokens of a sequence in ascending position.
+    [[nodiscard]] std::vector<std::pair<int, int>> history(int seq) const {
+        std::vector<std::pair<int, int>> out;
+        for (const auto& cell : cells)
+            if (cell.seqs.contains(seq)) out.emplace_back(cell.pos, cell.id);
+        std::ranges::sort(out);
+        return out;
+    }
+};
+
+struct TestToken {
+    int pos, id;
+    std::vector<SeqId> seqs;
+};
+
+std::vector<KvToken> kv_tokens(const std::vector<TestToken>& tokens) {
+    std::vector<KvToken> out;
+    for (const auto& token : tokens) out.push_back({token.pos, token.seqs});
+    return out;
+}
+
+/// A cache together with the contents of its pages.
+class Bench {
+public:
+    explicit Bench(const KvLimits& limits)
+        : cache(limits), rows(static_cast<std::size_t>(cache.n_pages() * kPageSlots), -1) {}
+
+    /// One decode call; `fail_after` runs it is rolled back. Returns false when there was no room.
+    bool decode(const std::vector<TestToken>& tokens, int fail_after = -1) {
+        const auto all = kv_tokens(tokens);
+        if (!cache.can_place(all)) return false;
+        const auto before = model;
+        cache.begin();
+        std::size_t first = 0;
+        for (int run = 0; first < tokens.size(); ++run) {
+            if (run == fail_after) {
+                cache.rollback();
+                model = before;
+                return true;
+            }
+            const auto n = std::min(tokens.size() - first, static_cast<std::size_t>(cache.limits().n_run));
+            const auto placed = cache.place(std::span(all).subspan(first, n));
+            REQUIRE_FALSE(placed.no_room);
+            REQUIRE(placed.tokens > 0);
+            compute(std::span(tokens).subspan(first, placed.tokens));
+            first += placed.tokens;
+            ++n_runs;
+        }
+        cache.commit();
+        return true;
+    }
+
+    /// Every sequence as the tables and the page contents show it, against the list of cells.
+    void compare() const {
+        CHECK(cache.used() == static_cast<int>(model.cells.size()));
+        std::map<int, int> references;
+        for (int seq = 0; seq < cache.limits().n_seq_max; ++seq) {
+            const auto expected = model.history(seq);
+            REQUIRE(cache.count(SeqId{seq}) == static_cast<int>(expected.size()));
+            CHECK(cache.pos_min(SeqId{seq}) == (expected.empty() ? -1 : expected.front().first));
+            CHECK(cache.pos_max(SeqId{seq}) == (expected.empty() ? -1 : expected.back().first));
+            std::vector<std::pair<int, int>> seen;
+            for (const KvEntry& entry : cache.entries(SeqId{seq})) {
+                ++references[entry.page];
+                REQUIRE(entry.live != 0);
+                REQUIRE(entry.first == static_cast<int>(seen.size()));
+                for (int slot = 0; slot < kPageSlots; ++slot) {
+                    if ((entry.live >> slot & 1) == 0) continue;
+                    const int cell = entry.page * kPageSlots + slot;
+                    seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
+                }
+            }
+            REQUIRE(seen == expected);
+        }
+        CHECK(cache.n_pages_free() == cache.n_pages() - static_cast<int>(references.size()));
+    }
+
+    KvCache cache;
+    CellList model;
+    std::vector<int> rows;   // id of the token whose K and V a cell holds
+    int n_copies = 0, n_runs = 0;
+
+private:
+    /// What the runtime does with a run: copy pages, write rows, attend.
+    void compute(std::span<const TestToken> tokens) {
+        std::set<int> sources, targets;
+        for (const PageCopy& copy : cache.copies()) {
+            sources.insert(copy.from);
+            targets.insert(copy.to);
+            std::copy_n(&rows[static_cast<std::size_t>(copy.from * kPageSlots)], kPageSlots,
+                        &rows[static_cast<std::size_t>(copy.to * kPageSlots)]);
+            ++n_copies;
+        }
+        for (const int page : targets) REQUIRE_FALSE(sources.contains(page));
+
+        std::vector<int> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences());
+        std::vector<int> spans(4 * tokens.size()), cells(tokens.size()), positions(tokens.size());
+        const auto sizes = cache.write_inputs({table, seqs, spans, cells, positions});
+        REQUIRE(sizes.entries <= cache.max_table_entries());
+        REQUIRE(sizes.sequences <= cache.max_run_sequences());
+        for (std::size_t t = 0; t < tokens.size(); ++t) {
+            CHECK(positions[t] == tokens[t].pos);
+            rows[static_cast<std::size_t>(cells[t])] = tokens[t].id;
+            CellList::Cell cell{tokens[t].pos, tokens[t].id, {}};
+            for (const SeqId seq : tokens[t].seqs) cell.seqs.insert(static_cast<int>(seq));
+            model.cells.push_back(cell);
+        }
+        for (std::size_t t = 0; t < tokens.size(); ++t) attend(tokens[t], &spans[4 * t], seqs, table);
+    }
+
+    void attend(const TestToken& token, const int* span, const std::vector<int>& seqs, const std::vector<int>& table) const {
+        std::vector<std::pair<int, int>> seen;
+        const auto begin = seqs[static_cast<std::size_t>(2 * span[0])], n = seqs[static_cast<std::size_t>(2 * span[0] + 1)];
+        for (int e = begin; e < begin + n; ++e) {
+            const int* entry = &table[static_cast<std::size_t>(4 * e)];
+            const auto live = static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[2])) |
+                              static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
+            int ordinal = entry[1];
+            for (int slot = 0; slot < kPageSlots; ++slot) {
+                if ((live >> slot & 1) == 0) continue;
+                const int cell = entry[0] * kPageSlots + slot;
+                if (ordinal >= span[1] && ordinal < span[2])
+                    seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
+                ++ordinal;
+            }
+        }
+        auto expected = model.history(static_cast<int>(token.seqs[0]));
+        std::erase_if(expected, [&](const auto& other) { return other.first > token.pos; });
+        CHECK(span[3] == token.pos);
+        REQUIRE(seen == expected);
+    }
+};
+
+/// `n` tokens that continue one sequence.
+std::vector<TestToken> run_of(const Bench& bench, int seq, int n) {
+    std::vector<TestToken> tokens;
+    for (int i = 0; i < n; ++i) {
+        const int pos = bench.cache.pos_max(SeqId{seq}) + 1 + i;
+        tokens.push_back({pos, 1000 * seq + pos, {SeqId{seq}}});
+    }
+    return tokens;
+}
+
+bool fits(KvCache& cache, int seq, int n) {
+    const SeqId id{seq};
+    std::vector<KvToken> tokens;
+    for (int i = 0; i < n; ++i) tokens.push_back({cache.pos_max(id) + 1 + i, std::span(&id, 1)});
+    return cache.can_place(tokens);
+}
+
+class Fuzzer {
+public:
+    Fuzzer(const KvLimits& limits, std::uint32_t seed) : bench(limits), n_seqs(limits.n_seq_max), random(seed) {}
+
+    void step() {
+        switch (below(10)) {
+            case 0: remove(); break;
+            case 1: copy(); break;
+            case 2: keep_or_clear(); break;
+            case 3: check_room(); break;
+            default: decode(); break;
+        }
+        bench.compare();
+    }
+
+    Bench bench;
+    int n_rolled_back = 0, n_coupled = 0, n_refused = 0;
+
+private:
+    int below(int n) { return static_cast<int>(random() % static_cast<std::uint32_t>(n)); }
+
+    void remove() {
+        const int seq = below(n_seqs + 1) - 1, end = 2 * bench.cache.limits().n_ctx;
+        int p0 = below(end), p1 = below(4) == 0 ? -1 : p0 + below(80);
+        if (below(6) == 0) p0 = -1;
+        const int begin = std::max(p0, 0), stop = p1 < 0 ? 1 << 30 : p1;
+        if (seq < 0) bench.cache.rm_all_seqs(Pos{p0}, Pos{p1});
+        else bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
+        for (int s = 0; s < n_seqs; ++s)
+            if (seq < 0 || s == seq) bench.model.remove(s, begin, stop);
+    }
+
+    void copy() {
+        const int from = below(n_seqs), to = below(n_seqs), p0 = below(3) == 0 ? below(100) : 0;
+        const int p1 = below(2) == 0 ? -1 : p0 + below(150);
+        bench.cache.seq_cp(SeqId{from}, SeqId{to}, Pos{p0}, Pos{p1});
+        bench.model.copy(from, to, p0, p1 < 0 ? 1 << 30 : p1);
+    }
+
+    void keep_or_clear() {
+        if (below(4) != 0) return;
+        if (below(3) == 0) {
+            bench.cache.clear();
+            bench.model.cells.clear();
+        } else {
+            const int seq = below(n_seqs);
+            bench.cache.seq_keep(SeqId{seq});
+            bench.model.keep(seq, n_seqs);
+        }
+    }
+
+    void check_room() {
+        const int seq = below(n_seqs), room = bench.cache.room(SeqId{seq});
+        CHECK(fits(bench.cache, seq, room));
+        CHECK_FALSE(fits(bench.cache, seq, room + 1));
+    }
+
+    /// A legal batch: tokens of several sequences interleaved, some shared by sequences with one history.
+    void decode() {
+        std::vector<int> next;
+        std::vector<std::vector<std::pair<int, int>>> histories;
+        for (int seq = 0; seq < n_seqs; ++seq) {
+            histories.push_back(bench.model.history(seq));
+            next.push_back(histories.back().empty() ? 0 : histories.back().back().first + 1);
+        }
+        std::vector<TestToken> tokens;
+        const int n = 1 + below(below(3) == 0 ? 120 : 12);
+        int seq = below(n_seqs);
+        for (int i = 0; i < n; ++i) {
+            if (below(5) == 0) seq = below(n_seqs);
+            const auto first = static_cast<std::size_t>(seq);
+            TestToken token{next[first], ++last_id, {SeqId{seq}}};
+            for (int other = 0; other < n_seqs; ++other) {
+                const auto index = static_cast<std::size_t>(other);
+                if (other == seq || below(3) != 0 || histories[index] != histories[first] || next[index] != next[first]) continue;
+                token.seqs.push_back(SeqId{other});
+            }
+            n_coupled += token.seqs.size() > 1;
+            for (const SeqId id : token.seqs) {
+                histories[static_cast<std::size_t>(id)].emplace_back(token.pos, token.id);
+                next[static_cast<std::size_t>(id)] = token.pos + 1;
+            }
+            tokens.push_back(token);
+        }
+        const bool fail = below(4) == 0;
+        n_rolled_back += fail;
+        n_refused += !bench.decode(tokens, fail ? below(3) : -1);
+    }
+
+    int n_seqs, last_id = 0;
+    std::mt19937 random;
+};
+
+}  // namespace
+
+TEST_CASE("[M1] kv_cache: tokens of a sequence lie in order, page after page") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 32});
+    REQUIRE(bench.decode(run_of(bench, 0, 130)));
+    bench.compare();
+    REQUIRE(bench.cache.entries(SeqId{0}).size() == 3);
+    CHECK(bench.cache.entries(SeqId{0})[2] == KvEntry{2, 128, 3});
+    CHECK(bench.cache.room(SeqId{0}) == 126);
+    REQUIRE(bench.decode(run_of(bench, 0, 126)));
+    CHECK(bench.cache.room(SeqId{0}) == 0);
+    CHECK_FALSE(bench.decode(run_of(bench, 0, 1)));
+    bench.compare();
+}
+
+TEST_CASE("[M1] kv_cache: n_ctx tokens fit however they are spread over the sequences") {
+    std::mt19937 random(7);
+    for (int trial = 0; trial < 50; ++trial) {
+        Bench bench({.n_ctx = 256, .n_seq_max = 5, .n_run = 64});
+        for (int i = 0; i < 256; ++i) {
+            const int seq = trial == 0 ? i % 5 : static_cast<int>(random() % 5);
+            REQUIRE(bench.decode(run_of(bench, seq, 1)));
+        }
+        for (int seq = 0; seq < 5; ++seq) CHECK(bench.cache.room(SeqId{seq}) == 0);
+    }
+}
+
+TEST_CASE("[M3] kv_cache: a batch that does not fit changes nothing") {
+    Bench bench({.n_ctx = 128, .n_seq_max = 2, .n_run = 16});
+    REQUIRE(bench.decode(run_of(bench, 0, 100)));
+    CHECK_FALSE(bench.decode(run_of(bench, 0, 29)));
+    CHECK_FALSE(bench.decode(run_of(bench, 1, 29)));
+    bench.compare();
+    CHECK(bench.decode(run_of(bench, 1, 28)));
+    bench.compare();
+}
+
+TEST_CASE("[M4] kv_cache: removing leaves holes, frees empty pages and gives the end back") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 256});
+    REQUIRE(bench.decode(run_of(bench, 0, 200)));
+    bench.cache.seq_rm(SeqId{0}, Pos{50}, Pos{140});
+    bench.model.remove(0, 50, 140);
+    bench.compare();
+    CHECK(bench.cache.n_pages_free() == 1);
+    CHECK(bench.cache.entries(SeqId{0})[1].first == 50);
+    bench.cache.seq_rm(SeqId{0}, Pos{150}, kToEnd);
+    bench.model.remove(0, 150, 1 << 30);
+    bench.compare();
+    CHECK(bench.cache.room(SeqId{0}) == 42 + 128);
+    REQUIRE(bench.decode(run_of(bench, 0, 42 + 128)));
+    bench.compare();
+}
+
+TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page that is partly filled") {
+    Bench bench({.n_ctx = 512, .n_seq_max = 3, .n_run = 64});
+    REQUIRE(bench.decode(run_of(bench, 0, 100)));
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
+    bench.model.copy(0, 1, 0, 1 << 30);
+    bench.compare();
+    CHECK(bench.cache.used() == 100);
+    CHECK(bench.cache.n_pages_free() == 8);
+    CHECK(bench.cache.same_history(SeqId{0}, SeqId{1}));
+    REQUIRE(bench.decode(run_of(bench, 1, 5)));
+    CHECK(bench.n_copies == 1);
+    CHECK(bench.cache.n_pages_free() == 7);
+    CHECK(bench.cache.used() == 105);   // a copied page holds the same tokens, not more
+    REQUIRE(bench.decode(run_of(bench, 0, 5)));
+    CHECK(bench.n_copies == 1);
+    bench.compare();
+    bench.cache.seq_keep(SeqId{1});
+    bench.model.keep(1, 3);
+    bench.compare();
+    CHECK(bench.cache.n_pages_free() == 8);
+}
+
+TEST_CASE("[B3] kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 3, .n_run = 64});
+    std::vector<TestToken> tokens;
+    for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, pos, {SeqId{0}, SeqId{1}, SeqId{2}}});
+    for (int seq = 0; seq < 3; ++seq) tokens.push_back({10, 100 + seq, {SeqId{seq}}});
+    REQUIRE(bench.decode(tokens));
+    bench.compare();
+    CHECK(bench.cache.used() == 13);
+    CHECK(bench.n_copies == 2);   // the last of three keeps the page
+    CHECK(bench.n_runs == 2);
+}
+
+TEST_CASE("[B3] kv_cache: sequences share history also where one holds a copy of the pages") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 64});
+    REQUIRE(bench.decode(run_of(bench, 0, 70)));
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
+    bench.model.copy(0, 1, 0, 1 << 30);
+    REQUIRE(bench.decode(run_of(bench, 1, 1)));
+    CHECK_FALSE(bench.cache.same_history(SeqId{0}, SeqId{1}));
+    bench.cache.seq_rm(SeqId{1}, Pos{70}, kToEnd);
+    bench.model.remove(1, 70, 1 << 30);
+    CHECK(bench.cache.same_history(SeqId{0}, SeqId{1}));
+    REQUIRE(bench.decode({{70, 70, {SeqId{0}, SeqId{1}}}}));
+    bench.compare();
+}
+
+TEST_CASE("[N5] kv_cache: a rolled back transaction leaves entries, free pages and room as they were") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 16});
+    REQUIRE(bench.decode(run_of(bench, 0, 90)));
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
+    bench.model.copy(0, 1, 0, 1 << 30);
+    const auto table = std::vector(bench.cache.entries(SeqId{1}).begin(), bench.cache.entries(SeqId{1}).end());
+    for (int fail_after = 0; fail_after < 5; ++fail_after) {
+        REQUIRE(bench.decode(run_of(bench, 1, 70), fail_after));
+        bench.compare();
+        CHECK(std::ranges::equal(bench.cache.entries(SeqId{1}), table));
+        CHECK(bench.cache.room(SeqId{1}) == 38 + 128);
+    }
+}
+
+TEST_CASE("[N5] kv_cache: rows that a sequence has left behind by a copy outlast the transaction") {
+    // Both share page 0 up to slot 49; sequence 0 goes on with a copy of it, and then sequence 1 has the page for itself.
+    // Writing to slots 40..49 there would be right after a commit only.
+    for (const int fail_after : {1, -1}) {
+        Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 8});
+        REQUIRE(bench.decode(run_of(bench, 0, 50)));
+        bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, Pos{40});
+        bench.model.copy(0, 1, 0, 40);
+        REQUIRE(bench.decode({{50, 50, {SeqId{0}}}, {40, 140, {SeqId{1}}}, {41, 141, {SeqId{1}}}}, fail_after));
+        bench.compare();
+    }
+    Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 1});
+    REQUIRE(bench.decode(run_of(bench, 0, 50)));
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, Pos{40});
+    bench.model.copy(0, 1, 0, 40);
+    REQUIRE(bench.decode({{50, 50, {SeqId{0}}}, {40, 140, {SeqId{1}}}, {41, 141, {SeqId{1}}}}, 2));
+    bench.compare();
+}
+
+TEST_CASE("[M13] kv_cache: a cleared cache places tokens like a new one") {
+    Bench used({.n_ctx = 192, .n_seq_max = 2, .n_run = 64}), fresh({.n_ctx = 192, .n_seq_max = 2, .n_run = 64});
+    REQUIRE(used.decode(run_of(used, 1, 77)));
+    used.cache.seq_cp(SeqId{1}, SeqId{0}, kFromStart, kToEnd);
+    used.cache.clear();
+    used.model.cells.clear();
+    used.compare();
+    REQUIRE(used.decode(run_of(used, 0, 130)));
+    REQUIRE(fresh.decode(run_of(fresh, 0, 130)));
+    CHECK(std::ranges::equal(used.cache.entries(SeqId{0}), fresh.cache.entries(SeqId{0})));
+}
+
+TEST_CASE("[M3][M4][M7][N5] kv_cache: random operations agree with a list of cells") {
+    int n_copies = 0, n_rolled_back = 0, n_coupled = 0, n_refused = 0;
+    const KvLimits shapes[] = {{64, 1, 8}, {64, 2, 5}, {128, 3, 64}, {256, 4, 7}, {512, 8, 32}};
+    for (const auto& limits : shapes) {
+        for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+            Fuzzer fuzzer(limits, seed * 7919);
+            for (int i = 0; i < 150; ++i) fuzzer.step();
+            n_copies += fuzzer.bench.n_copies;
+            n_rolled_back += fuzzer.n_rolled_back;
+            n_coupled += fuzzer.n_coupled;
+            n_refused += fuzzer.n_refused;
+        }
+    }
+    // The walk went where it should.
+    CHECK(n_copies > 200);
+    CHECK(n_rolled_back > 500);
+    CHECK(n_coupled > 500);
+    CHECK(n_refused > 200);
+}
+
+TEST_CASE("[M7] kv_cache: copies that interleave too many pieces are refused whole") {
+    Bench bench({.n_ctx = 64 * 600, .n_seq_max = 2, .n_run = 64 * 600});
+    const auto limit = bench.cache.limits().table_capacity() - bench.cache.n_pages();
+    REQUIRE(bench.decode(run_of(bench, 0, 9000)));
+    REQUIRE(bench.decode(run_of(bench, 1, 9000)));
+    int pos = 0;
+    try {
+        for (; pos < 9000; pos += 2) bench.cache.seq_cp(SeqId{0}, SeqId{1}, Pos{pos}, Pos{pos + 1});
+        FAIL("never refused");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::limit_exceeded);
+        CHECK(std::string(error.what()).find("limit " + std::to_string(limit)) != std::string::npos);
+    }
+    for (int p = 0; p < pos; p += 2) bench.model.copy(0, 1, p, p + 1);
+    bench.compare();
+}
+
+TEST_CASE("[M3] kv_cache: sequence ids and limits are checked by name") {
+    KvCache cache({.n_ctx = 64, .n_seq_max = 2, .n_run = 1});
+    const auto refused = [](ErrorCode code, const std::string& text, auto&& call) {
+        try {
+            call();
+            FAIL("not refused: " << text);
+        } catch (const Error& error) {
+            CHECK(error.code() == code);
+            CHECK(std::string(error.what()) == text);
+        }
+    };
+    refused(ErrorCode::bad_sequence, "sequence id 2 outside 0..1", [&] { cache.seq_rm(SeqId{2}, kFromStart, kToEnd); });
+    refused(ErrorCode::bad_sequence, "sequence id -1 outside 0..1", [&] { cache.seq_cp(SeqId{0}, SeqId{-1}, kFromStart, kToEnd); });
+    refused(ErrorCode::bad_sequence, "sequence id 7 outside 0..1", [&] { (void)cache.room(SeqId{7}); });
+    refused(ErrorCode::bad_parameter, "n_ctx = 65 is not a positive multiple of 64", [] { KvCache bad({65, 1, 1}); });
+    refused(ErrorCode::bad_parameter, "n_seq_max = 257 outside 1..256", [] { KvCache bad({64, 257, 1}); });
+}
+
+TEST_CASE("[N6] kv_cache: metadata takes the bytes that were told before") {
+    for (const KvLimits limits : {KvLimits{64, 1, 1}, KvLimits{4096, 4, 512}, KvLimits{65536, 256, 100}})
+        CHECK(KvCache(limits).bytes_held() == KvCache::bytes(limits));
+}
