@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// From text to tokens: specials in front and behind, special tokens cut out, each raw fragment to its algorithm.
+#include "base/error.hpp"
+#include "tokenizer/vocab.hpp"
+
+namespace tinfer::tokenizer {
+
+namespace {
+
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
+
+Token required_special(const Vocab::Impl& vocab, std::int32_t id, std::string_view role) {
+    if (id == kNoToken)
+        fail(ErrorCode::missing_special,
+             cat(vocab.name, ": the vocabulary wants a ", role, " token added but has none"));
+    return Token{id};
+}
+
+void warn_once(const Vocab::Impl& vocab, std::atomic<bool>& warned, std::string_view message) {
+    if (!warned.exchange(true)) vocab.warn(message);
+}
+
+void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_special, Scratch& scratch,
+                std::vector<Token>& out) {
+    if (vocab.algorithm == Algorithm::spm)
+        encode_spm(vocab, text, vocab.add_space_prefix && after_special, scratch, out);
+    else
+        encode_bpe(vocab, text, scratch, out);
+}
+
+}  // namespace
+
+void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
+                 std::vector<Token>& out) {
+    if (vocab.algorithm != Algorithm::spm && vocab.algorithm != Algorithm::bpe)
+        fail(ErrorCode::no_tokenizer, cat(vocab.name, ": text cannot be encoded with tokenizer model '",
+                                          escaped(vocab.algorithm_name), "'; token ids work"));
+    if (text.size() > kMaxTextBytes)
+        fail(ErrorCode::limit_exceeded, cat("text of ", text.size(), " bytes; the limit is ", kMaxTextBytes));
+
+    if (options.add_special && vocab.add_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
+    const std::size_t n_front = out.size();
+
+    vocab.matcher.partition(text, options.parse_special, scratch);
+    bool after_special = true;
+    for (const Fragment& fragment : scratch.fragments) {
+        if (fragment.special != kNoToken)
+            out.push_back(Token{fragment.special});
+        else
+            encode_raw(vocab, text.substr(fragment.begin, fragment.end - fragment.begin), after_special, scratch, out);
+        after_special = fragment.special != kNoToken;
+    }
+
+    if (!options.add_special) return;
+    const bool has_text = out.size() > n_front;
+    if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
+        warn_once(vocab, vocab.warned_bos, "the text begins with BOS and BOS was added: the prompt has two");
+    if (!vocab.add_eos) return;
+    if (has_text && out.back() == Token{vocab.special.eos})
+        warn_once(vocab, vocab.warned_eos, "the text ends with EOS and EOS was added: the prompt has two");
+    out.push_back(required_special(vocab, vocab.special.eos, "EOS"));
+}
+
+}  // namespace tinfer::tokenizer

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Everything one encode call writes to: buffers, symbol lists, match data, a small cache. A Vocab is immutable and shared
+// by threads, so it lends each call a Scratch from a pool of its own and takes it back afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/tinfer.hpp"
+#include "tokenizer/pretokenizer.hpp"
+#include "tokenizer/text_index.hpp"
+
+namespace tinfer::tokenizer {
+
+/// A stretch of the input: raw text, or one special token that was cut out.
+struct Fragment {
+    std::size_t begin, end;
+    std::int32_t special = kNoToken;
+};
+
+inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
+
+/// A link of the chain that merging works on. A symbol merged into its left neighbour has length 0.
+struct Symbol {
+    std::size_t begin;
+    std::uint32_t length;   ///< bytes
+    std::int32_t id;        ///< kNoToken where the bytes are no token's text
+    std::uint32_t previous, next;
+};
+
+/// A merge that was possible when it was found; stale when either side has changed since.
+struct MergeCandidate {
+    union {
+        float score;          ///< SPM: the highest goes first
+        std::uint32_t rank;   ///< BPE: the lowest goes first
+    };
+    std::uint32_t left;       ///< symbol
+    std::int32_t left_id, right_id, joined;
+    std::uint32_t length;     ///< bytes of the joined text
+};
+
+/// Remembers the tokens of short pieces, direct-mapped: a newcomer takes the place of whatever hashes alike.
+class PieceCache {
+public:
+    static constexpr std::size_t kMaxBytes = 23, kMaxTokens = 6;
+
+    /// Tokens of `piece`; an empty span when it is not remembered.
+    [[nodiscard]] std::span<const Token> find(std::string_view piece) const noexcept {
+        if (piece.size() > kMaxBytes || entries_.empty()) return {};
+        const Entry& entry = entries_[hash_bytes(piece) % kEntries];
+        const bool same = entry.n_bytes == piece.size() && std::memcmp(entry.bytes, piece.data(), piece.size()) == 0;
+        return same ? std::span(entry.tokens, entry.n_tokens) : std::span<const Token>();
+    }
+
+    void remember(std::string_view piece, std::span<const Token> tokens) {
+        if (piece.size() > kMaxBytes || tokens.size() > kMaxTokens || tokens.empty()) return;
+        if (entries_.empty()) entries_.resize(kEntries);
+        Entry& entry = entries_[hash_bytes(piece) % kEntries];
+        entry.n_bytes = static_cast<std::uint8_t>(piece.size());
+        entry.n_tokens = static_cast<std::uint8_t>(tokens.size());
+        std::memcpy(entry.bytes, piece.data(), piece.size());
+        std::memcpy(entry.tokens, tokens.data(), tokens.size_bytes());
+    }
+
+private:
+    static constexpr std::size_t kEntries = 8192;
+    struct Entry {
+        std::uint8_t n_bytes = 0, n_tokens = 0;
+        char bytes[kMaxBytes] = {};
+        Token tokens[kMaxTokens] = {};
+    };
+    std::vector<Entry> entries_;
+};
+
+struct Scratch {
+    std::vector<Fragment> fragments, fragments_next;
+    std::vector<std::uint8_t> special_present;
+    std::vector<std::uint32_t> special_hits;
+    std::string escaped;   ///< a raw fragment with spaces as U+2581
+    std::string text;      ///< a raw fragment as the algorithm wants it
+    std::string subject;   ///< the same for PCRE2: valid UTF-8, equal offsets
+    std::string mapped;    ///< one piece in printable characters
+    std::vector<std::size_t> piece_ends;
+    std::vector<Symbol> symbols;
+    std::vector<MergeCandidate> heap;
+    std::vector<Token> tokens;
+    RegexScratch regex;
+    PieceCache cache;
+
+    /// About how much memory it holds; large ones are not kept.
+    [[nodiscard]] std::size_t bytes() const noexcept;
+
+private:
+    friend class ScratchPool;
+    std::unique_ptr<Scratch> next_;   // in the pool's free list
+};
+
+class ScratchPool {
+public:
+    /// Borrowed until it goes out of scope.
+    class Lease {
+    public:
+        Lease(ScratchPool& pool, std::unique_ptr<Scratch> scratch) noexcept
+            : pool_(pool), scratch_(std::move(scratch)) {}
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        ~Lease() { pool_.take_back(std::move(scratch_)); }
+        [[nodiscard]] Scratch& operator*() const noexcept { return *scratch_; }
+
+    private:
+        ScratchPool& pool_;
+        std::unique_ptr<Scratch> scratch_;
+    };
+
+    ScratchPool() = default;
+    ~ScratchPool();
+    ScratchPool(const ScratchPool&) = delete;
+    ScratchPool& operator=(const ScratchPool&) = delete;
+
+    [[nodiscard]] Lease lend();
+
+private:
+    void take_back(std::unique_ptr<Scratch> scratch) noexcept;
+
+    std::mutex mutex_;
+    std::unique_ptr<Scratch> free_;
+};
+
+}  // namespace tinfer::tokenizer

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// The state behind tinfer::Vocab: what the file says about text, checked and indexed, and the parts that turn text into
+// tokens and back. Immutable once loaded, except for the scratch pool and the warned-once flags.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/tinfer.hpp"
+#include "tokenizer/pieces.hpp"
+#include "tokenizer/pretokenizer.hpp"
+#include "tokenizer/scratch.hpp"
+#include "tokenizer/special.hpp"
+#include "tokenizer/text_index.hpp"
+
+namespace tinfer::gguf {
+class File;
+}
+
+namespace tinfer::tokenizer {
+
+/// `tokenizer.ggml.model`. Those after `bpe` are known, but text cannot be encoded with them yet.
+enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, plamo2, unknown };
+
+/// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
+[[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
+
+/// Appends the tokens of `text`.
+void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
+                 std::vector<Token>& out);
+
+/// One raw fragment each, without specials.
+void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
+                std::vector<Token>& out);
+void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
+
+[[nodiscard]] std::string decode_tokens(const Vocab::Impl& vocab, std::span<const Token> tokens, DecodeOptions options);
+
+}  // namespace tinfer::tokenizer
+
+namespace tinfer {
+
+struct Vocab::Impl {
+    std::string name;              ///< of the file, for messages
+    tokenizer::Algorithm algorithm = tokenizer::Algorithm::none;
+    std::string algorithm_name;
+    std::string pretokenizer_name;
+    std::size_t n_tokens = 0;
+
+    // Per token. Without a token array (ids only) these are empty.
+    tokenizer::TextIndex texts;
+    std::vector<std::uint16_t> attrs;
+    std::vector<float> scores;     ///< empty: all 0
+    tokenizer::Pieces pieces;
+
+    tokenizer::SpecialIds special;
+    std::vector<std::int32_t> eog;   ///< ascending
+    tokenizer::SpecialMatcher matcher;
+    std::array<std::int32_t, 256> byte_tokens{};   ///< SPM: `<0xNN>` or the byte itself; BPE: the mapped character
+
+    bool add_bos = false, add_eos = false, add_sep = false, add_space_prefix = false, clean_spaces = false;
+    bool ignore_merges = false;    ///< BPE
+    bool plain_text = false;       ///< BPE on characters instead of mapped bytes
+    tokenizer::MergeTable merges;
+    tokenizer::Pretokenizer pretokenizer;
+
+    LogSink log;
+    mutable std::atomic<bool> warned_bos{false}, warned_eos{false};
+    mutable tokenizer::ScratchPool scratch;
+
+    void warn(std::string_view message) const {
+        if (log) log(LogLevel::warning, message);
+    }
+    [[nodiscard]] std::uint16_t attr(std::int32_t id) const noexcept {
+        return attrs.empty() ? std::uint16_t{0} : attrs[static_cast<std::size_t>(id)];
+    }
+    /// Bytes of one token; `special` shows control tokens. The id is in range.
+    [[nodiscard]] std::string_view piece(std::int32_t id, bool render_special) const noexcept;
+    /// The token as an index; throws index_out_of_range.
+    [[nodiscard]] std::int32_t checked(Token token) const;
+};
+
+}  // namespace tinfer

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// The public members of tinfer::Vocab, thin over Vocab::Impl.
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+#include "tokenizer/vocab.hpp"
+
+namespace tinfer {
+
+namespace {
+
+std::optional<Token> optional_token(std::int32_t id) noexcept {
+    return id == tokenizer::kNoToken ? std::nullopt : std::optional(Token{id});
+}
+
+}  // namespace
+
+std::int32_t Vocab::Impl::checked(Token token) const {
+    const auto id = static_cast<std::int32_t>(token);
+    if (id < 0 || static_cast<std::size_t>(id) >= n_tokens)
+        fail(ErrorCode::index_out_of_range, cat("token ", id, " of a vocabulary of ", n_tokens));
+    return id;
+}
+
+std::string_view Vocab::Impl::piece(std::int32_t id, bool render_special) const noexcept {
+    if (attrs.empty()) return {};
+    const bool hidden = (attr(id) & (TokenAttr::control | TokenAttr::unknown)) != 0;
+    return hidden && !render_special ? std::string_view() : pieces.at(texts, id);
+}
+
+std::vector<Token> Vocab::encode(std::string_view text, EncodeOptions options) const {
+    std::vector<Token> tokens;
+    const auto scratch = impl_->scratch.lend();
+    tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
+    return tokens;
+}
+
+std::size_t Vocab::encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const {
+    const auto scratch = impl_->scratch.lend();
+    std::vector<Token>& tokens = (*scratch).tokens;
+    tokens.clear();
+    tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
+    if (tokens.size() <= out.size()) std::ranges::copy(tokens, out.begin());
+    return tokens.size();
+}
+
+std::string_view Vocab::piece(Token token, bool special) const { return impl_->piece(impl_->checked(token), special); }
+
+std::string Vocab::decode(std::span<const Token> tokens, DecodeOptions options) const {
+    return tokenizer::decode_tokens(*impl_, tokens, options);
+}
+
+std::size_t Vocab::size() const noexcept { return impl_->n_tokens; }
+
+std::string_view Vocab::text(Token token) const {
+    const auto id = static_cast<std::size_t>(impl_->checked(token));
+    return impl_->attrs.empty() ? std::string_view() : impl_->texts[id];
+}
+
+float Vocab::score(Token token) const {
+    const auto id = static_cast<std::size_t>(impl_->checked(token));
+    return impl_->scores.empty() ? 0.0f : impl_->scores[id];
+}
+
+std::uint32_t Vocab::attr(Token token) const { return impl_->attr(impl_->checked(token)); }
+
+bool Vocab::is_eog(Token token) const noexcept {
+    return std::ranges::binary_search(impl_->eog, static_cast<std::int32_t>(token));
+}
+
+bool Vocab::is_control(Token token) const noexcept {
+    const auto id = static_cast<std::int32_t>(token);
+    return id >= 0 && static_cast<std::size_t>(id) < impl_->attrs.size() && (impl_->attr(id) & TokenAttr::control) != 0;
+}
+
+std::vector<Token> Vocab::eog_tokens() const {
+    std::vector<Token> tokens;
+    for (const std::int32_t id : impl_->eog) tokens.push_back(Token{id});
+    return tokens;
+}
+
+std::optional<Token> Vocab::find(std::string_view text) const { return optional_token(impl_->texts.find(text)); }
+
+std::optional<Token> Vocab::bos() const noexcept { return optional_token(impl_->special.bos); }
+std::optional<Token> Vocab::eos() const noexcept { return optional_token(impl_->special.eos); }
+std::optional<Token> Vocab::eot() const noexcept { return optional_token(impl_->special.eot); }
+std::optional<Token> Vocab::eom() const noexcept { return optional_token(impl_->special.eom); }
+std::optional<Token> Vocab::unk() const noexcept { return optional_token(impl_->special.unk); }
+std::optional<Token> Vocab::sep() const noexcept { return optional_token(impl_->special.sep); }
+std::optional<Token> Vocab::pad() const noexcept { return optional_token(impl_->special.pad); }
+std::optional<Token> Vocab::mask() const noexcept { return optional_token(impl_->special.mask); }
+std::optional<Token> Vocab::newline() const noexcept { return optional_token(impl_->special.newline); }
+std::optional<Token> Vocab::fim_pre() const noexcept { return optional_token(impl_->special.fim_pre); }
+std::optional<Token> Vocab::fim_suf() const noexcept { return optional_token(impl_->special.fim_suf); }
+std::optional<Token> Vocab::fim_mid() const noexcept { return optional_token(impl_->special.fim_mid); }
+std::optional<Token> Vocab::fim_pad() const noexcept { return optional_token(impl_->special.fim_pad); }
+std::optional<Token> Vocab::fim_rep() const noexcept { return optional_token(impl_->special.fim_rep); }
+std::optional<Token> Vocab::fim_sep() const noexcept { return optional_token(impl_->special.fim_sep); }
+
+bool Vocab::add_bos() const noexcept { return impl_->add_bos; }
+bool Vocab::add_eos() const noexcept { return impl_->add_eos; }
+bool Vocab::add_space_prefix() const noexcept { return impl_->add_space_prefix; }
+std::string_view Vocab::algorithm() const noexcept { return impl_->algorithm_name; }
+std::string_view Vocab::pretokenizer() const noexcept { return impl_->pretokenizer_name; }
+
+}  // namespace tinfer

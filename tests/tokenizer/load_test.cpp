@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// What a vocabulary takes from a file, and what it refuses.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tokenizer/vocab_support.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+struct Refusal {
+    ErrorCode code = ErrorCode::io_error;
+    std::string message;
+};
+
+Refusal refusal(const GgufWriter& writer, const ModelOptions& options = {}) {
+    try {
+        (void)load_vocab(writer, options);
+    } catch (const Error& error) {
+        return {error.code(), error.what()};
+    }
+    FAIL("the vocabulary was accepted");
+    return {};
+}
+
+GgufWriter spm_of(const std::vector<std::string>& tokens) {
+    GgufWriter writer;
+    writer.kv("general.architecture", "llama").kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", tokens);
+    return writer;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("[L11] vocab: arrays shorter than the token list are refused, longer ones accepted") {
+    const auto with = [](std::size_t n_scores, std::size_t n_types) {
+        return spm_of({"<unk>", "<s>", "</s>", "a"})
+            .array("tokenizer.ggml.scores", std::vector<float>(n_scores))
+            .array("tokenizer.ggml.token_type", std::vector<std::int32_t>(n_types, 1));
+    };
+    CHECK(refusal(with(3, 4)).code == ErrorCode::bad_vocabulary);
+    CHECK(contains(refusal(with(3, 4)).message, "'tokenizer.ggml.scores' has 3 elements for 4 tokens"));
+    CHECK(contains(refusal(with(4, 0)).message, "'tokenizer.ggml.token_type' has 0 elements for 4 tokens"));
+    CHECK_NOTHROW(load_vocab(with(5, 6)));
+}
+
+TEST_CASE("[L11] vocab: arrays of another element type are wrong_type") {
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", std::vector<std::uint8_t>(1))).code == ErrorCode::wrong_type);
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", {"x"})).code == ErrorCode::wrong_type);
+    GgufWriter writer;
+    writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", std::vector<std::uint32_t>{1});
+    CHECK(refusal(writer).code == ErrorCode::wrong_type);
+}
+
+TEST_CASE("[L11] vocab: unknown token types and scores that are no numbers are refused") {
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{7})).code == ErrorCode::bad_vocabulary);
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{-1})).code == ErrorCode::bad_vocabulary);
+    const std::vector<float> nan{std::numeric_limits<float>::quiet_NaN()};
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", nan)).code == ErrorCode::bad_vocabulary);
+}
+
+TEST_CASE("[L11] vocab: a merge without a space or naming no token is refused by number and text") {
+    for (const char* merge : {"he", "h q", "q h", "h l", "", " "}) {
+        BpeParts parts = small_bpe_parts();
+        std::erase(parts.tokens, "q");
+        parts.types.pop_back();
+        parts.merges.insert(parts.merges.begin() + 2, merge);
+        const Refusal refused = refusal(write_bpe(parts));
+        CAPTURE(refused.message);
+        CHECK(refused.code == ErrorCode::bad_vocabulary);
+        CHECK(contains(refused.message, "merge 2 '"));
+    }
+}
+
+TEST_CASE("[L11] vocab: the merge list is required, and its first rank of a pair wins") {
+    BpeParts parts = small_bpe_parts();
+    GgufWriter writer;
+    writer.kv("tokenizer.ggml.model", "gpt2").kv("tokenizer.ggml.pre", "gpt-2").array("tokenizer.ggml.tokens", parts.tokens);
+    CHECK(refusal(writer).code == ErrorCode::missing_key);
+    parts.merges.push_back("h e");
+    const Vocab twice = load_vocab(write_bpe(parts)), once = load_vocab(small_bpe());
+    CHECK(twice.encode("hello hell he") == once.encode("hello hell he"));
+}
+
+TEST_CASE("[L11] vocab: an unknown pre-tokenizer is refused by name, and the caller can choose one") {
+    const Refusal refused = refusal(small_bpe("no-such"));
+    CHECK(refused.code == ErrorCode::unknown_pretokenizer);
+    CHECK(contains(refused.message, "'no-such'"));
+    CHECK(load_vocab(small_bpe("no-such"), {.pretokenizer_override = "smollm"}).pretokenizer() == "smollm");
+    CHECK(refusal(small_bpe(), {.pretokenizer_override = "other"}).code == ErrorCode::unknown_pretokenizer);
+}
+
+TEST_CASE("[L11] vocab: a missing model or token list is missing_key, an empty list bad_vocabulary") {
+    CHECK(refusal(GgufWriter().kv("general.architecture", "llama")).code == ErrorCode::missing_key);
+    CHECK(refusal(GgufWriter().kv("tokenizer.ggml.model", "llama")).code == ErrorCode::missing_key);
+    CHECK(refusal(spm_of({})).code == ErrorCode::bad_vocabulary);
+}
+
+TEST_CASE("[L11] vocab: ids outside the vocabulary are warned about and the default stays") {
+    std::vector<std::string> log;
+    const ModelOptions options{.log = [&](LogLevel, std::string_view text) { log.emplace_back(text); }};
+    GgufWriter writer = small_spm();
+    writer.kv("tokenizer.ggml.bos_token_id", 100000u).kv("tokenizer.ggml.eos_token_id", -1).kv("tokenizer.ggml.padding_token_id", 5ull);
+    const Vocab vocab = load_vocab(writer, options);
+    CHECK(vocab.bos() == Token{1});
+    CHECK(vocab.eos() == std::nullopt);
+    CHECK(vocab.pad() == Token{5});
+    CHECK(std::ranges::count_if(log, [](const auto& line) { return contains(line, "bos_token_id"); }) == 1);
+}
+
+TEST_CASE("[L11] vocab: default ids beyond a tiny vocabulary are none") {
+    const Vocab vocab = load_vocab(spm_of({"a"}));
+    CHECK(vocab.unk() == Token{0});
+    CHECK(vocab.bos() == std::nullopt);
+    CHECK(vocab.eos() == std::nullopt);
+}
+
+TEST_CASE("[L11] vocab: without a vocabulary ids work, their number comes from the model, and encoding is no_tokenizer") {
+    GgufWriter writer;
+    writer.kv("general.architecture", "llama").kv("llama.vocab_size", 96u).kv("tokenizer.ggml.model", "no_vocab");
+    const Vocab vocab = load_vocab(writer);
+    CHECK(vocab.size() == 96);
+    CHECK(vocab.algorithm() == "no_vocab");
+    CHECK(vocab.piece(Token{95}).empty());
+    CHECK(vocab.text(Token{95}).empty());
+    CHECK(vocab.score(Token{95}) == 0.0f);
+    CHECK(vocab.attr(Token{95}) == 0);
+    CHECK_FALSE(vocab.is_eog(Token{2}));
+    CHECK(vocab.bos() == std::nullopt);
+    CHECK_THROWS_AS((void)vocab.piece(Token{96}), Error);
+    try {
+        (void)vocab.encode("x");
+        FAIL("encoded without a tokenizer");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::no_tokenizer);
+        CHECK(contains(error.what(), "'no_vocab'"));
+    }
+}
+
+TEST_CASE("[L11] vocab: algorithms that are not there yet load, show pieces, and say so when asked to encode") {
+    for (const char* model : {"bert", "t5", "rwkv", "plamo2", "something-new"}) {
+        GgufWriter writer;
+        writer.kv("tokenizer.ggml.model", model).array("tokenizer.ggml.tokens", {"a", "\\n\\x41"});
+        const Vocab vocab = load_vocab(writer);
+        CHECK(vocab.piece(Token{0}) == "a");
+        CHECK(vocab.piece(Token{1}) == (std::string(model) == "rwkv" ? "\nA" : "\\n\\x41"));
+        try {
+            (void)vocab.encode("x");
+            FAIL("encoded");
+        } catch (const Error& error) {
+            CHECK(error.code() == ErrorCode::no_tokenizer);
+            CHECK(contains(error.what(), model));
+        }
+    }
+}
+
+TEST_CASE("[L11] vocab: of two ids with one text the later is found; an empty text matches nothing") {
+    const Vocab vocab = load_vocab(spm_of({"<unk>", "x", "x", ""}));
+    CHECK(vocab.find("x") == Token{2});
+    CHECK(vocab.text(Token{1}) == "x");
+    CHECK(vocab.find("") == std::nullopt);
+    CHECK(vocab.text(Token{3}) == "[EMPTY_3]");
+}
+
+TEST_CASE("[T12] vocab: ends of generation are found by key and by text, in every family's spelling") {
+    for (const char* text : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>",
+                             "[EOS]", "<|return|>", "<turn|>", "<｜end▁of▁sentence｜>", "<eos>"}) {
+        CAPTURE(text);
+        const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "a", text}));
+        CHECK(vocab.is_eog(Token{2}));   // eos
+        CHECK(vocab.is_eog(Token{4}));
+        CHECK(vocab.is_control(Token{4}));
+        CHECK_FALSE(vocab.is_eog(Token{3}));
+        CHECK_FALSE(vocab.is_eog(Token{-1}));
+        CHECK_FALSE(vocab.is_eog(Token{99}));
+    }
+    GgufWriter by_key = spm_of({"<unk>", "<s>", "</s>", "a", "b"});
+    by_key.kv("tokenizer.ggml.eot_token_id", 3u).kv("tokenizer.ggml.eom_token_id", 4u);
+    const Vocab vocab = load_vocab(by_key);
+    CHECK(vocab.eog_tokens() == std::vector<Token>{Token{2}, Token{3}, Token{4}});
+    CHECK(vocab.eot() == Token{3});
+    CHECK(vocab.eom() == Token{4});
+}
+
+TEST_CASE("[T12] vocab: separators of channels do not end a generation and are always shown") {
+    const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>"}));
+    CHECK_FALSE(vocab.is_eog(Token{3}));
+    CHECK(vocab.is_eog(Token{4}));
+    CHECK(vocab.is_eog(Token{5}));
+    CHECK(vocab.piece(Token{3}) == "<|end|>");
+    CHECK(vocab.piece(Token{6}) == "<|channel|>");
+    CHECK(vocab.attr(Token{6}) == TokenAttr::user_defined);
+}
+
+TEST_CASE("[T12] vocab: infill ids by text in table order, by key, and by the old keys, which win") {
+    GgufWriter writer = spm_of({"<unk>", "<PRE>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "x"});
+    CHECK(load_vocab(writer).fim_pre() == Token{2});
+    CHECK(load_vocab(writer).fim_suf() == Token{3});
+    writer.kv("tokenizer.ggml.prefix_token_id", 5u).kv("tokenizer.ggml.fim_pre_token_id", 4u);
+    CHECK(load_vocab(writer).fim_pre() == Token{5});
+}
+
+TEST_CASE("[T11] vocab: pieces of hostile texts cannot grow without bound") {
+    std::string wide;
+    for (int i = 0; i < 20000; ++i) wide += "\xE4\xB8\xAD";   // each character outside the byte map repeats the whole text
+    GgufWriter writer;
+    writer.kv("tokenizer.ggml.model", "gpt2").array("tokenizer.ggml.tokens", std::vector<std::string>{wide});
+    writer.array("tokenizer.ggml.merges", std::vector<std::string>{});
+    CHECK(refusal(writer).code == ErrorCode::limit_exceeded);
+}
+
+TEST_CASE("[L11] vocab: byte-level text outside the byte map shows what it is instead of failing") {
+    BpeParts parts = small_bpe_parts();
+    parts.tokens.emplace_back("x中");
+    parts.types.push_back(1);
+    const Vocab vocab = load_vocab(write_bpe(parts));
+    CHECK(vocab.piece(*vocab.find("x中")) == "x[UNK_BYTE_0xe4b8adx中]");
+}
+
+TEST_CASE("[L11] vocab: the vocabulary outlives the file it came from and handles are cheap copies") {
+    std::optional<Vocab> copy;
+    {
+        const Vocab vocab = load_vocab(small_bpe());
+        copy = vocab;
+    }
+    CHECK(copy->decode(copy->encode("hello")) == "hello");
+}
+
+}  // namespace tinfer::test

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Vocabularies for tests: from a file, or small ones written in memory.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/gguf_writer.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::test {
+
+[[nodiscard]] Vocab load_vocab_file(const std::filesystem::path& path, const ModelOptions& options = {});
+[[nodiscard]] Vocab load_vocab(const GgufWriter& writer, const ModelOptions& options = {});
+
+/// SPM: `<unk> <s> </s>`, the 256 byte tokens from id 3, then the pieces of a few words with scores by length.
+[[nodiscard]] GgufWriter small_spm(bool with_bytes = true);
+/// Byte-level BPE: the 256 mapped bytes from id 0, merges for a few words, `<|endoftext|>` last, as BOS and EOS.
+[[nodiscard]] GgufWriter small_bpe(const std::string& pretokenizer = "gpt-2");
+
+/// The texts of small_bpe, where a test wants to damage one thing.
+struct BpeParts {
+    std::vector<std::string> tokens, merges;
+    std::vector<std::int32_t> types;
+};
+[[nodiscard]] BpeParts small_bpe_parts();
+[[nodiscard]] GgufWriter write_bpe(const BpeParts& parts, const std::string& pretokenizer = "gpt-2");
+
+/// Valid UTF-8 of up to `max_chars` characters: words, spaces, digits, several scripts, any code point.
+[[nodiscard]] std::string random_text(std::mt19937_64& random, int max_chars);
+/// Any bytes at all, lead and continuation bytes more often than chance has it.
+[[nodiscard]] std::string random_bytes(std::mt19937_64& random, int max_bytes);
+
+[[nodiscard]] std::vector<int> ids(const std::vector<Token>& tokens);
+
+}  // namespace tinfer::test
