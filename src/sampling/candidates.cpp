@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "sampling/candidates.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/reduce.hpp"
+
+namespace tinfer::sampling {
+namespace {
+
+constexpr float kRemoved = -std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+void sort_front(std::span<Candidate> data, std::size_t k) noexcept {
+    const auto middle = data.begin() + static_cast<std::ptrdiff_t>(std::min(k, data.size()));
+    if (k * 8 <= data.size()) {   // one pass with a heap of k, which most candidates never enter
+        std::partial_sort(data.begin(), middle, data.end(), comes_before);
+        return;
+    }
+    if (k < data.size()) std::nth_element(data.begin(), middle, data.end(), comes_before);
+    std::sort(data.begin(), middle, comes_before);
+}
+
+void keep_front(CandidateArray& candidates, std::size_t k) noexcept {
+    k = std::min(k, candidates.data.size());
+    if (!candidates.sorted) sort_front(candidates.data, k);
+    while (k > 0 && candidates.data[k - 1].logit == kRemoved) --k;
+    candidates.data = candidates.data.first(k);
+    candidates.sorted = true;
+}
+
+Candidate* best_candidate(std::span<Candidate> data) noexcept {
+    const auto best = std::ranges::min_element(data, comes_before);
+    return best == data.end() || best->logit == kRemoved ? nullptr : &*best;
+}
+
+Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept {
+    const auto id = static_cast<std::int32_t>(token);
+    if (id < 0) return nullptr;
+    if (const auto i = static_cast<std::size_t>(id); i < data.size() && data[i].id == id) return &data[i];
+    const auto found = std::ranges::find(data, id, &Candidate::id);
+    return found == data.end() ? nullptr : &*found;
+}
+
+void Softmax::apply(std::span<Candidate> data) {
+    const Candidate* const best = best_candidate(data);
+    if (best == nullptr) fail(ErrorCode::no_candidates, "no candidate token is left");
+    if (best->logit == std::numeric_limits<float>::infinity()) {
+        for (Candidate& candidate : data) candidate.p = &candidate == best ? 1.0f : 0.0f;
+        return;
+    }
+    if (values_.size() < data.size()) values_.resize(data.size());
+    std::ranges::transform(data, values_.begin(), &Candidate::logit);
+    const float sum = exp_sum16(std::span(values_).first(data.size()), best->logit, values_.data());
+    for (std::size_t i = 0; i < data.size(); ++i) data[i].p = values_[i] / sum;
+}
+
+}  // namespace tinfer::sampling

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What the links of a chain share: the one order of candidates, partial sorting, and the softmax that makes equal draws on
+// every machine. A logit of -infinity means probability 0; a sampler treats such a candidate as removed.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::sampling {
+
+/// Descending logit, ties by ascending id: a total order, so that sorting has one result. NaN never gets here.
+[[nodiscard]] inline bool comes_before(const Candidate& a, const Candidate& b) noexcept {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+/// Brings the k first candidates of the order to the front, sorted; what follows is in no particular order.
+void sort_front(std::span<Candidate> data, std::size_t k) noexcept;
+/// Keeps the k first candidates of the order, sorted, without those of logit -infinity.
+void keep_front(CandidateArray& candidates, std::size_t k) noexcept;
+
+/// The first candidate of the order, null where all are -infinity or there is none.
+[[nodiscard]] Candidate* best_candidate(std::span<Candidate> data) noexcept;
+/// The candidate of a token, null where it has been removed. Constant time while the array is in identity order.
+[[nodiscard]] Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept;
+
+/// p_i = exp(l_i − max) / Σ exp(l_j − max) in float32, with the exp and the 16-lane sum of the kernels. An infinite logit
+/// wins alone. Owns its scratch: nothing is allocated for up to `n` candidates.
+class Softmax {
+public:
+    explicit Softmax(std::size_t n) : values_(n) {}
+    /// Throws no_candidates where no candidate is left.
+    void apply(std::span<Candidate> data);
+
+private:
+    std::vector<float> values_;   // grows only where there are more candidates than foreseen
+};
+
+}  // namespace tinfer::sampling

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// A chain of links as a value: builds the candidates of a row of logits, runs the links over them, accepts what they
+// select. Sampler is this plus the vocabulary that turns tokens into text.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::sampling {
+
+class Chain {
+public:
+    /// Throws bad_parameter. `n_vocab` sizes all scratch.
+    Chain(std::size_t n_vocab, const SamplerOptions& options);
+    Chain(const Chain& other);
+    Chain(Chain&&) noexcept = default;
+    Chain& operator=(const Chain&) = delete;
+    Chain& operator=(Chain&&) = delete;
+    ~Chain() = default;
+
+    /// Runs the links and accepts the token they select. Throws non_finite_logits, no_candidates.
+    Token sample(std::span<const float> logits);
+    void accept(Token token);
+    void reset();
+
+    void insert(std::size_t index, std::unique_ptr<SamplerLink> link);
+    void remove(std::size_t index);
+    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] std::uint32_t seed() const noexcept { return seed_; }
+
+    /// Of the last sample: probability of the chosen token and candidates that could have been chosen.
+    [[nodiscard]] float last_p() const noexcept { return last_p_; }
+    [[nodiscard]] std::uint32_t last_candidates() const noexcept;
+    /// What the links left, as they left it.
+    [[nodiscard]] std::span<const Candidate> survivors() const noexcept { return std::span(candidates_).subspan(begin_, size_); }
+    /// The k most probable survivors, descending, with their probabilities.
+    [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
+
+    /// The last n accepted tokens, at most kRecent, oldest first.
+    [[nodiscard]] std::vector<Token> recent(std::size_t n) const;
+    static constexpr std::size_t kRecent = 64;
+
+private:
+    struct Link {
+        std::unique_ptr<SamplerLink> link;
+        bool is_users;   ///< what it leaves is looked at before our links rely on it
+    };
+    void append(std::unique_ptr<SamplerLink> link) { links_.push_back({std::move(link), false}); }
+    void build_candidates(std::span<const float> logits);
+    void keep(const CandidateArray& candidates);
+
+    std::vector<Link> links_;
+    std::vector<Candidate> candidates_;
+    std::size_t begin_ = 0, size_ = 0;          // survivors of the last sample, inside candidates_
+    std::array<Token, kRecent> recent_{};       // ring
+    std::size_t n_accepted_ = 0;
+    float last_p_ = 0;
+    std::uint32_t seed_;
+};
+
+}  // namespace tinfer::sampling
+
+struct tinfer::Sampler::Impl {
+    Vocab vocab;
+    sampling::Chain chain;
+    double seconds = 0;
+    std::uint64_t samples = 0;
+
+    /// For SampleEvent.
+    [[nodiscard]] float last_p() const noexcept { return chain.last_p(); }
+    [[nodiscard]] std::uint32_t last_candidates() const noexcept { return chain.last_candidates(); }
+};

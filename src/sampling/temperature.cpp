@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Temperature, and its limit at zero: the best candidate alone.
+#include <cmath>
+#include <limits>
+
+#include "sampling/candidates.hpp"
+#include "sampling/links.hpp"
+
+namespace tinfer::sampling {
+namespace {
+
+class Temperature final : public SamplerLink {
+public:
+    explicit Temperature(float t) : t_(t) {}
+    [[nodiscard]] std::string_view name() const noexcept override { return "temperature"; }
+    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Temperature>(*this); }
+
+    void apply(CandidateArray& candidates) override {
+        const Candidate* const best = best_candidate(candidates.data);
+        if (best == nullptr) return;
+        // An infinite logit wins alone, whether it came so or t is small enough to make it so.
+        if (t_ <= 0.0f || !std::isfinite(best->logit / t_)) {
+            for (Candidate& candidate : candidates.data)
+                if (&candidate != best) candidate.logit = -std::numeric_limits<float>::infinity();
+            candidates.sorted = candidates.sorted && best == candidates.data.data();
+            return;
+        }
+        for (Candidate& candidate : candidates.data) candidate.logit /= t_;
+    }
+
+private:
+    float t_;
+};
+
+class Greedy final : public SamplerLink {
+public:
+    [[nodiscard]] std::string_view name() const noexcept override { return "greedy"; }
+    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Greedy>(*this); }
+
+    void apply(CandidateArray& candidates) override {
+        Candidate* const best = best_candidate(candidates.data);
+        if (best == nullptr) return;
+        best->p = 1.0f;   // what this link gives it; the logits stay
+        candidates.selected = best - candidates.data.data();
+    }
+};
+
+}  // namespace
+
+LinkPtr make_temperature(float t) { return std::make_unique<Temperature>(t); }
+LinkPtr make_greedy() { return std::make_unique<Greedy>(); }
+
+}  // namespace tinfer::sampling
