@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// The registry of architectures: one row each, naming the family's file of functions. It is the only place that maps an
+// architecture's name to code.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "graph/graph.hpp"
+#include "model/hparams.hpp"
+#include "model/weights.hpp"
+
+namespace tinfer::model {
+
+/// What a graph depends on besides the model: the shape of one micro-batch.
+struct BatchShape {
+    std::int64_t n_tokens = 1;
+    std::int64_t n_outputs = 1;          ///< rows that get logits or embeddings; 0 = none
+    std::int64_t n_table_entries = 1;    ///< capacity of the kv_table input
+    std::int64_t n_seqs = 1;             ///< capacity of the kv_seqs input
+    bool from_embeddings = false;        ///< rows of n_embd floats instead of token ids
+    bool want_logits = true, want_embeddings = false;
+};
+
+/// Everything a builder reads. It owns nothing.
+struct BuildContext {
+    graph::Graph& g;
+    const HParams& hp;
+    const Weights& w;
+    BatchShape shape;
+    RopeParams rope;                              ///< effective in this context
+    const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
+    std::span<const TensorInfo> cache_k, cache_v; ///< one per layer
+};
+
+struct Architecture {
+    ArchitectureInfo info;
+    HParams (*read)(KeyReader&);
+    Weights (*bind)(WeightBinder&, const HParams&);
+    void (*build)(const BuildContext&);
+};
+
+/// The row for a name; throws unsupported_arch (known, not implemented) or unknown_arch, both listing what there is.
+[[nodiscard]] const Architecture& find_architecture(const gguf::File& file, std::string_view name);
+[[nodiscard]] std::span<const Architecture> registry() noexcept;
+
+}  // namespace tinfer::model

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "model/hparams.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace tinfer::model {
+
+KeyReader::KeyReader(const gguf::File& file) : file_(&file), arch_(file.require_string("general.architecture")) {}
+
+std::string KeyReader::full(std::string_view key) const { return cat(arch_, ".", key); }
+
+std::optional<std::uint32_t> KeyReader::find_u32(std::string_view key) {
+    asked_.push_back(full(key));
+    return file_->find_u32(asked_.back());
+}
+
+std::uint32_t KeyReader::require_u32(std::string_view key) {
+    asked_.push_back(full(key));
+    return file_->require_u32(asked_.back());
+}
+
+std::optional<float> KeyReader::find_f32(std::string_view key) {
+    asked_.push_back(full(key));
+    const auto value = file_->find_number(asked_.back());
+    if (!value) return std::nullopt;
+    if (!std::isfinite(*value)) bad(key, cat(*value), "must be finite");
+    return static_cast<float>(*value);
+}
+
+float KeyReader::require_f32(std::string_view key) {
+    const auto value = find_f32(key);
+    if (!value) fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key), "' (architecture '", escaped(arch_), "')"));
+    return *value;
+}
+
+bool KeyReader::boolean(std::string_view key, bool otherwise) {
+    asked_.push_back(full(key));
+    return file_->find_bool(asked_.back()).value_or(otherwise);
+}
+
+std::optional<std::string_view> KeyReader::find_string(std::string_view key) {
+    asked_.push_back(full(key));
+    return file_->find_string(asked_.back());
+}
+
+std::optional<std::vector<std::uint32_t>> KeyReader::find_per_layer(std::string_view key, std::size_t n_layer) {
+    asked_.push_back(full(key));
+    return file_->find_u32_or_array(asked_.back(), n_layer);
+}
+
+void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {
+    fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(full(key)), "' = ", value, " is invalid: ", rule));
+}
+
+namespace {
+
+// Keys of these families change what a model computes: one that we do not know is refused (architectures §3.8).
+bool changes_computation(std::string_view key) {
+    const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
+    return has(".attention.") || has(".rope.") || has(".expert_") || has(".ssm.") || has("softcap") || key.ends_with("_scale");
+}
+
+}  // namespace
+
+void KeyReader::check_unknown(const ModelOptions& options) const {
+    const std::string prefix = arch_ + ".";
+    for (std::size_t i = 0; i < file_->n_keys(); ++i) {
+        const std::string_view key = file_->key(i);
+        if (!key.starts_with(prefix) || std::ranges::find(asked_, key) != asked_.end()) continue;
+        const bool refused = changes_computation(key) && !options.allow_unknown_keys;
+        if (refused)
+            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(key), "' changes the computation and is not supported"));
+        if (options.log) options.log(LogLevel::warning, cat("metadata: key '", escaped(key), "' is not used"));
+    }
+}
+
+namespace {
+
+int positive(KeyReader& keys, std::string_view key, std::uint32_t limit) {
+    const std::uint32_t value = keys.require_u32(key);
+    if (value == 0 || value > limit) keys.bad(key, cat(value), cat("must lie in 1 to ", limit));
+    return static_cast<int>(value);
+}
+
+std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise) {
+    const auto n = static_cast<std::size_t>(hp.n_layer);
+    const auto values = keys.find_per_layer(key, n);
+    if (!values) {
+        if (otherwise != nullptr) return *otherwise;
+        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", keys.full(key), "' (architecture '", escaped(keys.arch()), "')"));
+    }
+    std::vector<int> out;
+    for (const std::uint32_t value : *values) {
+        if (value == 0 || value > (1u << 24)) keys.bad(key, cat(value), "must lie in 1 to 16777216");
+        out.push_back(static_cast<int>(value));
+    }
+    return out;
+}
+
+void read_head_sizes(KeyReader& keys, HParams& hp) {
+    hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr);
+    hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head[i] % hp.n_head_kv[i] != 0)
+            keys.bad("attention.head_count_kv", cat(hp.n_head_kv[i]), cat("must divide head_count ", hp.n_head[i]));
+    }
+    const auto head_size = [&](std::string_view key) {
+        if (const auto value = keys.find_u32(key)) {
+            if (*value == 0 || *value > 65536) keys.bad(key, cat(*value), "must lie in 1 to 65536");
+            return static_cast<int>(*value);
+        }
+        if (hp.n_embd % hp.n_head[0] != 0)
+            keys.bad("attention.head_count", cat(hp.n_head[0]), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
+        return hp.n_embd / hp.n_head[0];
+    };
+    hp.head_dim_k = head_size("attention.key_length");
+    hp.head_dim_v = head_size("attention.value_length");
+    for (const int n_head : hp.n_head)
+        if (std::int64_t{n_head} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
+            keys.bad("attention.head_count", cat(n_head), "head_count · head size must be below 2^31");
+    const float scale = keys.f32("attention.scale", 0.0f);
+    hp.attn_scale = scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(hp.head_dim_k));
+}
+
+void read_rope(KeyReader& keys, HParams& hp) {
+    hp.n_rot = static_cast<int>(keys.u32("rope.dimension_count", static_cast<std::uint32_t>(hp.head_dim_k)));
+    if (hp.n_rot < 2 || hp.n_rot % 2 != 0 || hp.n_rot > hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be even and at most the head size ", hp.head_dim_k));
+    hp.rope_freq_base = keys.f32("rope.freq_base", 10000.0f);
+    if (!(hp.rope_freq_base > 0)) keys.bad("rope.freq_base", cat(hp.rope_freq_base), "must be above 0");
+
+    const std::string_view type = keys.find_string("rope.scaling.type").value_or("linear");
+    if (type == "none") hp.rope_scaling = RopeScaling::none;
+    else if (type == "linear") hp.rope_scaling = RopeScaling::linear;
+    else if (type == "yarn") hp.rope_scaling = RopeScaling::yarn;
+    else if (type == "longrope") hp.rope_scaling = RopeScaling::longrope;
+    else keys.bad("rope.scaling.type", cat("'", escaped(type), "'"), "must be none, linear, yarn or longrope");
+
+    float factor = keys.f32("rope.scale_linear", 0.0f);   // the old spelling, read where the new one is missing
+    factor = keys.f32("rope.scaling.factor", factor);
+    if (factor < 0) keys.bad("rope.scaling.factor", cat(factor), "must be above 0");
+    hp.rope_freq_scale = factor == 0 ? 1.0f : 1.0f / factor;
+    hp.n_ctx_orig = static_cast<int>(std::min<std::uint32_t>(
+        keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train)), 1u << 30));
+    hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
+    (void)keys.boolean("rope.scaling.finetuned", false);   // informational
+    hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
+    hp.rope_attn_factor *= keys.f32("rope.scaling.yarn_attn_factor", 1.0f);
+    hp.yarn_beta_fast = keys.f32("rope.scaling.yarn_beta_fast", 32.0f);
+    hp.yarn_beta_slow = keys.f32("rope.scaling.yarn_beta_slow", 1.0f);
+}
+
+int vocabulary_size(KeyReader& keys) {
+    const gguf::File& file = keys.file();
+    std::uint64_t n = 0;
+    if (const auto size = keys.find_u32("vocab_size")) n = *size;
+    else if (const auto tokens = file.find_array("tokenizer.ggml.tokens")) n = tokens->size();
+    else if (const TensorInfo* embd = file.find_tensor("token_embd.weight")) n = static_cast<std::uint64_t>(embd->ne[1]);
+    if (n == 0 || n > (1u << 30)) keys.bad("vocab_size", cat(n), "must lie in 1 to 2^30");
+    return static_cast<int>(n);
+}
+
+}  // namespace
+
+HParams read_common(KeyReader& keys, RopeKind rope) {
+    HParams hp;
+    hp.arch = keys.arch();
+    hp.rope = rope;
+    hp.n_layer = positive(keys, "block_count", 1024);
+    hp.n_embd = positive(keys, "embedding_length", 1u << 24);
+    hp.n_ctx_train = positive(keys, "context_length", 1u << 30);
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, nullptr);
+    hp.n_vocab = vocabulary_size(keys);
+    hp.rms_eps = keys.require_f32("attention.layer_norm_rms_epsilon");
+    if (!(hp.rms_eps > 0)) keys.bad("attention.layer_norm_rms_epsilon", cat(hp.rms_eps), "must be above 0");
+    read_head_sizes(keys, hp);
+    read_rope(keys, hp);
+    if (const auto nextn = keys.find_u32("nextn_predict_layers"); nextn && *nextn > 0)
+        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with draft blocks (nextn_predict_layers = ", *nextn, ") is not supported"));
+    if (!keys.boolean("attention.causal", true))
+        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with bidirectional attention is not supported by this version"));
+    if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
+        keys.bad("pooling_type", cat(*pooling), "must lie in 0 to 4");
+    return hp;
+}
+
+void read_experts(KeyReader& keys, HParams& hp) {
+    hp.n_expert = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_count", 0), 1u << 20));
+    hp.n_expert_used = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_used_count", 0), 1u << 20));
+    if (hp.n_expert > 1024) keys.bad("expert_count", cat(hp.n_expert), "at most 1024 experts");
+    if (hp.n_expert_used > hp.n_expert || (hp.n_expert > 0) != (hp.n_expert_used > 0))
+        keys.bad("expert_used_count", cat(hp.n_expert_used), cat("must lie in 1 to expert_count = ", hp.n_expert));
+    hp.expert_weights_scale = keys.f32("expert_weights_scale", 1.0f);
+    if (hp.expert_weights_scale == 0) hp.expert_weights_scale = 1.0f;
+    hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
+    const std::uint32_t gating = keys.u32("expert_gating_func", 0);
+    if (gating > 3) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
+    if (gating > 1)
+        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert_gating_func ", gating, " is not supported by this version"));
+    if (keys.u32("expert_group_count", 0) > 1)
+        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert groups is not supported by this version"));
+}
+
+}  // namespace tinfer::model

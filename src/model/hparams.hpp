@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Hyper-parameters of a model under the field's names, read from metadata and checked once, so that builders may trust
+// them. Per-layer values are vectors; most files give one value for all layers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gguf/file.hpp"
+
+namespace tinfer::model {
+
+enum class RopeKind : std::uint8_t { none, norm, neox };
+enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
+
+struct HParams {
+    std::string arch;
+    int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
+    std::vector<int> n_head, n_head_kv, n_ff;     ///< per layer
+    int head_dim_k = 0, head_dim_v = 0;
+    float rms_eps = 0;
+    float attn_scale = 0;                         ///< 1/sqrt(head_dim_k) unless the file says otherwise
+
+    // RoPE (spec: architectures §2.5)
+    RopeKind rope = RopeKind::none;
+    int n_rot = 0;
+    float rope_freq_base = 10000.0f;
+    float rope_freq_scale = 1.0f;
+    RopeScaling rope_scaling = RopeScaling::linear;
+    int n_ctx_orig = 0;
+    float rope_attn_factor = 1.0f;
+    float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+
+    // experts
+    int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
+    float expert_weights_scale = 1.0f;
+    bool expert_weights_norm = false;
+    GatingFunc expert_gating = GatingFunc::softmax;
+};
+
+/// Typed access to keys of this architecture: u32("block_count") reads "<arch>.block_count". Remembers what was asked for,
+/// so that keys nobody understood can be refused.
+class KeyReader {
+public:
+    explicit KeyReader(const gguf::File& file);
+    [[nodiscard]] const std::string& arch() const noexcept { return arch_; }
+    [[nodiscard]] const gguf::File& file() const noexcept { return *file_; }
+    [[nodiscard]] std::string full(std::string_view key) const;
+
+    [[nodiscard]] std::optional<std::uint32_t> find_u32(std::string_view key);
+    [[nodiscard]] std::uint32_t u32(std::string_view key, std::uint32_t otherwise) { return find_u32(key).value_or(otherwise); }
+    [[nodiscard]] std::uint32_t require_u32(std::string_view key);
+    [[nodiscard]] std::optional<float> find_f32(std::string_view key);
+    [[nodiscard]] float f32(std::string_view key, float otherwise) { return find_f32(key).value_or(otherwise); }
+    [[nodiscard]] float require_f32(std::string_view key);
+    [[nodiscard]] bool boolean(std::string_view key, bool otherwise);
+    [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
+    [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
+    [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
+    /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
+    void check_unknown(const ModelOptions& options) const;
+
+private:
+    const gguf::File* file_;
+    std::string arch_;
+    std::vector<std::string> asked_;
+};
+
+/// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope);
+/// Expert counts and routing keys; leaves n_expert at 0 for dense models.
+void read_experts(KeyReader& keys, HParams& hp);
+
+}  // namespace tinfer::model

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Llama 1–3 and everything stored under that name: Mistral, Mixtral, SmolLM, Yi, … (arXiv:2302.13971, arXiv:2401.04088).
+// Pre-norm blocks with RMS norm, RoPE on neighbouring pairs, grouped-query attention, gated SiLU or experts.
+#include "base/error.hpp"
+#include "model/blocks.hpp"
+#include "model/families.hpp"
+
+namespace tinfer::model::llama {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::norm);
+    if (hp.n_rot != hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must equal head size ", hp.head_dim_k, " for 'llama'"));
+    hp.expert_weights_norm = true;
+    read_experts(keys, hp);
+    hp.n_ff_expert = hp.n_ff[0];
+    if (const auto window = keys.find_u32("attention.sliding_window"); window && *window > 0 && static_cast<int>(*window) < hp.n_ctx_train)
+        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture 'llama' with a sliding window of ", *window, " is not supported by this version"));
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    using Bias = WeightBinder::Bias;
+    Weights w = bind_globals(binder, hp);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        LayerWeights& layer = w.layers[i];
+        bind_attention(binder, hp, il, Bias::optional, Bias::optional, layer);
+        if (hp.n_expert > 0) {
+            bind_experts(binder, hp, il, layer);
+        } else {
+            layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_ff[i], Bias::optional);
+            layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_ff[i], Bias::optional);
+            layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_ff[i], hp.n_embd, Bias::optional);
+        }
+    }
+    return w;
+}
+
+void build(const BuildContext& b) {
+    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) {
+        return b.hp.n_expert > 0 ? moe_ffn(b, w, h) : gated_ffn(b.g, w.ffn_gate, w.ffn_up, w.ffn_down, h);
+    });
+}
+
+}  // namespace tinfer::model::llama

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "model/model.hpp"
+
+#include <algorithm>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "base/math.hpp"
+
+namespace tinfer::model {
+
+namespace {
+
+void check_kind(const gguf::File& file) {
+    const auto type = file.find_string("general.type");
+    if (type && *type != "model") fail(ErrorCode::not_a_model, cat(file.name(), ": file is a ", escaped(*type), ", not a model"));
+    if (!file.contains("general.architecture"))
+        fail(ErrorCode::missing_key, cat(file.name(), ": metadata: missing required key 'general.architecture'"));
+}
+
+// Files of version 1 predate the block layouts of today.
+void check_quantization_version(const gguf::File& file, const ModelOptions& options) {
+    const bool quantized = std::ranges::any_of(file.tensors(), [](const TensorInfo& t) { return find_dtype(t.type)->block_elems > 1; });
+    if (!quantized) return;
+    const auto version = file.find_u32("general.quantization_version");
+    if (version && *version < 2)
+        fail(ErrorCode::bad_key, cat(file.name(), ": metadata: key 'general.quantization_version' = ", *version, " is invalid: must be 2"));
+    if (!version && options.log) options.log(LogLevel::warning, "metadata: no general.quantization_version, taking 2");
+}
+
+ModelInfo make_info(const BoundModel& m) {
+    ModelInfo info;
+    const HParams& hp = m.hp;
+    info.architecture = hp.arch;
+    info.name = m.file->find_string("general.name").value_or("");
+    info.n_layer = hp.n_layer;
+    info.n_embd = hp.n_embd;
+    info.n_head = hp.n_head[0];
+    info.n_head_kv = hp.n_head_kv[0];
+    info.head_dim_k = hp.head_dim_k;
+    info.head_dim_v = hp.head_dim_v;
+    info.n_ff = hp.n_ff[0];
+    info.n_vocab = hp.n_vocab;
+    info.n_ctx_train = hp.n_ctx_train;
+    info.n_rot = hp.n_rot;
+    info.n_expert = hp.n_expert;
+    info.n_expert_used = hp.n_expert_used;
+    info.rope_freq_base = hp.rope_freq_base;
+    info.rope_freq_scale = hp.rope_freq_scale;
+    info.rms_eps = hp.rms_eps;
+    for (const TensorInfo& t : m.file->tensors()) {
+        info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) * static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
+        info.weight_bytes += t.bytes;
+    }
+    return info;
+}
+
+}  // namespace
+
+BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& options) {
+    BoundModel m;
+    m.file = std::move(file);
+    check_kind(*m.file);
+    check_quantization_version(*m.file, options);
+    KeyReader keys(*m.file);
+    m.architecture = &find_architecture(*m.file, keys.arch());
+    m.hp = m.architecture->read(keys);
+    keys.check_unknown(options);
+    WeightBinder binder(*m.file, keys.arch());
+    m.weights = m.architecture->bind(binder, m.hp);
+    binder.finish(options);
+    m.info = make_info(m);
+    return m;
+}
+
+RopeParams effective_rope(const HParams& hp, const ContextOptions& options) {
+    const RopeScaling type = options.rope_scaling == RopeScaling::from_model ? hp.rope_scaling : options.rope_scaling;
+    const bool asked = options.rope_scaling != RopeScaling::from_model;
+    RopeParams rope;
+    rope.n_rot = hp.n_rot;
+    rope.neox = hp.rope == RopeKind::neox;
+    rope.freq_base = options.rope_freq_base > 0 ? options.rope_freq_base : hp.rope_freq_base;
+    rope.freq_scale = options.rope_freq_scale > 0 ? options.rope_freq_scale : hp.rope_freq_scale;
+    if (type == RopeScaling::none || type == RopeScaling::longrope) rope.freq_scale = 1.0f;
+    const float by_type = type == RopeScaling::yarn ? 1.0f : 0.0f;
+    rope.ext_factor = options.yarn_ext_factor >= 0 ? options.yarn_ext_factor : asked ? by_type : hp.yarn_ext_factor;
+    rope.beta_fast = options.yarn_beta_fast != 32.0f ? options.yarn_beta_fast : hp.yarn_beta_fast;
+    rope.beta_slow = options.yarn_beta_slow != 1.0f ? options.yarn_beta_slow : hp.yarn_beta_slow;
+    rope.n_ctx_orig = options.yarn_orig_ctx > 0 ? options.yarn_orig_ctx : hp.n_ctx_orig;
+    // m = attn_factor · (1 + 0.1 ln(1/s)) where YaRN extends the context (arXiv:2309.00071 §3.4)
+    rope.magnitude = hp.rope_attn_factor * (options.yarn_attn_factor > 0 ? options.yarn_attn_factor : 1.0f);
+    const double factor = 1.0 / static_cast<double>(rope.freq_scale);
+    if (rope.ext_factor != 0.0f && factor > 1.0)
+        rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
+    return rope;
+}
+
+const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept {
+    const Weights& w = model.weights;
+    if (w.rope_freqs != nullptr) return w.rope_freqs;
+    return n_ctx_seq > model.hp.n_ctx_orig ? w.rope_factors_long : w.rope_factors_short;
+}
+
+}  // namespace tinfer::model

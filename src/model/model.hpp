@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// A model bound to its file: hyper-parameters, weights by role, the row of the registry that builds its graphs. Immutable.
+#pragma once
+
+#include <memory>
+
+#include "model/architecture.hpp"
+
+namespace tinfer::model {
+
+struct BoundModel {
+    std::shared_ptr<gguf::File> file;
+    const Architecture* architecture = nullptr;
+    HParams hp;
+    Weights weights;
+    ModelInfo info;
+};
+
+/// Reads keys, binds tensors, and checks that nothing is left over. Touches no tensor data.
+[[nodiscard]] BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& options);
+
+/// RoPE as one context runs it: the model's values under the context's options (runtime §1), magnitude final.
+[[nodiscard]] RopeParams effective_rope(const HParams& hp, const ContextOptions& options);
+/// The factor table of a context with `n_ctx_seq` positions per sequence, or null.
+[[nodiscard]] const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept;
+
+}  // namespace tinfer::model

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "model/weights.hpp"
+
+#include <algorithm>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer::model {
+
+namespace {
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string out = "{";
+    for (std::size_t i = 0; i < shape.size(); ++i) out += cat(i == 0 ? "" : ", ", shape[i]);
+    return out + "}";
+}
+
+// Leftovers of converters that no forward pass reads (architectures §3.7).
+bool is_leftover(std::string_view name) {
+    return name.ends_with(".attn_rot_embd.weight") || name.ends_with(".attn_rot_embd") || name.ends_with(".attn.masked_bias") ||
+           name.ends_with(".rotary_emb.inv_freq") || name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("a.");
+}
+
+}  // namespace
+
+std::string block_name(int layer, std::string_view role) { return cat("blk.", layer, ".", role); }
+
+WeightBinder::WeightBinder(const gguf::File& file, std::string_view arch)
+    : file_(&file), arch_(arch), used_(file.tensors().size(), false) {}
+
+const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view name, std::span<const std::int64_t> shape, bool matrix) {
+    if (tensor == nullptr)
+        fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' ", shape_text(shape), " (architecture '", escaped(arch_), "')"));
+    const auto expected_and_found = [&] {
+        return cat(file_->name(), ": tensor '", escaped(name), "': expected ", shape_text(shape), ", found ",
+                   shape_text(std::span(tensor->ne).first(static_cast<std::size_t>(std::max(tensor->n_dims, 1)))));
+    };
+    for (std::size_t i = 0; i < 4; ++i) {   // trailing extents of 1 are equal to absent dimensions
+        const bool has = i < static_cast<std::size_t>(tensor->n_dims) && tensor->ne[i] != 1;
+        const bool wants = i < shape.size() && shape[i] != 1;
+        const bool beyond = i >= shape.size() || i >= static_cast<std::size_t>(tensor->n_dims);
+        if (beyond && has != wants) fail(ErrorCode::bad_tensor_rank, expected_and_found());
+    }
+    for (std::size_t i = 0; i < shape.size(); ++i)
+        if (tensor->ne[i] != shape[i]) fail(ErrorCode::bad_tensor_shape, expected_and_found());
+
+    const DTypeInfo* type = find_dtype(tensor->type);
+    const bool usable = matrix ? type != nullptr && type->activation != DType::none : is_float(tensor->type);
+    if (!usable)
+        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ", to_string(tensor->type), " not supported here"));
+    used_[tensor->id] = true;
+    return tensor;
+}
+
+const TensorInfo* WeightBinder::matrix(std::string_view name, std::initializer_list<std::int64_t> shape) {
+    const std::string full = cat(name, ".weight");
+    return check(file_->find_tensor(full), full, shape, true);
+}
+
+const TensorInfo* WeightBinder::find_matrix(std::string_view name, std::initializer_list<std::int64_t> shape) {
+    return exists(cat(name, ".weight")) ? matrix(name, shape) : nullptr;
+}
+
+const TensorInfo* WeightBinder::vector(std::string_view name, std::int64_t n) {
+    const std::int64_t shape[] = {n};
+    return check(file_->find_tensor(name), name, shape, false);
+}
+
+const TensorInfo* WeightBinder::find_vector(std::string_view name, std::int64_t n) { return exists(name) ? vector(name, n) : nullptr; }
+
+const TensorInfo* WeightBinder::find_factors(std::string_view name, std::int64_t n) {
+    const TensorInfo* tensor = file_->find_tensor(name);
+    if (tensor == nullptr) return nullptr;
+    if (tensor->type != DType::f32)
+        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ", to_string(tensor->type), " not supported here"));
+    if (tensor->n_dims > 1 && tensor->ne[1] != 1)
+        fail(ErrorCode::bad_tensor_rank, cat(file_->name(), ": tensor '", escaped(name), "': expected one dimension, found ", tensor->n_dims));
+    if (tensor->ne[0] < n)
+        fail(ErrorCode::bad_tensor_shape, cat(file_->name(), ": tensor '", escaped(name), "': expected at least {", n, "}, found {", tensor->ne[0], "}"));
+    used_[tensor->id] = true;
+    return tensor;
+}
+
+Linear WeightBinder::linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias) {
+    Linear out;
+    out.weight = matrix(name, {n_in, n_out});
+    if (bias == Bias::required) out.bias = vector(cat(name, ".bias"), n_out);
+    if (bias == Bias::optional) out.bias = find_vector(cat(name, ".bias"), n_out);
+    return out;
+}
+
+void WeightBinder::ignore(std::string_view name) {
+    if (const TensorInfo* tensor = file_->find_tensor(name)) used_[tensor->id] = true;
+}
+
+void WeightBinder::finish(const ModelOptions& options) const {
+    for (const TensorInfo& tensor : file_->tensors()) {
+        if (used_[tensor.id] || is_leftover(tensor.name)) continue;
+        const std::string message = cat(file_->name(), ": tensor '", escaped(tensor.name), "' is not used by architecture '", escaped(arch_),
+                                        "'; this looks like an unsupported variant");
+        if (!options.allow_unused_tensors) fail(ErrorCode::unused_tensor, message);
+        if (options.log) options.log(LogLevel::warning, message);
+    }
+}
+
+}  // namespace tinfer::model

