@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/binding.hpp"
+
+#include <algorithm>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+// The operand that selects the kernel (kernels/ops.hpp, "selected by"); -1 where any type fits.
+int selecting_slot(Op op) noexcept {
+    switch (op) {
+        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_add: return 1;
+        case Op::quantize: case Op::rms_norm_quantize: case Op::silu_mul_quantize: case Op::kv_write: case Op::rope_kv_write:
+        case Op::kv_copy_page: return 0;
+        default: return -1;
+    }
+}
+
+const graph::Value& root_of(const graph::Graph& graph, std::uint32_t value) {
+    const graph::Value& v = graph.values()[value];
+    return v.is_view ? graph.values()[v.root] : v;
+}
+
+kernels::Operand operand_of(const graph::Graph& graph, std::uint32_t id) {
+    const graph::Value& v = graph.values()[id];
+    kernels::Operand out;
+    out.type = v.type;
+    out.ne = v.ne;
+    out.nb = v.nb;
+    out.bytes = graph::storage_bytes(root_of(graph, id));
+    return out;
+}
+
+std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const MemoryMap& memory, std::uint32_t id) {
+    const graph::Value& v = graph.values()[id];
+    const std::uint32_t root_id = v.is_view ? v.root : id;
+    const graph::Value& root = graph.values()[root_id];
+    std::byte* base = nullptr;
+    switch (root.tensor_class) {
+        case TensorClass::weight:
+            base = static_cast<std::byte*>(const_cast<void*>(memory.weights[root.tensor].address));
+            break;
+        case TensorClass::cache_k: case TensorClass::cache_v:
+            base = static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
+            break;
+        case TensorClass::input:
+            for (const auto& [role, address] : memory.inputs)
+                if (role == root.role) base = address;
+            break;
+        default:
+            base = memory.arena + plan.offsets[root_id];
+            break;
+    }
+    return base + v.offset;
+}
+
+}  // namespace
+
+void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
+                    std::vector<const kernels::KernelDescriptor*>& out) {
+    out.clear();
+    for (const graph::Step& step : plan.steps) {
+        const int slot = selecting_slot(step.op);
+        DType type = DType::none;
+        std::uint32_t selecting = graph::kNone;
+        for (std::uint32_t i = 0; i < step.n_operands && slot >= 0; ++i) {
+            const graph::StepOperand& operand = plan.operands[step.first_operand + i];
+            if (operand.slot != slot || operand.elided) continue;
+            selecting = operand.value;
+            type = graph.values()[operand.value].type;
+        }
+        const kernels::KernelDescriptor* kernel = table.find(step.op, type);
+        if (kernel == nullptr)
+            fail(ErrorCode::unsupported_tensor_type,
+                 cat("no kernel for ", to_string(step.op), " with type ", to_string(type), " in table ", table.name,
+                     selecting == graph::kNone ? std::string() : cat(", tensor '", escaped(graph.display_name(selecting)), "'")));
+        out.push_back(kernel);
+    }
+}
+
+kernels::KernelCall make_call(const graph::Graph& graph, const graph::Plan& plan, const graph::Step& step, int n_threads) {
+    kernels::KernelCall call;
+    call.params = step.params;
+    call.n_threads = n_threads;
+    for (std::uint32_t i = 0; i < step.n_operands; ++i) {
+        const graph::StepOperand& operand = plan.operands[step.first_operand + i];
+        if (!operand.elided) call.operands[operand.slot] = operand_of(graph, operand.value);
+    }
+    return call;
+}
+
+std::uint64_t scratch_bytes(const graph::Graph& graph, const graph::Plan& plan,
+                            std::span<const kernels::KernelDescriptor* const> kernels, int n_threads) {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < plan.steps.size(); ++i)
+        if (kernels[i]->scratch_bytes != nullptr) most = std::max(most, kernels[i]->scratch_bytes(make_call(graph, plan, plan.steps[i], n_threads)));
+    return most;
+}
+
+void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound) {
+    const graph::Plan& plan = bound.plan;
+    choose_kernels(graph, plan, table, bound.kernels);
+    bound.value_bytes.clear();
+    for (const graph::Value& value : graph.values()) bound.value_bytes.push_back(graph::storage_bytes(value));
+    bound.calls.clear();
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const graph::Step& step = plan.steps[i];
+        kernels::KernelCall call = make_call(graph, plan, step, n_threads);
+        if (bound.kernels[i]->scratch_bytes != nullptr) {
+            kernels::Operand& scratch = call.operands[kernels::kScratchSlot];
+            scratch.bytes = bound.kernels[i]->scratch_bytes(call);
+            TINFER_ASSERT(scratch.bytes <= memory.scratch_bytes);
+            scratch.type = DType::i8;
+            scratch.ne = {static_cast<std::int64_t>(scratch.bytes), 1, 1, 1};
+            scratch.data = memory.scratch;
+        }
+        for (std::uint32_t k = 0; k < step.n_operands; ++k) {
+            const graph::StepOperand& operand = plan.operands[step.first_operand + k];
+            if (!operand.elided) call.operands[operand.slot].data = address_of(graph, plan, memory, operand.value);
+        }
+        bound.calls.push_back(call);
+    }
+}
+
+}  // namespace tinfer::runtime

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// The members of tinfer::Context and of the observer's small types, except those that need a loaded model's insides
+// (src/tinfer.cpp).
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "runtime/context.hpp"
+
+namespace tinfer {
+
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
+Context::~Context() = default;
+
+DecodeStatus Context::decode(std::span<const Token> tokens) { return impl_->decode(tokens); }
+DecodeStatus Context::decode(const Batch& batch) { return impl_->decode(batch); }
+
+int Context::n_outputs() const noexcept { return impl_->n_outputs; }
+
+std::span<const float> Context::logits(int index) const {
+    const auto& data = impl_->logits_data;
+    return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                             static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, "logits");
+}
+
+std::span<const float> Context::embedding(int index) const {
+    const auto& data = impl_->embeddings_data;
+    return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                             static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index, "embeddings (ContextOptions::embeddings is off)");
+}
+
+int Context::output_index(int token_index) const {
+    if (impl_->n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+    return impl_->batch.output_index(token_index);
+}
+
+std::span<const float> Context::result(std::string_view name) const { return impl_->result(name); }
+
+RemoveStatus Context::seq_rm(SeqId seq, Pos p0, Pos p1) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->cache.seq_rm(seq, p0, p1);
+    return RemoveStatus::ok;
+}
+
+RemoveStatus Context::rm_all_seqs(Pos p0, Pos p1) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->cache.rm_all_seqs(p0, p1);
+    return RemoveStatus::ok;
+}
+
+void Context::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->cache.seq_cp(from, to, p0, p1);
+}
+
+void Context::seq_keep(SeqId seq) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->cache.seq_keep(seq);
+}
+
+void Context::clear(bool zero_data) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->clear(zero_data);
+}
+
+std::optional<Pos> Context::seq_pos_min(SeqId seq) const {
+    const auto pos = impl_->cache.pos_min(seq);
+    return pos < 0 ? std::nullopt : std::optional(Pos{pos});
+}
+
+std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
+    const auto pos = impl_->cache.pos_max(seq);
+    return pos < 0 ? std::nullopt : std::optional(Pos{pos});
+}
+
+int Context::count(SeqId seq) const { return impl_->cache.count(seq); }
+int Context::used() const noexcept { return impl_->cache.used(); }
+int Context::room(SeqId seq) const { return impl_->cache.room(seq); }
+
+const Model& Context::model() const noexcept { return impl_->owner; }
+const ContextOptions& Context::options() const noexcept { return impl_->options; }
+std::string_view Context::isa() const noexcept { return impl_->layout.table().name; }
+Timings Context::timings() const noexcept { return impl_->timings; }
+
+void Context::reset_timings() noexcept {
+    const double load_s = impl_->timings.load_s;
+    impl_->timings = {};
+    impl_->timings.load_s = load_s;
+}
+
+void Context::set_threads(int n_threads, int n_threads_batch) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->set_threads(n_threads, n_threads_batch);
+}
+
+void Context::set_cancel(CancelFn cancel) {
+    const Impl::Busy busy(*impl_->session);
+    impl_->options.cancel = std::move(cancel);
+}
+
+// Counted from the buffers held; equals the plan because both come from one layout.
+MemoryPlan Context::memory() const noexcept {
+    MemoryPlan memory = impl_->layout.memory();
+    memory.weights_mapped = impl_->layout.model().file->mapped_bytes();
+    memory.weights_copied = impl_->layout.model().file->copied_bytes();
+    memory.cache = impl_->cache_data.size();
+    memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->input_data.size();
+    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->kept_data.size();
+    return memory;
+}
+
+// ---- observers ------------------------------------------------------------------------------------------------------
+
+struct Attachment::Impl {
+    std::weak_ptr<runtime::TraceSession> session;
+    std::shared_ptr<runtime::Attached> attached;
+};
+
+Attachment Context::attach(std::shared_ptr<Observer> observer) {
+#if defined(TINFER_TRACE) && !TINFER_TRACE
+    (void)observer;
+    fail(ErrorCode::not_available, "tracing not built in");
+#else
+    const Impl::Busy busy(*impl_->session);
+    auto attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
+    return Attachment(std::make_shared<Attachment::Impl>(impl_->session, std::move(attached)));
+#endif
+}
+
+void Context::mark(std::string_view text) { impl_->session->mark(text); }
+
+Attachment::Attachment(Attachment&& other) noexcept : impl_(std::move(other.impl_)) {}
+
+Attachment& Attachment::operator=(Attachment&& other) noexcept {
+    if (this == &other) return *this;
+    Attachment old;
+    old.impl_ = std::exchange(impl_, std::move(other.impl_));
+    return *this;
+}
+
+Attachment::~Attachment() {
+    if (!attached()) return;
+    const auto session = impl_->session.lock();
+    bool idle = false;
+    if (session->busy.compare_exchange_strong(idle, true)) {
+        session->detach(impl_->attached);
+        session->busy.store(false);
+    } else {
+        impl_->attached->detach_requested = true;   // inside a callback: after the current decode
+    }
+}
+
+void Attachment::detach() {
+    if (!attached()) return;
+    const auto session = impl_->session.lock();
+    const Context::Impl::Busy busy(*session);
+    session->detach(impl_->attached);
+}
+
+void Attachment::request_detach() noexcept {
+    if (attached()) impl_->attached->detach_requested = true;
+}
+
+bool Attachment::attached() const noexcept {
+    return impl_ != nullptr && !impl_->session.expired() && impl_->attached->observer != nullptr;
+}
+
+std::uint64_t Access::bytes() const noexcept {
+    if (kind == AccessKind::elided) return 0;
+    if (kind == AccessKind::whole) return tensor->bytes;
+    std::uint64_t sum = 0;
+    for (const AccessRange& range : ranges) sum += range.length * range.count;
+    return sum;
+}
+
+StepValues::Value StepValues::value(std::uint16_t slot) const noexcept {
+    return slot < values_.size() ? values_[slot] : Value{nullptr, {}, Missing::not_requested};
+}
+
+const TensorInfo* SessionInfo::find(const void* address) const noexcept {
+    const auto* wanted = static_cast<const std::byte*>(address);
+    for (const auto list : {weights, caches})
+        for (const TensorInfo& tensor : list) {
+            const auto* begin = static_cast<const std::byte*>(tensor.address);
+            if (begin != nullptr && wanted >= begin && wanted < begin + tensor.bytes) return &tensor;
+        }
+    return nullptr;
+}
+
+const TensorInfo* SessionInfo::find(std::string_view name) const noexcept {
+    for (const auto list : {weights, caches})
+        for (const TensorInfo& tensor : list)
+            if (tensor.name == name) return &tensor;
+    return nullptr;
+}
+
+}  // namespace tinfer

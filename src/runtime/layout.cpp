@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/layout.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+DType cache_dtype(KvType type) noexcept {
+    switch (type) {
+        case KvType::f32: return DType::f32;
+        case KvType::f16: return DType::f16;
+        case KvType::bf16: return DType::bf16;
+    }
+    return DType::f16;
+}
+
+// Sizes follow from what the caller asks for, so they may be absurd: that is a limit, not an overflow.
+std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
+    if (const auto sum = checked_add(a, b)) return *sum;
+    fail(ErrorCode::limit_exceeded, cat("context needs more than 2^64 bytes (", a, " + ", b, ")"));
+}
+
+std::uint64_t times(std::uint64_t a, std::uint64_t b) {
+    if (const auto product = checked_mul(a, b)) return *product;
+    fail(ErrorCode::limit_exceeded, cat("context needs more than 2^64 bytes (", a, " · ", b, ")"));
+}
+
+std::uint64_t align64(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
+constexpr std::uint32_t kNodesPerLayer = 64, kNodesOutside = 64;   // builders use fewer than 45 per layer
+
+}  // namespace
+
+Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
+    : model_(&model), options_(effective_options(model, options)), table_(&table) {
+    rope_ = model::effective_rope(model.hp, options_);
+    rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
+    kv_limits_ = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch};
+    batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
+                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
+                     .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
+    run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
+    table_entries_ = run_sequences_ * kv_limits_.table_capacity();
+    add_caches();
+    add_inputs();
+    measure_graphs();
+}
+
+// Cache tensors: one K and one V per layer, rows of all KV heads, cells of all pages.
+void Layout::add_caches() {
+    const model::HParams& hp = model_->hp;
+    const auto n_layer = static_cast<std::size_t>(hp.n_layer);
+    const std::int64_t cells = std::int64_t{kv_limits_.n_pages()} * memory::kPageSlots;
+    cache_names_.reserve(2 * n_layer);
+    for (const bool is_v : {false, true}) {
+        for (std::size_t il = 0; il < n_layer; ++il) {
+            TensorInfo info;
+            cache_names_.push_back(cat(is_v ? "cache_v-" : "cache_k-", il));
+            info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+            info.name = cache_names_.back();
+            info.role = is_v ? "cache_v" : "cache_k";
+            info.tensor_class = is_v ? TensorClass::cache_v : TensorClass::cache_k;
+            info.type = cache_dtype(is_v ? options_.type_v : options_.type_k);
+            info.layer = static_cast<int>(il);
+            info.n_dims = 2;
+            info.ne = {std::int64_t{hp.n_head_kv[il]} * (is_v ? hp.head_dim_v : hp.head_dim_k), cells, 1, 1};
+            info.row_bytes = static_cast<std::uint64_t>(row_bytes(info.type, info.ne[0]));
+            info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(cells));
+            cache_bytes_ = plus(cache_bytes_, align64(info.bytes));
+            caches_.push_back(info);
+        }
+    }
+}
+
+void Layout::add_inputs() {
+    const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
+    const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
+    const auto add = [&](std::string_view role, std::uint64_t bytes) {
+        inputs_.push_back({role, bytes, input_bytes_});
+        input_bytes_ = plus(input_bytes_, align64(bytes));
+    };
+    add("inp_tokens", 4 * T);
+    add("inp_embd", times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    add("inp_pos", 4 * T);
+    add("kv_cells", 4 * T);
+    add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
+    add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
+    add("kv_spans", 16 * T);
+    add("inp_out_rows", 4 * n_out);
+    add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+}
+
+void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
+    graph.reset();
+    const auto n_layer = static_cast<std::size_t>(model_->hp.n_layer);
+    const model::BuildContext context{.g = graph, .hp = model_->hp, .w = model_->weights,
+                                      .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
+                                                .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
+                                                .want_logits = true, .want_embeddings = options_.embeddings},
+                                      .rope = rope_, .rope_factors = rope_factors_,
+                                      .cache_k = std::span(caches_).first(n_layer), .cache_v = std::span(caches_).subspan(n_layer)};
+    model_->architecture->build(context);
+    for (const Kept& kept : kept_)
+        for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
+            const graph::Value& value = graph.values()[id];
+            if (value.role == kept.role && value.layer == kept.layer && value.node != graph::kNone && !value.is_view) graph.output({id});
+        }
+#if defined(TINFER_CHECKED)
+    graph::verify(graph);
+#endif
+}
+
+void Layout::build_page_copies(graph::Graph& graph) const {
+    graph.reset();
+    const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
+    graph.set_part(Part::state);
+    for (const TensorInfo& cache : caches_) {
+        graph.set_layer(cache.layer);
+        graph.name(graph.kv_copy_page(graph.cache(cache), pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+    }
+}
+
+// "l_out-1" → role "l_out" in layer 1; a name without layer is meant outside the layers.
+void Layout::find_kept(const graph::Graph& graph) {
+    for (const std::string& name : options_.keep) {
+        bool found = false;
+        for (std::uint32_t id = 0; id < graph.values().size() && !found; ++id) {
+            const graph::Value& value = graph.values()[id];
+            if (value.node == graph::kNone || value.is_view || value.type != DType::f32 || graph.display_name(id) != name) continue;
+            found = true;
+            const std::uint64_t bytes = graph::storage_bytes(value);
+            kept_.push_back({name, value.role, value.layer, bytes, kept_bytes_});
+            kept_bytes_ = plus(kept_bytes_, align64(bytes));
+        }
+        if (!found) fail(ErrorCode::bad_parameter, cat("keep: the graph has no f32 result named '", escaped(name), "'"));
+    }
+}
+
+void Layout::measure_graphs() {
+    max_nodes_ = kNodesOutside + kNodesPerLayer * static_cast<std::uint32_t>(model_->hp.n_layer);
+    max_values_ = 2 * max_nodes_ + static_cast<std::uint32_t>(model_->file->tensors().size());
+    graph::Graph graph(max_nodes_, max_values_);
+    graph::Planner planner(max_nodes_, max_values_);
+    graph::Plan plan;
+    std::vector<const kernels::KernelDescriptor*> kernels;
+    const auto measure = [&] {
+        planner.make(graph, {.fuse = options_.fuse}, plan);
+        choose_kernels(graph, plan, *table_, kernels);
+        arena_bytes_ = std::max(arena_bytes_, plan.arena_bytes);
+        scratch_bytes_ = std::max(scratch_bytes_, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
+    };
+    const std::int64_t n_tokens = options_.n_ubatch, n_outputs = std::min(options_.n_outputs, options_.n_ubatch);
+    build(graph, n_tokens, n_outputs, false);
+    find_kept(graph);
+    for (const GraphKind kind : {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
+        build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
+        measure();
+        worst_offsets_[kind.index()] = plan.offsets;
+    }
+    build_page_copies(graph);
+    measure();
+}
+
+std::uint64_t Layout::logits_bytes() const noexcept {
+    return align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_vocab));
+}
+
+std::uint64_t Layout::embeddings_bytes() const noexcept {
+    return options_.embeddings ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_embd)) : 0;
+}
+
+MemoryPlan Layout::memory() const {
+    MemoryPlan plan;
+    for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
+    plan.cache = cache_bytes_;
+    plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
+    plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
+    const std::uint64_t per_plan = max_nodes_ * (sizeof(kernels::KernelCall) + sizeof(graph::Step) + sizeof(void*)) +
+                                   max_values_ * (2 * sizeof(std::uint64_t) + 2 * sizeof(graph::StepOperand));
+    plan.fixed = max_nodes_ * sizeof(graph::Node) + max_values_ * sizeof(graph::Value) + kPlanSlots * per_plan +
+                 memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_);
+    return plan;
+}
+
+}  // namespace tinfer::runtime

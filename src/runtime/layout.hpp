@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// What a context will hold, computed from model and options before anything is allocated: the largest graphs are built and
+// planned, and every buffer gets its size. A memory plan is this, added up; a context allocates exactly this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.hpp"
+#include "memory/kv_cache.hpp"
+#include "model/model.hpp"
+#include "runtime/batch_plan.hpp"
+#include "runtime/binding.hpp"
+
+namespace tinfer::runtime {
+
+inline constexpr std::size_t kPlanSlots = 4;   ///< bound plans kept per context
+
+/// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
+[[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
+
+/// A graph input: its role and the bytes of its largest form.
+struct InputSlot { std::string_view role; std::uint64_t bytes = 0, offset = 0; };
+
+/// The kinds of graph a context runs; plans of one kind have the same structure whatever their size.
+struct GraphKind {
+    bool from_embeddings = false, has_outputs = true;
+    [[nodiscard]] std::size_t index() const noexcept { return (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u); }
+};
+
+class Layout {
+public:
+    /// `tensors`: the file's, then the caches' are appended to `caches`. Kernels are chosen from `table`.
+    Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table);
+
+    /// Builds the graph of one micro-batch into `graph`.
+    void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const;
+    /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
+    void build_page_copies(graph::Graph& graph) const;
+
+    [[nodiscard]] MemoryPlan memory() const;
+    [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }
+
+    [[nodiscard]] const model::BoundModel& model() const noexcept { return *model_; }
+    [[nodiscard]] const ContextOptions& options() const noexcept { return options_; }
+    [[nodiscard]] const kernels::KernelTable& table() const noexcept { return *table_; }
+    [[nodiscard]] const memory::KvLimits& kv_limits() const noexcept { return kv_limits_; }
+    [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
+    [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
+    /// Sets where cache tensor i lies (a context does, once).
+    void place_cache(std::size_t i, std::byte* address) noexcept { caches_[i].address = address; }
+    [[nodiscard]] std::span<const InputSlot> inputs() const noexcept { return inputs_; }
+    [[nodiscard]] std::uint64_t input_bytes() const noexcept { return input_bytes_; }
+    [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_bytes_; }
+    [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
+    [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+    [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
+    [[nodiscard]] std::uint64_t embeddings_bytes() const noexcept;
+    [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
+    [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
+    /// Offsets of the largest plan of a kind, valid for every smaller one.
+    [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept { return worst_offsets_[kind.index()]; }
+
+    /// A value that the caller wants kept, of the largest graph.
+    struct Kept { std::string name; std::string_view role; int layer = kNoLayer; std::uint64_t bytes = 0, offset = 0; };
+    [[nodiscard]] std::span<const Kept> kept() const noexcept { return kept_; }
+    [[nodiscard]] std::uint64_t kept_bytes() const noexcept { return kept_bytes_; }
+
+private:
+    void add_caches();
+    void add_inputs();
+    void measure_graphs();
+    void find_kept(const graph::Graph& graph);
+
+    const model::BoundModel* model_;
+    ContextOptions options_;
+    const kernels::KernelTable* table_;
+    RopeParams rope_;
+    const TensorInfo* rope_factors_ = nullptr;
+    memory::KvLimits kv_limits_;
+    BatchLimits batch_limits_;
+    std::int64_t table_entries_ = 0, run_sequences_ = 0;
+    std::vector<std::string> cache_names_;
+    std::vector<TensorInfo> caches_;          ///< K of each layer, then V of each
+    std::vector<InputSlot> inputs_;
+    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
+    std::uint32_t max_nodes_ = 0, max_values_ = 0;
+    std::array<std::vector<std::uint64_t>, 4> worst_offsets_;
+    std::vector<Kept> kept_;
+};
+
+}  // namespace tinfer::runtime

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// The rules of context options (runtime §1): defaults filled in, limits checked, each refusal naming parameter, value and
+// rule.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/threads.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+void require(bool ok, std::string_view name, auto value, std::string_view rule) {
+    if (!ok) fail(ErrorCode::bad_parameter, cat(name, " = ", value, ": ", rule));
+}
+
+void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
+    require(o.n_ctx >= 0 && o.n_ctx <= (1 << 28), "n_ctx", o.n_ctx, "must lie in 0 to 2^28");
+    require(o.n_seq_max >= 1 && o.n_seq_max <= 256, "n_seq_max", o.n_seq_max, "must lie in 1 to 256");
+    require(o.n_batch >= 0, "n_batch", o.n_batch, "must not be negative");
+    require(o.n_ubatch >= 0, "n_ubatch", o.n_ubatch, "must not be negative");
+    require(o.n_outputs >= 0, "n_outputs", o.n_outputs, "must not be negative");
+    if (o.n_ctx == 0) o.n_ctx = hp.n_ctx_train;
+    require(o.n_ctx > 0 && o.n_ctx <= (1 << 28), "n_ctx", o.n_ctx, "0 takes the model's, which is unknown or above 2^28");
+    o.n_ctx = (o.n_ctx + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    o.n_batch = o.n_batch == 0 ? o.n_ctx : std::min(o.n_batch, o.n_ctx);
+    o.n_ubatch = o.n_ubatch == 0 ? o.n_batch : std::min(o.n_ubatch, o.n_batch);
+    if (o.n_outputs == 0) o.n_outputs = o.logits_all ? o.n_batch : o.n_seq_max;
+    o.n_outputs = std::min(o.n_outputs, o.n_batch);
+}
+
+void resolve_threads(ContextOptions& o) {
+    require(o.n_threads >= 0 && o.n_threads <= 512, "n_threads", o.n_threads, "must lie in 0 to 512");
+    require(o.n_threads_batch >= 0 && o.n_threads_batch <= 512, "n_threads_batch", o.n_threads_batch, "must lie in 0 to 512");
+    if (o.n_threads == 0) o.n_threads = default_thread_count();
+    if (o.n_threads_batch == 0) o.n_threads_batch = o.n_threads;
+    o.n_threads = std::min(o.n_threads, max_thread_count());
+    o.n_threads_batch = std::min(o.n_threads_batch, max_thread_count());
+}
+
+void check_rope(const ContextOptions& o) {
+    const auto finite = [](float value, std::string_view name) { require(std::isfinite(value), name, value, "must be finite"); };
+    finite(o.rope_freq_base, "rope_freq_base");
+    finite(o.rope_freq_scale, "rope_freq_scale");
+    finite(o.yarn_ext_factor, "yarn_ext_factor");
+    finite(o.yarn_attn_factor, "yarn_attn_factor");
+    finite(o.yarn_beta_fast, "yarn_beta_fast");
+    finite(o.yarn_beta_slow, "yarn_beta_slow");
+    require(o.rope_freq_base >= 0, "rope_freq_base", o.rope_freq_base, "must not be negative");
+    require(o.rope_freq_scale >= 0, "rope_freq_scale", o.rope_freq_scale, "must not be negative");
+    require(o.yarn_orig_ctx >= 0, "yarn_orig_ctx", o.yarn_orig_ctx, "must not be negative");
+}
+
+}  // namespace
+
+ContextOptions effective_options(const model::BoundModel& model, ContextOptions options) {
+    resolve_sizes(model.hp, options);
+    resolve_threads(options);
+    check_rope(options);
+    const int n_ctx_seq = options.n_ctx / options.n_seq_max;
+    if (options.log && n_ctx_seq > model.hp.n_ctx_train)
+        options.log(LogLevel::warning, cat("n_ctx per sequence ", n_ctx_seq, " exceeds the training context ", model.hp.n_ctx_train, ": quality may degrade"));
+    return options;
+}
+
+}  // namespace tinfer::runtime

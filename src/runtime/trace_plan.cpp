@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/trace_plan.hpp"
+
+#include <algorithm>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer::runtime {
+
+PendingAccess& AccessCollector::add(std::uint16_t slot, AccessMode mode, AccessKind kind) {
+    PendingAccess pending;
+    pending.access.slot = slot;
+    pending.access.mode = mode;
+    pending.access.kind = kind;
+    pending.first_range = static_cast<std::uint32_t>(ranges_.size());
+    return accesses_.emplace_back(pending);
+}
+
+void AccessCollector::whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) {
+    if (slot != kernels::kScratchSlot) add(slot, mode, AccessKind::whole).access.passes = passes;   // scratch is added by the plan
+}
+
+void AccessCollector::range(std::uint16_t slot, AccessMode mode, const AccessRange& range) {
+    const auto same = [&](const PendingAccess& p) { return p.access.slot == slot && p.access.mode == mode; };
+    if (accesses_.size() == first_ || !same(accesses_.back())) add(slot, mode, AccessKind::ranges);
+    ranges_.push_back(range);
+    ++accesses_.back().n_ranges;
+}
+
+void AccessCollector::dynamic(std::uint16_t slot, AccessMode mode) { add(slot, mode, AccessKind::ranges).dynamic = true; }
+
+namespace {
+
+TensorInfo describe_value(const graph::Value& v, std::uint32_t id, std::string_view name) {
+    TensorInfo info;
+    info.id = 0x80000000u | id;
+    info.name = name;
+    info.tensor_class = v.tensor_class == TensorClass::value && v.output ? TensorClass::output : v.tensor_class;
+    info.type = v.type;
+    info.layer = v.layer;
+    info.role = v.role;
+    info.ne = v.ne;
+    info.n_dims = 4;
+    while (info.n_dims > 1 && v.ne[static_cast<std::size_t>(info.n_dims) - 1] == 1) --info.n_dims;
+    info.row_bytes = static_cast<std::uint64_t>(row_bytes(v.type, v.ne[0]));
+    info.bytes = info.row_bytes * static_cast<std::uint64_t>(v.ne[1] * v.ne[2] * v.ne[3]);
+    return info;
+}
+
+}  // namespace
+
+std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+
+void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) {
+    const auto values = graph.values();
+    tensors_.resize(values.size(), nullptr);
+    for (std::uint32_t id = 0; id < values.size(); ++id) {
+        const graph::Value& v = values[id];
+        if (v.is_view) continue;
+        switch (v.tensor_class) {
+            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: tensors_[id] = registry.find(v.tensor); break;
+            default: tensors_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
+        }
+        if (v.tensor_class == TensorClass::input) inputs_.push_back({tensors_[id], v.role});
+    }
+    for (std::uint32_t id = 0; id < values.size(); ++id)
+        if (values[id].is_view) tensors_[id] = tensors_[values[id].root];
+    value_list_.assign(values_.begin(), values_.end());
+}
+
+void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
+    const auto nodes = graph.nodes();
+    std::vector<std::uint32_t> step_of(nodes.size(), graph::kNone);
+    for (std::uint32_t s = 0; s < plan.steps.size(); ++s)
+        for (std::uint32_t i = 0; i < plan.steps[s].n_nodes; ++i) step_of[plan.step_nodes[plan.steps[s].first_node + i]] = s;
+    std::size_t n_inputs = 0;
+    for (const graph::Node& node : nodes) n_inputs += node.n_inputs;
+    node_inputs_.reserve(n_inputs);   // spans into it must stay
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+        const graph::Node& node = nodes[i];
+        NodeView view;
+        view.number = i;
+        view.name = keep(graph.display_name(node.output));
+        view.op = node.op;
+        view.layer = node.layer;
+        view.part = node.part;
+        view.step = step_of[i];
+        view.output = tensors_[node.output];
+        const std::size_t first = node_inputs_.size();
+        for (std::uint32_t k = 0; k < node.n_inputs; ++k)
+            node_inputs_.push_back(node.inputs[k] == graph::kNone ? nullptr : tensors_[node.inputs[k]]);
+        view.inputs = std::span(node_inputs_).subspan(first);
+        nodes_.push_back(view);
+    }
+}
+
+void TracePlan::add_steps(const BoundPlan& bound, std::string_view table) {
+    const graph::Plan& plan = bound.plan;
+    step_nodes_.reserve(plan.step_nodes.size());
+    AccessCollector collector(accesses_, ranges_);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+        const graph::Step& step = plan.steps[s];
+        StepPart part;
+        part.first_access = static_cast<std::uint32_t>(accesses_.size());
+        for (std::uint32_t i = 0; i < step.n_operands; ++i) {
+            const graph::StepOperand& operand = plan.operands[step.first_operand + i];
+            if (!operand.elided) part.slots[operand.slot] = tensors_[operand.value];
+        }
+        collector.start();
+        bound.kernels[s]->declare(bound.calls[s], collector);
+        for (std::size_t i = part.first_access; i < accesses_.size(); ++i) accesses_[i].access.tensor = part.slots[accesses_[i].access.slot];
+        for (std::uint32_t i = 0; i < step.n_operands; ++i) {
+            const graph::StepOperand& operand = plan.operands[step.first_operand + i];
+            if (!operand.elided) continue;
+            PendingAccess pending;
+            pending.access = {tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}};
+            accesses_.push_back(pending);
+        }
+        if (bound.calls[s][kernels::kScratchSlot].present()) {
+            PendingAccess pending;
+            pending.access = {&scratch_, kernels::kScratchSlot, AccessMode::read_write, AccessKind::whole, 1, true, {}};
+            accesses_.push_back(pending);
+        }
+        part.n_accesses = static_cast<std::uint32_t>(accesses_.size()) - part.first_access;
+        parts_.push_back(part);
+
+        StepView view;
+        view.number = static_cast<std::uint32_t>(s);
+        view.op = step.op;
+        view.kernel = keep(cat(bound.kernels[s]->name, ".", table));
+        view.layer = step.layer;
+        view.part = step.part;
+        view.fused = step.n_nodes > 1;
+        const std::size_t first = step_nodes_.size();
+        for (std::uint32_t i = 0; i < step.n_nodes; ++i) step_nodes_.push_back(&nodes_[plan.step_nodes[step.first_node + i]]);
+        view.nodes = std::span(step_nodes_).subspan(first);
+        steps_.push_back(view);
+    }
+    for (const PendingAccess& pending : accesses_) {
+        Access access = pending.access;
+        access.ranges = std::span(ranges_).subspan(pending.first_range, pending.n_ranges);
+        operands_.push_back(access);
+    }
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+        steps_[s].operands = std::span(operands_).subspan(parts_[s].first_access, parts_[s].n_accesses);
+}
+
+TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
+                     std::string_view architecture, std::uint32_t n_tokens) {
+    scratch_.name = "scratch";
+    scratch_.role = "scratch";
+    scratch_.tensor_class = TensorClass::scratch;
+    scratch_.type = DType::i8;
+    scratch_.id = 0xFFFFFFFF;
+    for (const kernels::KernelCall& call : bound.calls) scratch_.bytes = std::max(scratch_.bytes, call[kernels::kScratchSlot].bytes);
+    add_values(graph, registry);
+    add_nodes(graph, bound.plan);
+    add_steps(bound, table);
+    std::vector<std::string_view> names;
+    for (const StepView& step : steps_) names.push_back(step.kernel);
+    view_.id = bound.id;
+    view_.hash = graph::plan_hash(graph, bound.plan, names);
+    view_.n_tokens = n_tokens;
+    view_.architecture = keep(std::string(architecture));
+    view_.nodes = nodes_;
+    view_.steps = steps_;
+    view_.values = value_list_;
+}
+
+std::span<const PendingAccess> TracePlan::declared(std::size_t step) const noexcept {
+    return std::span(accesses_).subspan(parts_[step].first_access, parts_[step].n_accesses);
+}
+
+const TensorInfo* TracePlan::tensor(std::size_t step, std::uint16_t slot) const noexcept {
+    return slot < kernels::kMaxOperands ? parts_[step].slots[slot] : nullptr;
+}
+
+}  // namespace tinfer::runtime

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// What observers are shown of a plan: registry entries for its values, node and step views, and the operands that kernels
+// declare. Made once per plan, when it first runs with an observer attached.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "runtime/binding.hpp"
+
+namespace tinfer::runtime {
+
+/// The tensors a session knows: those of the file, then the caches.
+struct Registry {
+    std::span<const TensorInfo> weights, caches;
+    [[nodiscard]] const TensorInfo* find(std::uint32_t id) const noexcept {
+        return id < weights.size() ? &weights[id] : &caches[id - weights.size()];
+    }
+};
+
+/// An access whose ranges lie in a growing array: spans are made from it when the array is complete.
+struct PendingAccess {
+    Access access;
+    std::uint32_t first_range = 0, n_ranges = 0;
+    bool dynamic = false;
+};
+
+/// Collects what one kernel declares or resolves. Slots are turned into tensors by the plan.
+class AccessCollector final : public kernels::AccessSink {
+public:
+    AccessCollector(std::vector<PendingAccess>& accesses, std::vector<AccessRange>& ranges) : accesses_(accesses), ranges_(ranges) {}
+    void start() noexcept { first_ = accesses_.size(); }
+    void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) override;
+    void range(std::uint16_t slot, AccessMode mode, const AccessRange& range) override;
+    void dynamic(std::uint16_t slot, AccessMode mode) override;
+
+private:
+    PendingAccess& add(std::uint16_t slot, AccessMode mode, AccessKind kind);
+    std::vector<PendingAccess>& accesses_;
+    std::vector<AccessRange>& ranges_;
+    std::size_t first_ = 0;
+};
+
+class TracePlan {
+public:
+    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
+              std::string_view architecture, std::uint32_t n_tokens);
+    TracePlan(const TracePlan&) = delete;
+    TracePlan& operator=(const TracePlan&) = delete;
+
+    [[nodiscard]] const PlanView& view() const noexcept { return view_; }
+    [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
+    [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
+    /// The tensor in a slot of a step, or null.
+    [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
+    /// The memory owner of a graph value.
+    [[nodiscard]] const TensorInfo* tensor_of_value(std::uint32_t value) const noexcept { return tensors_[value]; }
+    struct GraphInput { const TensorInfo* tensor; std::string_view role; };
+    [[nodiscard]] std::span<const GraphInput> inputs() const noexcept { return inputs_; }
+
+private:
+    std::string_view keep(std::string text);
+    void add_values(const graph::Graph& graph, const Registry& registry);
+    void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
+    void add_steps(const BoundPlan& bound, std::string_view table);
+
+    struct StepPart { std::uint32_t first_access = 0, n_accesses = 0; std::array<const TensorInfo*, kernels::kMaxOperands> slots{}; };
+    PlanView view_;
+    std::deque<std::string> texts_;
+    std::deque<TensorInfo> values_;                 ///< results, inputs, scratch
+    std::vector<TensorInfo> value_list_;
+    std::vector<const TensorInfo*> tensors_;        ///< per graph value
+    std::vector<NodeView> nodes_;
+    std::vector<const TensorInfo*> node_inputs_;
+    std::vector<StepView> steps_;
+    std::vector<const NodeView*> step_nodes_;
+    std::vector<StepPart> parts_;
+    std::vector<PendingAccess> accesses_;
+    std::vector<Access> operands_;
+    std::vector<AccessRange> ranges_;
+    std::vector<GraphInput> inputs_;
+    TensorInfo scratch_;
+};
+
+}  // namespace tinfer::runtime

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/trace_session.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "trace/expected.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+constexpr std::size_t kEventsPerCall = 8192;
+
+bool glob_matches(std::string_view pattern, std::string_view text) {
+    std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
+    while (t < text.size()) {
+        if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+            ++p;
+            ++t;
+        } else if (p < pattern.size() && pattern[p] == '*') {
+            star = p++;
+            resume = t;
+        } else if (star != std::string_view::npos) {
+            p = star + 1;
+            t = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.size() && pattern[p] == '*') ++p;
+    return p == pattern.size();
+}
+
+template <class T>
+bool listed(const std::vector<T>& list, const T& value) { return list.empty() || std::ranges::find(list, value) != list.end(); }
+
+bool step_passes_filter(const EventFilter& filter, const StepView& step) {
+    if (!listed(filter.ops, step.op) || !listed(filter.layers, step.layer) || !listed(filter.parts, step.part)) return false;
+    if (filter.tensors.empty()) return true;
+    return std::ranges::any_of(step.operands, [&](const Access& access) {
+        return std::ranges::any_of(filter.tensors, [&](const std::string& glob) { return glob_matches(glob, access.tensor->name); });
+    });
+}
+
+bool run_passes_filter(const EventFilter& filter, const RunInfo& run) {
+    return listed(filter.phases, run.phase) && run.run >= filter.first_run && run.run <= filter.last_run &&
+           run.run % std::max<std::uint64_t>(filter.every_nth_run, 1) == 0;
+}
+
+std::uint64_t unique_bytes(std::span<const Access> accesses, AccessMode mode) {
+    std::uint64_t sum = 0;
+    for (const Access& access : accesses)
+        if (!access.scratch && (static_cast<int>(access.mode) & static_cast<int>(mode)) != 0) sum += access.bytes();
+    return sum;
+}
+
+}  // namespace
+
+TraceSession::TraceSession(Registry registry, std::string_view isa, std::string_view architecture)
+    : registry_(registry), isa_(isa), architecture_(architecture) {}
+
+TraceSession::~TraceSession() { detach_all(); }
+
+std::uint64_t TraceSession::now() const noexcept {
+    if (!clock_) return 0;
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - zero_).count());
+}
+
+std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observer, int n_threads) {
+    if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
+    if (observer->n_attached.fetch_add(1) > 0 && !observer->thread_safe()) {
+        observer->n_attached.fetch_sub(1);
+        fail(ErrorCode::bad_parameter, "attach: the observer is attached already and does not say that it is thread safe");
+    }
+    if (!started_) {
+        zero_ = std::chrono::steady_clock::now();
+        wall_clock_ = static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+        started_ = true;
+    }
+    auto attached = std::make_shared<Attached>();
+    attached->observer = std::move(observer);
+    try {
+        attached->request = attached->observer->request();
+        SessionInfo info;
+        info.library_version = version();
+        info.isa = isa_;
+        info.architecture = architecture_;
+        info.wall_clock_ns = wall_clock_;
+        info.n_threads = n_threads;
+        info.weights = registry_.weights;
+        info.caches = registry_.caches;
+        attached->observer->on_session(info);
+        attached_.push_back(attached);
+    } catch (...) {
+        attached->observer->n_attached.fetch_sub(1);
+        throw;
+    }
+    return attached;
+}
+
+void TraceSession::detach(const std::shared_ptr<Attached>& attached) noexcept {
+    const auto place = std::ranges::find(attached_, attached);
+    if (place == attached_.end()) return;
+    attached_.erase(place);
+    attached->summary.error = attached->error;
+    attached->observer->on_detach(attached->summary);
+    attached->observer->n_attached.fetch_sub(1);
+    attached->observer.reset();
+}
+
+void TraceSession::detach_requested() noexcept {
+    for (std::size_t i = attached_.size(); i-- > 0;)
+        if (attached_[i]->detach_requested) detach(std::shared_ptr(attached_[i]));
+}
+
+void TraceSession::detach_all() noexcept {
+    while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
+}
+
+// Calls every observer in attach order. One that throws fails the decode or, as it asked for, is detached after the run.
+template <class Fn>
+void TraceSession::for_each_observer(Fn&& fn) {
+    for (const auto& attached : attached_) {
+        if (attached->detach_requested && !attached->error.empty()) continue;
+        if (attached->request.on_throw == OnThrow::fail_decode) {
+            fn(*attached);
+            continue;
+        }
+        try {
+            fn(*attached);
+        } catch (const std::exception& error) {
+            attached->error = error.what();
+            attached->detach_requested = true;
+        } catch (...) {
+            attached->error = "unknown exception";
+            attached->detach_requested = true;
+        }
+    }
+}
+
+void TraceSession::prepare_filters() {
+    immediate_ = threads_ = clock_ = false;
+    for (const auto& attached : attached_) {
+        const TraceRequest& request = attached->request;
+        immediate_ = immediate_ || request.delivery == Delivery::immediate;
+        threads_ = threads_ || request.level == TraceLevel::threads;
+        clock_ = clock_ || request.level != TraceLevel::counts;
+        attached->run_passes = run_passes_filter(request.filter, run_);
+        attached->step_passes.resize(plan_->view().steps.size());
+        for (std::size_t i = 0; i < attached->step_passes.size(); ++i)
+            attached->step_passes[i] = attached->run_passes && step_passes_filter(request.filter, plan_->view().steps[i]);
+    }
+}
+
+void TraceSession::begin_run(const RunDetails& details) {
+    bound_ = details.bound;
+    const auto known = std::ranges::find_if(plans_, [&](const auto& p) { return p->view().id == bound_->id; });
+    if (known == plans_.end()) {
+        if (plans_.size() >= 64) plans_.erase(plans_.begin());
+        plans_.push_back(std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size())));
+        plan_ = plans_.back().get();
+    } else {
+        plan_ = known->get();
+    }
+    inputs_.clear();
+    for (const TracePlan::GraphInput& input : plan_->inputs())
+        for (const auto& [role, address] : details.inputs)
+            if (role == input.role) inputs_.push_back({input.tensor, std::span(address, input.tensor->bytes)});
+    const std::size_t n_steps = plan_->view().steps.size();
+    run_ = {};
+    run_.run = n_runs_++;
+    run_.decode = details.decode;
+    run_.micro_batch = details.micro_batch;
+    run_.phase = details.phase;
+    run_.plan = &plan_->view();
+    run_.n_threads = details.n_threads;
+    run_.cells_used = details.cells_used;
+    run_.cells_total = details.cells_total;
+    run_.tokens = details.tokens;
+    run_.inputs = inputs_;
+    prepare_filters();
+    events_.clear();
+    events_.reserve(n_steps);
+    records_.clear();
+    records_.reserve(n_steps);
+    pending_.clear();
+    ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
+    n_routing_ = 0;
+    if (threads_) {
+        spans_.assign(n_steps * static_cast<std::size_t>(details.n_threads), {});
+        busy_times_.assign(spans_.size(), {});
+    }
+    for_each_observer([&](Attached& a) {
+        if (std::ranges::find(a.seen_plans, bound_->id) != a.seen_plans.end()) return;
+        a.seen_plans.push_back(bound_->id);
+        a.observer->on_plan(plan_->view());
+    });
+    run_.begin = now();
+    for_each_observer([&](Attached& a) { a.observer->on_run_begin(run_); });
+    step_begin_ = now();
+}
+
+// Copies the expert ids that a routed product is about to use: the expectation needs them, and they may be recycled before
+// the run ends.
+void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
+    if (plan_->view().steps[step].op != Op::mul_mat_id) return;
+    if (n_routing_ == routing_.size()) routing_.emplace_back();
+    auto& [tensor, ids] = routing_[n_routing_++];
+    const kernels::Operand& operand = call[3];
+    tensor = plan_->tensor(step, 3);
+    ids.resize(static_cast<std::size_t>(operand.ne[0] * operand.ne[1]));
+    std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
+}
+
+void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
+    StepRecord record;
+    record.first_access = static_cast<std::uint32_t>(pending_.size());
+    const auto declared = plan_->declared(step);
+    const bool dynamic = bound_->kernels[step]->resolve != nullptr;
+    for (const PendingAccess& access : declared)
+        if (!access.dynamic) pending_.push_back(access);
+    if (dynamic) {
+        AccessCollector collector(pending_, ranges_);
+        const std::size_t first = pending_.size();
+        collector.start();
+        bound_->kernels[step]->resolve(call, collector);
+        for (std::size_t i = first; i < pending_.size(); ++i) pending_[i].access.tensor = plan_->tensor(step, pending_[i].access.slot);
+        // What was announced as dynamic and touched nothing this time stays visible, with no ranges.
+        for (const PendingAccess& access : declared)
+            if (access.dynamic && std::none_of(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(), [&](const PendingAccess& p) {
+                    return p.access.slot == access.access.slot && p.access.mode == access.access.mode;
+                }))
+                pending_.push_back(access);
+        remember_routing(step, call);
+    }
+    record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
+    records_.push_back(record);
+
+    KernelEvent event;
+    event.index = n_events_++;
+    event.run = &run_;
+    event.step = &plan_->view().steps[step];
+    event.macs = bound_->kernels[step]->macs != nullptr ? bound_->kernels[step]->macs(call) : 0;
+    event.begin = dynamic ? now() : step_begin_;   // a second clock read keeps resolve out of the kernel's time
+    events_.push_back(event);
+    if (!immediate_) return;
+    for_each_observer([&](Attached& a) {
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
+    });
+    if (clock_) events_.back().begin = now();
+}
+
+void TraceSession::after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) {
+    KernelEvent& event = events_.back();
+    step_begin_ = event.end = std::max(now(), event.begin);
+    event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
+    if (threads_) {
+        const auto n = static_cast<std::size_t>(run_.n_threads);
+        for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
+            const BusyTime& busy_time = busy_times_[i];
+            spans_[i].begin = static_cast<std::uint32_t>(std::max(busy_time.begin, event.begin) - event.begin);
+            spans_[i].busy = static_cast<std::uint32_t>(busy_time.end - busy_time.begin);
+        }
+        event.threads = std::span(spans_).subspan(step * n, n);
+    }
+    if (!immediate_) return;
+    assemble(events_.size() - 1);
+    values_.clear();
+    for (const Access& access : event.accesses) {
+        StepValues::Value value{access.tensor, {}, StepValues::Missing::no};
+        const kernels::Operand& operand = call[access.slot];
+        if (access.kind == AccessKind::elided) value.missing = StepValues::Missing::elided;
+        else if (!access.scratch) value.data = std::span(operand.data, operand.bytes);
+        if (values_.size() <= access.slot) values_.resize(access.slot + std::size_t{1}, {nullptr, {}, StepValues::Missing::not_requested});
+        if (values_[access.slot].data.empty()) values_[access.slot] = value;
+    }
+    for_each_observer([&](Attached& a) {
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_end(event, StepValues(values_));
+    });
+    step_begin_ = now();
+}
+
+void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept {
+    busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)] = {begin, end};
+}
+
+// Turns pending accesses into spans; from `first_event` on.
+void TraceSession::assemble(std::size_t first_event) {
+    accesses_.resize(pending_.size());
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+        accesses_[i] = pending_[i].access;
+        accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
+    }
+    for (std::size_t e = first_event; e < events_.size(); ++e) {
+        events_[e].accesses = std::span(accesses_).subspan(records_[e].first_access, records_[e].n_accesses);
+        events_[e].bytes_read = unique_bytes(events_[e].accesses, AccessMode::read);
+        events_[e].bytes_written = unique_bytes(events_[e].accesses, AccessMode::write);
+    }
+}
+
+void TraceSession::deliver_batched() {
+    for_each_observer([&](Attached& a) {
+        const auto filtered = static_cast<std::uint64_t>(std::ranges::count(a.step_passes, false));
+        a.summary.events += events_.size() - std::min<std::uint64_t>(filtered, events_.size());
+        a.summary.filtered += std::min<std::uint64_t>(filtered, events_.size());
+        ++a.summary.runs;
+        if (a.request.delivery != Delivery::batched) return;
+        std::span<const KernelEvent> events = events_;
+        if (filtered > 0) {
+            a.filtered_events.clear();
+            for (const KernelEvent& event : events_)
+                if (a.step_passes[event.step->number]) a.filtered_events.push_back(event);
+            events = a.filtered_events;
+        }
+        for (; !events.empty(); events = events.subspan(std::min(events.size(), kEventsPerCall)))
+            a.observer->on_events(events.first(std::min(events.size(), kEventsPerCall)));
+    });
+}
+
+std::uint64_t TraceSession::expected_weight_bytes() const {
+    std::vector<trace::ExpectedAccess> accesses;
+    const trace::DataOf data = [&](const TensorInfo& tensor) -> std::span<const std::byte> {
+        for (const InputView& input : inputs_)
+            if (input.tensor == &tensor) return input.data;
+        for (std::size_t i = 0; i < n_routing_; ++i)
+            if (routing_[i].first == &tensor) return std::as_bytes(std::span(routing_[i].second));
+        return {};
+    };
+    std::uint64_t sum = 0;
+    for (const KernelEvent& event : events_) {
+        accesses.clear();
+        for (const NodeView* node : event.step->nodes)
+            if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) { return t != nullptr && t->tensor_class == TensorClass::weight; }))
+                trace::expect(*node, data, accesses);
+        sum += trace::weight_bytes(accesses);
+    }
+    return sum;
+}
+
+void TraceSession::end_run(RunStatus status) {
+    assemble(0);
+    RunResult result;
+    result.run = &run_;
+    result.events = static_cast<std::uint32_t>(events_.size());
+    result.status = status == RunStatus::ok ? EventStatus::ok : status == RunStatus::cancelled ? EventStatus::cancelled : EventStatus::failed;
+    result.rolled_back = status != RunStatus::ok;
+    for (const KernelEvent& event : events_)
+        for (const Access& access : event.accesses)
+            if (access.tensor->tensor_class == TensorClass::weight) result.observed_weight_bytes += access.bytes();
+    result.expected_weight_bytes = expected_weight_bytes();
+    deliver_batched();
+    result.end = now();
+    for_each_observer([&](Attached& a) { a.observer->on_run_end(result); });
+}
+
+void TraceSession::on_sample(SampleEvent event) {
+    event.run = n_runs_ > 0 ? n_runs_ - 1 : 0;
+    event.time = now();
+    for_each_observer([&](Attached& a) { a.observer->on_sample(event); });
+}
+
+void TraceSession::mark(std::string_view text) {
+    const std::uint64_t time = now();
+    for_each_observer([&](Attached& a) { a.observer->on_mark(time, text); });
+}
+
+}  // namespace tinfer::runtime

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// The observers of one context: attaching and detaching, the events of a run, their delivery. It watches the executor's
+// leader and steers nothing; with nobody attached the executor does not call it at all.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "runtime/executor.hpp"
+#include "runtime/trace_plan.hpp"
+
+namespace tinfer::runtime {
+
+class TraceSession;
+
+/// One attached observer.
+struct Attached {
+    std::shared_ptr<Observer> observer;
+    TraceRequest request;
+    std::vector<std::uint32_t> seen_plans;
+    bool detach_requested = false;
+    SessionSummary summary;
+    std::string error;
+    // of the running run
+    bool run_passes = true;
+    std::vector<bool> step_passes;
+    std::vector<KernelEvent> filtered_events;
+};
+
+struct RunDetails {
+    const graph::Graph* graph = nullptr;
+    const BoundPlan* bound = nullptr;
+    Phase phase = Phase::decode;
+    std::uint64_t decode = 0;
+    std::uint32_t micro_batch = 0;
+    int n_threads = 1;
+    std::uint32_t cells_used = 0, cells_total = 0;
+    std::span<const TokenView> tokens;
+    std::span<const std::pair<std::string_view, std::byte*>> inputs;
+};
+
+class TraceSession final : public StepObserver {
+public:
+    TraceSession(Registry registry, std::string_view isa, std::string_view architecture);
+    ~TraceSession() override;
+
+    /// Throws bad_parameter for an observer that is on another context already and not thread safe.
+    std::shared_ptr<Attached> attach(std::shared_ptr<Observer> observer, int n_threads);
+    void detach(const std::shared_ptr<Attached>& attached) noexcept;
+    void detach_requested() noexcept;    ///< those that asked for it, after a decode
+    void detach_all() noexcept;
+    [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
+
+    /// Around one run of the executor. May throw what an observer throws.
+    void begin_run(const RunDetails& details);
+    void end_run(RunStatus status);
+
+    void on_sample(SampleEvent event);
+    void mark(std::string_view text);
+    [[nodiscard]] std::uint64_t runs() const noexcept { return n_runs_; }
+
+    // StepObserver
+    [[nodiscard]] bool immediate() const noexcept override { return immediate_; }
+    void before_step(std::size_t step, const kernels::KernelCall& call) override;
+    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override;
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept override;
+    [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
+    [[nodiscard]] std::uint64_t now() const noexcept override;
+
+    /// Set while an operation of the context runs: others refuse then (another thread's, or a callback's).
+    std::atomic<bool> busy{false};
+
+private:
+    struct StepRecord { std::uint32_t first_access = 0, n_accesses = 0; };
+    template <class Fn>
+    void for_each_observer(Fn&& fn);
+    void prepare_filters();
+    void assemble(std::size_t first_event);
+    void deliver_batched();
+    [[nodiscard]] std::uint64_t expected_weight_bytes() const;
+    void remember_routing(std::size_t step, const kernels::KernelCall& call);
+
+    Registry registry_;
+    std::string isa_, architecture_;
+    std::chrono::steady_clock::time_point zero_;
+    std::uint64_t wall_clock_ = 0;
+    bool started_ = false;
+    std::vector<std::shared_ptr<Attached>> attached_;
+    std::vector<std::unique_ptr<TracePlan>> plans_;
+
+    bool immediate_ = false, threads_ = false, clock_ = true;
+    std::uint64_t n_runs_ = 0, n_events_ = 0;
+
+    // of the running run
+    const TracePlan* plan_ = nullptr;
+    const BoundPlan* bound_ = nullptr;
+    RunInfo run_;
+    std::vector<InputView> inputs_;
+    std::vector<KernelEvent> events_;
+    std::vector<StepRecord> records_;
+    std::vector<PendingAccess> pending_;
+    std::vector<Access> accesses_;
+    std::vector<AccessRange> ranges_;
+    struct alignas(64) BusyTime { std::uint64_t begin = 0, end = 0; };   // a cache line per writer
+    std::vector<BusyTime> busy_times_;         // {threads, steps}: written by the threads, published by the step's barrier
+    std::vector<ThreadSpan> spans_;            // {threads, steps}
+    std::vector<StepValues::Value> values_;
+    std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>> routing_;   // expert ids by the tensor that holds them
+    std::size_t n_routing_ = 0;
+    std::uint64_t step_begin_ = 0;
+};
+
+}  // namespace tinfer::runtime

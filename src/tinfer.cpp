@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// The public types that join the layers: a model is a bound file plus a vocabulary, a context runs it, a sampler reads it.
+// Thin by intention: every idea has its own folder.
+#include "tinfer/tinfer.hpp"
+
+#include <chrono>
+
+#include "base/error.hpp"
+#include "gguf/file.hpp"
+#include "model/model.hpp"
+#include "runtime/context.hpp"
+#include "sampling/chain.hpp"
+#include "tokenizer/vocab.hpp"
+
+namespace tinfer {
+
+namespace {
+
+// Allocation failure anywhere becomes out_of_memory, whose message needs no memory.
+template <class Fn>
+auto reporting_memory(std::string_view where, Fn&& fn) {
+    try {
+        return fn();
+    } catch (const std::bad_alloc&) {
+        throw Error(ErrorCode::out_of_memory, where);
+    } catch (const std::length_error&) {
+        throw Error(ErrorCode::out_of_memory, where);
+    }
+}
+
+void warn_unused_overrides(const gguf::File& file, const ModelOptions& options) {
+    if (!options.log) return;
+    for (const std::string& key : file.unused_overrides()) options.log(LogLevel::warning, cat("override of '", escaped(key), "' was not used"));
+}
+
+}  // namespace
+
+std::string_view version() noexcept { return "0.1.0"; }
+
+// ---- ModelFile ------------------------------------------------------------------------------------------------------
+
+struct ModelFile::Impl { std::shared_ptr<gguf::File> file; };
+
+ModelFile ModelFile::open(const std::filesystem::path& path, const ModelOptions& options) { return open(std::span(&path, 1), options); }
+
+ModelFile ModelFile::open(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
+    return reporting_memory("opening a model file: an allocation failed", [&] {
+        auto file = gguf::File::open(shards, options);
+        if (options.check_tensors) {
+            file->load_data(options);
+            file->check_data();
+        }
+        return ModelFile(std::make_shared<Impl>(std::move(file)));
+    });
+}
+
+int ModelFile::version() const noexcept { return impl_->file->version(); }
+std::uint64_t ModelFile::alignment() const noexcept { return impl_->file->alignment(); }
+std::vector<std::filesystem::path> ModelFile::paths() const { return {impl_->file->paths().begin(), impl_->file->paths().end()}; }
+
+std::vector<MetadataEntry> ModelFile::metadata() const {
+    std::vector<MetadataEntry> out;
+    for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
+    return out;
+}
+
+std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
+    for (std::size_t i = 0; i < impl_->file->n_keys(); ++i)
+        if (impl_->file->key(i) == key) return impl_->file->entry(i).value;
+    return std::nullopt;
+}
+
+std::span<const TensorInfo> ModelFile::tensors() const noexcept { return impl_->file->tensors(); }
+const TensorInfo* ModelFile::find(const void* address) const noexcept { return impl_->file->find_tensor(address); }
+const TensorInfo* ModelFile::find(std::string_view name) const noexcept { return impl_->file->find_tensor(name); }
+std::vector<TypeCount> ModelFile::type_mix() const { return impl_->file->type_mix(); }
+std::string ModelFile::csv() const { return gguf::csv(*impl_->file); }
+std::string ModelFile::json() const { return gguf::json(*impl_->file); }
+
+void ModelFile::check_data() const {
+    if (!impl_->file->data_loaded()) impl_->file->load_data({});
+    impl_->file->check_data();
+}
+
+// ---- Model ----------------------------------------------------------------------------------------------------------
+
+struct Model::Impl {
+    model::BoundModel bound;
+    Vocab vocab;
+    ModelFile file;
+    double load_seconds = 0;
+};
+
+Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+
+Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
+    return reporting_memory("loading a model: an allocation failed", [&] {
+        const auto begin = std::chrono::steady_clock::now();
+        auto file = gguf::File::open(shards, options);
+        auto bound = model::bind_model(file, options);
+        Vocab vocab(tokenizer::load_vocab(*file, options));
+        file->load_data(options);
+        warn_unused_overrides(*file, options);
+        auto impl = std::make_shared<Impl>(std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(file)));
+        impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return Model(std::move(impl));
+    });
+}
+
+const Vocab& Model::vocab() const noexcept { return impl_->vocab; }
+const ModelInfo& Model::info() const noexcept { return impl_->bound.info; }
+const ModelFile& Model::file() const noexcept { return impl_->file; }
+double Model::load_seconds() const noexcept { return impl_->load_seconds; }
+
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+    return reporting_memory("loading a vocabulary: an allocation failed", [&] {
+        const auto file = gguf::File::open(std::span(&path, 1), options);
+        return Vocab(tokenizer::load_vocab(*file, options));
+    });
+}
+
+// ---- Context --------------------------------------------------------------------------------------------------------
+
+Context::Context(Model model, ContextOptions options)
+    : impl_(reporting_memory("making a context: an allocation failed", [&] {
+          return std::make_unique<Impl>(model, model.impl()->bound, std::move(options));
+      })) {
+    impl_->timings.load_s = model.load_seconds();
+}
+
+MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options, const ContextOptions& context_options) {
+    return reporting_memory("planning: an allocation failed", [&] {
+        const auto bound = model::bind_model(gguf::File::open(std::span(&path, 1), model_options), model_options);
+        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
+        MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
+        if (!model_options.use_mmap) std::swap(memory.weights_mapped, memory.weights_copied);
+        return memory;
+    });
+}
+
+MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
+    return reporting_memory("planning: an allocation failed", [&] {
+        const auto& bound = model.impl()->bound;
+        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
+        MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
+        memory.weights_mapped = bound.file->mapped_bytes();
+        memory.weights_copied = bound.file->copied_bytes();
+        return memory;
+    });
+}
+
+std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {
+    return reporting_memory("drawing a graph: an allocation failed", [&] {
+        const kernels::KernelTable* table = kernels::find_table(options.isa);
+        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
+        const runtime::Layout layout(model.impl()->bound, options, *table);
+        const ContextOptions& o = layout.options();
+        if (request.n_tokens < 1 || request.n_tokens > o.n_ubatch)
+            fail(ErrorCode::bad_parameter, cat("n_tokens = ", request.n_tokens, ": must lie in 1 to n_ubatch = ", o.n_ubatch));
+        if (request.n_outputs < 0 || request.n_outputs > request.n_tokens)
+            fail(ErrorCode::bad_parameter, cat("n_outputs = ", request.n_outputs, ": must lie in 0 to n_tokens = ", request.n_tokens));
+        graph::Graph graph(layout.max_nodes(), layout.max_values());
+        layout.build(graph, request.n_tokens, request.n_outputs, false);
+        const bool dot = request.format == GraphRequest::Format::dot;
+        if (request.view == GraphRequest::View::graph) return dot ? graph::to_dot(graph) : graph::to_text(graph);
+        graph::Plan plan;
+        graph::Planner(layout.max_nodes(), layout.max_values()).make(graph, {.fuse = o.fuse}, plan);
+        std::vector<const kernels::KernelDescriptor*> kernels;
+        runtime::choose_kernels(graph, plan, *table, kernels);
+        std::vector<std::string> texts;
+        for (const auto* kernel : kernels) texts.push_back(cat(kernel->name, ".", table->name));
+        const std::vector<std::string_view> names(texts.begin(), texts.end());
+        return dot ? graph::to_dot(graph, plan, names) : graph::to_text(graph, plan, names);
+    });
+}
+
+// ---- Sampler on a context -------------------------------------------------------------------------------------------
+
+Token Sampler::sample(Context& context, int index) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Token token = sample(context.logits(index));
+    const auto& session = context.impl().session;
+    if (session->active()) {
+        const auto spent = std::chrono::steady_clock::now() - begin;
+        SampleEvent event;
+        event.duration = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+        event.output_index = index < 0 ? index + context.n_outputs() : index;
+        event.token = token;
+        event.p = impl_->last_p();
+        event.candidates_left = impl_->last_candidates();
+        session->on_sample(event);
+    }
+    return token;
+}
+
+}  // namespace tinfer

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "trace/expected.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tinfer::trace {
+
+void ByteSet::add(std::uint64_t begin, std::uint64_t end) {
+    if (begin < end) intervals.push_back({begin, end});
+}
+
+void ByteSet::normalize() {
+    std::ranges::sort(intervals, {}, &Interval::begin);
+    std::size_t n = 0;
+    for (const Interval& next : intervals) {
+        if (n > 0 && next.begin <= intervals[n - 1].end) intervals[n - 1].end = std::max(intervals[n - 1].end, next.end);
+        else intervals[n++] = next;
+    }
+    intervals.resize(n);
+}
+
+std::uint64_t ByteSet::bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Interval& interval : intervals) sum += interval.end - interval.begin;
+    return sum;
+}
+
+namespace {
+
+std::vector<std::int32_t> integers(const DataOf& data, const TensorInfo& tensor) {
+    const auto bytes = data(tensor);
+    std::vector<std::int32_t> out(bytes.size() / 4);
+    std::memcpy(out.data(), bytes.data(), out.size() * 4);
+    return out;
+}
+
+ExpectedAccess rows(const TensorInfo& tensor, AccessMode mode, std::span<const std::int32_t> ids) {
+    ExpectedAccess access{&tensor, mode, {}};
+    for (const std::int32_t id : ids) {
+        const auto row = static_cast<std::uint64_t>(id);
+        access.set.add(row * tensor.row_bytes, (row + 1) * tensor.row_bytes);
+    }
+    access.set.normalize();
+    return access;
+}
+
+ExpectedAccess all(const TensorInfo& tensor, AccessMode mode) {
+    ExpectedAccess access{&tensor, mode, {}};
+    access.set.add(0, tensor.bytes);
+    return access;
+}
+
+// Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
+std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs, std::span<const std::int32_t> spans) {
+    std::vector<std::int32_t> cells;
+    for (std::size_t t = 0; t + 3 < spans.size(); t += 4) {
+        const auto seq = static_cast<std::size_t>(spans[t]);
+        const std::int32_t begin = spans[t + 1], end = spans[t + 2];
+        const auto first = static_cast<std::size_t>(seqs[2 * seq]), count = static_cast<std::size_t>(seqs[2 * seq + 1]);
+        for (std::size_t e = first; e < first + count; ++e) {
+            std::int32_t ordinal = table[4 * e + 1];
+            const std::uint64_t mask = static_cast<std::uint32_t>(table[4 * e + 2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
+            for (std::int32_t slot = 0; slot < 64; ++slot) {
+                if ((mask >> slot & 1) == 0) continue;
+                if (ordinal >= begin && ordinal < end) cells.push_back(table[4 * e] * 64 + slot);
+                ++ordinal;
+            }
+        }
+    }
+    std::ranges::sort(cells);
+    const auto tail = std::ranges::unique(cells);
+    cells.erase(tail.begin(), tail.end());
+    return cells;
+}
+
+ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> ids) {
+    ExpectedAccess access{&tensor, AccessMode::read, {}};
+    for (const std::int32_t id : ids) {
+        const auto expert = static_cast<std::uint64_t>(id);
+        access.set.add(expert * tensor.slice_bytes, (expert + 1) * tensor.slice_bytes);
+    }
+    access.set.normalize();
+    return access;
+}
+
+void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pairs, std::vector<ExpectedAccess>& out) {
+    std::vector<std::int32_t> from, to;
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+        if (pairs[i] < 0) continue;
+        for (std::int32_t slot = 0; slot < 64; ++slot) {
+            from.push_back(pairs[i] * 64 + slot);
+            to.push_back(pairs[i + 1] * 64 + slot);
+        }
+    }
+    out.push_back(rows(*node.inputs[0], AccessMode::read, from));
+    out.push_back(rows(*node.inputs[0], AccessMode::write, to));
+    out.push_back(all(*node.inputs[1], AccessMode::read));
+}
+
+}  // namespace
+
+void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess>& out) {
+    const auto read_whole = [&](std::size_t i) {
+        if (i < node.inputs.size() && node.inputs[i] != nullptr) out.push_back(all(*node.inputs[i], AccessMode::read));
+    };
+    switch (node.op) {
+        case Op::none: case Op::input: case Op::alias: return;
+        case Op::get_rows:
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1])));
+            read_whole(1);
+            return;
+        case Op::kv_write:   // inputs: cache, rows, cells
+            out.push_back(rows(*node.inputs[0], AccessMode::write, integers(data, *node.inputs[2])));
+            read_whole(1);
+            read_whole(2);
+            return;
+        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks
+            const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), integers(data, *node.inputs[5]));
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
+            out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}}) read_whole(i);
+            return;
+        }
+        case Op::mul_mat_id:   // inputs: W, x, ids
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(experts(*node.inputs[0], integers(data, *node.inputs[2])));
+            read_whole(1);
+            read_whole(2);
+            return;
+        case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
+        default:
+            out.push_back(all(*node.output, AccessMode::write));
+            for (std::size_t i = 0; i < node.inputs.size(); ++i) read_whole(i);
+            return;
+    }
+}
+
+std::uint64_t weight_bytes(std::span<const ExpectedAccess> accesses) {
+    std::uint64_t sum = 0;
+    for (const ExpectedAccess& access : accesses)
+        if (access.tensor->tensor_class == TensorClass::weight) sum += access.set.bytes();
+    return sum;
+}
+
+}  // namespace tinfer::trace
