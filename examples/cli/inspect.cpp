@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory, and
+// its index is the tensor's id in events: the two can be joined.
+#include "common.hpp"
+
+namespace cli {
+
+namespace {
+
+struct InspectArgs {
+    ModelArgs model;
+    ContextArgs context;
+    bool as_json = false, as_csv = false, data_check = false, architectures = false;
+};
+
+json to_json(const tinfer::ModelInfo& info) {
+    return {{"architecture", info.architecture}, {"name", info.name}, {"n_layer", info.n_layer}, {"n_embd", info.n_embd},
+            {"n_head", info.n_head}, {"n_head_kv", info.n_head_kv}, {"head_dim_k", info.head_dim_k}, {"head_dim_v", info.head_dim_v},
+            {"n_ff", info.n_ff}, {"n_vocab", info.n_vocab}, {"n_ctx_train", info.n_ctx_train}, {"n_rot", info.n_rot},
+            {"n_expert", info.n_expert}, {"n_expert_used", info.n_expert_used}, {"rope_freq_base", info.rope_freq_base},
+            {"rope_freq_scale", info.rope_freq_scale}, {"rms_eps", info.rms_eps}, {"n_params", info.n_params},
+            {"weight_bytes", info.weight_bytes}};
+}
+
+json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
+    return {{"n_ctx", n_ctx}, {"weights_mapped", plan.weights_mapped}, {"weights_copied", plan.weights_copied}, {"cache", plan.cache},
+            {"recurrent", plan.recurrent}, {"compute", plan.compute}, {"outputs", plan.outputs}, {"adapters", plan.adapters},
+            {"fixed", plan.fixed}, {"context_total", plan.context_total()}, {"total", plan.total()}};
+}
+
+/// Hyper-parameters and memory plan; for files that are no model we can run, the reason instead.
+json describe_model(const InspectArgs& args) {
+    try {
+        const auto model = args.model.load();
+        const auto options = args.context.options(args.model, model.info(), 0);
+        return {{"hyperparameters", to_json(model.info())}, {"memory", to_json(tinfer::plan(model, options), options.n_ctx)}};
+    } catch (const tinfer::Error& error) {
+        return {{"not_runnable", {{"code", tinfer::to_string(error.code())}, {"message", error.what()}}}};
+    }
+}
+
+std::string column(std::string_view text, std::size_t width) {
+    return std::string(text) + std::string(text.size() < width ? width - text.size() : 1, ' ');
+}
+
+std::string shape(const tinfer::TensorInfo& tensor) {
+    std::string text = "{";
+    for (int i = 0; i < tensor.n_dims; ++i) text += (i > 0 ? ", " : "") + std::to_string(tensor.ne[static_cast<std::size_t>(i)]);
+    return text + "}";
+}
+
+/// Keys and texts come from the file: control characters must not reach a terminal.
+std::string harmless(std::string_view text, std::size_t limit) {
+    std::string result;
+    for (const char c : text) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '.' : c;
+    if (result.size() > limit) {
+        while (limit > 0 && (static_cast<unsigned char>(result[limit]) & 0xC0) == 0x80) --limit;
+        result.resize(limit);
+        result += "…";
+    }
+    return result;
+}
+
+void print_fields(std::string_view title, const json& fields, bool sizes) {
+    std::string text = std::string(title) + "\n";
+    for (const auto& [name, value] : fields.items()) {
+        const bool is_size = sizes && name != "n_ctx";
+        const std::string shown = value.is_string() ? harmless(value.get<std::string>(), 80)
+                                  : is_size         ? size_text(value.get<std::uint64_t>())
+                                                    : value.dump();
+        text += "  " + column(name, 18) + shown + "\n";
+    }
+    print(text + "\n");
+}
+
+void print_summary(const tinfer::ModelFile& file, const json& model) {
+    std::string text = "GGUF version " + std::to_string(file.version()) + ", alignment " + std::to_string(file.alignment()) + "\n\nmetadata\n";
+    for (const auto& entry : file.metadata())
+        text += "  " + column(harmless(entry.key, 48), 44) + column(entry.count == 1 ? entry.type : entry.type + " × " + std::to_string(entry.count), 26) +
+                harmless(entry.value, 72) + "\n";
+    print(text + "\n");
+
+    if (model.contains("not_runnable")) print("not runnable: " + model["not_runnable"]["message"].get<std::string>() + "\n\n");
+    else {
+        print_fields("hyper-parameters", model["hyperparameters"], false);
+        print_fields("memory", model["memory"], true);
+    }
+
+    text = "types\n";
+    for (const auto& [type, tensors, bytes] : file.type_mix())
+        text += "  " + column(tinfer::to_string(type), 10) + column(std::to_string(tensors), 6) + size_text(bytes) + "\n";
+    text += "\ntensors\n";
+    for (const auto& tensor : file.tensors())
+        text += "  " + column(std::to_string(tensor.id), 5) + column(harmless(tensor.name, 64), 36) + column(tinfer::to_string(tensor.type), 9) +
+                column(shape(tensor), 24) + size_text(tensor.bytes) + "\n";
+    print(text);
+}
+
+int inspect(const InspectArgs& args) {
+    if (args.architectures) {
+        json rows = json::array();
+        for (const auto& [name, memory, rope, tested_by] : tinfer::architectures())
+            rows.push_back({{"name", name}, {"memory", memory}, {"rope", rope}, {"tested_by", tested_by}});
+        if (args.as_json) print_line(rows);
+        else
+            for (const auto& row : rows)
+                print(column(row["name"].get<std::string>(), 14) + column(row["memory"].get<std::string>(), 12) +
+                      column(row["rope"].get<std::string>(), 12) + row["tested_by"].get<std::string>() + "\n");
+        return 0;
+    }
+
+    if (args.model.files.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "inspect needs a model file");
+    const auto file = args.model.open();
+    if (args.data_check) {
+        file.check_data();
+        note("data check: every block of " + std::to_string(file.tensors().size()) + " tensors is finite");
+    }
+    if (args.as_csv) {
+        print(file.csv());
+    } else if (args.as_json) {
+        json document = json::parse(file.json());
+        document.update(describe_model(args));
+        print_line(document);
+    } else {
+        print_summary(file, describe_model(args));
+    }
+    return 0;
+}
+
+}  // namespace
+
+Action add_inspect(CLI::App& app) {
+    auto args = std::make_shared<InspectArgs>();
+    auto* command = app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
+    args->model.add_to(*command, true);
+    command->get_option("--model")->required(false);
+    auto* form = command->add_option_group("Output");
+    form->add_flag("--json", args->as_json, "one JSON document");
+    form->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor");
+    form->require_option(0, 1);
+    command->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")->group("Output");
+    command->add_flag("--architectures", args->architectures, "the architectures that this build runs; needs no file")->group("Output");
+    args->context.add_to(*command);
+    args->context.add_threads_to(*command);
+    command->footer("Examples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
+    return [args] { return inspect(*args); };
+}
+
+}  // namespace cli

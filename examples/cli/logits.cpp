@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// tinfer logits: runs tokens as one sequence and writes what the model says about each, as raw floats: the door for
+// comparisons with other programs and between two builds.
+#include "common.hpp"
+
+#include <bit>
+
+namespace cli {
+
+namespace {
+
+struct LogitsArgs {
+    ModelArgs model;
+    ContextArgs context;
+    TextArgs text;
+    EncodeArgs encode;
+    std::string tokens, out;
+    CLI::Option* tokens_option = nullptr;
+    int first_position = 0;
+    bool last = false, embeddings = false, as_json = false;
+};
+
+std::vector<tinfer::Token> tokens_of(const LogitsArgs& args, const tinfer::Model& model) {
+    if (args.tokens_option->count() > 0) return parse_tokens(args.tokens);
+    return model.vocab().encode(args.text.read(), args.encode.get());
+}
+
+/// Appends the rows of one decode.
+void collect(const tinfer::Context& context, bool embeddings, std::vector<float>& values) {
+    for (int row = 0; row < context.n_outputs(); ++row) {
+        const auto row_values = embeddings ? context.embedding(row) : context.logits(row);
+        values.insert(values.end(), row_values.begin(), row_values.end());
+    }
+}
+
+int logits(const LogitsArgs& args) {
+    const auto model = args.model.load();
+    const auto tokens = tokens_of(args, model);
+    if (tokens.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "there are no tokens to run");
+
+    auto options = args.context.options(args.model, model.info(), static_cast<int>(tokens.size()));
+    options.embeddings = args.embeddings;
+    options.logits_all = !args.last;
+    tinfer::Context context(model, options);
+
+    // Several decodes where the tokens exceed --batch: the cut changes no bit.
+    const auto piece = static_cast<std::size_t>(context.options().n_batch);
+    std::vector<float> values;
+    std::size_t rows = 0;
+    tinfer::Batch batch;
+    for (std::size_t at = 0; at < tokens.size(); at += piece) {
+        batch.clear();
+        for (std::size_t i = at; i < std::min(at + piece, tokens.size()); ++i)
+            batch.add(tokens[i], tinfer::Pos{args.first_position + static_cast<int>(i)}, tinfer::SeqId{0}, !args.last || i + 1 == tokens.size());
+        switch (context.decode(batch)) {
+        case tinfer::DecodeStatus::ok: break;
+        case tinfer::DecodeStatus::cancelled: return kInterrupted;
+        case tinfer::DecodeStatus::no_room:
+            throw tinfer::Error(tinfer::ErrorCode::no_room, std::to_string(tokens.size()) + " tokens do not fit: n_ctx = " +
+                                                                std::to_string(context.options().n_ctx));
+        }
+        if (args.last && at + piece < tokens.size()) continue;   // a decode without flags still gives its last row
+        rows += static_cast<std::size_t>(context.n_outputs());
+        collect(context, args.embeddings, values);
+    }
+
+    static_assert(std::endian::native == std::endian::little, "the file is little-endian");
+    if (!args.out.empty())
+        write_file(args.out, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+    print_line({{"rows", rows}, {args.embeddings ? "n_embd" : "n_vocab", values.size() / rows}, {"sha256", hash_floats(values)}});
+    return 0;
+}
+
+}  // namespace
+
+Action add_logits(CLI::App& app) {
+    auto args = std::make_shared<LogitsArgs>();
+    auto* command = app.add_subcommand("logits", "Runs tokens as one sequence and writes the logits of every one.");
+    args->model.add_to(*command);
+    args->text.add_to(*command, false);
+    args->tokens_option = command->add_option("--tokens", args->tokens, "ids instead of text")->type_name("IDS")->group("Text");
+    args->encode.add_to(*command);
+    command->add_option("--first-position", args->first_position, "position of the first token")->check(CLI::NonNegativeNumber)->group("Output");
+    command->add_flag("--last", args->last, "only the last row")->group("Output");
+    command->add_flag("--embeddings", args->embeddings, "the final hidden states instead of logits")->group("Output");
+    command->add_option("-o,--output", args->out, "raw float32, little-endian, [rows, n_vocab]")->type_name("FILE")->group("Output");
+    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group("Output");
+    args->context.add_to(*command);
+    args->context.add_threads_to(*command);
+    command->callback([args] {
+        if ((args->tokens_option->count() > 0) == args->text.given()) throw CLI::ValidationError("exactly one of --tokens, --prompt, --file is needed");
+    });
+    command->footer("Examples:\n  tinfer logits -m model.gguf --tokens '1 2 3' -o logits.f32\n"
+                    "  tinfer logits -m model.gguf -p 'Hello' --last --isa reference");
+    return [args] { return logits(*args); };
+}
+
+}  // namespace cli

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// tinfer tokenize and tinfer detokenize: text to ids and back, with files that hold only a vocabulary too.
+#include "common.hpp"
+
+#include <sstream>
+
+namespace cli {
+
+namespace {
+
+struct TokenizeArgs {
+    ModelArgs model;
+    TextArgs text;
+    EncodeArgs encode;
+    bool pieces = false, jsonl = false, as_json = false;
+};
+
+struct DetokenizeArgs {
+    ModelArgs model;
+    std::string tokens, file;
+    bool special = false;
+};
+
+tinfer::Vocab load_vocab(const ModelArgs& args) { return tinfer::Vocab::load(args.files.at(0), args.options()); }
+
+bool is_utf8(std::string_view text) {
+    tinfer::Utf8Stream stream;
+    return stream.push(text) + stream.flush() == text;
+}
+
+json encode(const tinfer::Vocab& vocab, std::string_view text, const TokenizeArgs& args) {
+    json result = json::array();
+    for (const auto token : vocab.encode(text, args.encode.get())) {
+        if (!args.pieces) {
+            result.push_back(static_cast<std::int32_t>(token));
+            continue;
+        }
+        const auto piece = vocab.piece(token, true);
+        json entry{{"id", static_cast<std::int32_t>(token)}, {"piece", piece}};
+        if (!is_utf8(piece)) entry["bytes"] = hex({reinterpret_cast<const std::uint8_t*>(piece.data()), piece.size()});
+        result.push_back(std::move(entry));
+    }
+    return result;
+}
+
+int tokenize(const TokenizeArgs& args) {
+    const auto text = args.text.read();
+    const auto vocab = load_vocab(args.model);
+    if (!args.jsonl) {
+        print_line(encode(vocab, text, args));
+        return 0;
+    }
+    std::istringstream lines(text);
+    std::size_t number = 0;
+    for (std::string line; std::getline(lines, line);) {
+        ++number;
+        if (line.empty() || line == "\r") continue;
+        const auto value = json::parse(line, nullptr, false);
+        if (!value.is_string())
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "line " + std::to_string(number) + " is no JSON string");
+        print_line(encode(vocab, value.get_ref<const std::string&>(), args));
+    }
+    return 0;
+}
+
+int detokenize(const DetokenizeArgs& args) {
+    const auto tokens = parse_tokens(args.file.empty() ? args.tokens : read_file(args.file));
+    const auto vocab = load_vocab(args.model);
+    print(vocab.decode(tokens, {.render_special = args.special}));
+    return 0;
+}
+
+}  // namespace
+
+Action add_tokenize(CLI::App& app) {
+    auto args = std::make_shared<TokenizeArgs>();
+    auto* command = app.add_subcommand("tokenize", "Turns text into token ids: one JSON array on one line.");
+    args->model.add_to(*command);
+    args->text.add_to(*command, true);
+    args->encode.add_to(*command);
+    command->add_flag("--pieces", args->pieces, "objects with id and piece instead of ids; bytes in hex where they are no UTF-8");
+    command->add_flag("--jsonl", args->jsonl, "the input is one JSON string per line, the answer one array per line");
+    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway");
+    command->footer("Examples:\n  tinfer tokenize -m model.gguf -p 'Hello world'\n  tinfer tokenize -m vocab.gguf --jsonl -f texts.jsonl");
+    return [args] { return tokenize(*args); };
+}
+
+Action add_detokenize(CLI::App& app) {
+    auto args = std::make_shared<DetokenizeArgs>();
+    auto* command = app.add_subcommand("detokenize", "Turns token ids into the exact bytes of their text, nothing added.");
+    args->model.add_to(*command);
+    auto* group = command->add_option_group("Tokens");
+    group->add_option("--tokens", args->tokens, "ids, separated by spaces or commas")->type_name("IDS");
+    group->add_option("-f,--file", args->file, "the ids are in this file, - is stdin")->type_name("FILE");
+    group->require_option(1);
+    command->add_flag("--special", args->special, "show control tokens");
+    command->footer("Examples:\n  tinfer detokenize -m model.gguf --tokens '1 2 3'\n"
+                    "  tinfer tokenize -m model.gguf -p Hello | tinfer detokenize -m model.gguf -f -");
+    return [args] { return detokenize(*args); };
+}
+
+}  // namespace cli
