@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Flags of the files that are compiled for one instruction set, and which of them this machine's family has. Never global:
-# the rest of the library runs on any processor. These files are optimised even in debug builds, because an unoptimised one
-# would emit inline functions that the linker may hand to processors without the instructions (scripts/check_isa_symbols.py).
+# Flags of the files that are compiled for one instruction set, and which of them this machine's family has. Never
+# global: the rest of the library runs on any processor. These files are optimised even in debug builds, because an
+# unoptimised one would emit inline functions that the linker may hand to processors without the instructions
+# (scripts/check_isa_symbols.py).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8
         AND CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
     set(TINFER_X86 ON)
@@ -15,7 +16,8 @@ function(tinfer_isa_source file)
         list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
     endif()
     target_sources(tinfer PRIVATE ${file})
-    set_source_files_properties(${file} TARGET_DIRECTORY tinfer PROPERTIES COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
+    set_source_files_properties(${file} TARGET_DIRECTORY tinfer PROPERTIES
+        COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 if(TINFER_X86)

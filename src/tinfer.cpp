@@ -16,17 +16,7 @@ namespace tinfer {
 
 namespace {
 
-// Allocation failure anywhere becomes out_of_memory, whose message needs no memory.
-template <class Fn>
-auto reporting_memory(std::string_view where, Fn&& fn) {
-    try {
-        return fn();
-    } catch (const std::bad_alloc&) {
-        throw Error(ErrorCode::out_of_memory, where);
-    } catch (const std::length_error&) {
-        throw Error(ErrorCode::out_of_memory, where);
-    }
-}
+constexpr std::string_view kListing = "listing a file: an allocation failed";
 
 void warn_unused_overrides(const gguf::File& file, const ModelOptions& options) {
     if (!options.log) return;
@@ -56,30 +46,39 @@ ModelFile ModelFile::open(std::span<const std::filesystem::path> shards, const M
 
 int ModelFile::version() const noexcept { return impl_->file->version(); }
 std::uint64_t ModelFile::alignment() const noexcept { return impl_->file->alignment(); }
-std::vector<std::filesystem::path> ModelFile::paths() const { return {impl_->file->paths().begin(), impl_->file->paths().end()}; }
+
+std::vector<std::filesystem::path> ModelFile::paths() const {
+    return reporting_memory(kListing, [&] { return std::vector(impl_->file->paths().begin(), impl_->file->paths().end()); });
+}
 
 std::vector<MetadataEntry> ModelFile::metadata() const {
-    std::vector<MetadataEntry> out;
-    for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
-    return out;
+    return reporting_memory(kListing, [&] {
+        std::vector<MetadataEntry> out;
+        for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
+        return out;
+    });
 }
 
 std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
-    for (std::size_t i = 0; i < impl_->file->n_keys(); ++i)
-        if (impl_->file->key(i) == key) return impl_->file->entry(i).value;
-    return std::nullopt;
+    return reporting_memory(kListing, [&]() -> std::optional<std::string> {
+        for (std::size_t i = 0; i < impl_->file->n_keys(); ++i)
+            if (impl_->file->key(i) == key) return impl_->file->entry(i).value;
+        return std::nullopt;
+    });
 }
 
 std::span<const TensorInfo> ModelFile::tensors() const noexcept { return impl_->file->tensors(); }
 const TensorInfo* ModelFile::find(const void* address) const noexcept { return impl_->file->find_tensor(address); }
 const TensorInfo* ModelFile::find(std::string_view name) const noexcept { return impl_->file->find_tensor(name); }
-std::vector<TypeCount> ModelFile::type_mix() const { return impl_->file->type_mix(); }
-std::string ModelFile::csv() const { return gguf::csv(*impl_->file); }
-std::string ModelFile::json() const { return gguf::json(*impl_->file); }
+std::vector<TypeCount> ModelFile::type_mix() const { return reporting_memory(kListing, [&] { return impl_->file->type_mix(); }); }
+std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return gguf::csv(*impl_->file); }); }
+std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return gguf::json(*impl_->file); }); }
 
 void ModelFile::check_data() const {
-    if (!impl_->file->data_loaded()) impl_->file->load_data({});
-    impl_->file->check_data();
+    reporting_memory("checking a file: an allocation failed", [&] {
+        if (!impl_->file->data_loaded()) impl_->file->load_data({});
+        impl_->file->check_data();
+    });
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -130,11 +129,15 @@ Context::Context(Model model, ContextOptions options)
 
 MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
-        const auto bound = model::bind_model(gguf::File::open(std::span(&path, 1), model_options), model_options);
+        const auto file = gguf::File::open(std::span(&path, 1), model_options);
+        const auto bound = model::bind_model(file, model_options);
         const kernels::KernelTable* table = kernels::find_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
-        if (!model_options.use_mmap) std::swap(memory.weights_mapped, memory.weights_copied);
+        if (!model_options.use_mmap) {
+            memory.weights_mapped = 0;
+            memory.weights_copied = file->read_buffer_bytes();
+        }
         return memory;
     });
 }

@@ -37,6 +37,14 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
     return fail(message + " (see " + command + " --help)", 2);
 }
 
+/// Reads the environment for the command that is meant only: the same letter is a text here and a number there.
+void bind_chosen(CLI::App& app, std::span<char*> args) {
+    const auto commands = app.get_subcommands([](CLI::App*) { return true; });
+    for (const std::string_view arg : args)
+        for (CLI::App* command : commands)
+            if (command->get_name() == arg) return cli::bind_environment(*command);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -47,9 +55,9 @@ int main(int argc, char** argv) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
-        cli::bind_environment(*command);
         commands.emplace_back(command, std::move(action));
     }
+    bind_chosen(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(argc > 0 ? 1 : 0));
     app.require_subcommand(1);
     app.set_version_flag("--version", std::string(tinfer::version()));
     app.set_config("--config", "", "read options from a TOML file")->envname("TINFER_CONFIG")->type_name("FILE");

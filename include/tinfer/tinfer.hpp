@@ -238,6 +238,7 @@ public:
     /// Tensor whose bytes hold `address`, or null.
     [[nodiscard]] const TensorInfo* find(const void* address) const noexcept;
     [[nodiscard]] const TensorInfo* find(std::string_view name) const noexcept;
+    [[nodiscard]] const TensorInfo* find(const char* name) const noexcept { return find(std::string_view(name)); }
     [[nodiscard]] std::vector<TypeCount> type_mix() const;
     /// The directory as CSV, one row per tensor with the header line
     /// `index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,file_end,padding_before,layer,role,expert_count,bytes_per_expert`.
@@ -421,7 +422,8 @@ struct ContextOptions {
     LogSink log{};
 };
 
-/// Bytes by class. Exact for what the library allocates; the mapping is resident only where touched.
+/// Bytes by class. Exact for what the library allocates from operator new while a context is made and used (callables in
+/// the options, observers and threads are not the library's to count); the mapping is resident only where touched.
 struct MemoryPlan {
     std::uint64_t weights_mapped = 0, weights_copied = 0;
     std::uint64_t cache = 0, recurrent = 0;
@@ -770,6 +772,7 @@ struct SessionInfo {
     std::span<const TensorInfo> caches;   ///< K and V per layer, ids go on
     [[nodiscard]] TINFER_API const TensorInfo* find(const void* address) const noexcept;
     [[nodiscard]] TINFER_API const TensorInfo* find(std::string_view name) const noexcept;
+    [[nodiscard]] const TensorInfo* find(const char* name) const noexcept { return find(std::string_view(name)); }
 };
 
 struct SessionSummary {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "base/dtype.hpp"
 
-#include <array>
-
 namespace tinfer {
 
 namespace {
 
-constexpr std::array kDTypes{
+constexpr DTypeInfo kDTypes[] = {
     DTypeInfo{DType::f32, "f32", 1, 4, DType::f32},           DTypeInfo{DType::f16, "f16", 1, 2, DType::f32},
     DTypeInfo{DType::q4_0, "q4_0", 32, 18, DType::x8_32},     DTypeInfo{DType::q4_1, "q4_1", 32, 20, DType::x8_32},
     DTypeInfo{DType::q5_0, "q5_0", 32, 22, DType::x8_32},     DTypeInfo{DType::q5_1, "q5_1", 32, 24, DType::x8_32},

@@ -18,6 +18,76 @@ Error::Error(ErrorCode code, std::string_view message) noexcept : code_(code) {
     std::memcpy(text_.data() + kept, ellipsis.data(), ellipsis.size());
 }
 
+std::string_view to_string(ErrorCode code) noexcept {
+    switch (code) {
+        case ErrorCode::io_error: return "io_error";
+        case ErrorCode::out_of_memory: return "out_of_memory";
+        case ErrorCode::limit_exceeded: return "limit_exceeded";
+        case ErrorCode::cancelled: return "cancelled";
+        case ErrorCode::not_available: return "not_available";
+        case ErrorCode::bad_parameter: return "bad_parameter";
+        case ErrorCode::busy: return "busy";
+        case ErrorCode::not_gguf: return "not_gguf";
+        case ErrorCode::unsupported_version: return "unsupported_version";
+        case ErrorCode::wrong_endianness: return "wrong_endianness";
+        case ErrorCode::truncated: return "truncated";
+        case ErrorCode::bad_metadata: return "bad_metadata";
+        case ErrorCode::bad_alignment: return "bad_alignment";
+        case ErrorCode::bad_tensor_info: return "bad_tensor_info";
+        case ErrorCode::unsupported_tensor_type: return "unsupported_tensor_type";
+        case ErrorCode::size_overflow: return "size_overflow";
+        case ErrorCode::bad_offset: return "bad_offset";
+        case ErrorCode::tensor_overlap: return "tensor_overlap";
+        case ErrorCode::tensor_out_of_file: return "tensor_out_of_file";
+        case ErrorCode::bad_split: return "bad_split";
+        case ErrorCode::missing_key: return "missing_key";
+        case ErrorCode::wrong_type: return "wrong_type";
+        case ErrorCode::bad_key: return "bad_key";
+        case ErrorCode::bad_override: return "bad_override";
+        case ErrorCode::not_a_model: return "not_a_model";
+        case ErrorCode::unknown_arch: return "unknown_arch";
+        case ErrorCode::unsupported_arch: return "unsupported_arch";
+        case ErrorCode::missing_tensor: return "missing_tensor";
+        case ErrorCode::unused_tensor: return "unused_tensor";
+        case ErrorCode::bad_tensor_rank: return "bad_tensor_rank";
+        case ErrorCode::bad_tensor_shape: return "bad_tensor_shape";
+        case ErrorCode::bad_tensor_data: return "bad_tensor_data";
+        case ErrorCode::bad_vocabulary: return "bad_vocabulary";
+        case ErrorCode::unknown_pretokenizer: return "unknown_pretokenizer";
+        case ErrorCode::no_tokenizer: return "no_tokenizer";
+        case ErrorCode::missing_special: return "missing_special";
+        case ErrorCode::bad_cache_type: return "bad_cache_type";
+        case ErrorCode::invalid_batch: return "invalid_batch";
+        case ErrorCode::compute_failed: return "compute_failed";
+        case ErrorCode::encoder_missing: return "encoder_missing";
+        case ErrorCode::no_output: return "no_output";
+        case ErrorCode::index_out_of_range: return "index_out_of_range";
+        case ErrorCode::bad_sequence: return "bad_sequence";
+        case ErrorCode::shared_cell: return "shared_cell";
+        case ErrorCode::unsupported_operation: return "unsupported_operation";
+        case ErrorCode::not_state_file: return "not_state_file";
+        case ErrorCode::damaged: return "damaged";
+        case ErrorCode::model_mismatch: return "model_mismatch";
+        case ErrorCode::param_mismatch: return "param_mismatch";
+        case ErrorCode::type_mismatch: return "type_mismatch";
+        case ErrorCode::no_room: return "no_room";
+        case ErrorCode::not_adapter: return "not_adapter";
+        case ErrorCode::arch_mismatch: return "arch_mismatch";
+        case ErrorCode::bad_adapter_tensor: return "bad_adapter_tensor";
+        case ErrorCode::missing_base_tensor: return "missing_base_tensor";
+        case ErrorCode::non_finite_logits: return "non_finite_logits";
+        case ErrorCode::no_candidates: return "no_candidates";
+        case ErrorCode::bad_grammar: return "bad_grammar";
+        case ErrorCode::bad_schema: return "bad_schema";
+        case ErrorCode::grammar_violation: return "grammar_violation";
+        case ErrorCode::grammar_too_ambiguous: return "grammar_too_ambiguous";
+        case ErrorCode::template_syntax: return "template_syntax";
+        case ErrorCode::template_runtime: return "template_runtime";
+        case ErrorCode::template_error: return "template_error";
+    }
+    return "unknown";
+}
+
 void fail(ErrorCode code, std::string_view message) { throw Error(code, message); }
 
 void invariant_broken(const char* condition, const char* file, int line) {

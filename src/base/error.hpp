@@ -4,6 +4,8 @@
 #pragma once
 
 #include <concepts>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,6 +22,19 @@ namespace tinfer {
 [[noreturn]] void fail(ErrorCode code, std::string_view message);
 /// A bug of ours: throws compute_failed naming the broken invariant (checked builds only, see TINFER_ASSERT).
 [[noreturn]] void invariant_broken(const char* condition, const char* file, int line);
+
+/// Calls fn at the public boundary: an allocation that fails inside, also one of the standard library, becomes
+/// out_of_memory, whose message needs no memory.
+template <class Fn>
+decltype(auto) reporting_memory(std::string_view where, Fn&& fn) {
+    try {
+        return fn();
+    } catch (const std::bad_alloc&) {
+        throw Error(ErrorCode::out_of_memory, where);
+    } catch (const std::length_error&) {
+        throw Error(ErrorCode::out_of_memory, where);
+    }
+}
 
 /// Control characters, quotes and invalid UTF-8 as \xNN; longer texts end in "…".
 [[nodiscard]] std::string escaped(std::string_view text, std::size_t limit = 64);

@@ -61,6 +61,8 @@ class Graph {
 public:
     /// A graph above these limits is an error (limit_exceeded), not an overrun.
     Graph(std::uint32_t max_nodes, std::uint32_t max_values);
+    /// What a graph of these limits allocates, all of it when it is made, as long as tensor ids stay below max_values.
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;
     void reset() noexcept;
 
     // ---- leaves. The same TensorInfo gives the same value.

@@ -45,6 +45,7 @@ struct Plan {
     std::uint64_t arena_bytes = 0;         ///< the planner's figure for peak activation memory
     std::uint64_t signature = 0;           ///< of the graph it was made from
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;   ///< of reserve()
 };
 
 struct PlanOptions { bool fuse = true; };
@@ -58,6 +59,7 @@ public:
     ~Planner();
     Planner(Planner&&) noexcept;
     Planner& operator=(Planner&&) noexcept;
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;   ///< of that memory
     /// Fuses (if asked), orders and places. Results marked `output` live to the end. Offsets are multiples of 64.
     void make(const Graph& graph, const PlanOptions& options, Plan& plan);
 

@@ -15,13 +15,21 @@ std::uint64_t storage_bytes(const Value& value) noexcept {
     return (static_cast<std::uint64_t>(bytes) + 63) / 64 * 64;
 }
 
+namespace {
+constexpr std::size_t kOperandsPerNode = 5;   // attention has up to 8, all others 2 to 4
+}
+
 void Plan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
-    constexpr std::size_t operands_per_node = 5;   // attention has up to 8, all others 2 to 4
     steps.reserve(max_nodes);
     step_nodes.reserve(max_nodes);
-    operands.reserve(operands_per_node * max_nodes);
+    operands.reserve(kOperandsPerNode * max_nodes);
     dead.reserve(max_values);
     offsets.reserve(max_values);
+}
+
+std::uint64_t Plan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
+    return max_nodes * (sizeof(Step) + sizeof(std::uint32_t) + kOperandsPerNode * sizeof(StepOperand)) +
+           max_values * (sizeof(std::uint32_t) + sizeof(std::uint64_t));
 }
 
 struct Planner::Work {
@@ -45,6 +53,10 @@ struct Planner::Work {
     void place(const Graph& graph, Plan& plan);
     std::uint64_t first_fit(std::uint64_t size, std::uint32_t value);
 };
+
+std::uint64_t Planner::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
+    return sizeof(Work) + max_nodes * sizeof(FusedGroup) + max_values * (sizeof(ValueUses) + sizeof(std::uint32_t) + sizeof(Work::Block));
+}
 
 namespace {
 

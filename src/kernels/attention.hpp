@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Attention as an online softmax, in the order that reference/attention.cpp states: chunks of 256 ordinals, tiles of 64.
-// Lanes are positions while scores are made (K lies interleaved for that) and channels while values are summed. A few heads
-// that share their K and V are worked together, so that each cell is loaded and widened once for all of them.
+// Attention as an online softmax, in the order that reference/attention.cpp states: chunks of 256 ordinals, tiles of
+// 64. Lanes are positions while scores are made (K lies interleaved for that) and channels while values are summed. A
+// few heads that share their K and V are worked together, so that each cell is loaded and widened once for all of them.
 #pragma once
 
 #include "base/math.hpp"
@@ -70,7 +70,8 @@ private:
             const auto* entry = table_.template row<const std::int32_t>(entry_++);
             page_ = entry[0];
             ordinal_ = entry[1];
-            mask_ = static_cast<std::uint32_t>(entry[2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
+            const auto low = static_cast<std::uint32_t>(entry[2]), high = static_cast<std::uint32_t>(entry[3]);
+            mask_ = low | static_cast<std::uint64_t>(high) << 32;
         }
         return ordinal_ < end_;
     }
@@ -141,8 +142,8 @@ struct HeadGroup {
         }
     }
 
-    /// q·k of every visible token of the tile, by ordinal; others are left as they are. Whole groups of sixteen cells are
-    /// multiplied and the visible ones taken: lanes do not mix, so it does not matter what the others hold.
+    /// q·k of every visible token of the tile, by ordinal; others are left as they are. Whole groups of sixteen cells
+    /// are multiplied and the visible ones taken: lanes do not mix, so it does not matter what the others hold.
     template <int H>
     void dot_tile(const AttentionTile<Arch>& tile, float (&s)[kHeads<Arch>][kTile]) const noexcept {
         const AttentionParams& p = call.params.attention;
@@ -161,7 +162,10 @@ struct HeadGroup {
             }
             if (n_groups == 0) return;
             const typename K::Stored* k[4];
-            for (int g = 0; g < 4; ++g) k[g] = keys + k_index(group[g < n_groups ? g : 0] * kGroup, kv_head, p.n_head_kv, p.head_dim_k);
+            for (int g = 0; g < 4; ++g) {
+                const std::int64_t cell = group[g < n_groups ? g : 0] * kGroup;
+                k[g] = keys + k_index(cell, kv_head, p.n_head_kv, p.head_dim_k);
+            }
             alignas(64) float dots[kHeads<Arch>][kTile];
             dot_groups<H>(k, dots);
             for (int h = 0; h < H; ++h)
@@ -195,7 +199,8 @@ struct HeadGroup {
         const f32x16<Arch> m(chunk[h].m), half(0.5f), zero(0.0f);
         f32x16<Arch> sum = zero;
         for (int i = 0; i < kTile; i += 16) {
-            const auto p = if_greater(f32x16<Arch>::load(tile.visible + i), half, exp(f32x16<Arch>::load(s + i) - m), zero);
+            const auto weight = exp(f32x16<Arch>::load(s + i) - m);
+            const auto p = if_greater(f32x16<Arch>::load(tile.visible + i), half, weight, zero);
             sum = sum + p;
             p.store(s + i);
         }
@@ -235,8 +240,8 @@ struct HeadGroup {
         });
     }
 
-    /// All tiles of the query for the first H heads: chunks start empty, the first is taken over as it is, later ones are
-    /// merged in ascending order. False if nothing was visible.
+    /// All tiles of the query for the first H heads: chunks start empty, the first is taken over as it is, later ones
+    /// are merged in ascending order. False if nothing was visible.
     template <int H>
     bool walk(TileWalk<Arch> tiles, std::int64_t padded) noexcept {
         bool any = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writing K and V into a cache, with or without rotation on the way, and how cells of each float type are stored and loaded.
+// Writing K and V into a cache, with or without rotation on the way, and how cells of each float type are stored and
+// loaded.
 #pragma once
 
 #include "base/half.hpp"
@@ -22,7 +23,8 @@ struct CellF16 {
         using Lanes = VectorLanes<Arch>;
         const auto saturated = f32x16<Arch>::each([&](int i) {
             const f32v<Arch> value = x.part[i], size = Lanes::abs(value), most(65504.0f);
-            const f32v<Arch> finite = Lanes::select_lt(size, Lanes::set(__builtin_inff()), Lanes::copy_sign(most, value), value);
+            const f32v<Arch> inf(__builtin_inff());
+            const f32v<Arch> finite = Lanes::select_lt(size, inf, Lanes::copy_sign(most, value), value);
             return Lanes::select_lt(most, size, finite, value);
         });
         saturated.store_f16(p);
@@ -50,7 +52,8 @@ TINFER_INLINE void visit_cell(DType type, Fn fn) noexcept {
 
 /// Head h of token t of rows {d, n_head_kv, T} or {d·n_head_kv, T}.
 template <class Arch>
-inline const float* head_row(const Operand& rows, std::int64_t token, std::int64_t head, std::int64_t n_head, std::int64_t d) noexcept {
+inline const float* head_row(const Operand& rows, std::int64_t token, std::int64_t head, std::int64_t n_head,
+                             std::int64_t d) noexcept {
     const bool by_head = rows.ne[0] == d && rows.ne[1] == n_head;
     return by_head ? rows.template row<const float>(head, token) : rows.template row<const float>(token) + head * d;
 }
@@ -68,11 +71,13 @@ TINFER_INLINE void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) n
         using Cell = decltype(kind);
         auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
         for (std::int64_t i = items.begin; i < items.end; ++i) {
-            const std::int64_t token = i / n_head, head = i % n_head, cell = cells.template row<const std::int32_t>(0)[token];
+            const std::int64_t token = i / n_head, head = i % n_head;
+            const std::int64_t cell = cells.template row<const std::int32_t>(0)[token];
             if (cell < 0) continue;
             auto* to = elements + (is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d));
             const std::int64_t step = is_v ? 1 : kGroup;
-            fn(token, head_row<Arch>(call[1], token, head, n_head, d), d, [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
+            fn(token, head_row<Arch>(call[1], token, head, n_head, d), d,
+                [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
                 if (step == 1 && n == 16) return Cell::store(values, to + channel);
                 typename Cell::Stored stored[16];
                 Cell::store(values, stored);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which kernel tables this build and this machine have. A level counts only if the processor has its instructions and the
-// operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2).
+// Which kernel tables this build and this machine have. A level counts only if the processor has its instructions and
+// the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2).
 #include "kernels/kernel.hpp"
 #include "kernels/tables.hpp"
 
@@ -27,7 +27,8 @@ CpuidLeaf cpuid(std::uint32_t leaf) noexcept {
 #  if defined(_MSC_VER)
     int words[4];
     __cpuidex(words, static_cast<int>(leaf), 0);
-    out = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1]), static_cast<std::uint32_t>(words[2]),
+    out = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1]),
+        static_cast<std::uint32_t>(words[2]),
            static_cast<std::uint32_t>(words[3])};
 #  else
     __get_cpuid_count(leaf, 0, &out.eax, &out.ebx, &out.ecx, &out.edx);   // zeros where the leaf does not exist
@@ -53,7 +54,8 @@ bool machine_has(Isa isa) noexcept {
         return true;
     };
     const CpuidLeaf one = cpuid(1), seven = cpuid(7);
-    if (!all(one.ecx, {12 /*fma*/, 27 /*osxsave*/, 28 /*avx*/, 29 /*f16c*/}) || !all(seven.ebx, {5 /*avx2*/})) return false;
+    if (!all(one.ecx, {12 /*fma*/, 27 /*osxsave*/, 28 /*avx*/, 29 /*f16c*/})) return false;
+    if (!all(seven.ebx, {5 /*avx2*/})) return false;
     const std::uint64_t saved = saved_state();
     if ((saved & 0x06) != 0x06) return false;
     if (isa == Isa::avx2) return true;

@@ -14,7 +14,9 @@ TINFER_INLINE void map_rows(const KernelCall& call, WorkSlice slice, Fn fn) noex
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         const auto* in = x.template flat_row<const float>(i);
         auto* y = out.template flat_row<float>(i);
-        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int n) { store_piece(fn(load_piece<Arch>(in + j, n)), y + j, n); });
+        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int n) {
+            store_piece(fn(load_piece<Arch>(in + j, n)), y + j, n);
+        });
     }
 }
 

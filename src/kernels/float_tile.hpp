@@ -33,7 +33,8 @@ TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p, std::int64_t n) noex
 }
 
 template <class Arch, DType Type, int Columns>
-[[gnu::noinline]] void float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, float (*results)[kFloatRows<Arch>]) noexcept {
+[[gnu::noinline]] void float_tile(const std::byte* const* w, const float* const* x, std::int64_t k,
+                                  float (*results)[kFloatRows<Arch>]) noexcept {
     constexpr int kRows = kFloatRows<Arch>;
     f32x16<Arch> acc[Columns][kRows];
     for (int c = 0; c < Columns; ++c)
@@ -62,7 +63,8 @@ template <class Arch, DType Type, int Columns>
 
 /// results[c][r] = ⟨w[r], x[c]⟩ for the first n columns.
 template <class Arch, DType Type, int Columns = kFloatColumns<Arch>>
-inline void run_float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, int n, float (*results)[kFloatRows<Arch>]) noexcept {
+inline void run_float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, int n,
+                           float (*results)[kFloatRows<Arch>]) noexcept {
     if constexpr (Columns > 1)
         if (n < Columns) return run_float_tile<Arch, Type, Columns - 1>(w, x, k, n, results);
     float_tile<Arch, Type, Columns>(w, x, k, results);

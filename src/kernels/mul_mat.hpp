@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of weight rows and activation rows: mul_mat, mul_mat_add and mul_mat_id of every weight type. A chunk of work is
-// one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
+// Products of weight rows and activation rows: mul_mat, mul_mat_add and mul_mat_id of every weight type. A chunk of
+// work is one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
 #include "kernels/float_tile.hpp"
@@ -42,8 +42,8 @@ inline void store_results(const PanelJob<Arch>& job, std::int64_t c, int first, 
     for (int r = 0; r < n; ++r) out[r] = results[r] + addend[r];
 }
 
-/// Weights in a block format: the panel is decoded slice by slice of K, and each slice meets all columns while it is in L1.
-/// Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
+/// Weights in a block format: the panel is decoded slice by slice of K, and each slice meets all columns while it is in
+/// L1. Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
 template <class Arch, class Format>
 struct BlockWeights {
     static constexpr DType kType = Format::kType;
@@ -74,13 +74,15 @@ struct BlockWeights {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice);
             for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
-                const int n = static_cast<int>(job.n_columns - first < Arch::kTileTokens ? job.n_columns - first : Arch::kTileTokens);
+                const std::int64_t left = job.n_columns - first;
+                const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
                 TokenSlice<Arch, Class> tokens;
                 for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units, kBias);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
             }
         }
-        for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
+        for (std::int64_t c = 0; c < job.n_columns; ++c)
+            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
     }
 };
 
@@ -116,7 +118,8 @@ TINFER_INLINE std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (byt
 template <class Arch, class Weights>
 std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[2].n_rows();
-    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) + in_lines<Arch>(Weights::scratch_bytes(n));
+    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>))
+        + in_lines<Arch>(Weights::scratch_bytes(n));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 template <class Arch, class Weights>
@@ -137,7 +140,9 @@ inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int6
     return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], n_rows, first, columns, n_columns, scratch};
 }
 template <class Arch>
-TINFER_INLINE std::int64_t n_panels(const Operand& w) noexcept { return (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>; }
+TINFER_INLINE std::int64_t n_panels(const Operand& w) noexcept {
+    return (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>;
+}
 
 template <class Arch, class Weights>
 void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
@@ -157,7 +162,9 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 template <class Arch, class Weights>
-void mul_mat(const KernelCall& call, WorkSlice slice) noexcept { mul_mat_add<Arch, Weights>(call, slice); }   // slot 3 is absent
+void mul_mat(const KernelCall& call, WorkSlice slice) noexcept {
+    mul_mat_add<Arch, Weights>(call, slice);   // slot 3 is absent
+}
 
 /// Columns of the experts that have any, in ascending order of experts, tokens and slots.
 template <class Arch>
@@ -171,7 +178,8 @@ struct ExpertColumns {
         : columns(reinterpret_cast<Column<Arch>*>(scratch)), n_used(0) {
         const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
         const std::int64_t n_experts = w.ne[2];
-        expert = reinterpret_cast<std::int64_t*>(scratch + in_lines<Arch>(static_cast<std::uint64_t>(ids.ne[0] * ids.ne[1]) * sizeof(Column<Arch>)));
+        expert = reinterpret_cast<std::int64_t*>(scratch
+            + in_lines<Arch>(static_cast<std::uint64_t>(ids.ne[0] * ids.ne[1]) * sizeof(Column<Arch>)));
         end = expert + n_experts;
         // Counting sort: end[e] = number of columns of expert e, then where they begin, then where they end.
         for (std::int64_t e = 0; e < n_experts; ++e) end[e] = 0;
@@ -183,7 +191,8 @@ struct ExpertColumns {
             begin += count;
         }
         each_pick(ids, n_experts, [&](std::int64_t i, std::int64_t t, std::int32_t e) {
-            columns[end[e]++] = {x.template row<const std::byte>(x.ne[1] == 1 ? 0 : i, t), out.template row<float>(i, t), nullptr};
+            columns[end[e]++] = {x.template row<const std::byte>(x.ne[1] == 1 ? 0 : i, t),
+                out.template row<float>(i, t), nullptr};
         });
         for (std::int64_t e = 0, last = 0; e < n_experts; ++e) {   // experts in use move to the front
             if (end[e] == last) continue;
@@ -208,11 +217,13 @@ template <class Arch, class Weights>
 void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand& w = call[1];
     const ExpertColumns<Arch> used(call, call.scratch(slice.thread));
-    std::byte* scratch = reinterpret_cast<std::byte*>(used.expert) + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
+    std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
+        + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
     const std::int64_t panels = n_panels<Arch>(w), n_chunks = used.n_used * panels;
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
         const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1];
-        Weights::multiply(panel_job<Arch>(w, used.expert[i], chunk % panels, used.columns + begin, used.end[i] - begin, scratch));
+        Weights::multiply(panel_job<Arch>(w, used.expert[i], chunk % panels, used.columns + begin, used.end[i] - begin,
+            scratch));
     }
 }
 

@@ -64,8 +64,10 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &norm = call[3];
     const Range rows = slice.share(x.n_rows());
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-        auto* y = norm.present() ? norm.template flat_row<float>(i) : reinterpret_cast<float*>(call.scratch(slice.thread));
-        norm_row<Arch>(x.template flat_row<const float>(i), norm_weight<Arch>(weight, x, i), x.ne[0], call.params.eps, y);
+        auto* y = reinterpret_cast<float*>(call.scratch(slice.thread));
+        if (norm.present()) y = norm.template flat_row<float>(i);
+        const auto* in = x.template flat_row<const float>(i);
+        norm_row<Arch>(in, norm_weight<Arch>(weight, x, i), x.ne[0], call.params.eps, y);
         quantize_activation<Arch>(out.type, y, x.ne[0], out.template flat_row<std::byte>(i));
     }
 }
@@ -78,7 +80,8 @@ void quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Range blocks = slice.share(n_blocks * x.n_rows());
     for (std::int64_t b = blocks.begin; b < blocks.end;) {
         const std::int64_t r = b / n_blocks, left = blocks.end - r * n_blocks, end = left < n_blocks ? left : n_blocks;
-        quantize_activation<Arch>(out.type, x.template flat_row<const float>(r), k, out.template flat_row<std::byte>(r), b % n_blocks, end);
+        quantize_activation<Arch>(out.type, x.template flat_row<const float>(r), k,
+                                  out.template flat_row<std::byte>(r), b % n_blocks, end);
         b = r * n_blocks + end;
     }
 }
@@ -111,7 +114,9 @@ inline void softmax_row(const float* x, std::int64_t n, float* p) noexcept {
         sum = sum + load_piece<Arch>(p + i, count);
     });
     const f32x16<Arch> inverse(1.0f / fold(sum));
-    each_piece<Arch>(n, [&](std::int64_t i, int count) { store_piece(load_piece<Arch>(p + i, count) * inverse, p + i, count); });
+    each_piece<Arch>(n, [&](std::int64_t i, int count) {
+        store_piece(load_piece<Arch>(p + i, count) * inverse, p + i, count);
+    });
 }
 
 template <class Arch>

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT
-// Panels: a group of weight rows, decoded for 256 values of K and turned so that vector lanes are rows. Formats differ only
-// up to here; products over panels (kernels/tile.hpp) know classes of formats. A panel slice lives in a thread's scratch.
+// Panels: a group of weight rows, decoded for 256 values of K and turned so that vector lanes are rows. Formats differ
+// only up to here; products over panels (kernels/tile.hpp) know classes of formats. A panel slice lives in a thread's
+// scratch.
 #pragma once
 
-#include "kernels/quants/formats.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/unpack.hpp"
 
 namespace tinfer::kernels {
 
 inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one super-block, or up to eight blocks of 32
 
-/// How the codes of a format meet the multiplier of an instruction set. Multipliers want unsigned weight bytes, so kBias is
-/// added to each code, and −kBias · (sum of activations) to the result; with VNNI any bias will do, byte pairs of older
-/// instructions must fit int16: 2 · u · 127 ≤ 32767 for the largest unsigned code u. Larger codes stay signed there.
+/// How the codes of a format meet the multiplier of an instruction set. Multipliers want unsigned weight bytes, so
+/// kBias is added to each code, and −kBias · (sum of activations) to the result; with VNNI any bias will do, byte pairs
+/// of older instructions must fit int16: 2 · u · 127 ≤ 32767 for the largest unsigned code u. Larger codes stay signed
+/// there.
 template <class Arch, class Format>
 struct CodeRoute {
-    static constexpr bool kUnsigned = Format::kType == DType::q2_k || Format::kType == DType::q4_k || Format::kType == DType::q5_k ||
-                                      Format::kType == DType::q4_1 || Format::kType == DType::q5_1;
+    static constexpr bool kUnsigned = Format::kHasMin;   ///< formats with a minimum have codes from 0 up
     static constexpr bool kSigned = !kUnsigned && !Arch::kHasVnni && Format::kMaxCode > 64;
     static constexpr int kBias = kUnsigned || kSigned ? 0 : Format::kMaxCode > 64 ? 128 : Format::kMaxCode;
     static constexpr int kLargest = Format::kMaxCode + kBias;   ///< of the panel's bytes
+    static constexpr int kFit = 32767 / (254 * kLargest);
     /// Byte-pair sums that one int16 holds: 8 for 4-bit codes, 1 for 7-bit ones; 0: signed codes.
-    static constexpr int kPairSums = Arch::kHasVnni ? 1 : kSigned ? 0
-                                   : 32767 / (254 * kLargest) >= 8 ? 8 : 32767 / (254 * kLargest) >= 4 ? 4 : 32767 / (254 * kLargest) >= 2 ? 2 : 1;
+    static constexpr int kPairSums =
+        Arch::kHasVnni ? 1 : kSigned ? 0 : kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
     static_assert(Arch::kHasVnni || kSigned || 254 * kLargest <= 32767);
 };
 
@@ -70,7 +71,8 @@ inline void turn_codes(const RowCodes<Arch>& rows, int n_words, int bias, int fi
     const i32v<Arch> bias_bytes(bias * 0x01010101);
     for (int word = 0; word < n_words; word += Arch::kLanes) {
         i32v<Arch> m[Arch::kLanes];
-        for (int r = 0; r < Arch::kLanes; ++r) m[r] = add_bytes(load_i32<Arch>(&rows.q[r][4 * word]), bias_bytes, Arch{});
+        for (int r = 0; r < Arch::kLanes; ++r)
+            m[r] = add_bytes(load_i32<Arch>(&rows.q[r][4 * word]), bias_bytes, Arch{});
         transpose(m, Arch{});
         for (int w = 0; w < Arch::kLanes && word + w < n_words; ++w)
             m[w].store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[word + w][first_row]));
@@ -84,14 +86,15 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
 
 /// Decodes one super-block of each row. Rows behind the last valid one repeat it: their results are not stored.
 template <class Arch, class Format, class Class>
-inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, PanelSlice<Arch, Class>& slice) noexcept {
+inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
+                                PanelSlice<Arch, Class>& slice) noexcept {
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;
         for (int r = 0; r < Arch::kLanes; ++r) {
             const int row = first + r;
             Codes256 out;
-            Format::template unpack<Arch>(rows + (row < n_rows ? row : n_rows - 1) * row_stride, 0, out);
+            unpack_block<Arch, Format>(rows + (row < n_rows ? row : n_rows - 1) * row_stride, 0, out);
             std::memcpy(group.q[r], out.q, 256);
             slice.d[row] = out.d;
             for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; ++j) {
@@ -101,7 +104,8 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;
                 for (int j = 0; j < Class::kSubs / 2; ++j)
-                    slice.min[j][row] = int16_pair<Arch>(out.min[2 * j * (16 / Class::kSubs)], out.min[(2 * j + 1) * (16 / Class::kSubs)]);
+                    slice.min[j][row] = int16_pair<Arch>(out.min[2 * j * (16 / Class::kSubs)],
+                        out.min[(2 * j + 1) * (16 / Class::kSubs)]);
             }
         }
         turn_codes<Arch>(group, kSlice / 4, Route::kBias, first, slice);
@@ -110,7 +114,8 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 
 /// Decodes n_units blocks of 32 of each row.
 template <class Arch, class Format, class Class>
-inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units, PanelSlice<Arch, Class>& slice) noexcept {
+inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
+                          PanelSlice<Arch, Class>& slice) noexcept {
     constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;
@@ -119,7 +124,8 @@ inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int
             const std::uint8_t* blocks = rows + (row < n_rows ? row : n_rows - 1) * row_stride;
             for (int u = 0; u < n_units; ++u) {
                 Codes32 out;
-                Format::template unpack<Arch>(blocks + u / kUnitsPerBlock * Format::kBlockBytes, u % kUnitsPerBlock, out);
+                const std::uint8_t* block = blocks + u / kUnitsPerBlock * Format::kBlockBytes;
+                unpack_block<Arch, Format>(block, u % kUnitsPerBlock, out);
                 std::memcpy(group.q[r] + 32 * u, out.q, 32);
                 for (int step = 0; step < Class::kSteps; ++step) slice.d[u][step][row] = out.d[step];
                 if constexpr (Class::kHasMin) slice.m[u][row] = out.m;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rotary position embedding: sixteen pairs at a time, by the table of cosines and sines that one step made for all layers.
+// Rotary position embedding: sixteen pairs at a time, by the table of cosines and sines that one step made for all
+// layers.
 #pragma once
 
 #include "kernels/norm.hpp"
@@ -21,7 +22,8 @@ struct Pairs {
         Pairs out;
         for (int i = 0; i < f32x16<Arch>::kParts; ++i) {
             const float* at = p + 2 * i * Arch::kLanes;
-            deinterleave(load_f32<Arch>(at), load_f32<Arch>(at + Arch::kLanes), out.first.part[i], out.second.part[i], Arch{});
+            const f32v<Arch> low = load_f32<Arch>(at), high = load_f32<Arch>(at + Arch::kLanes);
+            deinterleave(low, high, out.first.part[i], out.second.part[i], Arch{});
         }
         return out;
     }
@@ -42,10 +44,11 @@ TINFER_INLINE Pairs<Arch> rotate(const Pairs<Arch>& x, const Pairs<Arch>& turn) 
     return {fma(x.first, turn.first, negated), fma(x.first, turn.second, x.second * turn.first)};
 }
 
-/// Rotates the first n_rot elements of a head of d and passes the rest: put(channel, values, n) takes n ≤ 16 results for
-/// consecutive channels. What a call of put overwrites has been read before, so in place works.
+/// Rotates the first n_rot elements of a head of d and passes the rest: put(channel, values, n) takes n ≤ 16 results
+/// for consecutive channels. What a call of put overwrites has been read before, so in place works.
 template <class Arch, class Put>
-TINFER_INLINE void rotate_head(const float* x, const float* angles, const RopeParams& rope, std::int64_t d, Put put) noexcept {
+TINFER_INLINE void rotate_head(const float* x, const float* angles, const RopeParams& rope, std::int64_t d,
+                               Put put) noexcept {
     const std::int64_t half = rope.n_rot / 2;
     each_piece<Arch>(half, [&](std::int64_t i, int n) {
         const auto turn = Pairs<Arch>::load_adjacent(angles + 2 * i, n);
@@ -60,7 +63,9 @@ TINFER_INLINE void rotate_head(const float* x, const float* angles, const RopePa
             if (2 * n > 16) put(2 * i + 16, f32x16<Arch>::load(y + 16), 2 * n - 16);
         }
     });
-    each_piece<Arch>(d - rope.n_rot, [&](std::int64_t i, int n) { put(rope.n_rot + i, load_piece<Arch>(x + rope.n_rot + i, n), n); });
+    each_piece<Arch>(d - rope.n_rot, [&](std::int64_t i, int n) {
+        put(rope.n_rot + i, load_piece<Arch>(x + rope.n_rot + i, n), n);
+    });
 }
 
 template <class Arch>
@@ -69,8 +74,11 @@ void rope(const KernelCall& call, WorkSlice slice) noexcept {
     const Range heads = slice.share(x.n_rows());
     for (std::int64_t i = heads.begin; i < heads.end; ++i) {
         auto* y = out.template flat_row<float>(i);
-        rotate_head<Arch>(x.template flat_row<const float>(i), table.template row<const float>(i / x.ne[1]), call.params.rope, x.ne[0],
-                          [&](std::int64_t channel, const f32x16<Arch>& values, int n) { store_piece(values, y + channel, n); });
+        const auto* in = x.template flat_row<const float>(i);
+        const auto* angles = table.template row<const float>(i / x.ne[1]);
+        const auto put = [&](std::int64_t channel, const f32x16<Arch>& values,
+            int n) { store_piece(values, y + channel, n); };
+        rotate_head<Arch>(in, angles, call.params.rope, x.ne[0], put);
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The vector vocabulary of the fast kernel tables. xsimd supplies registers, loads and plain arithmetic; this header adds
-// the instruction-set tags, the 16-lane logical vector of every float reduction, and what xsimd does not offer: fused
-// multiply-add that always fuses, integer dot products, half floats, partial loads. Every name here is a template over a tag
-// or has internal linkage, because units compiled for different processors include it and the linker must not mix them.
+// The vector vocabulary of the fast kernel tables. xsimd supplies registers, loads and plain arithmetic; this header
+// adds the instruction-set tags, the 16-lane logical vector of every float reduction, and what xsimd does not offer:
+// fused multiply-add that always fuses, integer dot products, half floats, partial loads. Every name here is a template
+// over a tag or has internal linkage, because units compiled for different processors include it and the linker must
+// not mix them.
 #pragma once
 
 #include <immintrin.h>
@@ -42,7 +43,9 @@ using i32v = vec<std::int32_t, Arch>;   ///< also four bytes or two int16 in eac
 
 // fma: a·b + c rounded once. fnma: −a·b + c. as_float: round to nearest even. as_int: the same, out of range undefined.
 static TINFER_INLINE f32v<avx2> fma(f32v<avx2> a, f32v<avx2> b, f32v<avx2> c, avx2) { return _mm256_fmadd_ps(a, b, c); }
-static TINFER_INLINE f32v<avx2> fnma(f32v<avx2> a, f32v<avx2> b, f32v<avx2> c, avx2) { return _mm256_fnmadd_ps(a, b, c); }
+static TINFER_INLINE f32v<avx2> fnma(f32v<avx2> a, f32v<avx2> b, f32v<avx2> c, avx2) {
+    return _mm256_fnmadd_ps(a, b, c);
+}
 static TINFER_INLINE f32v<avx2> as_float(i32v<avx2> a, avx2) { return _mm256_cvtepi32_ps(a); }
 static TINFER_INLINE i32v<avx2> as_int(f32v<avx2> a, avx2) { return _mm256_cvtps_epi32(a); }
 static TINFER_INLINE i32v<avx2> bits(f32v<avx2> a, avx2) { return _mm256_castps_si256(a); }
@@ -53,7 +56,8 @@ static TINFER_INLINE f32v<avx2> widen_f16(const void* p, avx2) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
 static TINFER_INLINE f32v<avx2> widen_bf16(const void* p, avx2) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))), 16));
+    const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
 static TINFER_INLINE void narrow_f16(f32v<avx2> a, void* p, avx2) {
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
@@ -102,8 +106,12 @@ static TINFER_INLINE void transpose(i32v<avx2> (&m)[8], avx2) {
 }
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-static TINFER_INLINE f32v<avx512> fma(f32v<avx512> a, f32v<avx512> b, f32v<avx512> c, avx512) { return _mm512_fmadd_ps(a, b, c); }
-static TINFER_INLINE f32v<avx512> fnma(f32v<avx512> a, f32v<avx512> b, f32v<avx512> c, avx512) { return _mm512_fnmadd_ps(a, b, c); }
+static TINFER_INLINE f32v<avx512> fma(f32v<avx512> a, f32v<avx512> b, f32v<avx512> c, avx512) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+static TINFER_INLINE f32v<avx512> fnma(f32v<avx512> a, f32v<avx512> b, f32v<avx512> c, avx512) {
+    return _mm512_fnmadd_ps(a, b, c);
+}
 static TINFER_INLINE f32v<avx512> as_float(i32v<avx512> a, avx512) { return _mm512_cvtepi32_ps(a); }
 static TINFER_INLINE i32v<avx512> as_int(f32v<avx512> a, avx512) { return _mm512_cvtps_epi32(a); }
 static TINFER_INLINE i32v<avx512> bits(f32v<avx512> a, avx512) { return _mm512_castps_si512(a); }
@@ -114,17 +122,20 @@ static TINFER_INLINE f32v<avx512> widen_f16(const void* p, avx512) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
 }
 static TINFER_INLINE f32v<avx512> widen_bf16(const void* p, avx512) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16));
+    const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
 }
 static TINFER_INLINE void narrow_f16(f32v<avx512> a, void* p, avx512) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
-static TINFER_INLINE void deinterleave(f32v<avx512> low, f32v<avx512> high, f32v<avx512>& even, f32v<avx512>& odd, avx512) {
+static TINFER_INLINE void deinterleave(f32v<avx512> low, f32v<avx512> high, f32v<avx512>& even, f32v<avx512>& odd,
+    avx512) {
     const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     even = _mm512_permutex2var_ps(low, evens, high);
     odd = _mm512_permutex2var_ps(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high);
 }
-static TINFER_INLINE void interleave(f32v<avx512> even, f32v<avx512> odd, f32v<avx512>& low, f32v<avx512>& high, avx512) {
+static TINFER_INLINE void interleave(f32v<avx512> even, f32v<avx512> odd, f32v<avx512>& low, f32v<avx512>& high,
+    avx512) {
     const __m512i front = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     low = _mm512_permutex2var_ps(even, front, odd);
     high = _mm512_permutex2var_ps(even, _mm512_add_epi32(front, _mm512_set1_epi32(8)), odd);
@@ -134,8 +145,12 @@ static TINFER_INLINE i32v<avx512> add_pairs(i32v<avx512> a, i32v<avx512> b, avx5
 static TINFER_INLINE i32v<avx512> dot2(i32v<avx512> acc, i32v<avx512> a, i32v<avx512> b, avx512) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
 }
-static TINFER_INLINE i32v<avx512> low_half(i32v<avx512> a, avx512) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16); }
-static TINFER_INLINE i32v<avx512> dot_bytes(i32v<avx512> w, i32v<avx512> a, avx512) { return _mm512_maddubs_epi16(w, a); }
+static TINFER_INLINE i32v<avx512> low_half(i32v<avx512> a, avx512) {
+    return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16);
+}
+static TINFER_INLINE i32v<avx512> dot_bytes(i32v<avx512> w, i32v<avx512> a, avx512) {
+    return _mm512_maddubs_epi16(w, a);
+}
 static TINFER_INLINE i32v<avx512> dot_signed_bytes(i32v<avx512> w, i32v<avx512> a, avx512) {
     const __m512i turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(), a);
     return _mm512_maddubs_epi16(_mm512_abs_epi8(w), turned);
@@ -152,8 +167,10 @@ static TINFER_INLINE void transpose(i32v<avx512> (&m)[16], avx512) {
             b[quad + 2 * i + 1] = _mm512_unpackhi_epi64(a[quad + i], a[quad + i + 2]);
         }
     for (int c = 0; c < 4; ++c) {
-        const __m512i low01 = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88), high01 = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xDD);
-        const __m512i low23 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88), high23 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xDD);
+        const __m512i low01 = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88);
+        const __m512i low23 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88);
+        const __m512i high01 = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xDD);
+        const __m512i high23 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xDD);
         m[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);        // columns c, 4 + c, 8 + c, 12 + c
         m[8 + c] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
         m[4 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
@@ -234,10 +251,18 @@ struct f32x16 {
         for (int i = 0; i < kParts; ++i) narrow_f16(part[i], p + i * Arch::kLanes, Arch{});
     }
 
-    friend TINFER_INLINE f32x16 operator+(f32x16 a, f32x16 b) noexcept { return each([&](int i) { return a.part[i] + b.part[i]; }); }
-    friend TINFER_INLINE f32x16 operator-(f32x16 a, f32x16 b) noexcept { return each([&](int i) { return a.part[i] - b.part[i]; }); }
-    friend TINFER_INLINE f32x16 operator*(f32x16 a, f32x16 b) noexcept { return each([&](int i) { return a.part[i] * b.part[i]; }); }
-    friend TINFER_INLINE f32x16 operator/(f32x16 a, f32x16 b) noexcept { return each([&](int i) { return a.part[i] / b.part[i]; }); }
+    friend TINFER_INLINE f32x16 operator+(f32x16 a, f32x16 b) noexcept {
+        return each([&](int i) { return a.part[i] + b.part[i]; });
+    }
+    friend TINFER_INLINE f32x16 operator-(f32x16 a, f32x16 b) noexcept {
+        return each([&](int i) { return a.part[i] - b.part[i]; });
+    }
+    friend TINFER_INLINE f32x16 operator*(f32x16 a, f32x16 b) noexcept {
+        return each([&](int i) { return a.part[i] * b.part[i]; });
+    }
+    friend TINFER_INLINE f32x16 operator/(f32x16 a, f32x16 b) noexcept {
+        return each([&](int i) { return a.part[i] / b.part[i]; });
+    }
 };
 
 template <class Arch>
@@ -257,7 +282,8 @@ TINFER_INLINE f32x16<Arch> greater(const f32x16<Arch>& a, const f32x16<Arch>& b)
 template <class Arch>
 TINFER_INLINE f32x16<Arch> if_greater(const f32x16<Arch>& a, const f32x16<Arch>& b, const f32x16<Arch>& then,
                                            const f32x16<Arch>& otherwise) noexcept {
-    return f32x16<Arch>::each([&](int i) { return xsimd::select(a.part[i] > b.part[i], then.part[i], otherwise.part[i]); });
+    return f32x16<Arch>::each([&](int i) { return xsimd::select(a.part[i] > b.part[i], then.part[i],
+        otherwise.part[i]); });
 }
 
 static TINFER_INLINE float fold8(__m256 eight) {   // lanes l + (l + 4), then + 2, then + 1

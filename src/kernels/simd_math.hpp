@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp, run on registers.
+// exp, sigmoid, SiLU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp, run on
+// registers.
 #pragma once
 
 #include "base/math_lanes.hpp"

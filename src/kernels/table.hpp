@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The complete list of what one instruction set does, made at compile time. Each file of kernels/isa/ includes this once.
-// Ops that gain nothing from vectors run the reference kernel, which is compiled without special instructions.
+// The complete list of what one instruction set does, made at compile time. Each file of kernels/isa/ includes this
+// once. Ops that gain nothing from vectors run the reference kernel, which is compiled without special instructions.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ constexpr KernelDescriptor with_scratch(KernelDescriptor kernel, ScratchFn& scra
     return kernel;
 }
 
-#define TINFER_WEIGHT_KERNELS(type, Weights)                                                                                       \
-    with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>), mul_mat_scratch<Arch, Weights>),    \
-    with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>),                         \
-                 mul_mat_scratch<Arch, Weights>),                                                                                  \
-    with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>),                            \
-                 mul_mat_id_scratch<Arch, Weights>),                                                                               \
+#define TINFER_WEIGHT_KERNELS(type, Weights) \
+    with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>), mul_mat_scratch<Arch, Weights>), \
+    with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>), \
+                 mul_mat_scratch<Arch, Weights>), \
+    with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>), \
+                 mul_mat_id_scratch<Arch, Weights>), \
     describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
 #define TINFER_FLOAT_KERNELS(type) TINFER_WEIGHT_KERNELS(type, FloatWeights<Arch TINFER_COMMA DType::type>)
 #define TINFER_COMMA ,

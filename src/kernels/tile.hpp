@@ -10,22 +10,23 @@
 
 namespace tinfer::kernels {
 
-/// Quantized activation rows of the tokens of a tile at one slice of K, with the integers that panels' biases and mins ask for.
+/// Quantized activation rows of the tokens of a tile at one slice of K, with the integers that panels' biases and mins
+/// ask for.
 template <class Arch, class Class>
 struct TokenSlice {
     static constexpr int kMax = Arch::kTileTokens;
     const std::int8_t* codes[kMax];
     const float* d[kMax];              ///< one per block of 32 or per super-block
     const float* s[kMax];              ///< blocks of 32: d · sum of codes
-    std::int32_t start[kMax][16];      ///< −bias · sum of codes, per sub-block or float step: what their integer sums start from
+    std::int32_t start[kMax][16];      ///< −bias · sum of codes per sub-block or float step: where its sum starts
     std::int32_t pairs[kMax][8];       ///< sums of codes of two neighbouring sub-blocks as two int16, for mins
     bool biased;                       ///< start is not all zeros
 };
 
 /// Token `t` of the tile: the row at `row`, slice number `slice` of K = k, of which n_units blocks exist.
 template <class Arch, class Class>
-inline void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k, std::int64_t slice, int n_units,
-                     int bias) noexcept {
+inline void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k, std::int64_t slice,
+                     int n_units, int bias) noexcept {
     tokens.codes[t] = reinterpret_cast<const std::int8_t*>(row) + slice * kSlice;
     tokens.biased = bias != 0;
     if constexpr (Class::kUnit == 256) {
@@ -36,7 +37,8 @@ inline void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* ro
         std::int32_t sub[16] = {};                  // at most 32 · 127 where mins ask for int16
         for (int j = 0; j < 16; ++j) sub[j / kSums] += sums[j];
         for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -bias * sub[j];
-        for (int j = 0; Class::kHasMin && j < Class::kSubs / 2; ++j) tokens.pairs[t][j] = int16_pair<Arch>(sub[2 * j], sub[2 * j + 1]);
+        for (int j = 0; Class::kHasMin && j < Class::kSubs / 2; ++j)
+            tokens.pairs[t][j] = int16_pair<Arch>(sub[2 * j], sub[2 * j + 1]);
     } else {
         const ActivationLayout layout = activation_layout(DType::x8_32, k);
         tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice * 8;
@@ -60,7 +62,8 @@ struct TileOf {
     V v[T][2];
 };
 
-/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without VNNI, where it is not null.
+/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without VNNI, where it is
+/// not null.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
                              const i32v<Arch> (&scale)[2], TileOf<i32v<Arch>, T>& sums) noexcept {
@@ -81,7 +84,8 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
             TileOf<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
             for (int g = 0; g < kFit; ++g) {
-                const i32v<Arch> w0 = load_i32<Arch>(codes[word + g][0]), w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
+                const i32v<Arch> w0 = load_i32<Arch>(codes[word + g][0]),
+                    w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const i32v<Arch> a = bcast4<Arch>(x[t] + k + 4 * (word + g));
@@ -113,16 +117,17 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
     for (int j = 0; j < kSubs; ++j) {
         const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j]), load_i32<Arch>(slice.scale[j] + Arch::kLanes)};
+        const auto* codes = slice.codes + kWords * j;
         if constexpr (Arch::kHasVnni) {
             TileOf<i32v<Arch>, T> sub;
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) sub.v[t][0] = sub.v[t][1] = i32v<Arch>(tokens.start[t][j]);
-            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, ones, sub);
+            dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, ones, sub);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v) super.v[t][v] = super.v[t][v] + sub.v[t][v] * scale[v];
         } else {
-            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, super);
+            dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
             if (tokens.biased)
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t)
@@ -134,7 +139,8 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
 
 /// One slice of super-blocks: acc[t][row] continues by one or two fused steps.
 template <class Arch, class Class, int T>
-[[gnu::noinline]] void tile_super_block(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, float* acc) noexcept {
+[[gnu::noinline]] void tile_super_block(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+    float* acc) noexcept {
     TileOf<i32v<Arch>, T> super;
     super_block_sums<Arch, Class, T>(slice, tokens, super);
     for (int t = 0; t < T; ++t)
@@ -146,7 +152,8 @@ template <class Arch, class Class, int T>
             if constexpr (Class::kHasMin) {
                 i32v<Arch> n(0);
                 for (int j = 0; j < Class::kSubs / 2; ++j)
-                    n = dot2(n, load_i32<Arch>(slice.min[j] + v * Arch::kLanes), i32v<Arch>(tokens.pairs[t][j]), Arch{});
+                    n = dot2(n, load_i32<Arch>(slice.min[j] + v * Arch::kLanes), i32v<Arch>(tokens.pairs[t][j]),
+                        Arch{});
                 sum = fnma(load_f32<Arch>(slice.dmin + v * Arch::kLanes) * d_x, as_float(n, Arch{}), sum, Arch{});
             }
             sum.store_unaligned(out);
@@ -155,7 +162,8 @@ template <class Arch, class Class, int T>
 
 /// One slice of n_units blocks of 32.
 template <class Arch, class Class, int T>
-[[gnu::noinline]] void tile_blocks(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n_units, float* acc) noexcept {
+[[gnu::noinline]] void tile_blocks(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+    int n_units, float* acc) noexcept {
     constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
     TileOf<f32v<Arch>, T> sum;
     for (int t = 0; t < T; ++t)
@@ -171,7 +179,8 @@ template <class Arch, class Class, int T>
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v) {
-                    const f32v<Arch> p = load_f32<Arch>(slice.d[u][step] + v * Arch::kLanes) * f32v<Arch>(tokens.d[t][u]);
+                    const f32v<Arch> d = load_f32<Arch>(slice.d[u][step] + v * Arch::kLanes);
+                    const f32v<Arch> p = d * f32v<Arch>(tokens.d[t][u]);
                     sum.v[t][v] = fma(p, as_float(dots.v[t][v], Arch{}), sum.v[t][v], Arch{});
                 }
         }
@@ -179,7 +188,8 @@ template <class Arch, class Class, int T>
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v)
-                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s[t][u]), sum.v[t][v], Arch{});
+                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s[t][u]),
+                        sum.v[t][v], Arch{});
     }
     for (int t = 0; t < T; ++t)
         for (int v = 0; v < 2; ++v) sum.v[t][v].store_unaligned(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
@@ -187,7 +197,8 @@ template <class Arch, class Class, int T>
 
 /// The tile for the first `n` tokens of `tokens`, 1 ≤ n ≤ kTileTokens.
 template <class Arch, class Class, int T = Arch::kTileTokens>
-inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n, int n_units, float* acc) noexcept {
+inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n, int n_units,
+    float* acc) noexcept {
     if constexpr (T > 1)
         if (n < T) return run_tile<Arch, Class, T - 1>(slice, tokens, n, n_units, acc);
     if constexpr (Class::kUnit == 256) {

@@ -23,7 +23,9 @@ std::int32_t range_begin(Pos p0) noexcept { return std::max(0, static_cast<std::
 std::int32_t range_end(Pos p1) noexcept { return p1 < Pos{0} ? kLastPosition : static_cast<std::int32_t>(p1); }
 
 template <class T>
-std::uint64_t bytes_of(const std::vector<T>& values) noexcept { return values.capacity() * sizeof(T); }
+std::uint64_t bytes_of(const std::vector<T>& values) noexcept {
+    return values.capacity() * sizeof(T);
+}
 
 }  // namespace
 
@@ -75,8 +77,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
 std::uint64_t KvCache::bytes_held() const noexcept {
     return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
-           bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) +
-           bytes_of(copies_);
+           bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_);
 }
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
@@ -182,8 +183,10 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         for (const KvEntry& entry : table(seq)) {
             const std::uint64_t live = in_range(entry, a, b);
             if (live == 0) continue;
-            if (n > 0 && scratch_[n - 1].page == entry.page) scratch_[n - 1].live |= live;
-            else scratch_[n++] = {entry.page, 0, live};
+            if (n > 0 && scratch_[n - 1].page == entry.page)
+                scratch_[n - 1].live |= live;
+            else
+                scratch_[n++] = {entry.page, 0, live};
         }
     };
     add(to, 0, begin);
@@ -193,8 +196,8 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     const auto capacity = limits_.table_capacity();
     const auto limit = index(capacity == limits_.n_ctx ? capacity : capacity - limits_.n_pages());
     if (n > limit)
-        fail(ErrorCode::limit_exceeded, cat("seq_cp: table of sequence ", static_cast<std::int32_t>(to), " would have ", n,
-                                            " pieces, limit ", limit));
+        fail(ErrorCode::limit_exceeded, cat("seq_cp: table of sequence ", static_cast<std::int32_t>(to), " would have ",
+                                            n, " pieces, limit ", limit));
     replace(to, std::span(scratch_).first(n));
 }
 
@@ -205,7 +208,7 @@ std::uint64_t KvCache::in_range(const KvEntry& entry, std::int32_t p0, std::int3
         const auto pos = position(base + slot);
         return pos >= p0 && (pos < p1 || p1 == kLastPosition);
     };
-    if (inside(first_slot(entry.live)) && inside(last_slot(entry.live))) return entry.live;   // positions ascend
+    if (inside(first_slot(entry.live)) && inside(last_slot(entry.live))) return entry.live;  // positions ascend
     std::uint64_t bits = 0;
     for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
         if (inside(first_slot(rest))) bits |= rest & (~rest + 1);
@@ -221,8 +224,10 @@ void KvCache::remove(SeqId seq, std::int32_t p0, std::int32_t p1) noexcept {
         entry.live &= ~gone;
         entry.first = ordinal;
         ordinal += std::popcount(entry.live);
-        if (entry.live == 0) release_page(entry.page);
-        else entries[index(kept++)] = entry;
+        if (entry.live == 0)
+            release_page(entry.page);
+        else
+            entries[index(kept++)] = entry;
     }
     tables_[index(seq)] = {kept, ordinal};
 }
@@ -280,8 +285,8 @@ bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) co
     return references == own;
 }
 
-/// The slot after the entry's tokens. On a page that a sequence left in this transaction, also after those it had there:
-/// they must outlast a rollback.
+/// The slot after the entry's tokens. On a page that a sequence left in this transaction, also after those it had
+/// there: they must outlast a rollback.
 std::int32_t KvCache::next_slot(const KvEntry& entry) const noexcept {
     const Page& page = pages_[index(entry.page)];
     const auto kept = in_transaction_ && page.left_in == transaction_ ? page.kept_slots : 0;
@@ -295,8 +300,10 @@ std::int32_t KvCache::room(SeqId seq) const {
     if (tail_kind != Tail::none) {
         const std::int64_t filled = last_slot(table(seq).back().live) + 1;
         // Going on with a shared page takes a free one for the copy.
-        if (tail_kind == Tail::own) slots += kPageSlots - filled;
-        else slots = slots == 0 ? 0 : slots - filled;
+        if (tail_kind == Tail::own)
+            slots += kPageSlots - filled;
+        else
+            slots = slots == 0 ? 0 : slots - filled;
     }
     return static_cast<std::int32_t>(std::min<std::int64_t>(slots, n_free_tokens_));
 }
@@ -426,7 +433,9 @@ void KvCache::rollback() noexcept {
 // ---- inputs of a run ------------------------------------------------------------------------------------------------
 
 std::size_t KvCache::max_run_sequences() const noexcept { return index(std::min(limits_.n_seq_max, limits_.n_run)); }
-std::size_t KvCache::max_table_entries() const noexcept { return max_run_sequences() * index(limits_.table_capacity()); }
+std::size_t KvCache::max_table_entries() const noexcept {
+    return max_run_sequences() * index(limits_.table_capacity());
+}
 
 KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
     std::size_t n = 0;

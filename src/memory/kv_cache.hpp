@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which token lies where in the KV cache: pages of 64 cells, one table of pages per sequence, reference counts. Metadata
-// only: the K and V rows belong to the runtime, addressed by cell = page · 64 + slot. Sharing a prefix costs one reference
-// per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens clears mask bits.
+// Which token lies where in the KV cache: pages of 64 cells, one table of pages per sequence, reference counts.
+// Metadata only: the K and V rows belong to the runtime, addressed by cell = page · 64 + slot. Sharing a prefix costs
+// one reference per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens
+// clears mask bits.
 //
 // A decode is a transaction:
 //     if (!cache.can_place(tokens)) return DecodeStatus::no_room;     // nothing changed
@@ -27,14 +28,14 @@ inline constexpr std::int32_t kPageSlots = 64;
 
 /// What every array of a cache is sized by, once, at construction.
 struct KvLimits {
-    std::int32_t n_ctx = kPageSlots;   ///< live tokens in all; a multiple of kPageSlots
+    std::int32_t n_ctx = kPageSlots;  ///< live tokens in all; a multiple of kPageSlots
     std::int32_t n_seq_max = 1;
-    std::int32_t n_run = 1;            ///< most tokens of one place(): the micro-batch
+    std::int32_t n_run = 1;  ///< most tokens of one place(): the micro-batch
 
     /// One more page per further sequence: n_ctx tokens fit however they are spread over the sequences.
     [[nodiscard]] std::int32_t n_pages() const noexcept { return n_ctx / kPageSlots + n_seq_max - 1; }
-    /// Entries one table can hold. Tables have an entry per page, more only where partial copies interleave the pages of
-    /// two sequences; an entry holds a live token, so n_ctx is enough for anything.
+    /// Entries one table can hold. Tables have an entry per page, more only where partial copies interleave the pages
+    /// of two sequences; an entry holds a live token, so n_ctx is enough for anything.
     [[nodiscard]] std::int32_t table_capacity() const noexcept;
 };
 
@@ -47,7 +48,7 @@ struct KvToken {
 /// A piece of a sequence in ascending position: the cells of `page` whose bits are set in `live`.
 struct KvEntry {
     std::int32_t page = 0;
-    std::int32_t first = 0;     ///< ordinal of the first of them: live tokens of the sequence before it
+    std::int32_t first = 0;  ///< ordinal of the first of them: live tokens of the sequence before it
     std::uint64_t live = 0;
     bool operator==(const KvEntry&) const = default;
 };
@@ -58,25 +59,25 @@ struct PageCopy {
 };
 
 struct Placed {
-    std::size_t tokens = 0;     ///< of the run, from its begin
-    bool no_room = false;       ///< the next token needs a page and none is free, or n_ctx tokens live
+    std::size_t tokens = 0;  ///< of the run, from its begin
+    bool no_room = false;    ///< the next token needs a page and none is free, or n_ctx tokens live
 };
 
 /// Destinations of the inputs of a run, formats as in kernels/ops.hpp.
 struct KvInputs {
-    std::span<std::int32_t> table;       ///< {4, max_table_entries()}
-    std::span<std::int32_t> seqs;        ///< {2, max_run_sequences()}
-    std::span<std::int32_t> spans;       ///< {4, T}
-    std::span<std::int32_t> cells;       ///< {T}
-    std::span<std::int32_t> positions;   ///< {T}
+    std::span<std::int32_t> table;      ///< {4, max_table_entries()}
+    std::span<std::int32_t> seqs;       ///< {2, max_run_sequences()}
+    std::span<std::int32_t> spans;      ///< {4, T}
+    std::span<std::int32_t> cells;      ///< {T}
+    std::span<std::int32_t> positions;  ///< {T}
 };
 
 struct KvInputSizes {
     std::size_t entries = 0, sequences = 0;
 };
 
-/// Positions ascend strictly with the slots of a page and with the entries of a table. Sequence ids are checked where they
-/// come from callers (bad_sequence); those of tokens are the batch's to check.
+/// Positions ascend strictly with the slots of a page and with the entries of a table. Sequence ids are checked where
+/// they come from callers (bad_sequence); those of tokens are the batch's to check.
 class KvCache {
 public:
     /// Throws bad_parameter.
@@ -86,19 +87,19 @@ public:
 
     void seq_rm(SeqId seq, Pos p0, Pos p1);
     void rm_all_seqs(Pos p0, Pos p1);
-    /// `to` shares the tokens of `from` in the range, after its own there are removed. Throws limit_exceeded, with nothing
-    /// changed, where so many partial copies interleave that the table of `to` overflows.
+    /// `to` shares the tokens of `from` in the range, after its own there are removed. Throws limit_exceeded, with
+    /// nothing changed, where so many partial copies interleave that the table of `to` overflows.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
     void clear() noexcept;
 
     // -- what is there
 
-    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;   ///< -1 when empty
-    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;   ///< -1 when empty
-    [[nodiscard]] std::int32_t count(SeqId seq) const;     ///< tokens of a sequence
-    [[nodiscard]] std::int32_t used() const noexcept { return limits_.n_ctx - n_free_tokens_; }   ///< live tokens in all
-    [[nodiscard]] std::int32_t room(SeqId seq) const;      ///< tokens the sequence can take now
+    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;  ///< -1 when empty
+    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;  ///< -1 when empty
+    [[nodiscard]] std::int32_t count(SeqId seq) const;    ///< tokens of a sequence
+    [[nodiscard]] std::int32_t used() const noexcept { return limits_.n_ctx - n_free_tokens_; }  ///< live tokens in all
+    [[nodiscard]] std::int32_t room(SeqId seq) const;  ///< tokens the sequence can take now
     [[nodiscard]] std::span<const KvEntry> entries(SeqId seq) const;
     [[nodiscard]] std::int32_t position(std::int32_t cell) const noexcept { return cells_[index(cell)].pos; }
     /// The same tokens in the same order, wherever they lie.
@@ -112,11 +113,11 @@ public:
     /// Would all of them fit? Changes nothing; not inside a transaction.
     [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
     void begin() noexcept;
-    /// Gives each token a cell, in order, at most n_run of them. Stops early at a token that needs a copy of a page this
-    /// run writes to: the copy has to wait for the run, the token for the next one.
+    /// Gives each token a cell, in order, at most n_run of them. Stops early at a token that needs a copy of a page
+    /// this run writes to: the copy has to wait for the run, the token for the next one.
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
-    void rollback() noexcept;                              ///< as before begin(), free lists included
+    void rollback() noexcept;  ///< as before begin(), free lists included
     [[nodiscard]] bool in_transaction() const noexcept { return in_transaction_; }
 
     // -- the run placed last
@@ -139,14 +140,14 @@ private:
         std::int32_t token;
     };
     struct Page {
-        std::int32_t references;     ///< table entries that name it
-        std::int32_t kept_slots;     ///< slots from its begin that the transaction `left_in` may not write to
-        std::uint64_t left_in;       ///< last transaction in which a sequence went on with a copy of it
-        std::uint64_t written_in;    ///< last run that wrote to it
+        std::int32_t references;   ///< table entries that name it
+        std::int32_t kept_slots;   ///< slots from its begin that the transaction `left_in` may not write to
+        std::uint64_t left_in;     ///< last transaction in which a sequence went on with a copy of it
+        std::uint64_t written_in;  ///< last run that wrote to it
     };
     struct Table {
-        std::int32_t size;    ///< entries
-        std::int32_t count;   ///< tokens
+        std::int32_t size;   ///< entries
+        std::int32_t count;  ///< tokens
     };
     /// What place() can change of a table: its last entry and what comes after.
     struct Saved {
@@ -155,7 +156,8 @@ private:
         KvEntry last;
     };
     struct RunToken {
-        std::int32_t cell, pos, sequence, end;   ///< `sequence` counts those of the run, `end` is one past the own ordinal
+        std::int32_t cell, pos, sequence,
+            end;  ///< `sequence` counts those of the run, `end` is one past the own ordinal
     };
     enum class Fit : std::uint8_t { placed, no_room, wait };
     enum class Tail : std::uint8_t { none, own, shared };
@@ -182,27 +184,27 @@ private:
     void save(SeqId seq) noexcept;
 
     KvLimits limits_;
-    std::vector<KvEntry> entries_;            // {table_capacity, n_seq_max}
-    std::vector<Table> tables_;               // {n_seq_max}
-    std::vector<Cell> cells_;                 // {64, n_pages}
-    std::vector<Page> pages_;                 // {n_pages}
-    std::vector<std::int32_t> free_pages_;    // a stack; what is above the top is what a transaction took
-    std::vector<std::uint16_t> owners_;       // {n_ctx}: sequences that have the token with this id
-    std::vector<std::int32_t> free_tokens_;   // a stack likewise
-    std::vector<KvEntry> scratch_;            // {2 · table_capacity + 1}: the table seq_cp is making
+    std::vector<KvEntry> entries_;           // {table_capacity, n_seq_max}
+    std::vector<Table> tables_;              // {n_seq_max}
+    std::vector<Cell> cells_;                // {64, n_pages}
+    std::vector<Page> pages_;                // {n_pages}
+    std::vector<std::int32_t> free_pages_;   // a stack; what is above the top is what a transaction took
+    std::vector<std::uint16_t> owners_;      // {n_ctx}: sequences that have the token with this id
+    std::vector<std::int32_t> free_tokens_;  // a stack likewise
+    std::vector<KvEntry> scratch_;           // {2 · table_capacity + 1}: the table seq_cp is making
     std::int32_t n_free_pages_ = 0, n_free_tokens_ = 0;
 
-    std::vector<Saved> saved_;                // {n_seq_max}: tables the transaction has touched
-    std::vector<std::uint8_t> is_saved_;      // {n_seq_max}
+    std::vector<Saved> saved_;            // {n_seq_max}: tables the transaction has touched
+    std::vector<std::uint8_t> is_saved_;  // {n_seq_max}
     std::size_t n_saved_ = 0;
     std::int32_t saved_free_pages_ = 0, saved_free_tokens_ = 0;
     bool in_transaction_ = false;
 
-    std::uint64_t transaction_ = 0, run_ = 0;   // numbers, from 1
-    std::vector<RunToken> run_tokens_;        // {n_run}
-    std::vector<SeqId> run_sequences_;        // {n_seq_max}: first sequences of the run's tokens
-    std::vector<std::int32_t> run_index_;     // {n_seq_max}: a sequence's place in run_sequences_, or -1
-    std::vector<PageCopy> copies_;            // {n_seq_max}
+    std::uint64_t transaction_ = 0, run_ = 0;  // numbers, from 1
+    std::vector<RunToken> run_tokens_;         // {n_run}
+    std::vector<SeqId> run_sequences_;         // {n_seq_max}: first sequences of the run's tokens
+    std::vector<std::int32_t> run_index_;      // {n_seq_max}: a sequence's place in run_sequences_, or -1
+    std::vector<PageCopy> copies_;             // {n_seq_max}
     std::size_t n_run_tokens_ = 0, n_run_sequences_ = 0, n_copies_ = 0;
 };
 

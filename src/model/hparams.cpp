@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -26,7 +27,7 @@ std::optional<float> KeyReader::find_f32(std::string_view key) {
     asked_.push_back(full(key));
     const auto value = file_->find_number(asked_.back());
     if (!value) return std::nullopt;
-    if (!std::isfinite(*value)) bad(key, cat(*value), "must be finite");
+    if (!(std::abs(*value) <= std::numeric_limits<float>::max())) bad(key, cat(*value), "must be finite, also as a 32-bit float");
     return static_cast<float>(*value);
 }
 
@@ -142,14 +143,16 @@ void read_rope(KeyReader& keys, HParams& hp) {
 
     float factor = keys.f32("rope.scale_linear", 0.0f);   // the old spelling, read where the new one is missing
     factor = keys.f32("rope.scaling.factor", factor);
-    if (factor < 0) keys.bad("rope.scaling.factor", cat(factor), "must be above 0");
     hp.rope_freq_scale = factor == 0 ? 1.0f : 1.0f / factor;
+    if (!(factor >= 0) || !std::isfinite(hp.rope_freq_scale)) keys.bad("rope.scaling.factor", cat(factor), "must be above 0, and not so small that 1/factor overflows");
     hp.n_ctx_orig = static_cast<int>(std::min<std::uint32_t>(
         keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train)), 1u << 30));
+    if (hp.n_ctx_orig == 0) keys.bad("rope.scaling.original_context_length", "0", "must be above 0");
     hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
     (void)keys.boolean("rope.scaling.finetuned", false);   // informational
     hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
     hp.rope_attn_factor *= keys.f32("rope.scaling.yarn_attn_factor", 1.0f);
+    if (!std::isfinite(hp.rope_attn_factor)) keys.bad("rope.scaling.yarn_attn_factor", cat(hp.rope_attn_factor), "times attn_factor must be finite");
     hp.yarn_beta_fast = keys.f32("rope.scaling.yarn_beta_fast", 32.0f);
     hp.yarn_beta_slow = keys.f32("rope.scaling.yarn_beta_slow", 1.0f);
 }
@@ -186,6 +189,12 @@ HParams read_common(KeyReader& keys, RopeKind rope) {
     if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
         keys.bad("pooling_type", cat(*pooling), "must lie in 0 to 4");
     return hp;
+}
+
+int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise) {
+    const std::uint32_t value = keys.u32(key, otherwise);
+    if (value == 0 || value > (1u << 24)) keys.bad(key, cat(value), "must lie in 1 to 16777216");
+    return static_cast<int>(value);
 }
 
 void read_experts(KeyReader& keys, HParams& hp) {

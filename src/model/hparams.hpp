@@ -72,5 +72,7 @@ private:
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
+/// Width of a hidden layer of experts, given by a key that not every file has.
+[[nodiscard]] int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise);
 
 }  // namespace tinfer::model

@@ -39,8 +39,8 @@ HParams read(KeyReader& keys) {
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen2moe' needs expert_count > 0");
     const auto n_ff = static_cast<std::uint32_t>(hp.n_ff[0]);
-    hp.n_ff_expert = static_cast<int>(keys.u32("expert_feed_forward_length", n_ff / static_cast<std::uint32_t>(hp.n_expert_used)));
-    hp.n_ff_shared = static_cast<int>(keys.u32("expert_shared_feed_forward_length", n_ff));
+    hp.n_ff_expert = expert_width(keys, "expert_feed_forward_length", n_ff / static_cast<std::uint32_t>(hp.n_expert_used));
+    hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", n_ff);
     return hp;
 }
 

@@ -47,7 +47,7 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen3moe' needs expert_count > 0");
-    hp.n_ff_expert = static_cast<int>(keys.u32("expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0] / hp.n_expert_used)));
+    hp.n_ff_expert = expert_width(keys, "expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0] / hp.n_expert_used));
     return hp;
 }
 

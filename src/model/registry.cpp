@@ -8,16 +8,16 @@ namespace tinfer::model {
 
 namespace {
 
-constexpr std::array kRegistry{
-    Architecture{{"llama", "attention", "norm", "golden llama*, quant-*"}, llama::read, llama::bind, llama::build},
-    Architecture{{"qwen2", "attention", "neox", "golden qwen2"}, qwen2::read, qwen2::bind, qwen2::build},
-    Architecture{{"qwen2moe", "attention", "neox", "golden qwen2moe"}, qwen2moe::read, qwen2moe::bind, qwen2moe::build},
-    Architecture{{"qwen3", "attention", "neox", "golden qwen3"}, qwen3::read, qwen3::bind, qwen3::build},
-    Architecture{{"qwen3moe", "attention", "neox", "golden qwen3moe"}, qwen3moe::read, qwen3moe::bind, qwen3moe::build},
+constexpr Architecture kRegistry[] = {
+    {{"llama", "attention", "norm", "golden llama*, quant-*"}, llama::read, llama::bind, llama::build},
+    {{"qwen2", "attention", "neox", "golden qwen2"}, qwen2::read, qwen2::bind, qwen2::build},
+    {{"qwen2moe", "attention", "neox", "golden qwen2moe"}, qwen2moe::read, qwen2moe::bind, qwen2moe::build},
+    {{"qwen3", "attention", "neox", "golden qwen3"}, qwen3::read, qwen3::bind, qwen3::build},
+    {{"qwen3moe", "attention", "neox", "golden qwen3moe"}, qwen3moe::read, qwen3moe::bind, qwen3moe::build},
 };
 
 // Names we know and do not run: the message then says "not supported" instead of "unknown".
-constexpr std::array<std::string_view, 46> kKnown{
+constexpr std::string_view kKnown[] = {
     "bert",      "bloom",    "chatglm",    "cohere2",   "command-r",  "deepseek",  "deepseek2", "exaone",     "exaone4",
     "falcon",    "gemma",    "gemma2",     "gemma3",    "gemma3n",    "gemma4",    "gemma-embedding", "glm4", "glm4moe",
     "gpt-oss",   "gpt2",     "gptneox",    "granite",   "granitemoe", "internlm2", "jamba",     "jina-bert-v2", "lfm2",
@@ -49,8 +49,8 @@ const Architecture& find_architecture(const gguf::File& file, std::string_view n
 namespace tinfer {
 
 namespace {
-constexpr auto kArchitectureInfos = [] {
-    std::array<ArchitectureInfo, model::kRegistry.size()> out{};
+constexpr std::array<ArchitectureInfo, std::size(model::kRegistry)> kArchitectureInfos = [] {
+    std::array<ArchitectureInfo, std::size(model::kRegistry)> out{};
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = model::kRegistry[i].info;
     return out;
 }();

@@ -6,6 +6,8 @@ namespace tinfer {
 
 namespace {
 
+constexpr std::string_view kGrowing = "batch: an allocation failed";
+
 Batch::Row make_row(std::optional<Pos> pos, std::size_t first_seq, std::size_t n_seqs, bool output) {
     if (first_seq + n_seqs > 0xFFFFFFFFu) fail(ErrorCode::limit_exceeded, "batch holds more than 2^32 sequence ids");
     Batch::Row row;
@@ -20,20 +22,24 @@ Batch::Row make_row(std::optional<Pos> pos, std::size_t first_seq, std::size_t n
 }  // namespace
 
 void Batch::add(Token token, std::optional<Pos> pos, std::span<const SeqId> seqs, bool output) {
-    Row row = make_row(pos, seqs_.size(), seqs.size(), output);
-    row.token = static_cast<std::int32_t>(token);
-    seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
-    rows_.push_back(row);
+    reporting_memory(kGrowing, [&] {
+        Row row = make_row(pos, seqs_.size(), seqs.size(), output);
+        row.token = static_cast<std::int32_t>(token);
+        seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
+        rows_.push_back(row);   // last: until then nothing refers to what was added
+    });
 }
 
 void Batch::add_embedding(std::span<const float> values, std::optional<Pos> pos, std::span<const SeqId> seqs, bool output) {
     if (values_.size() + values.size() > 0xFFFFFFFFu) fail(ErrorCode::limit_exceeded, "batch holds more than 2^32 embedding values");
-    Row row = make_row(pos, seqs_.size(), seqs.size(), output);
-    row.first_value = static_cast<std::uint32_t>(values_.size());
-    row.n_values = static_cast<std::uint32_t>(values.size());
-    values_.insert(values_.end(), values.begin(), values.end());
-    seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
-    rows_.push_back(row);
+    reporting_memory(kGrowing, [&] {
+        Row row = make_row(pos, seqs_.size(), seqs.size(), output);
+        row.first_value = static_cast<std::uint32_t>(values_.size());
+        row.n_values = static_cast<std::uint32_t>(values.size());
+        values_.insert(values_.end(), values.begin(), values.end());
+        seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
+        rows_.push_back(row);
+    });
 }
 
 void Batch::clear() noexcept {

@@ -96,7 +96,8 @@ void BatchPlan::take(std::span<const Token> tokens) {
 void BatchPlan::take(const Batch& batch) {
     const auto rows = batch.rows();
     if (rows.empty()) refuse_batch("batch is empty");
-    if (rows.size() > ids_.size()) refuse_batch("batch has ", rows.size(), " tokens, limit n_batch = ", limits_.n_batch);
+    if (rows.size() > ids_.size())
+        refuse_batch("batch has ", rows.size(), " tokens, limit n_batch = ", limits_.n_batch);
     check_inputs(batch);
     size_ = rows.size();
     for (std::size_t i = 0; i < size_; ++i) {
@@ -139,7 +140,7 @@ void BatchPlan::check_embeddings(const Batch& batch) const {
 // ---- sequences and positions ----------------------------------------------------------------------------------------
 
 void BatchPlan::check_sequences() {
-    std::ranges::fill(per_seq_, -1);   // the last token that named the sequence
+    std::ranges::fill(per_seq_, -1);  // the last token that named the sequence
     for (std::size_t i = 0; i < size_; ++i) {
         for (const SeqId seq : places_[i].seqs) {
             if (number(seq) < 0 || number(seq) >= limits_.n_seq_max)
@@ -184,21 +185,23 @@ void BatchPlan::check_order() {
 
 /// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere.
 void BatchPlan::check_starts(const memory::KvCache& cache) {
-    std::ranges::fill(per_seq_, 0);   // 1: seen
+    std::ranges::fill(per_seq_, 0);  // 1: seen
     for (std::size_t i = 0; i < size_; ++i) {
         const auto pos = places_[i].pos;
         for (const SeqId seq : places_[i].seqs) {
             if (std::exchange(per_seq_[slot_of(seq)], 1) == 1) continue;
             const auto end = cache.pos_max(seq);
             if (end < 0 || pos == end + 1 || (limits_.allow_position_gaps && pos > end)) continue;
-            refuse_batch("sequence ", number(seq), ": batch starts at ", pos, ", cache ends at ", end, "; expected ", end + 1);
+            refuse_batch("sequence ", number(seq), ": batch starts at ", pos, ", cache ends at ", end, "; expected ",
+                         end + 1);
         }
     }
 }
 
-/// All sequences of a token share every token before it, so that attention over the first one's is attention over each's.
+/// All sequences of a token share every token before it, so that attention over the first one's is attention over
+/// each's.
 void BatchPlan::check_coupling(const memory::KvCache& cache) {
-    std::ranges::fill(per_seq_, -1);   // the last token of this batch in the sequence: equal ones were checked there
+    std::ranges::fill(per_seq_, -1);  // the last token of this batch in the sequence: equal ones were checked there
     for (std::size_t i = 0; i < size_; ++i) {
         const auto seqs = places_[i].seqs;
         for (const SeqId seq : seqs.subspan(1)) {

@@ -17,14 +17,14 @@ namespace tinfer::runtime {
 struct BatchLimits {
     std::int32_t n_batch = 1, n_ubatch = 1, n_outputs = 1, n_seq_max = 1;
     std::int32_t n_vocab = 0, n_embd = 0;
-    std::int32_t n_positions = 0;       ///< rows of a learned position table; 0: positions are not looked up
+    std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
     bool causal = true;
     bool has_output_head = true;
     bool accepts_embeddings = true;
-    bool embeddings = false;            ///< the caller wants hidden states: no head is needed
-    bool logits_all = false;            ///< all rows are outputs when none is flagged
-    bool allow_position_gaps = false;   ///< positions need only increase
-    bool check_finite = false;          ///< look at embedding input
+    bool embeddings = false;           ///< the caller wants hidden states: no head is needed
+    bool logits_all = false;           ///< all rows are outputs when none is flagged
+    bool allow_position_gaps = false;  ///< positions need only increase
+    bool check_finite = false;         ///< look at embedding input
 };
 
 /// A micro-batch: tokens [first, first + n) of the batch and, among all output rows of the call, those it makes.
@@ -37,8 +37,8 @@ class BatchPlan {
 public:
     explicit BatchPlan(const BatchLimits& limits);
 
-    /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use of
-    /// the plan, which refers to its sequence ids and embeddings.
+    /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
+    /// of the plan, which refers to its sequence ids and embeddings.
     void build(const Batch& batch, const memory::KvCache& cache);
     /// The same for tokens that continue sequence 0.
     void build(std::span<const Token> tokens, const memory::KvCache& cache);
@@ -50,10 +50,14 @@ public:
     [[nodiscard]] std::span<const memory::KvToken> tokens() const noexcept { return std::span(places_).first(size_); }
     [[nodiscard]] std::span<const std::int32_t> ids() const noexcept { return std::span(ids_).first(size_); }
     /// Row i of embedding input: n_embd floats.
-    [[nodiscard]] std::span<const float> embedding(std::size_t i) const noexcept { return batch_->values(batch_->rows()[i]); }
+    [[nodiscard]] std::span<const float> embedding(std::size_t i) const noexcept {
+        return batch_->values(batch_->rows()[i]);
+    }
 
     /// Rows that are outputs, ascending: output o of the call belongs to row output_rows()[o].
-    [[nodiscard]] std::span<const std::int32_t> output_rows() const noexcept { return std::span(output_rows_).first(n_outputs_); }
+    [[nodiscard]] std::span<const std::int32_t> output_rows() const noexcept {
+        return std::span(output_rows_).first(n_outputs_);
+    }
     [[nodiscard]] bool is_output(std::size_t i) const noexcept { return output_index_[i] >= 0; }
     /// Output of row i; throws index_out_of_range, and no_output where the row was not flagged.
     [[nodiscard]] std::int32_t output_index(std::int32_t i) const;
@@ -84,13 +88,13 @@ private:
     [[nodiscard]] std::size_t outputs_before(std::size_t row) const noexcept;
 
     BatchLimits limits_;
-    const Batch* batch_ = nullptr;              // of embeddings
+    const Batch* batch_ = nullptr;  // of embeddings
     std::size_t size_ = 0, n_outputs_ = 0;
-    std::vector<std::int32_t> ids_;             // {n_batch}: -1 for embeddings
-    std::vector<memory::KvToken> places_;       // {n_batch}
-    std::vector<std::int32_t> output_index_;    // {n_batch}: -1 where the row is no output
-    std::vector<std::int32_t> output_rows_;     // {n_batch}
-    std::vector<std::int64_t> per_seq_;         // {n_seq_max}: what a check remembers of each sequence
+    std::vector<std::int32_t> ids_;           // {n_batch}: -1 for embeddings
+    std::vector<memory::KvToken> places_;     // {n_batch}
+    std::vector<std::int32_t> output_index_;  // {n_batch}: -1 where the row is no output
+    std::vector<std::int32_t> output_rows_;   // {n_batch}
+    std::vector<std::int64_t> per_seq_;       // {n_seq_max}: what a check remembers of each sequence
 };
 
 }  // namespace tinfer::runtime

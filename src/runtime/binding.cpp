@@ -31,7 +31,8 @@ kernels::Operand operand_of(const graph::Graph& graph, std::uint32_t id) {
     out.type = v.type;
     out.ne = v.ne;
     out.nb = v.nb;
-    out.bytes = graph::storage_bytes(root_of(graph, id));
+    const graph::Value& root = root_of(graph, id);   // exact bytes, without the arena's padding: what "whole" means in a trace
+    out.bytes = static_cast<std::uint64_t>(row_bytes(root.type, root.ne[0]) * root.ne[1] * root.ne[2] * root.ne[3]);
     return out;
 }
 
@@ -59,6 +60,18 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
 }
 
 }  // namespace
+
+void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
+    plan.reserve(max_nodes, max_values);
+    kernels.reserve(max_nodes);
+    calls.reserve(max_nodes);
+    value_bytes.reserve(max_values);
+}
+
+std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
+    return graph::Plan::bytes(max_nodes, max_values) + max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall)) +
+           max_values * sizeof(std::uint64_t);
+}
 
 void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
                     std::vector<const kernels::KernelDescriptor*>& out) {

@@ -29,6 +29,9 @@ struct BoundPlan {
     std::vector<std::uint64_t> value_bytes;                  ///< storage of each value
     std::uint64_t last_use = 0;                              ///< for the plan cache
     std::uint32_t id = 0;                                    ///< counts plans of the context, from 1; 0 = empty slot
+
+    void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;   ///< of reserve()
 };
 
 /// The kernel of every step. Throws unsupported_tensor_type naming step, tensor and type where the table has none.

@@ -44,7 +44,10 @@ Context::Impl::Busy::Busy(runtime::TraceSession& session) : session_(session) {
 }
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_)
-    : owner(std::move(owner_)), layout(bound, options_, table_for(options_.isa)), options((check_memory_limit(layout, options_), layout.options())),
+    : Impl(std::move(owner_), bound, options_, table_for(options_.isa)) {}
+
+Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_, const kernels::KernelTable& table)
+    : owner(std::move(owner_)), layout(bound, options_, table), options((check_memory_limit(layout, options_), layout.options())),
       cache(layout.kv_limits()), batch(layout.batch_limits()), cache_data(layout.cache_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
       embeddings_data(layout.embeddings_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
@@ -54,18 +57,13 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
         layout.place_cache(i, cache_data.data() + offset);
         offset += (layout.caches()[i].bytes + 63) / 64 * 64;
     }
+    input_slots_.reserve(layout.inputs().size());
     for (const runtime::InputSlot& slot : layout.inputs()) input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
     map_ = {bound.file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(), input_slots_};
     session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
-    for (BoundPlan& plan : plans_) {
-        plan.plan.reserve(layout.max_nodes(), layout.max_values());
-        plan.kernels.reserve(layout.max_nodes());
-        plan.calls.reserve(layout.max_nodes());
-        plan.value_bytes.reserve(layout.max_values());
-    }
-    layout.build(graph_, 1, 1, false);   // warms the graph's own tables
+    for (BoundPlan& plan : plans_) plan.reserve(layout.max_nodes(), layout.max_values());
 }
 
 Context::Impl::~Impl() { session->detach_all(); }
@@ -189,15 +187,8 @@ void Context::Impl::copy_pages(std::span<const memory::PageCopy> copies, std::ui
 
 // ---- the transaction ------------------------------------------------------------------------------------------------
 
-void Context::Impl::throw_compute_failed() {
-    try {
-        std::rethrow_exception(executor.take_error());
-    } catch (const std::exception& error) {
-        std::throw_with_nested(Error(ErrorCode::compute_failed, cat("observer failed: ", error.what())));
-    } catch (...) {
-        std::throw_with_nested(Error(ErrorCode::compute_failed, "observer failed: unknown exception"));
-    }
-}
+// What stopped the run: compute_failed with an observer's exception nested, or lack of memory.
+void Context::Impl::throw_compute_failed() { std::rethrow_exception(executor.take_error()); }
 
 DecodeStatus Context::Impl::run_batch() {
     std::uint32_t number = 0;
@@ -237,15 +228,8 @@ DecodeStatus Context::Impl::run_transaction(const Input& input) {
         throw;
     } catch (const std::bad_alloc&) {
         cache.rollback();
+        session->detach_requested();
         throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
-    } catch (const std::exception& error) {   // an observer's, outside the steps
-        cache.rollback();
-        session->detach_requested();
-        std::throw_with_nested(Error(ErrorCode::compute_failed, cat("observer failed: ", error.what())));
-    } catch (...) {
-        cache.rollback();
-        session->detach_requested();
-        std::throw_with_nested(Error(ErrorCode::compute_failed, "observer failed: unknown exception"));
     }
     if (status == DecodeStatus::ok) {
         cache.commit();

@@ -14,6 +14,8 @@ namespace tinfer {
 struct Context::Impl {
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
+    /// With kernels of this table instead of the one that `options` names.
+    Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
     ~Impl();
 
     DecodeStatus decode(std::span<const Token> tokens);

@@ -8,54 +8,68 @@
 
 namespace tinfer {
 
+namespace {
+constexpr std::string_view kInContext = "context: an allocation failed";
+}
+
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 Context::~Context() = default;
 
-DecodeStatus Context::decode(std::span<const Token> tokens) { return impl_->decode(tokens); }
-DecodeStatus Context::decode(const Batch& batch) { return impl_->decode(batch); }
+DecodeStatus Context::decode(std::span<const Token> tokens) {
+    return reporting_memory(kInContext, [&] { return impl_->decode(tokens); });
+}
+DecodeStatus Context::decode(const Batch& batch) {
+    return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
+}
 
 int Context::n_outputs() const noexcept { return impl_->n_outputs; }
 
 std::span<const float> Context::logits(int index) const {
     const auto& data = impl_->logits_data;
-    return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                             static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, "logits");
+    return reporting_memory(kInContext, [&] {
+        return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, "logits");
+    });
 }
 
 std::span<const float> Context::embedding(int index) const {
     const auto& data = impl_->embeddings_data;
-    return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                             static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index, "embeddings (ContextOptions::embeddings is off)");
+    return reporting_memory(kInContext, [&] {
+        return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index, "embeddings (ContextOptions::embeddings is off)");
+    });
 }
 
 int Context::output_index(int token_index) const {
     if (impl_->n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
-    return impl_->batch.output_index(token_index);
+    return reporting_memory(kInContext, [&] { return impl_->batch.output_index(token_index); });
 }
 
-std::span<const float> Context::result(std::string_view name) const { return impl_->result(name); }
+std::span<const float> Context::result(std::string_view name) const {
+    return reporting_memory(kInContext, [&] { return impl_->result(name); });
+}
 
 RemoveStatus Context::seq_rm(SeqId seq, Pos p0, Pos p1) {
     const Impl::Busy busy(*impl_->session);
-    impl_->cache.seq_rm(seq, p0, p1);
+    reporting_memory(kInContext, [&] { impl_->cache.seq_rm(seq, p0, p1); });
     return RemoveStatus::ok;
 }
 
 RemoveStatus Context::rm_all_seqs(Pos p0, Pos p1) {
     const Impl::Busy busy(*impl_->session);
-    impl_->cache.rm_all_seqs(p0, p1);
+    reporting_memory(kInContext, [&] { impl_->cache.rm_all_seqs(p0, p1); });
     return RemoveStatus::ok;
 }
 
 void Context::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     const Impl::Busy busy(*impl_->session);
-    impl_->cache.seq_cp(from, to, p0, p1);
+    reporting_memory(kInContext, [&] { impl_->cache.seq_cp(from, to, p0, p1); });
 }
 
 void Context::seq_keep(SeqId seq) {
     const Impl::Busy busy(*impl_->session);
-    impl_->cache.seq_keep(seq);
+    reporting_memory(kInContext, [&] { impl_->cache.seq_keep(seq); });
 }
 
 void Context::clear(bool zero_data) {
@@ -64,18 +78,18 @@ void Context::clear(bool zero_data) {
 }
 
 std::optional<Pos> Context::seq_pos_min(SeqId seq) const {
-    const auto pos = impl_->cache.pos_min(seq);
+    const auto pos = reporting_memory(kInContext, [&] { return impl_->cache.pos_min(seq); });
     return pos < 0 ? std::nullopt : std::optional(Pos{pos});
 }
 
 std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
-    const auto pos = impl_->cache.pos_max(seq);
+    const auto pos = reporting_memory(kInContext, [&] { return impl_->cache.pos_max(seq); });
     return pos < 0 ? std::nullopt : std::optional(Pos{pos});
 }
 
-int Context::count(SeqId seq) const { return impl_->cache.count(seq); }
+int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->cache.count(seq); }); }
 int Context::used() const noexcept { return impl_->cache.used(); }
-int Context::room(SeqId seq) const { return impl_->cache.room(seq); }
+int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->cache.room(seq); }); }
 
 const Model& Context::model() const noexcept { return impl_->owner; }
 const ContextOptions& Context::options() const noexcept { return impl_->options; }
@@ -90,7 +104,7 @@ void Context::reset_timings() noexcept {
 
 void Context::set_threads(int n_threads, int n_threads_batch) {
     const Impl::Busy busy(*impl_->session);
-    impl_->set_threads(n_threads, n_threads_batch);
+    reporting_memory(kInContext, [&] { impl_->set_threads(n_threads, n_threads_batch); });
 }
 
 void Context::set_cancel(CancelFn cancel) {
@@ -122,12 +136,18 @@ Attachment Context::attach(std::shared_ptr<Observer> observer) {
     fail(ErrorCode::not_available, "tracing not built in");
 #else
     const Impl::Busy busy(*impl_->session);
-    auto attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
-    return Attachment(std::make_shared<Attachment::Impl>(impl_->session, std::move(attached)));
+    return reporting_memory("attach: an allocation failed", [&] {
+        auto handle = std::make_shared<Attachment::Impl>();   // first: once the observer is attached, nothing may fail
+        handle->attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
+        handle->session = impl_->session;
+        return Attachment(std::move(handle));
+    });
 #endif
 }
 
-void Context::mark(std::string_view text) { impl_->session->mark(text); }
+void Context::mark(std::string_view text) {
+    reporting_memory(kInContext, [&] { impl_->session->mark(text); });
+}
 
 Attachment::Attachment(Attachment&& other) noexcept : impl_(std::move(other.impl_)) {}
 

@@ -6,6 +6,7 @@
 #include "base/checked.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "runtime/context.hpp"
 
 namespace tinfer::runtime {
 
@@ -33,6 +34,21 @@ std::uint64_t times(std::uint64_t a, std::uint64_t b) {
 
 std::uint64_t align64(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
+// ---- what the standard library's objects hold beyond their own size
+
+template <class T>
+std::uint64_t bytes_of(const std::vector<T>& list) noexcept { return list.capacity() * sizeof(T); }
+
+std::uint64_t heap_bytes(const std::string& text) noexcept { return text.capacity() > std::string().capacity() ? text.capacity() + 1 : 0; }
+
+std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
+    std::uint64_t bytes = bytes_of(names);
+    for (const std::string& name : names) bytes += heap_bytes(name);
+    return bytes;
+}
+
+constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
+
 constexpr std::uint32_t kNodesPerLayer = 64, kNodesOutside = 64;   // builders use fewer than 45 per layer
 
 }  // namespace
@@ -58,6 +74,7 @@ void Layout::add_caches() {
     const auto n_layer = static_cast<std::size_t>(hp.n_layer);
     const std::int64_t cells = std::int64_t{kv_limits_.n_pages()} * memory::kPageSlots;
     cache_names_.reserve(2 * n_layer);
+    caches_.reserve(2 * n_layer);
     for (const bool is_v : {false, true}) {
         for (std::size_t il = 0; il < n_layer; ++il) {
             TensorInfo info;
@@ -81,6 +98,7 @@ void Layout::add_caches() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
+    inputs_.reserve(9);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -181,11 +199,21 @@ MemoryPlan Layout::memory() const {
     plan.cache = cache_bytes_;
     plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
-    const std::uint64_t per_plan = max_nodes_ * (sizeof(kernels::KernelCall) + sizeof(graph::Step) + sizeof(void*)) +
-                                   max_values_ * (2 * sizeof(std::uint64_t) + 2 * sizeof(graph::StepOperand));
-    plan.fixed = max_nodes_ * sizeof(graph::Node) + max_values_ * sizeof(graph::Value) + kPlanSlots * per_plan +
-                 memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_);
+    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_) +
+                 graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
+                 kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
+                 inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
+                 static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView);
     return plan;
+}
+
+// A layout that is made again from the same model and options allocates the same.
+std::uint64_t Layout::bytes_held() const noexcept {
+    std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(inputs_) + bytes_of(kept_);
+    for (const std::string& name : cache_names_) bytes += heap_bytes(name);
+    for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
+    for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);
+    return bytes;
 }
 
 }  // namespace tinfer::runtime

@@ -71,6 +71,7 @@ private:
     void add_inputs();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
+    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
 
     const model::BoundModel* model_;
     ContextOptions options_;

@@ -36,8 +36,6 @@ void resolve_threads(ContextOptions& o) {
     require(o.n_threads_batch >= 0 && o.n_threads_batch <= 512, "n_threads_batch", o.n_threads_batch, "must lie in 0 to 512");
     if (o.n_threads == 0) o.n_threads = default_thread_count();
     if (o.n_threads_batch == 0) o.n_threads_batch = o.n_threads;
-    o.n_threads = std::min(o.n_threads, max_thread_count());
-    o.n_threads_batch = std::min(o.n_threads_batch, max_thread_count());
 }
 
 void check_rope(const ContextOptions& o) {
@@ -66,3 +64,16 @@ ContextOptions effective_options(const model::BoundModel& model, ContextOptions 
 }
 
 }  // namespace tinfer::runtime
+
+namespace tinfer {
+
+std::string_view to_string(KvType type) noexcept {
+    switch (type) {
+        case KvType::f32: return "f32";
+        case KvType::f16: return "f16";
+        case KvType::bf16: return "bf16";
+    }
+    return "unknown";
+}
+
+}  // namespace tinfer

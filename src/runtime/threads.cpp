@@ -23,7 +23,7 @@ namespace tinfer::runtime {
 
 namespace {
 
-#if defined(__linux__)
+#if defined(__linux__) && defined(_OPENMP)
 // CPUs this process may run on, as physical cores (package, core): sibling hyper-threads count once.
 int affine_cores() {
     cpu_set_t set;
@@ -66,15 +66,10 @@ void pause_cpu() noexcept {
 
 }  // namespace
 
-int max_thread_count() noexcept {
-#if defined(_OPENMP)
-    return 512;
-#else
-    return 1;
-#endif
-}
-
 int default_thread_count() noexcept {
+#if !defined(_OPENMP)
+    return 1;
+#else
     int n = 0;
     try {
 #if defined(__linux__)
@@ -85,7 +80,8 @@ int default_thread_count() noexcept {
     } catch (...) {
         n = 1;   // no memory for the file names: one thread is always right
     }
-    return std::clamp(n, 1, max_thread_count());
+    return std::clamp(n, 1, 512);
+#endif
 }
 
 void Barrier::wait(int n_threads) noexcept {

@@ -8,10 +8,8 @@
 
 namespace tinfer::runtime {
 
-/// min(physical cores, affinity mask, cgroup quota), at least 1.
+/// min(physical cores, affinity mask, cgroup quota), at least 1; 1 in a build without OpenMP.
 [[nodiscard]] int default_thread_count() noexcept;
-/// Threads this build can use at most: 1 without OpenMP.
-[[nodiscard]] int max_thread_count() noexcept;
 
 /// Arrival counter and generation on cache lines of their own: spins a while, then yields, then sleeps, because pure
 /// spinning collapses when threads outnumber cores and pure sleeping costs a third of a decode.
@@ -28,7 +26,7 @@ private:
 using TeamFn = void (*)(void* context, int thread, int n_threads) noexcept;
 /// Runs `fn` on a team of at most n threads (the caller is thread 0) and returns when all are done.
 using TeamRunner = void (*)(int n_threads, TeamFn fn, void* context) noexcept;
-/// The runner of this build: an OpenMP region, or the caller alone.
+/// The runner of this build: an OpenMP region, or (without OpenMP) the caller alone.
 void run_team(int n_threads, TeamFn fn, void* context) noexcept;
 
 }  // namespace tinfer::runtime

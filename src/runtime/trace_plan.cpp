@@ -17,18 +17,32 @@ PendingAccess& AccessCollector::add(std::uint16_t slot, AccessMode mode, AccessK
     return accesses_.emplace_back(pending);
 }
 
+template <class Fn>
+void AccessCollector::collect(Fn&& fn) noexcept {
+    if (out_of_memory_) return;
+    try {
+        fn();
+    } catch (const std::bad_alloc&) {
+        out_of_memory_ = true;
+    }
+}
+
 void AccessCollector::whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) {
-    if (slot != kernels::kScratchSlot) add(slot, mode, AccessKind::whole).access.passes = passes;   // scratch is added by the plan
+    if (slot != kernels::kScratchSlot) collect([&] { add(slot, mode, AccessKind::whole).access.passes = passes; });   // scratch is added by the plan
 }
 
 void AccessCollector::range(std::uint16_t slot, AccessMode mode, const AccessRange& range) {
     const auto same = [&](const PendingAccess& p) { return p.access.slot == slot && p.access.mode == mode; };
-    if (accesses_.size() == first_ || !same(accesses_.back())) add(slot, mode, AccessKind::ranges);
-    ranges_.push_back(range);
-    ++accesses_.back().n_ranges;
+    collect([&] {
+        if (accesses_.size() == first_ || !same(accesses_.back())) add(slot, mode, AccessKind::ranges);
+        ranges_.push_back(range);
+        ++accesses_.back().n_ranges;
+    });
 }
 
-void AccessCollector::dynamic(std::uint16_t slot, AccessMode mode) { add(slot, mode, AccessKind::ranges).dynamic = true; }
+void AccessCollector::dynamic(std::uint16_t slot, AccessMode mode) {
+    collect([&] { add(slot, mode, AccessKind::ranges).dynamic = true; });
+}
 
 namespace {
 
@@ -55,18 +69,22 @@ std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(
 void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) {
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
+    own_.resize(values.size(), nullptr);
+    values_.reserve(values.size());   // pointers to them must stay
     for (std::uint32_t id = 0; id < values.size(); ++id) {
         const graph::Value& v = values[id];
         if (v.is_view) continue;
         switch (v.tensor_class) {
             case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: tensors_[id] = registry.find(v.tensor); break;
-            default: tensors_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
+            default: tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
         }
         if (v.tensor_class == TensorClass::input) inputs_.push_back({tensors_[id], v.role});
     }
     for (std::uint32_t id = 0; id < values.size(); ++id)
-        if (values[id].is_view) tensors_[id] = tensors_[values[id].root];
-    value_list_.assign(values_.begin(), values_.end());
+        if (values[id].is_view) {
+            tensors_[id] = tensors_[values[id].root];
+            own_[id] = own_[values[id].root];
+        }
 }
 
 void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
@@ -95,48 +113,55 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
     }
 }
 
-void TracePlan::add_steps(const BoundPlan& bound, std::string_view table) {
-    const graph::Plan& plan = bound.plan;
-    step_nodes_.reserve(plan.step_nodes.size());
-    AccessCollector collector(accesses_, ranges_);
-    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        const graph::Step& step = plan.steps[s];
-        StepPart part;
-        part.first_access = static_cast<std::uint32_t>(accesses_.size());
-        for (std::uint32_t i = 0; i < step.n_operands; ++i) {
-            const graph::StepOperand& operand = plan.operands[step.first_operand + i];
-            if (!operand.elided) part.slots[operand.slot] = tensors_[operand.value];
-        }
-        collector.start();
-        bound.kernels[s]->declare(bound.calls[s], collector);
-        for (std::size_t i = part.first_access; i < accesses_.size(); ++i) accesses_[i].access.tensor = part.slots[accesses_[i].access.slot];
-        for (std::uint32_t i = 0; i < step.n_operands; ++i) {
-            const graph::StepOperand& operand = plan.operands[step.first_operand + i];
-            if (!operand.elided) continue;
-            PendingAccess pending;
-            pending.access = {tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}};
-            accesses_.push_back(pending);
-        }
-        if (bound.calls[s][kernels::kScratchSlot].present()) {
-            PendingAccess pending;
-            pending.access = {&scratch_, kernels::kScratchSlot, AccessMode::read_write, AccessKind::whole, 1, true, {}};
-            accesses_.push_back(pending);
-        }
-        part.n_accesses = static_cast<std::uint32_t>(accesses_.size()) - part.first_access;
-        parts_.push_back(part);
-
-        StepView view;
-        view.number = static_cast<std::uint32_t>(s);
-        view.op = step.op;
-        view.kernel = keep(cat(bound.kernels[s]->name, ".", table));
-        view.layer = step.layer;
-        view.part = step.part;
-        view.fused = step.n_nodes > 1;
-        const std::size_t first = step_nodes_.size();
-        for (std::uint32_t i = 0; i < step.n_nodes; ++i) step_nodes_.push_back(&nodes_[plan.step_nodes[step.first_node + i]]);
-        view.nodes = std::span(step_nodes_).subspan(first);
-        steps_.push_back(view);
+// The tensor behind each slot of a step. A plan is bound once, so its results and inputs have one address too.
+void TracePlan::add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s) {
+    const graph::Step& step = bound.plan.steps[s];
+    StepPart& part = parts_.emplace_back();
+    for (std::uint32_t i = 0; i < step.n_operands; ++i) {
+        const graph::StepOperand& operand = bound.plan.operands[step.first_operand + i];
+        if (operand.elided) continue;
+        const auto offset = static_cast<std::uint64_t>(graph.values()[operand.value].offset);
+        part.slots[operand.slot] = {tensors_[operand.value], offset};
+        if (TensorInfo* own = own_[operand.value]) own->address = bound.calls[s][operand.slot].data - offset;
     }
+}
+
+// What the kernel declares, then what no kernel knows: elided results and scratch.
+void TracePlan::add_accesses(const BoundPlan& bound, std::size_t s) {
+    const graph::Step& step = bound.plan.steps[s];
+    const auto first = static_cast<std::uint32_t>(accesses_.size());
+    AccessCollector collector(accesses_, ranges_);
+    collector.start();
+    bound.kernels[s]->declare(bound.calls[s], collector);
+    collector.check();
+    complete(s, std::span(accesses_).subspan(first), ranges_);
+    const auto add = [&](const Access& access) { accesses_.push_back({.access = access}); };
+    for (std::uint32_t i = 0; i < step.n_operands; ++i) {
+        const graph::StepOperand& operand = bound.plan.operands[step.first_operand + i];
+        if (operand.elided) add({tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}});
+    }
+    if (bound.calls[s][kernels::kScratchSlot].present())
+        add({&scratch_, kernels::kScratchSlot, AccessMode::read_write, AccessKind::whole, 1, true, {}});
+    parts_[s].first_access = first;
+    parts_[s].n_accesses = static_cast<std::uint32_t>(accesses_.size()) - first;
+}
+
+void TracePlan::add_view(const BoundPlan& bound, std::size_t s, std::string_view table) {
+    const graph::Step& step = bound.plan.steps[s];
+    StepView view;
+    view.number = static_cast<std::uint32_t>(s);
+    view.op = step.op;
+    view.kernel = keep(cat(bound.kernels[s]->name, ".", table));
+    view.layer = step.layer;
+    view.part = step.part;
+    view.fused = step.n_nodes > 1;
+    const std::size_t first = step_nodes_.size();
+    for (std::uint32_t i = 0; i < step.n_nodes; ++i) step_nodes_.push_back(&nodes_[bound.plan.step_nodes[step.first_node + i]]);
+    view.nodes = std::span(step_nodes_).subspan(first);
+    steps_.push_back(view);
+}
+
+void TracePlan::add_operands() {
     for (const PendingAccess& pending : accesses_) {
         Access access = pending.access;
         access.ranges = std::span(ranges_).subspan(pending.first_range, pending.n_ranges);
@@ -144,6 +169,33 @@ void TracePlan::add_steps(const BoundPlan& bound, std::string_view table) {
     }
     for (std::size_t s = 0; s < steps_.size(); ++s)
         steps_[s].operands = std::span(operands_).subspan(parts_[s].first_access, parts_[s].n_accesses);
+}
+
+void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table) {
+    step_nodes_.reserve(bound.plan.step_nodes.size());   // spans into it must stay
+    for (std::size_t s = 0; s < bound.plan.steps.size(); ++s) {
+        add_slots(graph, bound, s);
+        add_accesses(bound, s);
+        add_view(bound, s, table);
+    }
+    add_operands();
+}
+
+void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept {
+    for (PendingAccess& pending : accesses) {
+        const Slot& slot = parts_[step].slots[pending.access.slot];
+        pending.access.tensor = slot.tensor;
+        const auto own = std::span(ranges).subspan(pending.first_range, pending.n_ranges);
+        for (AccessRange& range : own) {
+            range.offset += slot.offset;
+            if (range.count == 1) range.stride = 0;
+        }
+        // Storage is padded to cache lines, so a kernel cannot tell a whole tensor by its size; an untagged range can.
+        if (own.size() == 1 && own[0].tag == 0 && own[0].weight == 0 && own[0].length == slot.tensor->bytes) {
+            pending.access.kind = AccessKind::whole;
+            pending.n_ranges = 0;
+        }
+    }
 }
 
 TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
@@ -156,7 +208,7 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Re
     for (const kernels::KernelCall& call : bound.calls) scratch_.bytes = std::max(scratch_.bytes, call[kernels::kScratchSlot].bytes);
     add_values(graph, registry);
     add_nodes(graph, bound.plan);
-    add_steps(bound, table);
+    add_steps(graph, bound, table);
     std::vector<std::string_view> names;
     for (const StepView& step : steps_) names.push_back(step.kernel);
     view_.id = bound.id;
@@ -165,7 +217,7 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Re
     view_.architecture = keep(std::string(architecture));
     view_.nodes = nodes_;
     view_.steps = steps_;
-    view_.values = value_list_;
+    view_.values = values_;
 }
 
 std::span<const PendingAccess> TracePlan::declared(std::size_t step) const noexcept {
@@ -173,7 +225,7 @@ std::span<const PendingAccess> TracePlan::declared(std::size_t step) const noexc
 }
 
 const TensorInfo* TracePlan::tensor(std::size_t step, std::uint16_t slot) const noexcept {
-    return slot < kernels::kMaxOperands ? parts_[step].slots[slot] : nullptr;
+    return slot < kernels::kMaxOperands ? parts_[step].slots[slot].tensor : nullptr;
 }
 
 }  // namespace tinfer::runtime

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,16 @@ public:
     void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) override;
     void range(std::uint16_t slot, AccessMode mode, const AccessRange& range) override;
     void dynamic(std::uint16_t slot, AccessMode mode) override;
+    /// Throws the std::bad_alloc that collecting met: kernels are noexcept, so it must not pass through them.
+    void check() const {
+        if (out_of_memory_) throw std::bad_alloc();
+    }
 
 private:
+    template <class Fn>
+    void collect(Fn&& fn) noexcept;
     PendingAccess& add(std::uint16_t slot, AccessMode mode, AccessKind kind);
+    bool out_of_memory_ = false;
     std::vector<PendingAccess>& accesses_;
     std::vector<AccessRange>& ranges_;
     std::size_t first_ = 0;
@@ -54,6 +62,8 @@ public:
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
+    /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
+    void complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept;
     /// The memory owner of a graph value.
     [[nodiscard]] const TensorInfo* tensor_of_value(std::uint32_t value) const noexcept { return tensors_[value]; }
     struct GraphInput { const TensorInfo* tensor; std::string_view role; };
@@ -63,14 +73,19 @@ private:
     std::string_view keep(std::string text);
     void add_values(const graph::Graph& graph, const Registry& registry);
     void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
-    void add_steps(const BoundPlan& bound, std::string_view table);
+    void add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
+    void add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s);
+    void add_accesses(const BoundPlan& bound, std::size_t s);
+    void add_view(const BoundPlan& bound, std::size_t s, std::string_view table);
+    void add_operands();
 
-    struct StepPart { std::uint32_t first_access = 0, n_accesses = 0; std::array<const TensorInfo*, kernels::kMaxOperands> slots{}; };
+    struct Slot { const TensorInfo* tensor = nullptr; std::uint64_t offset = 0; };   ///< of the view inside the tensor
+    struct StepPart { std::uint32_t first_access = 0, n_accesses = 0; std::array<Slot, kernels::kMaxOperands> slots{}; };
     PlanView view_;
     std::deque<std::string> texts_;
-    std::deque<TensorInfo> values_;                 ///< results, inputs, scratch
-    std::vector<TensorInfo> value_list_;
-    std::vector<const TensorInfo*> tensors_;        ///< per graph value
+    std::vector<TensorInfo> values_;                ///< results and inputs
+    std::vector<const TensorInfo*> tensors_;        ///< per graph value: the owner of its memory
+    std::vector<TensorInfo*> own_;                  ///< the same where it is one of values_, else null
     std::vector<NodeView> nodes_;
     std::vector<const TensorInfo*> node_inputs_;
     std::vector<StepView> steps_;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/trace_session.hpp"
 
+#if defined(__linux__)
+#    include <sched.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 
@@ -12,6 +16,7 @@ namespace tinfer::runtime {
 namespace {
 
 constexpr std::size_t kEventsPerCall = 8192;
+constexpr std::size_t kPlansKept = 64;
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
     std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
@@ -56,6 +61,56 @@ std::uint64_t unique_bytes(std::span<const Access> accesses, AccessMode mode) {
     return sum;
 }
 
+std::uint64_t weight_bytes(std::span<const KernelEvent> events) {
+    std::uint64_t sum = 0;
+    for (const KernelEvent& event : events)
+        for (const Access& access : event.accesses)
+            if (access.tensor->tensor_class == TensorClass::weight) sum += access.bytes();
+    return sum;
+}
+
+std::uint16_t current_cpu() noexcept {
+#if defined(__linux__)
+    return static_cast<std::uint16_t>(std::max(::sched_getcpu(), 0));
+#else
+    return 0;
+#endif
+}
+
+/// Text of the exception being handled.
+std::string current_error() {
+    try {
+        throw;
+    } catch (const std::exception& error) {
+        return error.what();
+    } catch (...) {
+        return "unknown exception";
+    }
+}
+
+/// What an observer threw, as the decode reports it.
+[[noreturn]] void throw_observer_failed(const std::exception_ptr& thrown) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (...) {
+        std::throw_with_nested(Error(ErrorCode::compute_failed, cat("observer failed: ", current_error())));
+    }
+}
+
+/// Holds a context busy during callbacks outside decodes: what they may not call is refused there too.
+class CallbackHold {
+public:
+    explicit CallbackHold(std::atomic<bool>& busy) : busy_(busy) {
+        if (busy_.exchange(true, std::memory_order_acquire)) fail(ErrorCode::busy, "context is busy");
+    }
+    ~CallbackHold() { busy_.store(false, std::memory_order_release); }
+    CallbackHold(const CallbackHold&) = delete;
+    CallbackHold& operator=(const CallbackHold&) = delete;
+
+private:
+    std::atomic<bool>& busy_;
+};
+
 }  // namespace
 
 TraceSession::TraceSession(Registry registry, std::string_view isa, std::string_view architecture)
@@ -70,7 +125,8 @@ std::uint64_t TraceSession::now() const noexcept {
 
 std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observer, int n_threads) {
     if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
-    if (observer->n_attached.fetch_add(1) > 0 && !observer->thread_safe()) {
+    const bool shareable = observer->thread_safe();
+    if (observer->n_attached.fetch_add(1) > 0 && !shareable) {
         observer->n_attached.fetch_sub(1);
         fail(ErrorCode::bad_parameter, "attach: the observer is attached already and does not say that it is thread safe");
     }
@@ -98,6 +154,7 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         attached->observer->n_attached.fetch_sub(1);
         throw;
     }
+    update_level();
     return attached;
 }
 
@@ -105,7 +162,7 @@ void TraceSession::detach(const std::shared_ptr<Attached>& attached) noexcept {
     const auto place = std::ranges::find(attached_, attached);
     if (place == attached_.end()) return;
     attached_.erase(place);
-    attached->summary.error = attached->error;
+    update_level();
     attached->observer->on_detach(attached->summary);
     attached->observer->n_attached.fetch_sub(1);
     attached->observer.reset();
@@ -120,59 +177,66 @@ void TraceSession::detach_all() noexcept {
     while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
 }
 
-// Calls every observer in attach order. One that throws fails the decode or, as it asked for, is detached after the run.
+void TraceSession::update_level() noexcept {
+    clock_ = std::ranges::any_of(attached_, [](const auto& a) { return a->request.level != TraceLevel::counts; });
+}
+
+// Calls every observer in attach order, and goes on when one throws, so that the others see begins and ends in pairs. The
+// first exception leaves as compute_failed; an observer that asked for it is detached after the decode instead.
 template <class Fn>
 void TraceSession::for_each_observer(Fn&& fn) {
+    std::exception_ptr thrown;
     for (const auto& attached : attached_) {
-        if (attached->detach_requested && !attached->error.empty()) continue;
-        if (attached->request.on_throw == OnThrow::fail_decode) {
-            fn(*attached);
-            continue;
-        }
+        if (attached->broken) continue;
         try {
             fn(*attached);
-        } catch (const std::exception& error) {
-            attached->error = error.what();
-            attached->detach_requested = true;
         } catch (...) {
-            attached->error = "unknown exception";
-            attached->detach_requested = true;
+            if (attached->request.on_throw == OnThrow::detach) {
+                attached->broken = attached->detach_requested = true;
+                attached->summary.error = current_error();
+            } else if (!thrown) {
+                thrown = std::current_exception();
+            }
         }
     }
+    if (thrown) throw_observer_failed(thrown);
 }
 
 void TraceSession::prepare_filters() {
-    immediate_ = threads_ = clock_ = false;
+    immediate_ = threads_ = false;
     for (const auto& attached : attached_) {
         const TraceRequest& request = attached->request;
-        immediate_ = immediate_ || request.delivery == Delivery::immediate;
-        threads_ = threads_ || request.level == TraceLevel::threads;
-        clock_ = clock_ || request.level != TraceLevel::counts;
         attached->run_passes = run_passes_filter(request.filter, run_);
+        immediate_ = immediate_ || (attached->run_passes && request.delivery == Delivery::immediate);
+        threads_ = threads_ || (attached->run_passes && request.level == TraceLevel::threads);
         attached->step_passes.resize(plan_->view().steps.size());
         for (std::size_t i = 0; i < attached->step_passes.size(); ++i)
             attached->step_passes[i] = attached->run_passes && step_passes_filter(request.filter, plan_->view().steps[i]);
     }
 }
 
-void TraceSession::begin_run(const RunDetails& details) {
+// The view of the plan that runs, made when it first runs with an observer attached.
+void TraceSession::find_plan(const RunDetails& details) {
     bound_ = details.bound;
     const auto known = std::ranges::find_if(plans_, [&](const auto& p) { return p->view().id == bound_->id; });
     if (known == plans_.end()) {
-        if (plans_.size() >= 64) plans_.erase(plans_.begin());
+        if (plans_.size() >= kPlansKept) plans_.erase(plans_.begin());
         plans_.push_back(std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size())));
         plan_ = plans_.back().get();
     } else {
         plan_ = known->get();
     }
+}
+
+void TraceSession::describe_run(const RunDetails& details) {
     inputs_.clear();
     for (const TracePlan::GraphInput& input : plan_->inputs())
         for (const auto& [role, address] : details.inputs)
             if (role == input.role) inputs_.push_back({input.tensor, std::span(address, input.tensor->bytes)});
-    const std::size_t n_steps = plan_->view().steps.size();
+    if (n_runs_ == 0) first_decode_ = details.decode;
     run_ = {};
-    run_.run = n_runs_++;
-    run_.decode = details.decode;
+    run_.run = n_runs_;
+    run_.decode = details.decode - first_decode_;
     run_.micro_batch = details.micro_batch;
     run_.phase = details.phase;
     run_.plan = &plan_->view();
@@ -181,7 +245,10 @@ void TraceSession::begin_run(const RunDetails& details) {
     run_.cells_total = details.cells_total;
     run_.tokens = details.tokens;
     run_.inputs = inputs_;
-    prepare_filters();
+}
+
+void TraceSession::prepare_buffers() {
+    const std::size_t n_steps = plan_->view().steps.size();
     events_.clear();
     events_.reserve(n_steps);
     records_.clear();
@@ -189,17 +256,29 @@ void TraceSession::begin_run(const RunDetails& details) {
     pending_.clear();
     ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
     n_routing_ = 0;
-    if (threads_) {
-        spans_.assign(n_steps * static_cast<std::size_t>(details.n_threads), {});
-        busy_times_.assign(spans_.size(), {});
-    }
+    if (!threads_) return;
+    spans_.assign(n_steps * static_cast<std::size_t>(run_.n_threads), {});
+    busy_times_.assign(spans_.size(), {});
+}
+
+void TraceSession::begin_run(const RunDetails& details) {
+    find_plan(details);
+    describe_run(details);
+    prepare_filters();
+    prepare_buffers();
     for_each_observer([&](Attached& a) {
         if (std::ranges::find(a.seen_plans, bound_->id) != a.seen_plans.end()) return;
-        a.seen_plans.push_back(bound_->id);
         a.observer->on_plan(plan_->view());
+        a.seen_plans.push_back(bound_->id);
     });
+    ++n_runs_;
     run_.begin = now();
-    for_each_observer([&](Attached& a) { a.observer->on_run_begin(run_); });
+    try {
+        for_each_observer([&](Attached& a) { a.observer->on_run_begin(run_); });
+    } catch (...) {
+        end_run(RunStatus::failed);   // those that saw it begin see it end
+        throw;
+    }
     step_begin_ = now();
 }
 
@@ -215,82 +294,100 @@ void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall&
     std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
 }
 
+// The operands of a step: those known from the plan, then those that the step's inputs decide now.
+void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& call) {
+    const auto declared = plan_->declared(step);
+    for (const PendingAccess& access : declared)
+        if (!access.dynamic) pending_.push_back(access);
+    if (bound_->kernels[step]->resolve == nullptr) return;
+    AccessCollector collector(pending_, ranges_);
+    const std::size_t first = pending_.size();
+    collector.start();
+    bound_->kernels[step]->resolve(call, collector);
+    collector.check();
+    const std::span resolved = std::span(pending_).subspan(first);
+    plan_->complete(step, resolved, ranges_);
+    // What was announced as dynamic and touched nothing this time stays visible, with no ranges.
+    const std::size_t n_resolved = resolved.size();
+    for (const PendingAccess& access : declared) {
+        const auto same = [&](const PendingAccess& p) { return p.access.slot == access.access.slot && p.access.mode == access.access.mode; };
+        if (access.dynamic && std::ranges::none_of(std::span(pending_).subspan(first, n_resolved), same)) pending_.push_back(access);
+    }
+    remember_routing(step, call);
+}
+
 void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
     StepRecord record;
     record.first_access = static_cast<std::uint32_t>(pending_.size());
-    const auto declared = plan_->declared(step);
-    const bool dynamic = bound_->kernels[step]->resolve != nullptr;
-    for (const PendingAccess& access : declared)
-        if (!access.dynamic) pending_.push_back(access);
-    if (dynamic) {
-        AccessCollector collector(pending_, ranges_);
-        const std::size_t first = pending_.size();
-        collector.start();
-        bound_->kernels[step]->resolve(call, collector);
-        for (std::size_t i = first; i < pending_.size(); ++i) pending_[i].access.tensor = plan_->tensor(step, pending_[i].access.slot);
-        // What was announced as dynamic and touched nothing this time stays visible, with no ranges.
-        for (const PendingAccess& access : declared)
-            if (access.dynamic && std::none_of(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(), [&](const PendingAccess& p) {
-                    return p.access.slot == access.access.slot && p.access.mode == access.access.mode;
-                }))
-                pending_.push_back(access);
-        remember_routing(step, call);
-    }
+    add_accesses(step, call);
     record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
     records_.push_back(record);
 
+    const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
     KernelEvent event;
     event.index = n_events_++;
     event.run = &run_;
     event.step = &plan_->view().steps[step];
-    event.macs = bound_->kernels[step]->macs != nullptr ? bound_->kernels[step]->macs(call) : 0;
-    event.begin = dynamic ? now() : step_begin_;   // a second clock read keeps resolve out of the kernel's time
+    event.macs = kernel.macs != nullptr ? kernel.macs(call) : 0;
+    event.begin = event.end = kernel.resolve != nullptr ? now() : step_begin_;   // resolving is not the kernel's time
+    event.status = EventStatus::failed;                                          // until it ends
     events_.push_back(event);
     if (!immediate_) return;
     for_each_observer([&](Attached& a) {
         if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
     });
-    if (clock_) events_.back().begin = now();
+    events_.back().begin = events_.back().end = now();
 }
 
-void TraceSession::after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) {
+// A thread may begin before the leader has read its clock: the span is cut to the event.
+void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
+    const auto n = static_cast<std::size_t>(run_.n_threads);
+    for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
+        const BusyTime& time = busy_times_[i];
+        const std::uint64_t begin = std::clamp(time.begin, event.begin, event.end), end = std::clamp(time.end, begin, event.end);
+        spans_[i].begin = static_cast<std::uint32_t>(begin - event.begin);
+        spans_[i].busy = static_cast<std::uint32_t>(end - begin);
+        spans_[i].cpu = time.cpu;
+    }
+    event.threads = std::span(spans_).subspan(step * n, n);
+}
+
+void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled) {
     KernelEvent& event = events_.back();
     step_begin_ = event.end = std::max(now(), event.begin);
     event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
-    if (threads_) {
-        const auto n = static_cast<std::size_t>(run_.n_threads);
-        for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
-            const BusyTime& busy_time = busy_times_[i];
-            spans_[i].begin = static_cast<std::uint32_t>(std::max(busy_time.begin, event.begin) - event.begin);
-            spans_[i].busy = static_cast<std::uint32_t>(busy_time.end - busy_time.begin);
-        }
-        event.threads = std::span(spans_).subspan(step * n, n);
-    }
+    if (threads_) take_thread_spans(step, event);
     if (!immediate_) return;
     assemble(events_.size() - 1);
-    values_.clear();
-    for (const Access& access : event.accesses) {
-        StepValues::Value value{access.tensor, {}, StepValues::Missing::no};
-        const kernels::Operand& operand = call[access.slot];
-        if (access.kind == AccessKind::elided) value.missing = StepValues::Missing::elided;
-        else if (!access.scratch) value.data = std::span(operand.data, operand.bytes);
-        if (values_.size() <= access.slot) values_.resize(access.slot + std::size_t{1}, {nullptr, {}, StepValues::Missing::not_requested});
-        if (values_[access.slot].data.empty()) values_[access.slot] = value;
-    }
+    show_values(event);
     for_each_observer([&](Attached& a) {
         if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_end(event, StepValues(values_));
     });
     step_begin_ = now();
 }
 
-void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept {
-    busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)] = {begin, end};
+// Views of the event's operands, by slot.
+void TraceSession::show_values(const KernelEvent& event) {
+    values_.assign(kernels::kMaxOperands, {nullptr, {}, StepValues::Missing::not_requested});
+    for (const Access& access : event.accesses) {
+        if (access.scratch) continue;
+        StepValues::Value& value = values_[access.slot];
+        value.tensor = access.tensor;
+        value.missing = access.kind == AccessKind::elided ? StepValues::Missing::elided : StepValues::Missing::no;
+        if (access.kind != AccessKind::elided) value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
+    }
 }
 
-// Turns pending accesses into spans; from `first_event` on.
+void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept {
+    busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)] = {begin, end, current_cpu()};
+}
+
+// Turns pending accesses into spans; from `first_event` on. Spans of earlier events may dangle until the run ends, when
+// all are made anew.
 void TraceSession::assemble(std::size_t first_event) {
+    if (first_event >= records_.size()) return;
     accesses_.resize(pending_.size());
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
+    for (std::size_t i = records_[first_event].first_access; i < pending_.size(); ++i) {
         accesses_[i] = pending_[i].access;
         accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
     }
@@ -303,14 +400,15 @@ void TraceSession::assemble(std::size_t first_event) {
 
 void TraceSession::deliver_batched() {
     for_each_observer([&](Attached& a) {
-        const auto filtered = static_cast<std::uint64_t>(std::ranges::count(a.step_passes, false));
-        a.summary.events += events_.size() - std::min<std::uint64_t>(filtered, events_.size());
-        a.summary.filtered += std::min<std::uint64_t>(filtered, events_.size());
+        a.filtered_events.clear();
+        std::uint64_t passed = 0;
+        for (const KernelEvent& event : events_) passed += a.step_passes[event.step->number] ? 1 : 0;
+        a.summary.events += passed;
+        a.summary.filtered += events_.size() - passed;
         ++a.summary.runs;
         if (a.request.delivery != Delivery::batched) return;
         std::span<const KernelEvent> events = events_;
-        if (filtered > 0) {
-            a.filtered_events.clear();
+        if (passed < events_.size()) {
             for (const KernelEvent& event : events_)
                 if (a.step_passes[event.step->number]) a.filtered_events.push_back(event);
             events = a.filtered_events;
@@ -347,24 +445,38 @@ void TraceSession::end_run(RunStatus status) {
     result.events = static_cast<std::uint32_t>(events_.size());
     result.status = status == RunStatus::ok ? EventStatus::ok : status == RunStatus::cancelled ? EventStatus::cancelled : EventStatus::failed;
     result.rolled_back = status != RunStatus::ok;
-    for (const KernelEvent& event : events_)
-        for (const Access& access : event.accesses)
-            if (access.tensor->tensor_class == TensorClass::weight) result.observed_weight_bytes += access.bytes();
+    result.observed_weight_bytes = weight_bytes(events_);
     result.expected_weight_bytes = expected_weight_bytes();
-    deliver_batched();
+    std::exception_ptr thrown;   // by an observer now; every observer still sees the run end
+    try {
+        deliver_batched();
+    } catch (const Error&) {
+        thrown = std::current_exception();
+        result.status = EventStatus::failed;
+        result.rolled_back = true;
+    }
     result.end = now();
-    for_each_observer([&](Attached& a) { a.observer->on_run_end(result); });
+    try {
+        for_each_observer([&](Attached& a) { a.observer->on_run_end(result); });
+    } catch (const Error&) {
+        if (!thrown) thrown = std::current_exception();
+    }
+    if (thrown && status != RunStatus::failed) std::rethrow_exception(thrown);
 }
 
 void TraceSession::on_sample(SampleEvent event) {
+    const CallbackHold hold(busy);
     event.run = n_runs_ > 0 ? n_runs_ - 1 : 0;
     event.time = now();
     for_each_observer([&](Attached& a) { a.observer->on_sample(event); });
+    detach_requested();
 }
 
 void TraceSession::mark(std::string_view text) {
+    const CallbackHold hold(busy);
     const std::uint64_t time = now();
     for_each_observer([&](Attached& a) { a.observer->on_mark(time, text); });
+    detach_requested();
 }
 
 }  // namespace tinfer::runtime

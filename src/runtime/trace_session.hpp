@@ -20,8 +20,8 @@ struct Attached {
     TraceRequest request;
     std::vector<std::uint32_t> seen_plans;
     bool detach_requested = false;
+    bool broken = false;             ///< it threw and asked to be detached then: called no more
     SessionSummary summary;
-    std::string error;
     // of the running run
     bool run_passes = true;
     std::vector<bool> step_passes;
@@ -52,7 +52,8 @@ public:
     void detach_all() noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
-    /// Around one run of the executor. May throw what an observer throws.
+    /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested; end_run
+    /// after a run that failed throws nothing of an observer's.
     void begin_run(const RunDetails& details);
     void end_run(RunStatus status);
 
@@ -75,7 +76,14 @@ private:
     struct StepRecord { std::uint32_t first_access = 0, n_accesses = 0; };
     template <class Fn>
     void for_each_observer(Fn&& fn);
+    void update_level() noexcept;
+    void find_plan(const RunDetails& details);
+    void describe_run(const RunDetails& details);
     void prepare_filters();
+    void prepare_buffers();
+    void add_accesses(std::size_t step, const kernels::KernelCall& call);
+    void take_thread_spans(std::size_t step, KernelEvent& event);
+    void show_values(const KernelEvent& event);
     void assemble(std::size_t first_event);
     void deliver_batched();
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
@@ -89,8 +97,9 @@ private:
     std::vector<std::shared_ptr<Attached>> attached_;
     std::vector<std::unique_ptr<TracePlan>> plans_;
 
-    bool immediate_ = false, threads_ = false, clock_ = true;
-    std::uint64_t n_runs_ = 0, n_events_ = 0;
+    bool immediate_ = false, threads_ = false;   // of the running run
+    bool clock_ = true;                          // somebody attached wants times
+    std::uint64_t n_runs_ = 0, n_events_ = 0, first_decode_ = 0;
 
     // of the running run
     const TracePlan* plan_ = nullptr;
@@ -102,7 +111,7 @@ private:
     std::vector<PendingAccess> pending_;
     std::vector<Access> accesses_;
     std::vector<AccessRange> ranges_;
-    struct alignas(64) BusyTime { std::uint64_t begin = 0, end = 0; };   // a cache line per writer
+    struct alignas(64) BusyTime { std::uint64_t begin = 0, end = 0; std::uint16_t cpu = 0; };   // a cache line per writer
     std::vector<BusyTime> busy_times_;         // {threads, steps}: written by the threads, published by the step's barrier
     std::vector<ThreadSpan> spans_;            // {threads, steps}
     std::vector<StepValues::Value> values_;

@@ -16,7 +16,7 @@ constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
 void sort_front(std::span<Candidate> data, std::size_t k) noexcept {
     const auto middle = data.begin() + static_cast<std::ptrdiff_t>(std::min(k, data.size()));
-    if (k * 8 <= data.size()) {   // one pass with a heap of k, which most candidates never enter
+    if (k * 8 <= data.size()) {  // one pass with a heap of k, which most candidates never enter
         std::partial_sort(data.begin(), middle, data.end(), comes_before);
         return;
     }

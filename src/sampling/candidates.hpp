@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the links of a chain share: the one order of candidates, partial sorting, and the softmax that makes equal draws on
-// every machine. A logit of -infinity means probability 0; a sampler treats such a candidate as removed.
+// What the links of a chain share: the one order of candidates, partial sorting, and the softmax that makes equal draws
+// on every machine. A logit of -infinity means probability 0; a sampler treats such a candidate as removed.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ void keep_front(CandidateArray& candidates, std::size_t k) noexcept;
 /// The candidate of a token, null where it has been removed. Constant time while the array is in identity order.
 [[nodiscard]] Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept;
 
-/// p_i = exp(l_i − max) / Σ exp(l_j − max) in float32, with the exp and the 16-lane sum of the kernels. An infinite logit
-/// wins alone. Owns its scratch: nothing is allocated for up to `n` candidates.
+/// p_i = exp(l_i − max) / Σ exp(l_j − max) in float32, with the exp and the 16-lane sum of the kernels. An infinite
+/// logit wins alone. Owns its scratch: nothing is allocated for up to `n` candidates.
 class Softmax {
 public:
     explicit Softmax(std::size_t n) : values_(n) {}
@@ -35,7 +35,7 @@ public:
     void apply(std::span<Candidate> data);
 
 private:
-    std::vector<float> values_;   // grows only where there are more candidates than foreseen
+    std::vector<float> values_;  // grows only where there are more candidates than foreseen
 };
 
 }  // namespace tinfer::sampling

@@ -30,12 +30,11 @@ std::uint32_t hardware_seed() {
 
 LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o) {
     switch (letter) {
-        case 'e':
-            return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
-        case 'k': return make_top_k(o.top_k);
-        case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep);
-        case 'm': return make_min_p(o.min_p, o.min_keep);
-        default: return make_temperature(o.temp);   // validate() has seen the letters
+    case 'e': return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
+    case 'k': return make_top_k(o.top_k);
+    case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep);
+    case 'm': return make_min_p(o.min_p, o.min_keep);
+    default: return make_temperature(o.temp);  // validate() has seen the letters
     }
 }
 
@@ -43,7 +42,8 @@ LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o) {
 void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
     for (const Candidate& candidate : candidates.data)
         if (std::isnan(candidate.logit))
-            fail(ErrorCode::non_finite_logits, cat("link '", link.name(), "' made the logit of token ", candidate.id, " NaN"));
+            fail(ErrorCode::non_finite_logits,
+                 cat("link '", link.name(), "' made the logit of token ", candidate.id, " NaN"));
     candidates.sorted = candidates.sorted && std::ranges::is_sorted(candidates.data, comes_before);
 }
 
@@ -98,7 +98,8 @@ Token Chain::sample(std::span<const float> logits) {
     }
     if (best_candidate(candidates.data) == nullptr) fail(ErrorCode::no_candidates, "no candidate token is left");
     if (candidates.selected < 0 || static_cast<std::size_t>(candidates.selected) >= candidates.data.size())
-        fail(ErrorCode::no_candidates, cat("the chain selected candidate ", candidates.selected, " of ", candidates.data.size()));
+        fail(ErrorCode::no_candidates,
+             cat("the chain selected candidate ", candidates.selected, " of ", candidates.data.size()));
     const Candidate chosen = candidates.data[static_cast<std::size_t>(candidates.selected)];
     keep(candidates);
     last_p_ = chosen.p;
@@ -110,7 +111,7 @@ Token Chain::sample(std::span<const float> logits) {
 void Chain::keep(const CandidateArray& candidates) {
     const Candidate* const begin = candidates_.data();
     const Candidate* const data = candidates.data.data();
-    const std::less<> before;   // pointers into different arrays
+    const std::less<> before;  // pointers into different arrays
     if (before(data, begin) || !before(data, begin + candidates_.size())) {
         candidates_.assign(candidates.data.begin(), candidates.data.end());
         begin_ = 0;
@@ -155,7 +156,9 @@ std::vector<std::string> Chain::names() const {
 // ---- what happened --------------------------------------------------------------------------------------------------
 
 std::uint32_t Chain::last_candidates() const noexcept {
-    const auto is_left = [](const Candidate& candidate) { return candidate.logit != -std::numeric_limits<float>::infinity(); };
+    const auto is_left = [](const Candidate& candidate) {
+        return candidate.logit != -std::numeric_limits<float>::infinity();
+    };
     return static_cast<std::uint32_t>(std::ranges::count_if(survivors(), is_left));
 }
 

@@ -39,7 +39,9 @@ public:
     [[nodiscard]] float last_p() const noexcept { return last_p_; }
     [[nodiscard]] std::uint32_t last_candidates() const noexcept;
     /// What the links left, as they left it.
-    [[nodiscard]] std::span<const Candidate> survivors() const noexcept { return std::span(candidates_).subspan(begin_, size_); }
+    [[nodiscard]] std::span<const Candidate> survivors() const noexcept {
+        return std::span(candidates_).subspan(begin_, size_);
+    }
     /// The k most probable survivors, descending, with their probabilities.
     [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
 
@@ -50,7 +52,7 @@ public:
 private:
     struct Link {
         std::unique_ptr<SamplerLink> link;
-        bool is_users;   ///< what it leaves is looked at before our links rely on it
+        bool is_users;  ///< what it leaves is looked at before our links rely on it
     };
     void append(std::unique_ptr<SamplerLink> link) { links_.push_back({std::move(link), false}); }
     void build_candidates(std::span<const float> logits);
@@ -58,8 +60,8 @@ private:
 
     std::vector<Link> links_;
     std::vector<Candidate> candidates_;
-    std::size_t begin_ = 0, size_ = 0;          // survivors of the last sample, inside candidates_
-    std::array<Token, kRecent> recent_{};       // ring
+    std::size_t begin_ = 0, size_ = 0;     // survivors of the last sample, inside candidates_
+    std::array<Token, kRecent> recent_{};  // ring
     std::size_t n_accepted_ = 0;
     float last_p_ = 0;
     std::uint32_t seed_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The seeded draw. std::mt19937 is specified to the bit and everything after it is our own arithmetic, so a seed draws the
-// same tokens with every compiler and on every machine.
+// The seeded draw. std::mt19937 is specified to the bit and everything after it is our own arithmetic, so a seed draws
+// the same tokens with every compiler and on every machine.
 #include <random>
 
 #include "sampling/candidates.hpp"
@@ -9,7 +9,8 @@
 namespace tinfer::sampling {
 namespace {
 
-/// u = (r0 + r1 · 2^32) / 2^64 in [0, 1) of two outputs. Not std::generate_canonical, whose rounding libraries differ in.
+/// u = (r0 + r1 · 2^32) / 2^64 in [0, 1) of two outputs. Not std::generate_canonical, whose rounding libraries differ
+/// in.
 double uniform(std::mt19937& generator) {
     const std::uint64_t low = generator(), high = generator();
     return static_cast<double>(high << 32 | low) * 0x1p-64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The links a chain can be made of, one file each. Every one is a SamplerLink: it changes an array of candidates and has no
-// other visible effect, save for the generator and the window it owns. `n_vocab` sizes scratch once.
+// The links a chain can be made of, one file each. Every one is a SamplerLink: it changes an array of candidates and
+// has no other visible effect, save for the generator and the window it owns. `n_vocab` sizes scratch once.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ using LinkPtr = std::unique_ptr<SamplerLink>;
 
 /// Window of accepted tokens and what being in it costs.
 struct PenaltyOptions {
-    int last_n = 64;          ///< tokens; 0: off, -1: all since the last reset
-    float repeat = 1.0f;      ///< arXiv:1909.05858 §4.1
-    float frequency = 0.0f;   ///< subtracted per occurrence
-    float presence = 0.0f;    ///< subtracted once
+    int last_n = 64;         ///< tokens; 0: off, -1: all since the last reset
+    float repeat = 1.0f;     ///< arXiv:1909.05858 §4.1
+    float frequency = 0.0f;  ///< subtracted per occurrence
+    float presence = 0.0f;   ///< subtracted once
 };
 /// For a token with count c > 0 in the window: l = l > 0 ? l / repeat : l · repeat, then l −= c · frequency + presence.
 [[nodiscard]] LinkPtr make_penalties(std::size_t n_vocab, const PenaltyOptions& options);

@@ -29,6 +29,8 @@ private:
 
 }  // namespace
 
-LinkPtr make_logit_bias(std::vector<std::pair<Token, float>> biases) { return std::make_unique<LogitBias>(std::move(biases)); }
+LinkPtr make_logit_bias(std::vector<std::pair<Token, float>> biases) {
+    return std::make_unique<LogitBias>(std::move(biases));
+}
 
 }  // namespace tinfer::sampling

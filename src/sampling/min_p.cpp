@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keeps what is at least p times as probable as the best: a comparison of logits, so neither softmax nor sorting is needed.
+// Keeps what is at least p times as probable as the best: a comparison of logits, so neither softmax nor sorting is
+// needed.
 #include <algorithm>
 
 #include "base/math.hpp"
@@ -12,7 +13,8 @@ namespace {
 class MinP final : public SamplerLink {
 public:
     MinP(float p, int min_keep)
-        : is_off_(p <= 0.0f), log_p_(is_off_ ? 0.0f : math::log(p)), min_keep_(static_cast<std::size_t>(std::max(min_keep, 0))) {}
+        : is_off_(p <= 0.0f), log_p_(is_off_ ? 0.0f : math::log(p)),
+          min_keep_(static_cast<std::size_t>(std::max(min_keep, 0))) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "min_p"; }
     [[nodiscard]] LinkPtr clone() const override { return std::make_unique<MinP>(*this); }
 
@@ -22,13 +24,12 @@ public:
         const float threshold = best->logit + log_p_;
         const auto is_below = [threshold](const Candidate& candidate) { return candidate.logit < threshold; };
         const auto dropped = static_cast<std::size_t>(std::ranges::count_if(candidates.data, is_below));
-        const std::size_t kept = candidates.data.size() - dropped;
-        if (kept < min_keep_) {
+        if (candidates.data.size() - dropped < min_keep_) {
             keep_front(candidates, min_keep_);
             return;
         }
-        std::ranges::remove_if(candidates.data, is_below);
-        candidates.data = candidates.data.first(kept);
+        const auto end = std::remove_if(candidates.data.begin(), candidates.data.end(), is_below);
+        candidates.data = {candidates.data.begin(), end};
     }
 
 private:

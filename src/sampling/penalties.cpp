@@ -44,7 +44,8 @@ public:
 
 private:
     [[nodiscard]] bool is_neutral() const noexcept {
-        return options_.last_n == 0 || (options_.repeat == 1.0f && options_.frequency == 0.0f && options_.presence == 0.0f);
+        return options_.last_n == 0 ||
+               (options_.repeat == 1.0f && options_.frequency == 0.0f && options_.presence == 0.0f);
     }
     void count(Token token, std::int32_t change) noexcept {
         if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size()) counts_[id] += change;
@@ -79,18 +80,21 @@ private:
             counts_[id] = -counts_[id];
         }
         for (const Token token : window)
-            if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size()) counts_[id] = std::abs(counts_[id]);
+            if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size())
+                counts_[id] = std::abs(counts_[id]);
         return true;
     }
 
     PenaltyOptions options_;
-    std::vector<std::int32_t> counts_;   // {n_vocab}: occurrences in the window
-    std::vector<Token> window_;          // ring of the last last_n tokens; empty where all count
-    std::size_t n_accepted_ = 0;         // since the last reset
+    std::vector<std::int32_t> counts_;  // {n_vocab}: occurrences in the window
+    std::vector<Token> window_;         // ring of the last last_n tokens; empty where all count
+    std::size_t n_accepted_ = 0;        // since the last reset
 };
 
 }  // namespace
 
-LinkPtr make_penalties(std::size_t n_vocab, const PenaltyOptions& options) { return std::make_unique<Penalties>(n_vocab, options); }
+LinkPtr make_penalties(std::size_t n_vocab, const PenaltyOptions& options) {
+    return std::make_unique<Penalties>(n_vocab, options);
+}
 
 }  // namespace tinfer::sampling

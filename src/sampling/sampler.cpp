@@ -2,15 +2,20 @@
 // Sampler: the public face of a chain. sample(Context&, int) belongs to the runtime's side, which knows observers.
 #include <chrono>
 
+#include "base/error.hpp"
 #include "sampling/chain.hpp"
 
 namespace tinfer {
 
+namespace {
+constexpr std::string_view kSampling = "sampler: an allocation failed";
+}
+
 Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
-    : impl_(std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options)})) {}
-Sampler::Sampler(const Sampler& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
+    : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options)}); })) {}
+Sampler::Sampler(const Sampler& other) : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
 Sampler& Sampler::operator=(const Sampler& other) {
-    if (this != &other) impl_ = std::make_unique<Impl>(*other.impl_);
+    if (this != &other) *this = Sampler(other);
     return *this;
 }
 Sampler::Sampler(Sampler&&) noexcept = default;
@@ -19,23 +24,27 @@ Sampler::~Sampler() = default;
 
 Token Sampler::sample(std::span<const float> logits) {
     const auto begin = std::chrono::steady_clock::now();
-    const Token token = impl_->chain.sample(logits);
+    const Token token = reporting_memory(kSampling, [&] { return impl_->chain.sample(logits); });
     impl_->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++impl_->samples;
     return token;
 }
 
 /// No link of ours has a grammar yet: prompt and generated tokens are accepted alike.
-void Sampler::accept(Token token, bool /*advance_grammar*/) { impl_->chain.accept(token); }
-void Sampler::reset() { impl_->chain.reset(); }
+void Sampler::accept(Token token, bool /*advance_grammar*/) {
+    reporting_memory(kSampling, [&] { impl_->chain.accept(token); });
+}
+void Sampler::reset() { reporting_memory(kSampling, [&] { impl_->chain.reset(); }); }
 
-void Sampler::insert(std::size_t index, std::unique_ptr<SamplerLink> link) { impl_->chain.insert(index, std::move(link)); }
-void Sampler::remove(std::size_t index) { impl_->chain.remove(index); }
-std::vector<std::string> Sampler::names() const { return impl_->chain.names(); }
+void Sampler::insert(std::size_t index, std::unique_ptr<SamplerLink> link) {
+    reporting_memory(kSampling, [&] { impl_->chain.insert(index, std::move(link)); });
+}
+void Sampler::remove(std::size_t index) { reporting_memory(kSampling, [&] { impl_->chain.remove(index); }); }
+std::vector<std::string> Sampler::names() const { return reporting_memory(kSampling, [&] { return impl_->chain.names(); }); }
 
-std::vector<Candidate> Sampler::probs(std::size_t k) const { return impl_->chain.probs(k); }
+std::vector<Candidate> Sampler::probs(std::size_t k) const { return reporting_memory(kSampling, [&] { return impl_->chain.probs(k); }); }
 std::uint32_t Sampler::seed() const noexcept { return impl_->chain.seed(); }
-std::vector<Token> Sampler::recent(std::size_t n) const { return impl_->chain.recent(n); }
+std::vector<Token> Sampler::recent(std::size_t n) const { return reporting_memory(kSampling, [&] { return impl_->chain.recent(n); }); }
 std::string Sampler::recent_text(std::size_t n) const { return impl_->vocab.decode(recent(n)); }
 double Sampler::seconds() const noexcept { return impl_->seconds; }
 std::uint64_t Sampler::samples() const noexcept { return impl_->samples; }

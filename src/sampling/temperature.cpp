@@ -40,7 +40,7 @@ public:
     void apply(CandidateArray& candidates) override {
         Candidate* const best = best_candidate(candidates.data);
         if (best == nullptr) return;
-        best->p = 1.0f;   // what this link gives it; the logits stay
+        best->p = 1.0f;  // what this link gives it; the logits stay
         candidates.selected = best - candidates.data.data();
     }
 };

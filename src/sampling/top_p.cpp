@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nucleus sampling. An unsorted array is not sorted whole: the front is sorted in growing pieces until its mass is enough.
+// Nucleus sampling. An unsorted array is not sorted whole: the front is sorted in growing pieces until its mass is
+// enough.
 #include <algorithm>
 
 #include "sampling/candidates.hpp"
@@ -21,7 +22,8 @@ public:
         if (p_ >= 1.0f) return;
         softmax_.apply(candidates.data);
         const std::size_t n = candidates.data.size();
-        for (std::size_t piece = candidates.sorted ? n : std::min(n, kFirstPiece);; piece = std::min(n, piece * kGrowth)) {
+        for (std::size_t piece = candidates.sorted ? n : std::min(n, kFirstPiece);;
+             piece = std::min(n, piece * kGrowth)) {
             if (!candidates.sorted) sort_front(candidates.data, piece);
             const std::size_t kept = prefix(candidates.data.first(piece));
             if (kept == 0 && piece < n) continue;

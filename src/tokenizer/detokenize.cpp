@@ -3,6 +3,7 @@
 // vocabulary asks for it, spaces before punctuation cleaned. Then Utf8Stream, which cuts such bytes into whole characters.
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -79,15 +80,18 @@ std::string decode_tokens(const Vocab::Impl& vocab, std::span<const Token> token
 namespace tinfer {
 
 std::string Utf8Stream::push(std::string_view piece) {
-    if (strip_ && !piece.empty()) {
-        if (piece.front() == ' ') piece.remove_prefix(1);
-        strip_ = false;
-    }
-    std::string pending(held_.data(), n_held_);
+    std::string pending, out;
+    const bool strips = strip_ && !piece.empty();
+    reporting_memory("text stream: an allocation failed", [&] {   // all of it before anything changes
+        pending.reserve(n_held_ + piece.size());
+        out.reserve(tokenizer::kReplacement.size() * (n_held_ + piece.size()));
+    });
+    if (strips && piece.front() == ' ') piece.remove_prefix(1);
+    strip_ = strip_ && !strips;
+    pending.assign(held_.data(), n_held_);
     pending += piece;
     n_held_ = 0;
 
-    std::string out;
     for (std::string_view rest = pending; !rest.empty();) {
         const tokenizer::Utf8Front front = tokenizer::utf8_front(rest);
         const std::string_view bytes = rest.substr(0, front.length);

@@ -10,6 +10,8 @@ namespace tinfer {
 
 namespace {
 
+constexpr std::string_view kTokenizing = "vocabulary: an allocation failed";
+
 std::optional<Token> optional_token(std::int32_t id) noexcept {
     return id == tokenizer::kNoToken ? std::nullopt : std::optional(Token{id});
 }
@@ -19,7 +21,7 @@ std::optional<Token> optional_token(std::int32_t id) noexcept {
 std::int32_t Vocab::Impl::checked(Token token) const {
     const auto id = static_cast<std::int32_t>(token);
     if (id < 0 || static_cast<std::size_t>(id) >= n_tokens)
-        fail(ErrorCode::index_out_of_range, cat("token ", id, " of a vocabulary of ", n_tokens));
+        reporting_memory(kTokenizing, [&] { fail(ErrorCode::index_out_of_range, cat("token ", id, " of a vocabulary of ", n_tokens)); });
     return id;
 }
 
@@ -30,25 +32,29 @@ std::string_view Vocab::Impl::piece(std::int32_t id, bool render_special) const 
 }
 
 std::vector<Token> Vocab::encode(std::string_view text, EncodeOptions options) const {
-    std::vector<Token> tokens;
-    const auto scratch = impl_->scratch.lend();
-    tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
-    return tokens;
+    return reporting_memory(kTokenizing, [&] {
+        std::vector<Token> tokens;
+        const auto scratch = impl_->scratch.lend();
+        tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
+        return tokens;
+    });
 }
 
 std::size_t Vocab::encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const {
-    const auto scratch = impl_->scratch.lend();
-    std::vector<Token>& tokens = (*scratch).tokens;
-    tokens.clear();
-    tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
-    if (tokens.size() <= out.size()) std::ranges::copy(tokens, out.begin());
-    return tokens.size();
+    return reporting_memory(kTokenizing, [&] {
+        const auto scratch = impl_->scratch.lend();
+        std::vector<Token>& tokens = (*scratch).tokens;
+        tokens.clear();
+        tokenizer::encode_text(*impl_, text, options, *scratch, tokens);
+        if (tokens.size() <= out.size()) std::ranges::copy(tokens, out.begin());
+        return tokens.size();
+    });
 }
 
 std::string_view Vocab::piece(Token token, bool special) const { return impl_->piece(impl_->checked(token), special); }
 
 std::string Vocab::decode(std::span<const Token> tokens, DecodeOptions options) const {
-    return tokenizer::decode_tokens(*impl_, tokens, options);
+    return reporting_memory(kTokenizing, [&] { return tokenizer::decode_tokens(*impl_, tokens, options); });
 }
 
 std::size_t Vocab::size() const noexcept { return impl_->n_tokens; }
@@ -75,9 +81,11 @@ bool Vocab::is_control(Token token) const noexcept {
 }
 
 std::vector<Token> Vocab::eog_tokens() const {
-    std::vector<Token> tokens;
-    for (const std::int32_t id : impl_->eog) tokens.push_back(Token{id});
-    return tokens;
+    return reporting_memory(kTokenizing, [&] {
+        std::vector<Token> tokens;
+        for (const std::int32_t id : impl_->eog) tokens.push_back(Token{id});
+        return tokens;
+    });
 }
 
 std::optional<Token> Vocab::find(std::string_view text) const { return optional_token(impl_->texts.find(text)); }

@@ -57,16 +57,27 @@ bool is_inner(const KernelEvent& event, const TensorInfo* tensor) {
     return std::ranges::any_of(event.accesses, [&](const Access& a) { return a.tensor == tensor && a.kind == AccessKind::elided; });
 }
 
+// A fused step reads what it wrote itself from registers; caches it only writes.
+bool from_registers(const StepView& step, const TensorInfo* tensor) {
+    return step.nodes.size() > 1 && std::ranges::any_of(step.nodes, [&](const NodeView* node) { return node->output == tensor; });
+}
+
+// The step's list of operands, known before anything runs, must name what each of its nodes reads and writes.
+bool lists(const StepView& step, const TensorInfo* tensor, AccessMode mode) {
+    if (tensor == nullptr || (mode == AccessMode::read && from_registers(step, tensor))) return true;
+    return std::ranges::any_of(step.operands, [&](const Access& a) {
+        return a.tensor == tensor && (a.kind == AccessKind::elided || (static_cast<int>(a.mode) & static_cast<int>(mode)) != 0);
+    });
+}
+
 CoverageSets expected_sets(const KernelEvent& event, const trace::DataOf& data) {
     std::vector<ExpectedAccess> accesses;
     for (const NodeView* node : event.step->nodes) trace::expect(*node, data, accesses);
     CoverageSets sets;
     for (const ExpectedAccess& access : accesses)
         if (!is_inner(event, access.tensor)) add_modes(sets, access.tensor, access.mode, access.set);
-    // A fused step reads what it wrote itself from registers.
-    for (const ExpectedAccess& access : accesses)
-        if (event.step->nodes.size() > 1 && access.mode == AccessMode::write && access.tensor->tensor_class == TensorClass::value)
-            sets.erase({access.tensor, AccessMode::read});
+    for (const NodeView* node : event.step->nodes)
+        if (from_registers(*event.step, node->output)) sets.erase({node->output, AccessMode::read});
     return sets;
 }
 
@@ -101,7 +112,7 @@ const std::vector<std::string>& CoverageCheck::differences() const noexcept { re
 TraceRequest CoverageCheck::request() const { return {.delivery = Delivery::immediate}; }
 void CoverageCheck::on_session(const SessionInfo&) {}
 
-// Every node that is no view lies in exactly one step, and the step lists it.
+// Every node that is no view lies in exactly one step, and the step lists what the node touches before anything runs.
 void CoverageCheck::on_plan(const PlanView& plan) {
     std::vector<int> uses(plan.nodes.size(), 0);
     for (const StepView& step : plan.steps)
@@ -110,6 +121,15 @@ void CoverageCheck::on_plan(const PlanView& plan) {
         const int expected = node.op == Op::alias ? 0 : 1;
         if (uses[node.number] != expected)
             impl_->report(cat("plan ", plan.id, ": node '", escaped(node.name), "' lies in ", uses[node.number], " steps, expected ", expected));
+    }
+    for (const StepView& step : plan.steps) {
+        const auto check = [&](const TensorInfo* tensor, AccessMode mode) {
+            if (!lists(step, tensor, mode)) impl_->report(describe(step, tensor, mode, "is not in its list of operands"));
+        };
+        for (const NodeView* node : step.nodes) {
+            check(node->output, AccessMode::write);
+            for (const TensorInfo* input : node->inputs) check(input, AccessMode::read);
+        }
     }
 }
 

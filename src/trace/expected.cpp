@@ -94,7 +94,7 @@ void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pair
         }
     }
     out.push_back(rows(*node.inputs[0], AccessMode::read, from));
-    out.push_back(rows(*node.inputs[0], AccessMode::write, to));
+    out.push_back(rows(*node.output, AccessMode::write, to));
     out.push_back(all(*node.inputs[1], AccessMode::read));
 }
 
@@ -111,10 +111,10 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1])));
             read_whole(1);
             return;
-        case Op::kv_write:   // inputs: cache, rows, cells
-            out.push_back(rows(*node.inputs[0], AccessMode::write, integers(data, *node.inputs[2])));
+        case Op::kv_write:   // inputs: rows, cells; the output is the cache
+            out.push_back(rows(*node.output, AccessMode::write, integers(data, *node.inputs[1])));
+            read_whole(0);
             read_whole(1);
-            read_whole(2);
             return;
         case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks
             const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), integers(data, *node.inputs[5]));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,7 +38,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const auto tokens = vocab.encode(text, {.add_special = false, .parse_special = size % 2 == 1});
         const auto back = vocab.decode(tokens, {.render_special = true, .clean = tinfer::DecodeOptions::Clean::off});
         if (!spm) expect(back == normal);
-        if (spm && size % 2 == 0 && text.find(tinfer::tokenizer::kEscapedSpace) == text.npos) expect(back == text);
+        // In SPM a cut-off character swallows a following space, and U+2581 is a space.
+        const bool spm_survives = text.find(' ') == text.npos && text.find(tinfer::tokenizer::kEscapedSpace) == text.npos;
+        if (spm && size % 2 == 0 && spm_survives) expect(back == text);
         tinfer::Utf8Stream stream;
         for (const auto token : tokens) expect(tinfer::tokenizer::is_valid_utf8(stream.push(vocab.piece(token, true))));
         expect(tinfer::tokenizer::is_valid_utf8(stream.flush()));

@@ -41,7 +41,7 @@ struct Placement {
         return p;
     }
     /// n tokens on pages in disorder, roughly every third slot a hole.
-    static Placement scattered(std::int32_t n, Random& random) {
+    static Placement scattered(std::int32_t n, OpRandom& random) {
         Placement p;
         for (std::int32_t left = n; left > 0;) {
             std::uint64_t mask = 0;
@@ -71,7 +71,7 @@ float rounded(float x, DType type) {
     return type == DType::bf16 ? tinfer::bf16_to_f32(tinfer::f32_to_bf16(x)) : x;
 }
 
-Problem make_problem(Random& random, const AttentionParams& params, std::int32_t n_tokens, std::vector<Span> spans,
+Problem make_problem(OpRandom& random, const AttentionParams& params, std::int32_t n_tokens, std::vector<Span> spans,
                      DType k_type = DType::f32, DType v_type = DType::f32) {
     Problem p{params, k_type, v_type, n_tokens, std::move(spans), {}, {}, {}, {}};
     const auto floats = [&](int d, int heads, std::size_t n, float factor) {
@@ -259,7 +259,7 @@ AttentionParams heads(int n_head, int n_head_kv, int dk = 32, int dv = 32) {
 }  // namespace
 
 TEST_CASE("[A10] attention: equals double for head ratios 1, 4, 8 around tile and chunk boundaries") {
-    Random random(21);
+    OpRandom random(21);
     for (const auto& [n_head, n_head_kv] : {std::pair{3, 3}, std::pair{4, 1}, std::pair{8, 2}, std::pair{8, 1}})
         for (const std::int32_t n : {1, 2, 63, 64, 65, 127, 255, 256, 257, 320, 511, 513, 600}) {
             const Problem p = make_problem(random, heads(n_head, n_head_kv), n, {{0, n}, {0, (n + 1) / 2}});
@@ -270,7 +270,7 @@ TEST_CASE("[A10] attention: equals double for head ratios 1, 4, 8 around tile an
 }
 
 TEST_CASE("[A10] attention: other head sizes, f16 and bf16 caches, K and V of different widths") {
-    Random random(22);
+    OpRandom random(22);
     for (const DType k : {DType::f32, DType::f16, DType::bf16})
         for (const DType v : {DType::f32, DType::f16, DType::bf16})
             for (const auto& [dk, dv] : {std::pair{64, 64}, std::pair{80, 80}, std::pair{48, 20}, std::pair{5, 7}}) {
@@ -281,7 +281,7 @@ TEST_CASE("[A10] attention: other head sizes, f16 and bf16 caches, K and V of di
 }
 
 TEST_CASE("[A10] attention: windows may begin and end anywhere") {
-    Random random(23);
+    OpRandom random(23);
     std::vector<Span> spans;
     for (const std::int32_t begin : {0, 1, 63, 64, 65, 100, 255, 256, 257, 500})
         for (const std::int32_t end : {begin + 1, begin + 2, begin + 64, begin + 193, 700})
@@ -291,7 +291,7 @@ TEST_CASE("[A10] attention: windows may begin and end anywhere") {
 }
 
 TEST_CASE("[A10] attention: score cap, ALiBi and sinks enter as the formulas say") {
-    Random random(24);
+    OpRandom random(24);
     AttentionParams params = heads(6, 2);
     const std::vector<Span> spans{{0, 1}, {0, 70}, {30, 300}, {0, 400}};
     params.softcap = 1.5f;
@@ -307,7 +307,7 @@ TEST_CASE("[A10] attention: score cap, ALiBi and sinks enter as the formulas say
 }
 
 TEST_CASE("[A13] attention: weights sum to 1, and tokens that are not visible contribute exactly nothing") {
-    Random random(25);
+    OpRandom random(25);
     Problem p = make_problem(random, heads(4, 4), 520, {{0, 520}, {77, 300}, {256, 257}});
     for (float& v : p.v) v = 1.0f;
     for (const float x : attend(p, Placement::packed(520))) CHECK(x == doctest::Approx(1.0).epsilon(1e-6));
@@ -318,7 +318,7 @@ TEST_CASE("[A13] attention: weights sum to 1, and tokens that are not visible co
 }
 
 TEST_CASE("[A13] attention: a query that sees nothing gives zeros; a NaN key spoils only the queries that see it") {
-    Random random(26);
+    OpRandom random(26);
     Problem p = make_problem(random, heads(2, 1), 100, {{0, 0}, {0, 50}, {0, 100}});
     p.k[60 * 32] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> out = attend(p, Placement::packed(100));
@@ -328,7 +328,7 @@ TEST_CASE("[A13] attention: a query that sees nothing gives zeros; a NaN key spo
 }
 
 TEST_CASE("[N2] attention: the bits are those of tiles of 64 in chunks of 256 by absolute ordinals, merged in order") {
-    Random random(28);
+    OpRandom random(28);
     AttentionParams params = heads(4, 2, 40, 24);
     for (const bool capped : {false, true})
         for (const bool sunk : {false, true}) {
@@ -354,7 +354,7 @@ TEST_CASE("[N2] attention: the bits are those of tiles of 64 in chunks of 256 by
 }
 
 TEST_CASE("[N2] attention: bits depend neither on pages, holes, neighbours and threads nor on the batch") {
-    Random random(27);
+    OpRandom random(27);
     for (const std::int32_t n : {1, 64, 100, 257, 530}) {
         std::vector<Span> spans;
         for (std::int32_t t = std::max(0, n - 6); t < n; ++t) spans.push_back({t % 2 == 0 ? 0 : t / 3, t + 1});

@@ -168,9 +168,9 @@ TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") 
 }
 
 TEST_CASE("[N1] attention: runs of the cells that any query sees, shared pages once, holes and windows left out") {
-    Random random(31);
+    OpRandom random(31);
     for (int trial = 0; trial < 60; ++trial) {
-        // Random sequences over eight pages; from trial 20 on pages may be shared, before that they ascend and are
+        // OpRandom sequences over eight pages; from trial 20 on pages may be shared, before that they ascend and are
         // private.
         const int n_seqs = 1 + trial % 3, n_pages = 8;
         const bool disorder = trial >= 20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every op but the products, on every table of this machine against the reference table, bit for bit: odd sizes, strides,
-// extremes, several threads. (Products: grid_test.cpp.)
+// Every op but the products, on every table of this machine against the reference table, bit for bit: odd sizes,
+// strides, extremes, several threads. (Products: grid_test.cpp.)
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 100, 255, 1025};
 
-TestTensor floats(TestTensor::Shape ne, std::uint64_t seed, Extremes extremes = Extremes::finite, std::int64_t padding = 0) {
+TestTensor floats(TestTensor::Shape ne, std::uint64_t seed, Extremes extremes = Extremes::finite,
+    std::int64_t padding = 0) {
     TestTensor tensor(DType::f32, ne, padding);
     const kernels::Operand& to = tensor.operand();
     const std::vector<float> values = random_floats(to.n_rows() * ne[0], seed, extremes);
@@ -61,12 +62,15 @@ TEST_CASE("[G11][K9][N4] quantize: activation rows, alone or behind a norm or a 
             for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
                 const std::int64_t k = n_blocks * find_dtype(type)->block_elems;
                 CAPTURE(k);
-                const TestTensor x = floats({k, 3, 2, 1}, 4, extremes, 4), up = floats({k, 3, 2, 1}, 5, extremes), out(type, {k, 3, 2, 1});
+                const TestTensor x = floats({k, 3, 2, 1}, 4, extremes, 4), up = floats({k, 3, 2, 1}, 5, extremes),
+                    out(type, {k, 3, 2, 1});
                 const TestTensor weight = floats({k, 1, 1, 1}, 6), norm(DType::f32, {k, 3, 2, 1});
                 for (const int n_threads : {1, 2, 3}) {
                     CHECK(compare_tables(Op::quantize, type, out, {&x}, {}, n_threads) == "");
-                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight}, with_eps(1e-5f), n_threads) == "");
-                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight, &norm}, with_eps(1e-5f), n_threads, 3) == "");
+                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight}, with_eps(1e-5f),
+                        n_threads) == "");
+                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight, &norm}, with_eps(1e-5f),
+                        n_threads, 3) == "");
                     CHECK(compare_tables(Op::silu_mul_quantize, type, out, {&x, &up}, {}, n_threads) == "");
                 }
             }
@@ -81,9 +85,11 @@ TEST_CASE("[G11][K9][N4] elementwise: every op, width, stride and repetition agr
             const TestTensor a = floats({n, 3, 2, 2}, 7, extremes, 12), out(DType::f32, {n, 3, 2, 2}, 4);
             for (const Op op : {Op::scale, Op::silu, Op::sigmoid, Op::copy})
                 CHECK(compare_tables(op, DType::none, out, {&a}, params, 2) == "");
-            for (const TestTensor::Shape ne : {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
+            for (const TestTensor::Shape ne
+                : {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
                 const TestTensor b = floats(ne, 8, extremes);
-                for (const Op op : {Op::add, Op::mul, Op::silu_mul}) CHECK(compare_tables(op, DType::none, out, {&a, &b}, {}, 3) == "");
+                for (const Op op : {Op::add, Op::mul, Op::silu_mul}) CHECK(compare_tables(op, DType::none, out,
+                    {&a, &b}, {}, 3) == "");
             }
         }
 }
@@ -91,7 +97,8 @@ TEST_CASE("[G11][K9][N4] elementwise: every op, width, stride and repetition agr
 TEST_CASE("[G11][K9][N4] elementwise: silu and sigmoid agree over the whole range of exponents") {
     const std::int64_t n = 4096;
     const TestTensor x(DType::f32, {n, 4, 1, 1}), out(DType::f32, {n, 4, 1, 1});
-    for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i) x.as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i * 262147u);
+    for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i) x.as<std::uint32_t>()[i] =
+        static_cast<std::uint32_t>(i * 262147u);
     for (const Op op : {Op::silu, Op::sigmoid, Op::softmax}) CHECK(compare_tables(op, DType::none, out, {&x}) == "");
 }
 
@@ -106,7 +113,8 @@ TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, ag
 
 TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in cells agree on every table") {
     struct Case { std::int32_t d, n_rot, neox; };
-    for (const Case c : {Case{128, 128, 1}, {128, 128, 0}, {80, 32, 1}, {80, 32, 0}, {64, 20, 1}, {64, 20, 0}, {6, 2, 0}, {6, 6, 1}, {100, 70, 0}}) {
+    for (const Case c : {Case{128, 128, 1}, {128, 128, 0}, {80, 32, 1}, {80, 32, 0}, {64, 20, 1}, {64, 20, 0},
+        {6, 2, 0}, {6, 6, 1}, {100, 70, 0}}) {
         CAPTURE(c.d);
         CAPTURE(c.n_rot);
         constexpr std::int32_t kHeads = 3, kTokens = 5;
@@ -115,12 +123,15 @@ TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in cells agre
         params.rope.neox = c.neox;
         params.attention.n_head_kv = kHeads;
         params.attention.head_dim_k = params.attention.head_dim_v = c.d;
-        const TestTensor positions = integers({kTokens, 1, 1, 1}, {0, 1, 77, 4095, 31}), cells = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
+        const TestTensor positions = integers({kTokens, 1, 1, 1}, {0, 1, 77, 4095, 31}),
+            cells = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
         const TestTensor empty_table(DType::f32, {c.n_rot, kTokens, 1, 1});
         CHECK(compare_tables(Op::rope_table, DType::none, empty_table, {&positions}, params) == "");
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&empty_table, &positions}, params));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none,
+            {&empty_table, &positions}, params));
         for (const Extremes extremes : {Extremes::none, Extremes::non_finite}) {
-            const TestTensor x = floats({c.d, kHeads, kTokens, 1}, 10, extremes, 4), out(DType::f32, {c.d, kHeads, kTokens, 1}, 8);
+            const TestTensor x = floats({c.d, kHeads, kTokens, 1}, 10, extremes, 4),
+                out(DType::f32, {c.d, kHeads, kTokens, 1}, 8);
             CHECK(compare_tables(Op::rope, DType::none, out, {&x, &empty_table}, params, 2) == "");
             for (const DType type : {DType::f32, DType::f16, DType::bf16})
                 for (params.is_v = 0; params.is_v < 2; ++params.is_v) {
@@ -151,7 +162,8 @@ std::vector<std::int32_t> page_table(std::int32_t n_tokens, bool holes, Random& 
         std::int32_t n = 0;
         for (int slot = 0; slot < 64 && ordinal + n < n_tokens; ++slot)
             if (!holes || page % 2 == 0 || random.below(3) != 0) mask |= std::uint64_t{1} << slot, ++n;
-        table.insert(table.end(), {page ^ 1, ordinal, static_cast<std::int32_t>(mask), static_cast<std::int32_t>(mask >> 32)});
+        table.insert(table.end(), {page ^ 1, ordinal, static_cast<std::int32_t>(mask),
+            static_cast<std::int32_t>(mask >> 32)});
         ordinal += n;
     }
     return table;
@@ -173,31 +185,59 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     std::vector<std::int32_t> spans;    // windows that begin and end anywhere, one that sees nothing, one that sees all
     constexpr std::int64_t kQueries = 6;
     for (std::int64_t t = 0; t < kQueries; ++t) {
-        const auto end = static_cast<std::int32_t>(t == 0 ? c.n_tokens : 1 + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(c.n_tokens))));
-        const auto begin = static_cast<std::int32_t>(t < 2 ? 0 : t == 2 ? end : random.below(static_cast<std::uint64_t>(end)));
+        const auto end = static_cast<std::int32_t>(t == 0 ? c.n_tokens : 1
+            + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(c.n_tokens))));
+        const auto begin = static_cast<std::int32_t>(t < 2 ? 0 : t == 2 ? end
+            : random.below(static_cast<std::uint64_t>(end)));
         spans.insert(spans.end(), {0, begin, end, end - 1});
     }
     const TestTensor q = floats({p.head_dim_k, p.n_head, kQueries, 1}, seed + 1, c.extremes);
-    const TestTensor table = integers({4, n_entries, 1, 1}, entries), seqs = integers({2, 1, 1, 1}, {0, static_cast<std::int32_t>(n_entries)});
-    const TestTensor span_rows = integers({4, kQueries, 1, 1}, spans), sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
+    const TestTensor table = integers({4, n_entries, 1, 1}, entries),
+        seqs = integers({2, 1, 1, 1}, {0, static_cast<std::int32_t>(n_entries)});
+    const TestTensor span_rows = integers({4, kQueries, 1, 1}, spans),
+        sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
     const TestTensor out(DType::f32, {p.head_dim_v * p.n_head, kQueries, 1, 1});
     OpParams params;
     params.attention = p;
-    return compare_tables(Op::attention, DType::none, out, {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr}, params, c.n_threads);
+    return compare_tables(Op::attention, DType::none, out,
+        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr}, params, c.n_threads);
 }
 
 }  // namespace
 
-TEST_CASE("[A14][G11][K9][N4] attention: head ratios, head sizes, windows, holes, caps, sinks and ALiBi agree on every table") {
+TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks and ALiBi agree on every table") {
     std::uint64_t seed = 100;
     for (const std::int32_t n_tokens : {1, 15, 63, 64, 65, 255, 256, 257, 700}) {
         CAPTURE(n_tokens);
         CHECK(check_attention({{4, 4, 64, 64, 0.125f, 0.0f, 0.0f}, n_tokens}, ++seed) == "");
-        CHECK(check_attention({{12, 2, 32, 48, 0.17f, 0.0f, 0.0f}, n_tokens, true, true, DType::f32, DType::bf16, 2}, ++seed) == "");
-        CHECK(check_attention({{8, 1, 40, 23, 0.3f, 20.0f, 0.0f}, n_tokens, true, false, DType::bf16, DType::f16, 3}, ++seed) == "");
-        CHECK(check_attention({{6, 2, 17, 5, 0.3f, 0.0f, 8.0f}, n_tokens, false, true, DType::f16, DType::f32, 1}, ++seed) == "");
-        CHECK(check_attention({{7, 7, 16, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f32, DType::f32, 3, Extremes::non_finite}, ++seed) == "");
+        CHECK(check_attention({{12, 2, 32, 48, 0.17f, 0.0f, 0.0f}, n_tokens, true, true, DType::f32, DType::bf16, 2},
+            ++seed) == "");
+        CHECK(check_attention({{8, 1, 40, 23, 0.3f, 20.0f, 0.0f}, n_tokens, true, false, DType::bf16, DType::f16, 3},
+            ++seed) == "");
+        CHECK(check_attention({{6, 2, 17, 5, 0.3f, 0.0f, 8.0f}, n_tokens, false, true, DType::f16, DType::f32, 1},
+            ++seed) == "");
+        CHECK(check_attention({{7, 7, 16, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f32, DType::f32, 3,
+            Extremes::non_finite}, ++seed) == "");
     }
+}
+
+TEST_CASE("[K9] comparison: one bit of a result, of padding or of a code is a difference, a NaN's payload is none") {
+    const TestTensor rows = floats({5, 3, 1, 1}, 1, Extremes::none, 4);
+    TestTensor other(rows);
+    CHECK(difference(rows, other) == "");
+    other.bytes()[4 * 5] ^= std::byte{1};
+    CHECK(difference(rows, other) == "padding behind row 0 was written");
+    TestTensor nan(rows);
+    nan.operand().row<std::uint32_t>(1)[2] ^= 1;
+    CHECK(difference(rows, nan) != "");
+    const TestTensor first(DType::f32, {1, 1, 1, 1}), second(DType::f32, {1, 1, 1, 1});
+    first.as<std::uint32_t>()[0] = 0x7FC00000u;
+    second.as<std::uint32_t>()[0] = 0xFFC00001u;
+    CHECK(difference(first, second) == "");
+    const TestTensor codes(DType::x8_32, {64, 2, 1, 1});
+    TestTensor changed(codes);
+    changed.operand().row<std::uint8_t>(1)[63] ^= 128;
+    CHECK(difference(codes, changed) != "");
 }
 
 TEST_CASE("[K3] tables: all of this machine name the same kernels, and the best comes first") {

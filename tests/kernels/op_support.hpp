@@ -19,9 +19,9 @@
 namespace tinfer::test {
 
 /// Deterministic numbers: uniform in [−1, 1) and integers below n.
-class Random {
+class OpRandom {
 public:
-    explicit Random(std::uint64_t seed) : state_(seed * 2654435761u + 12345) {}
+    explicit OpRandom(std::uint64_t seed) : state_(seed * 2654435761u + 12345) {}
     std::uint32_t bits() {
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
         return static_cast<std::uint32_t>(state_ >> 32);

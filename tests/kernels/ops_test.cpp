@@ -44,7 +44,7 @@ std::vector<float> packed(Op op, const Shape& ne, std::vector<kernels::Operand> 
 }  // namespace
 
 TEST_CASE("[A7] rms_norm: within 1e-6 of double for any width, rows strided or not, any thread count") {
-    Random random(1);
+    OpRandom random(1);
     for (const std::int64_t n : {1, 15, 16, 17, 64, 100, 4096}) {
         const Shape ne{n, 3, 2, 1};
         const std::vector<float> x = random.floats(count(ne), 3.0f),
@@ -81,7 +81,7 @@ TEST_CASE("[A7] rms_norm: a NaN stays in its row") {
 }
 
 TEST_CASE("[A7] fused norms and gates: rms_norm_quantize and silu_mul_quantize give the bits of their parts") {
-    Random random(2);
+    OpRandom random(2);
     const Shape ne{512, 3, 1, 1};
     const std::vector<float> x = random.floats(count(ne), 4.0f), u = random.floats(count(ne)), w = random.floats(512);
     OpParams params;
@@ -117,7 +117,7 @@ TEST_CASE("[A7] fused norms and gates: rms_norm_quantize and silu_mul_quantize g
 }
 
 TEST_CASE("[K4] elementwise: add, mul, scale, silu, sigmoid, copy equal their formulas for packed and strided inputs") {
-    Random random(3);
+    OpRandom random(3);
     for (const Shape& ne : {Shape{1, 1, 1, 1}, Shape{33, 5, 1, 1}, Shape{17, 3, 2, 2}}) {
         const std::vector<float> a = random.floats(count(ne), 20.0f), b = random.floats(count(ne), 20.0f);
         const Strided sa(a, ne, 3), sb(b, ne, 9);
@@ -145,7 +145,7 @@ TEST_CASE("[K4] elementwise: add, mul, scale, silu, sigmoid, copy equal their fo
 
 TEST_CASE(
     "[K4] elementwise: the second operand repeats along every dimension where it is 1, and results may be strided") {
-    Random random(4);
+    OpRandom random(4);
     const Shape ne{7, 3, 2, 1};
     const std::vector<float> a = random.floats(count(ne));
     for (const Shape& nb :
@@ -168,7 +168,7 @@ TEST_CASE(
 }
 
 TEST_CASE("[A13] softmax: rows sum to 1, follow the formula, and keep NaN to themselves") {
-    Random random(5);
+    OpRandom random(5);
     for (const std::int64_t n : {1, 8, 31, 500, 32000}) {
         const Shape ne{n, 3, 1, 1};
         std::vector<float> x = random.floats(count(ne), 30.0f);
@@ -255,7 +255,7 @@ TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors eq
          96,
          true},
     };
-    Random random(6);
+    OpRandom random(6);
     const std::vector<std::int32_t> positions{0, 1, 2, 17, 511, 4095, 131071, 1000000};
     const auto n_tokens = static_cast<std::int64_t>(positions.size());
     for (const RopeCase& rope : cases) {
@@ -307,7 +307,7 @@ TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors eq
 // ---- Caches ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative cells") {
-    Random random(7);
+    OpRandom random(7);
     const std::int64_t d = 32, n_head = 2, n_tokens = 4, n_cells = 192;
     std::vector<float> x = random.floats(static_cast<std::size_t>(d * n_head * n_tokens), 10.0f);
     x[0] = 1e6f, x[1] = -65519.0f, x[2] = kNaN, x[3] = kInf, x[4] = 1e-7f;
@@ -362,7 +362,7 @@ TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the la
 }
 
 TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
-    Random random(8);
+    OpRandom random(8);
     const std::int64_t d = 48, n_head = 3, n_tokens = 5;
     const Shape ne{d, n_head, n_tokens, 1};
     const std::vector<float> x = random.floats(count(ne));
@@ -391,7 +391,7 @@ TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
 }
 
 TEST_CASE("[K5] kv_copy_page: whole pages move, the others stay") {
-    Random random(9);
+    OpRandom random(9);
     std::vector<float> cache = random.floats(5 * 64 * 6);
     const std::vector<float> before = cache;
     const std::vector<std::int32_t> pairs{0, 3, -1, 2, 4, 1};
@@ -405,7 +405,7 @@ TEST_CASE("[K5] kv_copy_page: whole pages move, the others stay") {
 // ---- Experts --------------------------------------------------------------------------------------------------------
 
 TEST_CASE("[A16] top_k: descending, ties by lower index, NaN last, against a stable sort") {
-    Random random(10);
+    OpRandom random(10);
     for (const std::int64_t n : {1, 5, 64, 200})
         for (const std::int64_t k : {1, 2, 8, 64}) {
             if (k > n) continue;
@@ -444,7 +444,7 @@ TEST_CASE("[A16] moe_weights: the chosen gate values, normalized by their sum in
 }
 
 TEST_CASE("[A16] moe_sum: one fma per expert from zero, in router order") {
-    Random random(11);
+    OpRandom random(11);
     const std::vector<float> y = random.floats(33 * 4 * 3), w = random.floats(4 * 3);
     for (const int threads : {1, 2}) {
         const std::vector<float> out =

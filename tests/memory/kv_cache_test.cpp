@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cache against a list of cells: random operations, with the page contents played along, so that a row overwritten too
-// early or copied too late shows as a wrong history.
+// The cache against a list of cells: random operations, with the page contents played along, so that a row overwritten
+// too early or copied too late shows as a wrong history.
 #include "memory/kv_cache.hpp"
 
 #include <doctest/doctest.h>
@@ -38,8 +38,10 @@ struct CellList {
         if (from == to || p0 >= p1) return;
         for (auto& cell : cells) {
             if (cell.pos < p0 || cell.pos >= p1) continue;
-            if (cell.seqs.contains(from)) cell.seqs.insert(to);
-            else cell.seqs.erase(to);
+            if (cell.seqs.contains(from))
+                cell.seqs.insert(to);
+            else
+                cell.seqs.erase(to);
         }
         std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
     }
@@ -126,7 +128,7 @@ public:
 
     KvCache cache;
     CellList model;
-    std::vector<int> rows;   // id of the token whose K and V a cell holds
+    std::vector<int> rows;  // id of the token whose K and V a cell holds
     int n_copies = 0, n_runs = 0;
 
 private:
@@ -157,9 +159,11 @@ private:
         for (std::size_t t = 0; t < tokens.size(); ++t) attend(tokens[t], &spans[4 * t], seqs, table);
     }
 
-    void attend(const TestToken& token, const int* span, const std::vector<int>& seqs, const std::vector<int>& table) const {
+    void attend(const TestToken& token, const int* span, const std::vector<int>& seqs,
+                const std::vector<int>& table) const {
         std::vector<std::pair<int, int>> seen;
-        const auto begin = seqs[static_cast<std::size_t>(2 * span[0])], n = seqs[static_cast<std::size_t>(2 * span[0] + 1)];
+        const auto begin = seqs[static_cast<std::size_t>(2 * span[0])],
+                   n = seqs[static_cast<std::size_t>(2 * span[0] + 1)];
         for (int e = begin; e < begin + n; ++e) {
             const int* entry = &table[static_cast<std::size_t>(4 * e)];
             const auto live = static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[2])) |
@@ -203,11 +207,11 @@ public:
 
     void step() {
         switch (below(10)) {
-            case 0: remove(); break;
-            case 1: copy(); break;
-            case 2: keep_or_clear(); break;
-            case 3: check_room(); break;
-            default: decode(); break;
+        case 0: remove(); break;
+        case 1: copy(); break;
+        case 2: keep_or_clear(); break;
+        case 3: check_room(); break;
+        default: decode(); break;
         }
         bench.compare();
     }
@@ -223,8 +227,10 @@ private:
         int p0 = below(end), p1 = below(4) == 0 ? -1 : p0 + below(80);
         if (below(6) == 0) p0 = -1;
         const int begin = std::max(p0, 0), stop = p1 < 0 ? 1 << 30 : p1;
-        if (seq < 0) bench.cache.rm_all_seqs(Pos{p0}, Pos{p1});
-        else bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
+        if (seq < 0)
+            bench.cache.rm_all_seqs(Pos{p0}, Pos{p1});
+        else
+            bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
         for (int s = 0; s < n_seqs; ++s)
             if (seq < 0 || s == seq) bench.model.remove(s, begin, stop);
     }
@@ -271,7 +277,8 @@ private:
             TestToken token{next[first], ++last_id, {SeqId{seq}}};
             for (int other = 0; other < n_seqs; ++other) {
                 const auto index = static_cast<std::size_t>(other);
-                if (other == seq || below(3) != 0 || histories[index] != histories[first] || next[index] != next[first]) continue;
+                if (other == seq || below(3) != 0 || histories[index] != histories[first] || next[index] != next[first])
+                    continue;
                 token.seqs.push_back(SeqId{other});
             }
             n_coupled += token.seqs.size() > 1;
@@ -355,7 +362,7 @@ TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page
     REQUIRE(bench.decode(run_of(bench, 1, 5)));
     CHECK(bench.n_copies == 1);
     CHECK(bench.cache.n_pages_free() == 7);
-    CHECK(bench.cache.used() == 105);   // a copied page holds the same tokens, not more
+    CHECK(bench.cache.used() == 105);  // a copied page holds the same tokens, not more
     REQUIRE(bench.decode(run_of(bench, 0, 5)));
     CHECK(bench.n_copies == 1);
     bench.compare();
@@ -365,7 +372,8 @@ TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page
     CHECK(bench.cache.n_pages_free() == 8);
 }
 
-TEST_CASE("[B3] kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
+TEST_CASE(
+    "[B3] kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
     Bench bench({.n_ctx = 256, .n_seq_max = 3, .n_run = 64});
     std::vector<TestToken> tokens;
     for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, pos, {SeqId{0}, SeqId{1}, SeqId{2}}});
@@ -373,7 +381,7 @@ TEST_CASE("[B3] kv_cache: a token of several sequences is one cell, and what fol
     REQUIRE(bench.decode(tokens));
     bench.compare();
     CHECK(bench.cache.used() == 13);
-    CHECK(bench.n_copies == 2);   // the last of three keeps the page
+    CHECK(bench.n_copies == 2);  // the last of three keeps the page
     CHECK(bench.n_runs == 2);
 }
 
@@ -406,8 +414,8 @@ TEST_CASE("[N5] kv_cache: a rolled back transaction leaves entries, free pages a
 }
 
 TEST_CASE("[N5] kv_cache: rows that a sequence has left behind by a copy outlast the transaction") {
-    // Both share page 0 up to slot 49; sequence 0 goes on with a copy of it, and then sequence 1 has the page for itself.
-    // Writing to slots 40..49 there would be right after a commit only.
+    // Both share page 0 up to slot 49; sequence 0 goes on with a copy of it, and then sequence 1 has the page for
+    // itself. Writing to slots 40..49 there would be right after a commit only.
     for (const int fail_after : {1, -1}) {
         Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 8});
         REQUIRE(bench.decode(run_of(bench, 0, 50)));
@@ -485,7 +493,8 @@ TEST_CASE("[M3] kv_cache: sequence ids and limits are checked by name") {
         }
     };
     refused(ErrorCode::bad_sequence, "sequence id 2 outside 0..1", [&] { cache.seq_rm(SeqId{2}, kFromStart, kToEnd); });
-    refused(ErrorCode::bad_sequence, "sequence id -1 outside 0..1", [&] { cache.seq_cp(SeqId{0}, SeqId{-1}, kFromStart, kToEnd); });
+    refused(ErrorCode::bad_sequence, "sequence id -1 outside 0..1",
+            [&] { cache.seq_cp(SeqId{0}, SeqId{-1}, kFromStart, kToEnd); });
     refused(ErrorCode::bad_sequence, "sequence id 7 outside 0..1", [&] { (void)cache.room(SeqId{7}); });
     refused(ErrorCode::bad_parameter, "n_ctx = 65 is not a positive multiple of 64", [] { KvCache bad({65, 1, 1}); });
     refused(ErrorCode::bad_parameter, "n_seq_max = 257 outside 1..256", [] { KvCache bad({64, 257, 1}); });

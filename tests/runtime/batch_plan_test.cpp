@@ -17,7 +17,8 @@ using tinfer::runtime::BatchPlan;
 
 namespace {
 
-constexpr BatchLimits kLimits{.n_batch = 16, .n_ubatch = 4, .n_outputs = 8, .n_seq_max = 3, .n_vocab = 100, .n_embd = 2};
+constexpr BatchLimits kLimits{
+    .n_batch = 16, .n_ubatch = 4, .n_outputs = 8, .n_seq_max = 3, .n_vocab = 100, .n_embd = 2};
 
 KvCache make_cache() { return KvCache({.n_ctx = 128, .n_seq_max = 3, .n_run = 16}); }
 
@@ -33,7 +34,7 @@ void fill(KvCache& cache, int n, std::initializer_list<SeqId> seqs) {
 
 struct Row {
     int token;
-    int pos;                        // -1: automatic
+    int pos;  // -1: automatic
     std::vector<int> seqs{0};
     bool output = false;
 };
@@ -93,7 +94,8 @@ TEST_CASE("[B1] batch_plan: automatic positions count tokens of the batch, also 
     auto cache = make_cache();
     fill(cache, 4, {SeqId{1}});
     BatchPlan plan(kLimits);
-    const auto batch = batch_of({{1, -1, {0}}, {2, -1, {1}}, {3, 1, {0}}, {4, -1, {0}}, {5, 5, {1}}, {6, -1, {1}}, {7, 9, {2}}, {8, -1, {2}}});
+    const auto batch = batch_of(
+        {{1, -1, {0}}, {2, -1, {1}}, {3, 1, {0}}, {4, -1, {0}}, {5, 5, {1}}, {6, -1, {1}}, {7, 9, {2}}, {8, -1, {2}}});
     plan.build(batch, cache);
     CHECK(positions(plan) == std::vector{0, 4, 1, 2, 5, 6, 9, 10});
 }
@@ -107,7 +109,8 @@ TEST_CASE("[B3] batch_plan: a token of several sequences advances all of them") 
     CHECK(plan.tokens()[0].seqs.size() == 2);
 }
 
-TEST_CASE("[B9] batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
+TEST_CASE(
+    "[B9] batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
     auto cache = make_cache();
     BatchPlan plan(kLimits);
     const auto flagged = batch_of({{1, -1, {0}, true}, {2, -1}, {3, -1, {0}, true}, {4, -1}});
@@ -167,7 +170,8 @@ TEST_CASE("[B5] batch_plan: size, kind and token ids") {
     BatchPlan plan(kLimits);
     CHECK_THROWS_WITH_AS(plan.build(std::span<const Token>(), cache), "batch is empty", Error);
     CHECK_THROWS_WITH_AS(plan.build(std::vector<Token>(17), cache), "batch has 17 tokens, limit n_batch = 16", Error);
-    CHECK_THROWS_WITH_AS(plan.build(std::vector{Token{-7}}, cache), "token -7 at index 0 outside vocabulary 100", Error);
+    CHECK_THROWS_WITH_AS(plan.build(std::vector{Token{-7}}, cache), "token -7 at index 0 outside vocabulary 100",
+                         Error);
 }
 
 TEST_CASE("[B5] batch_plan: embeddings of the right width, and of nothing else beside") {
@@ -207,12 +211,13 @@ TEST_CASE("[B5] batch_plan: positions") {
     refused(cache, {{1, 2147483647}}, "position 2147483647 at index 0 exceeds the largest, 2147483646");
     refused(cache, {{1, 0}, {1, 2}}, "positions of sequence 0 are not consecutive at index 1");
     refused(cache, {{1, 0}, {1, 0}}, "positions of sequence 0 are not consecutive at index 1");
-    refused(cache, {{1, 0}, {1, 4, {1}}, {1, 1}, {1, 6, {1}}}, "positions of sequence 1 are not consecutive at index 3");
+    refused(cache, {{1, 0}, {1, 4, {1}}, {1, 1}, {1, 6, {1}}},
+            "positions of sequence 1 are not consecutive at index 3");
     fill(cache, 5, {SeqId{0}});
     refused(cache, {{1, 6}}, "sequence 0: batch starts at 6, cache ends at 4; expected 5");
     refused(cache, {{1, 4}}, "sequence 0: batch starts at 4, cache ends at 4; expected 5");
     BatchPlan plan(kLimits);
-    const auto elsewhere = batch_of({{1, 40, {1}}, {1, 41, {1}}});   // an empty sequence starts anywhere
+    const auto elsewhere = batch_of({{1, 40, {1}}, {1, 41, {1}}});  // an empty sequence starts anywhere
     plan.build(elsewhere, cache);
     auto limits = kLimits;
     limits.allow_position_gaps = true;

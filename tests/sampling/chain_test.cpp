@@ -82,7 +82,8 @@ std::string refusal_of(SamplerOptions options) {
 
 TEST_CASE("[S1] chain: links stand in the order of the options, bias first and the draw last") {
     const Chain chain(10, {.seed = 1});
-    CHECK(chain.names() == std::vector<std::string>{"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"});
+    CHECK(chain.names() ==
+          std::vector<std::string>{"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"});
     const Chain other(10, {.order = "tk", .seed = 1});
     CHECK(other.names() == std::vector<std::string>{"logit_bias", "temperature", "top_k", "dist"});
     const Chain greedy(10, {.temp = 0.0f, .order = "kept"});
@@ -94,7 +95,7 @@ TEST_CASE("[S2][S3] chain: temperature 0 takes the best, ties by lowest id, afte
     const std::vector<float> logits{1, 4, 2, 4, 3.5f, 0};
     CHECK(chain.sample(logits) == Token{1});
     CHECK(chain.last_p() == 1.0f);
-    CHECK(chain.sample(logits) == Token{3});   // 4 / 1.5 is less than 4
+    CHECK(chain.sample(logits) == Token{3});  // 4 / 1.5 is less than 4
     CHECK(chain.sample(logits) == Token{4});
     Chain biased(6, {.logit_bias = {{Token{5}, 10.0f}}, .temp = 0.0f});
     CHECK(biased.sample(logits) == Token{5});
@@ -113,7 +114,7 @@ TEST_CASE("[S1] chain: a user's link at any place sees and changes the candidate
         for (const Token token : draw(chain, logits, 50)) CHECK(token != usual);
         CHECK(log.applied == 50);
         CHECK(log.accepted == 50);
-        CHECK(log.seen == (place <= 2 ? 100 : 10));   // top_k stands third
+        CHECK(log.seen == (place <= 2 ? 100 : 10));  // top_k stands third
         chain.reset();
         CHECK(log.resets == 1);
         chain.remove(place);
@@ -126,18 +127,18 @@ TEST_CASE("[S1] chain: a user's link may select, shrink, or bring candidates of 
     const auto logits = logits_of(20);
     Chain chain(20, {.seed = 1});
     chain.insert(chain.names().size(), std::make_unique<Call>([](CandidateArray& candidates) {
-        candidates.data = candidates.data.first(1);
-        candidates.selected = 0;
-    }));
+                     candidates.data = candidates.data.first(1);
+                     candidates.selected = 0;
+                 }));
     for (int i = 0; i < 10; ++i) (void)chain.sample(logits);
     CHECK(chain.last_candidates() == 1);
 
-    static Candidate own[] = {{7, 0.0f, 0.0f}, {3, 1.0f, 0.0f}};   // unsorted, whatever the flag says
+    static Candidate own[] = {{7, 0.0f, 0.0f}, {3, 1.0f, 0.0f}};  // unsorted, whatever the flag says
     Chain other(20, {.top_p = 0.5f, .order = "p", .seed = 1});
     other.insert(1, std::make_unique<Call>([](CandidateArray& candidates) {
-        candidates.data = own;
-        candidates.sorted = true;
-    }));
+                     candidates.data = own;
+                     candidates.sorted = true;
+                 }));
     CHECK(other.sample(logits) == Token{3});
     REQUIRE(other.probs(5).size() == 1);
     CHECK(other.probs(5)[0].id == 3);
@@ -153,7 +154,9 @@ TEST_CASE("[S1] chain: what a user's link breaks is refused by name") {
     CHECK(with(2, [](CandidateArray& c) { c.data[4].logit = std::nanf(""); }) ==
           "non_finite_logits: link 'call' made the logit of token 4 NaN");
     CHECK(with(2, [](CandidateArray& c) { c.data = {}; }) == "no_candidates: no candidate token is left");
-    CHECK(with(7, [](CandidateArray& c) { c.selected = 99; }).starts_with("no_candidates: the chain selected candidate 99 of "));
+    CHECK(with(7, [](CandidateArray& c) {
+              c.selected = 99;
+          }).starts_with("no_candidates: the chain selected candidate 99 of "));
     Chain chain(20, {.seed = 1});
     CHECK(refusal([&] { chain.insert(8, std::make_unique<Call>([](CandidateArray&) {})); }) ==
           "index_out_of_range: insert: place 8 outside [0,7]");
@@ -220,7 +223,7 @@ TEST_CASE("[S1] chain: rows without a legal winner are refused, an infinite logi
     CHECK(sample({1, std::nanf(""), 2}) == "non_finite_logits: logit of token 1 is NaN");
     CHECK(sample({-kInfinity, -kInfinity, -kInfinity}) == "no_candidates: no candidate token is left");
     for (int i = 0; i < 20; ++i) CHECK(chain.sample(std::vector<float>{5, kInfinity, kInfinity}) == Token{1});
-    CHECK(chain.recent(64).size() == 20);   // refused rows accept nothing
+    CHECK(chain.recent(64).size() == 20);  // refused rows accept nothing
 }
 
 TEST_CASE("[S1] options: each bound is refused with field and value") {
@@ -233,6 +236,7 @@ TEST_CASE("[S1] options: each bound is refused with field and value") {
     CHECK(refusal_of({.penalty_repeat = 0.0f}) == "bad_parameter: penalty_repeat = 0 is not positive");
     CHECK(refusal_of({.penalty_freq = kInfinity}).starts_with("bad_parameter: penalty_freq = inf"));
     CHECK(refusal_of({.logit_bias = {{Token{4}, nan}}}) == "bad_parameter: logit_bias of token 4 is NaN");
-    CHECK(refusal_of({.order = "ekx"}) == "bad_parameter: order: no sampler has the letter 'x' (e penalties, k top_k, p top_p, "
-                                          "m min_p, t temperature)");
+    CHECK(refusal_of({.order = "ekx"}) ==
+          "bad_parameter: order: no sampler has the letter 'x' (e penalties, k top_k, p top_p, "
+          "m min_p, t temperature)");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every case of golden/sampling.json whose sampler we have. "Survivors" are the candidates with a logit above -infinity.
+// Every case of golden/sampling.json whose sampler we have. "Survivors" are the candidates with a logit above
+// -infinity.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kTolerance = 2e-5;   // absolute, of the golden file: its probabilities are exact, ours float32
+constexpr double kTolerance = 2e-5;  // absolute, of the golden file: its probabilities are exact, ours float32
 
 json golden_sampling() {
     std::ifstream in(*golden_folder() / "sampling.json");
@@ -54,7 +55,8 @@ LinkPtr link_of(const std::string& sampler, const json& p, std::size_t n) {
 }
 
 void check_survivors(CandidateArray candidates, const json& expect) {
-    if (candidates.selected >= 0) candidates.data = candidates.data.subspan(static_cast<std::size_t>(candidates.selected), 1);
+    if (candidates.selected >= 0)
+        candidates.data = candidates.data.subspan(static_cast<std::size_t>(candidates.selected), 1);
     std::vector<Candidate> left;
     std::ranges::copy_if(candidates.data, std::back_inserter(left), [](const auto& c) { return !std::isinf(c.logit); });
     Softmax(left.size()).apply(left);
@@ -71,7 +73,8 @@ void check_survivors(CandidateArray candidates, const json& expect) {
 
 }  // namespace
 
-TEST_CASE("[golden][S2][S3][S4][S5][S6] sampling: each link leaves the survivors and probabilities of the golden cases") {
+TEST_CASE(
+    "[golden][S2][S3][S4][S5][S6] sampling: each link leaves the survivors and probabilities of the golden cases") {
     if (skip_without_golden()) return;
     int n_cases = 0, n_without_link = 0;
     const auto golden = golden_sampling();
@@ -103,15 +106,21 @@ TEST_CASE("[golden][S1] sampling: the default chain, where the links we lack hav
         if (test.at("sampler") != "chain_default") continue;
         const auto& p = test.at("params");
         // Of the links in the file's order that we lack only dry has parameters, and no effect on so short a history.
-        if (p.value("dry_multiplier", 0.0f) > 0.0f && test.at("history").size() > p.at("dry_allowed_length").get<std::size_t>()) {
+        if (p.value("dry_multiplier", 0.0f) > 0.0f &&
+            test.at("history").size() > p.at("dry_allowed_length").get<std::size_t>()) {
             ++n_skipped;
             continue;
         }
         CAPTURE(test.dump());
         const auto logits = test.at("logits").get<std::vector<float>>();
-        Chain chain(logits.size(), {.penalty_last_n = p.at("penalty_last_n"), .penalty_repeat = p.at("penalty_repeat"),
-                                    .penalty_freq = p.at("penalty_freq"), .top_k = p.at("top_k"), .top_p = p.at("top_p"),
-                                    .min_p = p.at("min_p"), .temp = p.at("temp"), .seed = 1});
+        Chain chain(logits.size(), {.penalty_last_n = p.at("penalty_last_n"),
+                                    .penalty_repeat = p.at("penalty_repeat"),
+                                    .penalty_freq = p.at("penalty_freq"),
+                                    .top_k = p.at("top_k"),
+                                    .top_p = p.at("top_p"),
+                                    .min_p = p.at("min_p"),
+                                    .temp = p.at("temp"),
+                                    .seed = 1});
         for (const auto& token : test.at("history")) chain.accept(Token{token.get<int>()});
         (void)chain.sample(logits);
         std::vector<Candidate> left(chain.survivors().begin(), chain.survivors().end());

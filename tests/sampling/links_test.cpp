@@ -32,7 +32,7 @@ std::vector<float> random_logits(std::size_t n, std::uint32_t seed, float step =
     std::vector<float> logits(n);
     for (float& logit : logits) {
         logit = static_cast<float>(random() % 20000) * 1e-3f - 10.0f;
-        if (step > 0.0f) logit = std::round(logit / step) * step;   // many ties
+        if (step > 0.0f) logit = std::round(logit / step) * step;  // many ties
     }
     return logits;
 }
@@ -82,7 +82,8 @@ TEST_CASE("[S3] temperature: logits are divided, order is kept, zero leaves the 
     }
     // 1e-40 makes every quotient infinite, -3 / 1e-40 too; the best stays the best.
     for (const float t : {0.0f, -1.0f, 1e-40f})
-        for (const auto& logits : {std::vector<float>{-2, 7, 7}, std::vector<float>{-5, -3, -4}, std::vector<float>{1, kInfinity, 2}}) {
+        for (const auto& logits :
+             {std::vector<float>{-2, 7, 7}, std::vector<float>{-5, -3, -4}, std::vector<float>{1, kInfinity, 2}}) {
             auto data = array_of(logits);
             CandidateArray candidates{data, -1, false};
             make_temperature(t)->apply(candidates);
@@ -113,7 +114,7 @@ TEST_CASE("[S4] top_k: exactly k survive, sorted, ties by id") {
         }
     auto data = array_of({1, -kInfinity, 0, -kInfinity});
     CandidateArray candidates{data, -1, false};
-    make_top_k(3)->apply(candidates);   // what is banned counts as removed
+    make_top_k(3)->apply(candidates);  // what is banned counts as removed
     CHECK(ids(candidates.data) == std::vector{0, 2});
 }
 
@@ -164,8 +165,10 @@ TEST_CASE("[S5] min_p: those at least p times as probable as the best survive in
         CandidateArray kept{again, -1, false};
         make_min_p(p, 20)->apply(kept);
         const auto in_order = sorted(array_of(logits));
-        if (expected.size() < 20) CHECK(ids(kept.data) == ids(std::span(in_order).first(20)));
-        else CHECK(ids(kept.data) == expected);
+        if (expected.size() < 20)
+            CHECK(ids(kept.data) == ids(std::span(in_order).first(20)));
+        else
+            CHECK(ids(kept.data) == expected);
     }
 }
 
@@ -177,7 +180,8 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
         std::vector<int> history;
         for (int i = 0; i < 100; ++i) {
             std::map<int, int> counts;
-            const auto window = last_n < 0 ? history.size() : std::min(history.size(), static_cast<std::size_t>(last_n));
+            const auto window =
+                last_n < 0 ? history.size() : std::min(history.size(), static_cast<std::size_t>(last_n));
             for (std::size_t j = history.size() - window; j < history.size(); ++j) ++counts[history[j]];
             const auto logits = random_logits(40, static_cast<std::uint32_t>(i));
             auto data = array_of(logits);
@@ -193,7 +197,7 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
                 REQUIRE(candidate.logit == expected);
             }
             if (!history.empty()) CHECK_FALSE(candidates.sorted);
-            history.push_back(static_cast<int>(random() % 50));   // some ids are no candidates
+            history.push_back(static_cast<int>(random() % 50));  // some ids are no candidates
             link->accept(Token{history.back()});
         }
         link->reset();
@@ -207,7 +211,12 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
 TEST_CASE("[S1] logit_bias: biases add up, infinite ones ban and force, foreign ids are ignored") {
     auto data = array_of({1, 2, 3, kInfinity});
     CandidateArray candidates{data, -1, true};
-    make_logit_bias({{Token{0}, 2.0f}, {Token{0}, 0.5f}, {Token{1}, -kInfinity}, {Token{9}, 1.0f}, {Token{-1}, 1.0f}, {Token{3}, -kInfinity}})
+    make_logit_bias({{Token{0}, 2.0f},
+                     {Token{0}, 0.5f},
+                     {Token{1}, -kInfinity},
+                     {Token{9}, 1.0f},
+                     {Token{-1}, 1.0f},
+                     {Token{3}, -kInfinity}})
         ->apply(candidates);
     CHECK(data[0].logit == 3.5f);
     CHECK(data[1].logit == -kInfinity);
@@ -217,7 +226,8 @@ TEST_CASE("[S1] logit_bias: biases add up, infinite ones ban and force, foreign 
 }
 
 TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat with the seed") {
-    // Eleven of twelve candidates can be drawn: 10 degrees of freedom; P(X² > 29.59) = 0.001 for a fixed seed chosen freely.
+    // Eleven of twelve candidates can be drawn: 10 degrees of freedom; P(X² > 29.59) = 0.001 for a fixed seed chosen
+    // freely.
     const std::vector<float> logits{0, 1, -1, 2, 0.5f, -kInfinity, 1.5f, 0, -2, 1, 0.25f, -0.5f};
     const auto probabilities = softmax(array_of(logits));
     constexpr int kDraws = 100000;
@@ -239,8 +249,10 @@ TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat w
         double chi_squared = 0;
         for (std::size_t i = 0; i < logits.size(); ++i) {
             const double expected = probabilities[i] * kDraws;
-            if (expected == 0) CHECK(counts[i] == 0);
-            else chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
+            if (expected == 0)
+                CHECK(counts[i] == 0);
+            else
+                chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
         }
         CHECK(chi_squared < 29.59);
 

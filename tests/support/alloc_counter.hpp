@@ -7,15 +7,18 @@
 
 namespace tinfer::test {
 
-/// Allocations since the scope began, by all threads. Scopes may nest.
+/// Allocations since the scope began, by all threads. Scopes may nest, except for peak().
 class AllocationScope {
 public:
     AllocationScope() noexcept;
     [[nodiscard]] std::uint64_t count() const noexcept;   ///< calls of operator new
     [[nodiscard]] std::uint64_t bytes() const noexcept;   ///< asked for by them
+    [[nodiscard]] std::int64_t live() const noexcept;     ///< bytes held now, less those held at the begin
+    [[nodiscard]] std::int64_t peak() const noexcept;     ///< the same at its highest since the last scope began
 
 private:
     std::uint64_t first_count_, first_bytes_;
+    std::int64_t first_live_;
 };
 
 /// The n-th allocation from now on (1 = the next one) throws std::bad_alloc, once; 0 = none fails. All threads count.

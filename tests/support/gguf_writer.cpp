@@ -97,6 +97,37 @@ std::vector<std::byte> GgufWriter::front() const {
     return out;
 }
 
+GgufWriter& GgufWriter::set(std::string_view key, GgufValue value) {
+    for (Key& known : keys_)
+        if (known.key == key) {
+            known.value = std::move(value);
+            return *this;
+        }
+    return kv(std::string(key), std::move(value));
+}
+
+GgufWriter& GgufWriter::erase(std::string_view key) {
+    std::erase_if(keys_, [&](const Key& known) { return known.key == key; });
+    return *this;
+}
+
+GgufWriter& GgufWriter::erase_tensor(std::string_view name) {
+    std::erase_if(tensors_, [&](const Tensor& known) { return known.name == name; });
+    return *this;
+}
+
+GgufWriter& GgufWriter::take(const GgufWriter& other) {
+    for (const Key& known : other.keys_) set(known.key, known.value);
+    tensors_.insert(tensors_.end(), other.tensors_.begin(), other.tensors_.end());
+    return *this;
+}
+
+GgufWriter::Tensor& GgufWriter::tensor(std::string_view name) {
+    for (Tensor& known : tensors_)
+        if (known.name == name) return known;
+    throw std::out_of_range("no tensor " + std::string(name));
+}
+
 std::uint64_t GgufWriter::data_start() const { return padded(front().size(), options_.alignment); }
 
 std::vector<std::byte> GgufWriter::bytes() const {

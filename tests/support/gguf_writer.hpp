@@ -75,6 +75,20 @@ public:
         return tensor(std::move(name), type, std::move(ne), std::as_bytes(std::span(values)));
     }
 
+    // ---- changing what is there, for files that are nearly right
+    struct Tensor { std::string name; DType type; std::vector<std::int64_t> ne; std::vector<std::byte> data; };
+    /// Replaces the value of a key, or appends it.
+    GgufWriter& set(std::string_view key, GgufValue value);
+    template <class T>
+        requires std::is_arithmetic_v<T>
+    GgufWriter& set(std::string_view key, T value) { return set(key, GgufValue{value}); }
+    GgufWriter& erase(std::string_view key);
+    GgufWriter& erase_tensor(std::string_view name);
+    /// Takes over every key and tensor of another; its values win.
+    GgufWriter& take(const GgufWriter& other);
+    [[nodiscard]] std::vector<Tensor>& tensors() noexcept { return tensors_; }
+    [[nodiscard]] Tensor& tensor(std::string_view name);
+
     [[nodiscard]] std::vector<std::byte> bytes() const;
     /// Writes under another name and renames, so that no reader sees half a file.
     void save(const std::filesystem::path& path) const;
@@ -84,7 +98,6 @@ public:
     [[nodiscard]] std::vector<std::uint64_t> offsets() const;
 
 private:
-    struct Tensor { std::string name; DType type; std::vector<std::int64_t> ne; std::vector<std::byte> data; };
     struct Key { std::string key; GgufValue value; };
 
     [[nodiscard]] std::vector<std::byte> front() const;   ///< everything before the data, without the last padding

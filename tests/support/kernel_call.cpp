@@ -31,13 +31,15 @@ GuardedMemory::~GuardedMemory() {
 }
 #else
 GuardedMemory::GuardedMemory(std::size_t size)
-    : mapping_(static_cast<std::byte*>(::operator new(size + 64, std::align_val_t(64)))), mapping_size_(size), data_(mapping_), size_(size) {}
+    : mapping_(static_cast<std::byte*>(::operator new(size + 64, std::align_val_t(64)))), mapping_size_(size),
+        data_(mapping_), size_(size) {}
 GuardedMemory::~GuardedMemory() {
     if (mapping_ != nullptr) ::operator delete(mapping_, std::align_val_t(64));
 }
 #endif
 GuardedMemory::GuardedMemory(GuardedMemory&& other) noexcept
-    : mapping_(std::exchange(other.mapping_, nullptr)), mapping_size_(other.mapping_size_), data_(other.data_), size_(other.size_) {}
+    : mapping_(std::exchange(other.mapping_, nullptr)), mapping_size_(other.mapping_size_), data_(other.data_),
+        size_(other.size_) {}
 
 namespace {
 
@@ -64,7 +66,8 @@ TestTensor::TestTensor(const TestTensor& other) : memory_(other.memory_.size()),
     std::memcpy(memory_.data(), other.memory_.data(), memory_.size());
 }
 
-bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands, const OpParams& params, int n_threads) {
+bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands, const OpParams& params,
+    int n_threads) {
     const kernels::KernelDescriptor* kernel = table.find(op, type);
     if (kernel == nullptr) return false;
     kernels::KernelCall call;
@@ -135,7 +138,8 @@ std::string difference(const TestTensor& expected, const TestTensor& actual) {
         else if (is_activation(x.type)) at = activation_difference(x.type, x.ne[0], a, b);
         else at = first_difference<std::uint8_t>(a, b, row_bytes(x.type, x.ne[0]), never<std::uint8_t>);
         if (at >= 0 && x.type == DType::f32)
-            return cat("row ", r, ", element ", at, ": ", reinterpret_cast<const float*>(b)[at], ", not ", reinterpret_cast<const float*>(a)[at]);
+            return cat("row ", r, ", element ", at, ": ", reinterpret_cast<const float*>(b)[at], ", not ",
+                reinterpret_cast<const float*>(a)[at]);
         if (at >= 0) return cat("row ", r, ", element or byte ", at);
         if (r + 1 < x.n_rows() && std::memcmp(a + row_bytes(x.type, x.ne[0]), b + row_bytes(x.type, x.ne[0]),
                                               static_cast<std::size_t>(x.nb[1] - row_bytes(x.type, x.ne[0]))) != 0)
@@ -144,8 +148,8 @@ std::string difference(const TestTensor& expected, const TestTensor& actual) {
     return {};
 }
 
-std::string compare_tables(Op op, DType type, const TestTensor& out, const Operands& inputs, const OpParams& params, int n_threads,
-                           int second_output) {
+std::string compare_tables(Op op, DType type, const TestTensor& out, const Operands& inputs, const OpParams& params,
+                           int n_threads, int second_output) {
     const auto run = [&](const kernels::KernelTable& table, int threads) {
         std::vector<TestTensor> written{out};
         if (second_output > 0) written.push_back(*inputs[static_cast<std::size_t>(second_output - 1)]);
@@ -161,7 +165,8 @@ std::string compare_tables(Op op, DType type, const TestTensor& out, const Opera
         const std::vector<TestTensor> actual = run(*table, n_threads);
         if (actual.empty()) return cat(table->name, " lacks the kernel");
         for (std::size_t i = 0; i < expected.size(); ++i)
-            if (const std::string text = difference(expected[i], actual[i]); !text.empty()) return cat(table->name, ": output ", i, ": ", text);
+            if (const std::string text = difference(expected[i], actual[i]); !text.empty())
+                return cat(table->name, ": output ", i, ": ", text);
     }
     return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels under test: operands with memory of their own, and calls run on any number of threads. Memory ends at a page that
-// may not be touched, because the last tensor of a model may end at the last byte of its file.
+// Kernels under test: operands with memory of their own, and calls run on any number of threads. Memory ends at a page
+// that may not be touched, because the last tensor of a model may end at the last byte of its file.
 #pragma once
 
 #include <array>
@@ -57,9 +57,10 @@ private:
 /// Operands by slot; null where an optional one is absent.
 using Operands = std::vector<const TestTensor*>;
 
-/// Runs the kernel of `table` for op and type on n_threads threads, with scratch of its own. False if the table lacks it.
-[[nodiscard]] bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands, const OpParams& params = {},
-                              int n_threads = 1);
+/// Runs the kernel of `table` for op and type on n_threads threads, with scratch of its own. False if the table lacks
+/// it.
+[[nodiscard]] bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands,
+                              const OpParams& params = {}, int n_threads = 1);
 
 /// The tables of this machine that must equal the reference table.
 [[nodiscard]] std::vector<const kernels::KernelTable*> fast_tables();
@@ -67,10 +68,10 @@ using Operands = std::vector<const TestTensor*>;
 /// Where two tensors of one shape differ, as text; empty where all bits agree, padding included. All NaNs are one.
 [[nodiscard]] std::string difference(const TestTensor& expected, const TestTensor& actual);
 
-/// Runs op with `inputs` from slot `1` on and an output like `out` in slot 0, on the reference table and on every fast one,
-/// and compares. Text of the first difference, or of a missing kernel; empty where all agree. `second_output` replaces that
-/// slot, by a copy for each table.
-[[nodiscard]] std::string compare_tables(Op op, DType type, const TestTensor& out, const Operands& inputs, const OpParams& params = {},
-                                         int n_threads = 1, int second_output = 0);
+/// Runs op with `inputs` from slot `1` on and an output like `out` in slot 0, on the reference table and on every fast
+/// one, and compares. Text of the first difference, or of a missing kernel; empty where all agree. `second_output`
+/// replaces that slot, by a copy for each table.
+[[nodiscard]] std::string compare_tables(Op op, DType type, const TestTensor& out, const Operands& inputs,
+                                         const OpParams& params = {}, int n_threads = 1, int second_output = 0);
 
 }  // namespace tinfer::test

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+// What a model's metadata and directory must say: every hyper-parameter read, every required tensor with its shape and
+// type, nothing left over; and for each way of being wrong an error that names the key or the tensor.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+struct Example { const char* name; const char* arch; };
+constexpr Example kModels[] = {{"llama", "llama"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"}, {"llama-moe", "llama"}, {"qwen2moe", "qwen2moe"}, {"qwen3moe", "qwen3moe"}};
+
+struct Outcome { std::optional<ErrorCode> code; std::string text; };
+
+/// Loads the file and, when that works, decodes three tokens.
+Outcome load(const GgufWriter& w, const ModelOptions& options = {}) {
+    const TempFolder folder;
+    const auto path = folder / "model.gguf";
+    w.save(path);
+    try {
+        const auto model = Model::load(path, options);
+        Context context(model, {.n_ctx = 64, .n_threads = 1});
+        if (context.decode(std::vector{Token{1}, Token{2}, Token{0}}) != DecodeStatus::ok) return {ErrorCode::no_room, "decode"};
+        return {};
+    } catch (const Error& error) {
+        return {error.code(), error.what()};
+    }
+}
+
+ModelInfo info_of(const GgufWriter& w) {
+    const TempFolder folder;
+    w.save(folder / "model.gguf");
+    return Model::load(folder / "model.gguf").info();
+}
+
+bool mentions(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+std::string shape_text(const std::vector<std::int64_t>& ne) {
+    std::string out = "{";
+    for (std::size_t i = 0; i < ne.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(ne[i]);
+    return out + "}";
+}
+
+}  // namespace
+
+// ---- architectures --------------------------------------------------------------------------------------------------
+
+TEST_CASE("[A5] the table of architectures names each once, and each has a model that runs") {
+    std::set<std::string_view> names;
+    for (const ArchitectureInfo& row : architectures()) {
+        CAPTURE(row.name);
+        CHECK(names.insert(row.name).second);
+        CHECK(!row.memory.empty());
+        CHECK(!row.rope.empty());
+        CHECK(!row.tested_by.empty());
+        CHECK(!load(TinyModel::of(std::string(row.name)).writer()).code);
+    }
+    CHECK(names == std::set<std::string_view>{"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"});
+}
+
+TEST_CASE("[L9] an architecture nobody knows and one that is not implemented are told apart, and both say what there is") {
+    for (const auto& [name, code] : {std::pair{"frobnicator", ErrorCode::unknown_arch}, std::pair{"", ErrorCode::unknown_arch},
+                                     std::pair{"LLAMA", ErrorCode::unknown_arch}, std::pair{"llama\n\x1b[2J", ErrorCode::unknown_arch},
+                                     std::pair{"gemma2", ErrorCode::unsupported_arch}, std::pair{"mamba", ErrorCode::unsupported_arch}}) {
+        GgufWriter w = TinyModel::of("llama").writer();
+        w.set("general.architecture", GgufValue{std::string(name)});
+        const Outcome outcome = load(w);
+        CAPTURE(name);
+        CAPTURE(outcome.text);
+        CHECK(outcome.code == code);
+        for (const ArchitectureInfo& row : architectures()) CHECK(mentions(outcome.text, row.name));
+        CHECK(outcome.text.find('\n') == std::string::npos);
+        CHECK(outcome.text.find('\x1b') == std::string::npos);
+    }
+    GgufWriter without = TinyModel::of("llama").writer();
+    without.erase("general.architecture");
+    CHECK(load(without).code == ErrorCode::missing_key);
+    CHECK(mentions(load(without).text, "general.architecture"));
+    GgufWriter number = TinyModel::of("llama").writer();
+    number.set("general.architecture", 7u);
+    CHECK(load(number).code == ErrorCode::wrong_type);
+}
+
+TEST_CASE("[L9] a file that is no model is refused as what it is") {
+    for (const char* type : {"adapter", "mmproj", "imatrix"}) {
+        GgufWriter w = TinyModel::of("llama").writer();
+        w.kv("general.type", type);
+        const Outcome outcome = load(w);
+        CHECK(outcome.code == ErrorCode::not_a_model);
+        CHECK(mentions(outcome.text, type));
+    }
+    GgufWriter w = TinyModel::of("llama").writer();
+    w.kv("general.type", "model");
+    CHECK(!load(w).code);
+}
+
+// ---- hyper-parameters -----------------------------------------------------------------------------------------------
+
+TEST_CASE("[L10] every field of the model's info is what the metadata says") {
+    TinyModel tiny{.arch = "llama", .n_layer = 3, .n_embd = 96, .n_head = 6, .n_head_kv = 3, .head_dim = 32, .n_ff = 160, .n_vocab = 77, .n_ctx = 4096};
+    for (const Example& example : kModels) {
+        CAPTURE(example.name);
+        TinyModel m = tiny;
+        m.arch = example.arch;
+        if (std::string_view(example.name).ends_with("moe")) {
+            m.n_expert = 7;
+            m.n_expert_used = 3;
+        }
+        GgufWriter w = m.writer();
+        w.kv("general.name", "A tiny one").kv(m.arch + ".rope.freq_base", 123456.0f).kv(m.arch + ".rope.scaling.factor", 4.0f);
+        w.set(m.arch + ".attention.layer_norm_rms_epsilon", 3e-6f);
+        const ModelInfo info = info_of(w);
+        CHECK(info.architecture == m.arch);
+        CHECK(info.name == "A tiny one");
+        CHECK(info.n_layer == 3);
+        CHECK(info.n_embd == 96);
+        CHECK(info.n_head == 6);
+        CHECK(info.n_head_kv == 3);
+        CHECK(info.head_dim_k == 32);
+        CHECK(info.head_dim_v == 32);
+        CHECK(info.n_ff == 160);
+        CHECK(info.n_vocab == 77);
+        CHECK(info.n_ctx_train == 4096);
+        CHECK(info.n_rot == 32);
+        CHECK(info.n_expert == m.n_expert);
+        CHECK(info.n_expert_used == m.n_expert_used);
+        CHECK(info.rope_freq_base == 123456.0f);
+        CHECK(info.rope_freq_scale == 0.25f);
+        CHECK(info.rms_eps == 3e-6f);
+        std::uint64_t params = 0, bytes = 0;
+        for (const auto& tensor : w.tensors()) {
+            std::uint64_t n = 1;
+            for (const std::int64_t extent : tensor.ne) n *= static_cast<std::uint64_t>(extent);
+            params += n;
+            bytes += tensor.data.size();
+        }
+        CHECK(info.n_params == params);
+        CHECK(info.weight_bytes == bytes);
+    }
+}
+
+TEST_CASE("[L10] keys that may be missing have their defaults") {
+    TinyModel m = TinyModel::of("llama");
+    m.n_head_kv = m.n_head;
+    GgufWriter w = m.writer();
+    for (const char* key : {"attention.head_count_kv", "attention.key_length", "attention.value_length", "vocab_size"}) w.erase("llama." + std::string(key));
+    const ModelInfo info = info_of(w);
+    CHECK(info.name.empty());
+    CHECK(info.n_head_kv == m.n_head);
+    CHECK(info.head_dim_k == m.n_embd / m.n_head);
+    CHECK(info.head_dim_v == m.n_embd / m.n_head);
+    CHECK(info.n_vocab == m.n_vocab);   // of token_embd
+    CHECK(info.n_rot == info.head_dim_k);
+    CHECK(info.rope_freq_base == 10000.0f);
+    CHECK(info.rope_freq_scale == 1.0f);
+    CHECK(info.n_expert == 0);
+
+    GgufWriter old = TinyModel::of("qwen2").writer();
+    old.kv("qwen2.rope.scale_linear", 2.0f);
+    CHECK(info_of(old).rope_freq_scale == 0.5f);
+    old.kv("qwen2.rope.scaling.factor", 8.0f);
+    CHECK(info_of(old).rope_freq_scale == 0.125f);
+    GgufWriter zero = TinyModel::of("qwen2").writer();
+    zero.kv("qwen2.rope.scaling.factor", 0.0f);
+    CHECK(info_of(zero).rope_freq_scale == 1.0f);
+}
+
+TEST_CASE("[L10] integers of any width and floats of either are read alike") {
+    GgufWriter w = TinyModel::of("llama").writer();
+    w.set("llama.block_count", static_cast<std::int8_t>(2)).set("llama.embedding_length", std::uint64_t{64}).set("llama.feed_forward_length", std::int16_t{96});
+    w.set("llama.context_length", std::int64_t{333}).set("llama.attention.layer_norm_rms_epsilon", 1e-5).kv("llama.rope.freq_base", 5000.0);
+    const ModelInfo info = info_of(w);
+    CHECK(info.n_layer == 2);
+    CHECK(info.n_embd == 64);
+    CHECK(info.n_ff == 96);
+    CHECK(info.n_ctx_train == 333);
+    CHECK(info.rms_eps == 1e-5f);
+    CHECK(info.rope_freq_base == 5000.0f);
+}
+
+TEST_CASE("[L10] arrays give each layer its own heads and widths") {
+    TinyModel narrow = TinyModel::of("llama"), broad = narrow;
+    broad.n_head = 6;
+    broad.n_head_kv = 3;
+    broad.n_ff = 32;
+    GgufWriter w = narrow.writer(), other = broad.writer();
+    for (auto& tensor : w.tensors())
+        if (tensor.name.starts_with("blk.1.")) tensor = other.tensor(tensor.name);
+    const auto array = [](std::initializer_list<std::uint32_t> values) { return GgufValue{GgufWriter::array_of(std::vector<std::uint32_t>(values))}; };
+    w.set("llama.attention.head_count", array({4, 6})).set("llama.attention.head_count_kv", array({2, 3})).set("llama.feed_forward_length", array({96, 32}));
+    CHECK(!load(w).code);
+    CHECK(info_of(w).n_head == 4);
+    CHECK(info_of(w).n_ff == 96);
+    for (const char* key : {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"}) {
+        GgufWriter wrong = w;
+        wrong.set(key, array({4, 6, 6}));
+        const Outcome outcome = load(wrong);
+        CHECK(outcome.code == ErrorCode::bad_key);
+        CHECK(mentions(outcome.text, key));
+    }
+    GgufWriter wrong = w;
+    wrong.set("llama.block_count", array({2, 2}));
+    CHECK(load(wrong).code == ErrorCode::wrong_type);
+}
+
+// ---- tensors --------------------------------------------------------------------------------------------------------
+
+TEST_CASE("[L12] a file without a required tensor is refused with the tensor's name and shape") {
+    for (const Example& example : kModels) {
+        const GgufWriter whole = TinyModel::of(example.name).writer();
+        GgufWriter copy = whole;
+        for (const auto& tensor : copy.tensors()) {
+            GgufWriter w = whole;
+            w.erase_tensor(tensor.name);
+            const Outcome outcome = load(w);
+            CAPTURE(example.name);
+            CAPTURE(tensor.name);
+            CAPTURE(outcome.text);
+            const bool tied = tensor.name == "output.weight" && std::string_view(example.arch) != "qwen2moe";
+            if (tied) {
+                CHECK(!outcome.code);
+                continue;
+            }
+            CHECK(outcome.code == ErrorCode::missing_tensor);
+            CHECK(mentions(outcome.text, "'" + tensor.name + "' " + shape_text(tensor.ne)));
+            CHECK(mentions(outcome.text, "model.gguf"));
+        }
+    }
+}
+
+TEST_CASE("[L13] a wrong rank, a wrong extent and an unusable type have codes of their own") {
+    for (const Example& example : kModels) {
+        const GgufWriter whole = TinyModel::of(example.name).writer();
+        GgufWriter copy = whole;
+        for (const auto& original : copy.tensors()) {
+            CAPTURE(example.name);
+            CAPTURE(original.name);
+            const auto changed = [&](auto&& change) {
+                GgufWriter w = whole;
+                auto& tensor = w.tensor(original.name);
+                change(tensor);
+                std::size_t n = 1;
+                for (const std::int64_t extent : tensor.ne) n *= static_cast<std::size_t>(extent);
+                tensor.data.resize(n * (tensor.type == DType::f64 ? 8 : 4));
+                const Outcome outcome = load(w);
+                CAPTURE(outcome.text);
+                CHECK(mentions(outcome.text, original.name));
+                return outcome;
+            };
+            const Outcome rank = changed([](auto& t) { t.ne.push_back(2); });
+            CHECK(rank.code == ErrorCode::bad_tensor_rank);
+            for (std::size_t i = 0; i < original.ne.size(); ++i) {
+                // A row of experts' weights for one expert has an extent of 1 where others have more: that is rank too.
+                const Outcome extent = changed([&](auto& t) { t.ne[i] += 1; });
+                CHECK((extent.code == ErrorCode::bad_tensor_shape || original.ne[i] == 1));
+                CHECK(mentions(extent.text, shape_text(original.ne)));
+            }
+            const Outcome type = changed([](auto& t) { t.type = DType::i32; });
+            CHECK(type.code == ErrorCode::unsupported_tensor_type);
+            const Outcome wide = changed([](auto& t) { t.type = DType::f64; });
+            CHECK(wide.code == ErrorCode::unsupported_tensor_type);
+        }
+    }
+}
+
+TEST_CASE("[L13] trailing extents of one are equal to absent dimensions") {
+    GgufWriter w = TinyModel::of("llama").writer();
+    w.tensor("output_norm.weight").ne = {64, 1, 1};
+    w.tensor("blk.0.attn_q.weight").ne.push_back(1);
+    CHECK(!load(w).code);
+}
+
+TEST_CASE("[L13] vectors may be half precision, but not quantized") {
+    for (const DType type : {DType::f16, DType::bf16}) {
+        GgufWriter w = TinyModel::of("qwen2").writer();
+        for (const char* name : {"blk.0.attn_norm.weight", "blk.1.attn_q.bias", "output_norm.weight"}) {
+            auto& tensor = w.tensor(name);
+            tensor.type = type;
+            tensor.data.resize(tensor.data.size() / 2);
+        }
+        CHECK(!load(w).code);
+    }
+    GgufWriter w = TinyModel::of("llama").writer();
+    auto& tensor = w.tensor("blk.0.ffn_norm.weight");
+    tensor.type = DType::q8_0;
+    tensor.data.resize(2 * 34);
+    CHECK(load(w).code == ErrorCode::unsupported_tensor_type);
+}
+
+TEST_CASE("[L13] a tensor that nothing uses is refused, and with the option only reported") {
+    for (const Example& example : kModels)
+        for (const char* name : {"blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.1.ffn_gate.scale", "cls.weight", "token_types.weight"}) {
+            CAPTURE(example.name);
+            CAPTURE(name);
+            GgufWriter w = TinyModel::of(example.name).writer();
+            w.tensor(name, DType::f32, {4}, std::vector<float>(4));
+            const Outcome outcome = load(w);
+            CHECK(outcome.code == ErrorCode::unused_tensor);
+            CHECK(mentions(outcome.text, name));
+            std::string log;
+            CHECK(!load(w, {.allow_unused_tensors = true, .log = [&](LogLevel, std::string_view text) { log += text; }}).code);
+            CHECK(mentions(log, name));
+        }
+    GgufWriter leftovers = TinyModel::of("llama").writer();
+    for (const char* name : {"blk.0.attn_rot_embd.weight", "blk.0.attn.masked_bias", "model.rotary_emb.inv_freq", "v.patch.weight", "mm.0.weight"})
+        leftovers.tensor(name, DType::f32, {4}, std::vector<float>(4));
+    CHECK(!load(leftovers).code);
+}
+
+TEST_CASE("[L13] a key that changes the computation and is not known is refused, and with the option only reported") {
+    for (const char* key : {"attention.layer_norm_epsilon", "attention.sliding_window_pattern", "rope.freq_base_swa", "rope.scaling.yarn_log_multiplier",
+                            "expert_gating_func_2", "ssm.state_size", "attn_logit_softcapping", "logit_scale"}) {
+        GgufWriter w = TinyModel::of("qwen3").writer();
+        w.kv("qwen3." + std::string(key), 1.0f);
+        const Outcome outcome = load(w);
+        CAPTURE(key);
+        CHECK(outcome.code == ErrorCode::bad_key);
+        CHECK(mentions(outcome.text, key));
+        std::string log;
+        CHECK(!load(w, {.allow_unknown_keys = true, .log = [&](LogLevel, std::string_view text) { log += text; }}).code);
+        CHECK(mentions(log, key));
+    }
+    GgufWriter harmless = TinyModel::of("qwen3").writer();
+    harmless.kv("qwen3.author_mood", "good").kv("llama.logit_scale", 3.0f).kv("general.weird", 1u).kv("quantize.imatrix.file", "x");
+    CHECK(!load(harmless).code);
+}
+
+// ---- malformed metadata ---------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* kIntegerKeys[] = {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count",
+                                        "attention.head_count_kv", "attention.key_length", "attention.value_length", "vocab_size"};
+constexpr const char* kExpertKeys[] = {"expert_count", "expert_used_count"};
+
+std::vector<std::string> integer_keys(const Example& example) {
+    std::vector<std::string> keys(std::begin(kIntegerKeys), std::end(kIntegerKeys));
+    if (std::string_view(example.name).ends_with("moe")) keys.insert(keys.end(), std::begin(kExpertKeys), std::end(kExpertKeys));
+    return keys;
+}
+
+/// A load that must fail: with an error that names the key, or a tensor whose shape the key gives.
+void check_refused(const GgufWriter& w, const std::string& key, std::initializer_list<ErrorCode> codes) {
+    const Outcome outcome = load(w);
+    CAPTURE(key);
+    CAPTURE(outcome.text);
+    REQUIRE(outcome.code);
+    CHECK(std::ranges::find(codes, *outcome.code) != codes.end());
+    const bool is_tensor = *outcome.code == ErrorCode::missing_tensor || *outcome.code == ErrorCode::bad_tensor_shape ||
+                           *outcome.code == ErrorCode::unused_tensor || *outcome.code == ErrorCode::bad_tensor_rank;
+    CHECK((is_tensor ? mentions(outcome.text, "tensor '") : mentions(outcome.text, key)));
+}
+
+}  // namespace
+
+TEST_CASE("[L10][N3] required keys that are missing are named") {
+    for (const Example& example : kModels)
+        for (const char* key : {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count",
+                                "attention.layer_norm_rms_epsilon"}) {
+            const std::string full = std::string(example.arch) + "." + key;
+            GgufWriter w = TinyModel::of(example.name).writer();
+            w.erase(full);
+            check_refused(w, full, {ErrorCode::missing_key});
+        }
+}
+
+TEST_CASE("[L10][N3] integers that are zero, negative, huge or of another type are refused") {
+    const std::initializer_list<ErrorCode> refusals{ErrorCode::bad_key, ErrorCode::missing_tensor, ErrorCode::bad_tensor_shape, ErrorCode::bad_tensor_rank,
+                                                    ErrorCode::unused_tensor};
+    for (const Example& example : kModels)
+        for (const std::string& key : integer_keys(example)) {
+            const std::string full = std::string(example.arch) + "." + key;
+            const GgufWriter whole = TinyModel::of(example.name).writer();
+            const auto with = [&](GgufValue value) {
+                GgufWriter w = whole;
+                w.set(full, std::move(value));
+                return w;
+            };
+            const bool is_experts_end = key == "expert_count" && std::string_view(example.arch) == "llama";   // 0 with experts in use
+            CAPTURE(example.name);
+            CAPTURE(is_experts_end);
+            // A rule of one key may be told by another that it must agree with.
+            const std::string said = key.starts_with("expert_") ? std::string(example.arch) + ".expert_"
+                                     : key.starts_with("attention.") ? std::string(example.arch) + ".attention." : full;
+            for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(), std::int64_t{1} << 32,
+                                             std::numeric_limits<std::int64_t>::max(), std::int64_t{0xFFFFFFFF}, std::int64_t{0x7FFFFFFF}, std::int64_t{1} << 24}) {
+                CAPTURE(value);
+                if (key == "context_length" && value == std::int64_t{1} << 24) {
+                    CHECK(!load(with({value})).code);   // legal, and no reason to allocate anything
+                    continue;
+                }
+                check_refused(with({value}), said, refusals);
+            }
+            check_refused(with({std::numeric_limits<std::uint64_t>::max()}), said, refusals);
+            for (const GgufValue& value : {GgufValue{2.0f}, GgufValue{true}, GgufValue{std::string("64")}})
+                check_refused(with(value), full, {ErrorCode::wrong_type});
+            const Outcome strings = load(with({GgufWriter::array_of(std::vector<std::string>{"1", "2"})}));
+            CHECK((strings.code == ErrorCode::wrong_type || strings.code == ErrorCode::bad_key));
+            CHECK(mentions(strings.text, full));
+        }
+}
+
+TEST_CASE("[L10][N3] floats that are not finite, not positive or of another type are refused") {
+    constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    for (const Example& example : kModels) {
+        const std::string prefix = std::string(example.arch) + ".";
+        const auto check = [&](const std::string& key, std::initializer_list<double> values) {
+            GgufWriter w = TinyModel::of(example.name).writer();
+            for (const double value : values) {
+                CAPTURE(value);
+                check_refused(w.set(prefix + key, value), prefix + key, {ErrorCode::bad_key});
+                if (std::abs(value) < 1e38 || !std::isfinite(value))
+                    check_refused(w.set(prefix + key, static_cast<float>(value)), prefix + key, {ErrorCode::bad_key});
+            }
+            check_refused(w.set(prefix + key, GgufValue{std::string("1")}), prefix + key, {ErrorCode::wrong_type});
+            check_refused(w.set(prefix + key, 1u), prefix + key, {ErrorCode::wrong_type});
+        };
+        check("attention.layer_norm_rms_epsilon", {0.0, -1e-5, inf, -inf, nan, 1e300});
+        check("rope.freq_base", {0.0, -10000.0, inf, -inf, nan, 1e300});
+        check("rope.scaling.factor", {-4.0, inf, nan, 1e-45, -1e300});
+        for (const char* key : {"attention.scale", "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+                                "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"})
+            check(key, {inf, -inf, nan, 1e300});
+        if (std::string_view(example.name).ends_with("moe")) check("expert_weights_scale", {inf, nan, -1e300});
+    }
+}
+
+TEST_CASE("[L10][N3] values that disagree with each other are refused") {
+    struct Case { const char* model; const char* key; GgufValue value; ErrorCode code; };
+    const Case cases[] = {
+        {"llama", "llama.attention.head_count_kv", {3u}, ErrorCode::bad_key},
+        {"llama", "llama.rope.dimension_count", {8u}, ErrorCode::bad_key},              // partial rotary is not llama's
+        {"qwen3", "qwen3.rope.dimension_count", {7u}, ErrorCode::bad_key},
+        {"qwen3", "qwen3.rope.dimension_count", {18u}, ErrorCode::bad_key},
+        {"qwen3", "qwen3.rope.dimension_count", {0u}, ErrorCode::bad_key},
+        {"qwen3", "qwen3.rope.scaling.type", {std::string("sideways")}, ErrorCode::bad_key},
+        {"qwen3", "qwen3.rope.scaling.original_context_length", {0u}, ErrorCode::bad_key},
+        {"qwen2", "qwen2.attention.causal", {false}, ErrorCode::unsupported_arch},
+        {"qwen2", "qwen2.nextn_predict_layers", {1u}, ErrorCode::unsupported_arch},
+        {"qwen2", "qwen2.pooling_type", {9u}, ErrorCode::bad_key},
+        {"llama", "llama.attention.sliding_window", {16u}, ErrorCode::unsupported_arch},
+        {"llama-moe", "llama.expert_used_count", {6u}, ErrorCode::bad_key},
+        {"llama-moe", "llama.expert_count", {2000u}, ErrorCode::bad_key},
+        {"llama", "llama.expert_count", {5u}, ErrorCode::bad_key},
+        {"qwen3moe", "qwen3moe.expert_gating_func", {7u}, ErrorCode::bad_key},
+        {"qwen3moe", "qwen3moe.expert_gating_func", {2u}, ErrorCode::unsupported_arch},
+        {"qwen3moe", "qwen3moe.expert_group_count", {4u}, ErrorCode::unsupported_arch},
+        {"qwen3moe", "qwen3moe.expert_feed_forward_length", {0u}, ErrorCode::bad_key},
+        {"qwen3moe", "qwen3moe.expert_feed_forward_length", {0xFFFFFFFFu}, ErrorCode::bad_key},
+        {"qwen3moe", "qwen3moe.expert_feed_forward_length", {95u}, ErrorCode::bad_tensor_shape},
+        {"qwen2moe", "qwen2moe.expert_shared_feed_forward_length", {0u}, ErrorCode::bad_key},
+        {"qwen2moe", "qwen2moe.expert_shared_feed_forward_length", {97u}, ErrorCode::bad_tensor_shape},
+        {"qwen3", "general.type", {7u}, ErrorCode::wrong_type},
+    };
+    for (const Case& c : cases) {
+        GgufWriter w = TinyModel::of(c.model).writer();
+        w.set(c.key, c.value);
+        CAPTURE(c.key);
+        const std::string key = c.key;
+        const Outcome outcome = load(w);
+        CAPTURE(outcome.text);
+        CHECK(outcome.code == c.code);
+        const std::string last = key.substr(key.rfind('.') + 1);
+        const bool by_other_words = c.code == ErrorCode::unsupported_arch || c.code == ErrorCode::bad_tensor_shape;
+        CHECK((by_other_words || mentions(outcome.text, last) || mentions(outcome.text, "expert_")));
+    }
+}
+
+TEST_CASE("[L10][N3] YaRN with any finite numbers runs or is refused") {
+    for (const double base : {1.0, 1.0000001, 1e-30, 1e30})
+        for (const double beta : {0.0, -3.0, 1e-40, 1e38})
+            for (const std::uint32_t original : {1u, 7u, 0x7FFFFFFFu}) {
+                GgufWriter w = TinyModel::of("qwen2").writer();
+                w.kv("qwen2.rope.scaling.type", "yarn").kv("qwen2.rope.scaling.factor", 1e30f).kv("qwen2.rope.freq_base", base);
+                w.kv("qwen2.rope.scaling.yarn_beta_fast", beta).kv("qwen2.rope.scaling.original_context_length", original);
+                CAPTURE(base);
+                CAPTURE(beta);
+                const Outcome outcome = load(w);
+                CHECK((!outcome.code || outcome.code == ErrorCode::bad_key));
+            }
+}
+
+}  // namespace tinfer::test

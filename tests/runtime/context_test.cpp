@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// What a caller of Context relies on: batches, positions, sequences, outputs, refusals and options.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <chrono>
+#include <cmath>
+
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer {
+
+namespace {
+
+using test::bits_of;
+using test::TinyModel;
+
+struct Fixture {
+    test::TempFolder folder;
+    Model model = Model::load(TinyModel{}.save(folder.path()));
+    std::vector<Token> tokens = test::random_tokens(48, 128, 7);
+    std::vector<std::uint32_t> alone(std::span<const Token> list) const { return bits_of(test::logits_of(model, list)); }
+};
+
+ErrorCode code_of(const std::function<void()>& fn) {
+    try {
+        fn();
+    } catch (const Error& error) {
+        CHECK(std::string_view(error.what()).size() > 10);
+        CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
+        return error.code();
+    }
+    FAIL("nothing was thrown");
+    return ErrorCode::io_error;
+}
+
+std::vector<std::uint32_t> row_bits(const Context& context, int index) { return bits_of(context.logits(index)); }
+
+std::vector<std::uint32_t> slice(const std::vector<std::uint32_t>& all, std::size_t row, std::size_t width) {
+    return {all.begin() + static_cast<std::ptrdiff_t>(row * width), all.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "[B1] context: a batch mixing two sequences gives each the logits it has alone") {
+    const auto other = test::random_tokens(20, 128, 8);
+    const auto a = alone(tokens), b = alone(other);
+    Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_outputs = 128});
+    Batch batch;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {   // interleaved, the short one ends early
+        batch.add(tokens[i], Pos{static_cast<int>(i)}, SeqId{0}, true);
+        if (i < other.size()) batch.add(other[i], Pos{static_cast<int>(i)}, SeqId{1}, true);
+    }
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    int row = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        CHECK(row_bits(context, row++) == slice(a, i, 128));
+        if (i < other.size()) CHECK(row_bits(context, row++) == slice(b, i, 128));
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B2] context: embedding rows of tokens give the logits of the tokens") {
+    const auto* embd = model.file().find("token_embd.weight");
+    REQUIRE(embd != nullptr);
+    const auto* rows = static_cast<const float*>(embd->address);
+    Context context(model, {.n_ctx = 128, .n_outputs = 48});
+    Batch batch;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        batch.add_embedding(std::span(rows + static_cast<std::size_t>(tokens[i]) * 64, 64), Pos{static_cast<int>(i)}, {}, true);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(bits_of(context.result("result_output")) == alone(tokens));
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B3] context: a prefill tagged with two ids is continued by both without computing it again") {
+    const auto prefix = std::span(tokens).first(30);
+    Context context(model, {.n_ctx = 512, .n_seq_max = 2, .n_outputs = 8});
+    Batch batch;
+    const std::array both{SeqId{0}, SeqId{1}};
+    for (std::size_t i = 0; i < prefix.size(); ++i) batch.add(prefix[i], Pos{static_cast<int>(i)}, both, false);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.used() == 30);
+    for (const int s : {0, 1}) {
+        const Token next{s == 0 ? 5 : 9};
+        Batch one;
+        one.add(next, Pos{30}, SeqId{s}, true);
+        REQUIRE(context.decode(one) == DecodeStatus::ok);
+        std::vector<Token> whole(prefix.begin(), prefix.end());
+        whole.push_back(next);
+        CHECK(row_bits(context, 0) == slice(alone(whole), 30, 128));
+    }
+    CHECK(context.count(SeqId{0}) == 31);
+    CHECK(context.count(SeqId{1}) == 31);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B4] context: decode(tokens) continues positions after each call") {
+    Context context(model, {.n_ctx = 128});
+    std::vector<std::uint32_t> last;
+    for (std::size_t first = 0; first < tokens.size(); first += 7) {
+        const auto part = std::span(tokens).subspan(first, std::min<std::size_t>(7, tokens.size() - first));
+        REQUIRE(context.decode(part) == DecodeStatus::ok);
+        CHECK(context.seq_pos_max(SeqId{0}) == Pos{static_cast<int>(first + part.size()) - 1});
+        CHECK(context.n_outputs() == 1);
+        last = row_bits(context, -1);
+    }
+    CHECK(last == slice(alone(tokens), tokens.size() - 1, 128));
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B5] context: each malformed batch is refused with its own message and changes nothing") {
+    Context context(model, {.n_ctx = 64, .n_seq_max = 2, .n_batch = 16, .n_outputs = 2});
+    REQUIRE(context.decode(std::span(tokens).first(4)) == DecodeStatus::ok);
+    const auto refused = [&](std::string_view part, const std::function<void(Batch&)>& fill) {
+        Batch batch;
+        fill(batch);
+        CAPTURE(part);
+        try {
+            (void)context.decode(batch);
+            FAIL("accepted");
+        } catch (const Error& error) {
+            CHECK(error.code() == ErrorCode::invalid_batch);
+            CHECK(std::string_view(error.what()).find(part) != std::string_view::npos);
+        }
+        CHECK(context.used() == 4);
+        CHECK(context.seq_pos_max(SeqId{0}) == Pos{3});
+        CHECK(context.seq_pos_max(SeqId{1}) == std::nullopt);
+    };
+    const std::vector<float> row(64, 0.1f), narrow(63, 0.1f);
+    const std::array<SeqId, 2> both{SeqId{0}, SeqId{1}}, twice{SeqId{0}, SeqId{0}};
+    refused("batch is empty", [](Batch&) {});
+    refused("limit n_batch = 16", [](Batch& b) { for (int i = 0; i < 17; ++i) b.add(Token{1}); });
+    refused("either tokens or embeddings", [&](Batch& b) { b.add(Token{1}); b.add_embedding(row); });
+    refused("outside vocabulary 128", [](Batch& b) { b.add(Token{128}); });
+    refused("token -1 at index 0", [](Batch& b) { b.add(Token{-1}); });
+    refused("embedding width 63, model needs 64", [&](Batch& b) { b.add_embedding(narrow); });
+    refused("sequence id 2 at index 0", [](Batch& b) { b.add(Token{1}, Pos{4}, SeqId{2}, true); });
+    refused("sequence id 0 at index 0", [&](Batch& b) { b.add(Token{1}, Pos{4}, twice, true); });
+    refused("negative position at index 0", [](Batch& b) { b.add(Token{1}, Pos{-2}, SeqId{1}, true); });
+    refused("not consecutive at index 1", [](Batch& b) { b.add(Token{1}, Pos{4}, SeqId{0}, false); b.add(Token{1}, Pos{6}, SeqId{0}, true); });
+    refused("expected 4", [](Batch& b) { b.add(Token{1}, Pos{5}, SeqId{0}, true); });
+    refused("different history", [&](Batch& b) { b.add(Token{1}, Pos{4}, both, true); });
+    refused("limit n_outputs = 2", [](Batch& b) { for (int i = 4; i < 7; ++i) b.add(Token{1}, Pos{i}, SeqId{0}, true); });
+    CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
+    CHECK(row_bits(context, 0) == slice(alone(std::span(tokens).first(5)), 4, 128));
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B6] context: logits do not depend on the micro-batch size") {
+    const auto expected = alone(tokens);
+    for (const int n_ubatch : {1, 2, 7, 16, 47, 48, 512})
+        CHECK(bits_of(test::logits_of(model, tokens, {.n_ubatch = n_ubatch})) == expected);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out of range is refused at construction") {
+    const Context context(model, {.n_ctx = 100, .n_seq_max = 3, .n_batch = 90, .n_ubatch = 32, .n_outputs = 5, .n_threads = 1, .n_threads_batch = 1,
+                                  .isa = Isa::reference, .flash_attn = false, .fuse = false, .type_k = KvType::bf16, .type_v = KvType::f32});
+    const ContextOptions& o = context.options();
+    CHECK(o.n_ctx == 128);
+    CHECK(o.n_seq_max == 3);
+    CHECK(o.n_batch == 90);
+    CHECK(o.n_ubatch == 32);
+    CHECK(o.n_outputs == 5);
+    CHECK(o.n_threads == 1);
+    CHECK(o.type_k == KvType::bf16);
+    CHECK(o.type_v == KvType::f32);
+    CHECK_FALSE(o.flash_attn);
+    CHECK_FALSE(o.fuse);
+    CHECK(context.isa() == "reference");
+    CHECK(Context(model, {.n_ctx = 0}).options().n_ctx == 512);
+
+    const auto refused = [&](ContextOptions options) { CHECK(code_of([&] { Context c(model, options); }) == ErrorCode::bad_parameter); };
+    refused({.n_ctx = -1});
+    refused({.n_seq_max = 0});
+    refused({.n_seq_max = 257});
+    refused({.n_batch = -1});
+    refused({.n_ubatch = -5});
+    refused({.n_outputs = -1});
+    refused({.n_threads = -1});
+    refused({.rope_freq_base = -1.0f});
+    refused({.keep = {"no_such_node-0"}});
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B9][S13] context: outputs by index, negative from the end; rows not asked for are errors") {
+    Context context(model, {.n_ctx = 128, .n_outputs = 4});
+    CHECK(code_of([&] { (void)context.logits(); }) == ErrorCode::no_output);
+    Batch batch;
+    for (int i = 0; i < 10; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i == 2 || i == 5 || i == 9);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.n_outputs() == 3);
+    const auto expected = alone(std::span(tokens).first(10));
+    CHECK(row_bits(context, 0) == slice(expected, 2, 128));
+    CHECK(row_bits(context, 1) == slice(expected, 5, 128));
+    CHECK(row_bits(context, -1) == slice(expected, 9, 128));
+    CHECK(row_bits(context, -3) == row_bits(context, 0));
+    CHECK(context.output_index(5) == 1);
+    CHECK(code_of([&] { (void)context.output_index(3); }) == ErrorCode::no_output);
+    CHECK(code_of([&] { (void)context.output_index(10); }) == ErrorCode::index_out_of_range);
+    CHECK(code_of([&] { (void)context.logits(3); }) == ErrorCode::index_out_of_range);
+    CHECK(code_of([&] { (void)context.logits(-4); }) == ErrorCode::index_out_of_range);
+    CHECK(code_of([&] { (void)context.embedding(0); }) == ErrorCode::no_output);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B10][M3] context: no room and cancelled are values, bad input an error, and each leaves the state as it was") {
+    bool stop = false;
+    Context context(model, {.n_ctx = 64, .cancel = [&] { return stop; }});
+    REQUIRE(context.decode(std::span(tokens).first(40)) == DecodeStatus::ok);
+    CHECK(context.room(SeqId{0}) == 24);
+    const auto many = test::random_tokens(25, 128, 3);
+    CHECK(context.decode(many) == DecodeStatus::no_room);
+    CHECK(context.used() == 40);
+    CHECK(context.n_outputs() == 0);
+    stop = true;
+    CHECK(context.decode(std::span(many).first(3)) == DecodeStatus::cancelled);
+    CHECK(context.used() == 40);
+    CHECK(code_of([&] { (void)context.logits(); }) == ErrorCode::no_output);
+    stop = false;
+    CHECK(code_of([&] { const std::array bad{Token{999}}; (void)context.decode(bad); }) == ErrorCode::invalid_batch);
+    REQUIRE(context.decode(std::span(many).first(24)) == DecodeStatus::ok);
+    std::vector<Token> whole(tokens.begin(), tokens.begin() + 40);
+    whole.insert(whole.end(), many.begin(), many.begin() + 24);
+    CHECK(row_bits(context, -1) == slice(alone(whole), 63, 128));
+    CHECK(context.room(SeqId{0}) == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[M4] context: removing the end and going on equals a fresh run, bit for bit") {
+    Context context(model, {.n_ctx = 128});
+    REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+    CHECK(context.seq_rm(SeqId{0}, Pos{20}) == RemoveStatus::ok);
+    CHECK(context.count(SeqId{0}) == 20);
+    const auto tail = test::random_tokens(9, 128, 5);
+    REQUIRE(context.decode(tail) == DecodeStatus::ok);
+    std::vector<Token> whole(tokens.begin(), tokens.begin() + 20);
+    whole.insert(whole.end(), tail.begin(), tail.end());
+    CHECK(row_bits(context, -1) == slice(alone(whole), 28, 128));
+}
+
+TEST_CASE_FIXTURE(Fixture, "[M7] context: a copied sequence continues like the original; shared pages are copied on write") {
+    Context context(model, {.n_ctx = 512, .n_seq_max = 3, .n_outputs = 4});
+    REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+    context.seq_cp(SeqId{0}, SeqId{1});
+    context.seq_cp(SeqId{0}, SeqId{2}, Pos{0}, Pos{10});
+    CHECK(context.used() == 48);
+    CHECK(context.count(SeqId{2}) == 10);
+    const Token next{3};
+    const auto go_on = [&](int seq, int pos) {
+        Batch batch;
+        batch.add(next, Pos{pos}, SeqId{seq}, true);
+        REQUIRE(context.decode(batch) == DecodeStatus::ok);
+        return row_bits(context, 0);
+    };
+    const auto original = go_on(0, 48), copy = go_on(1, 48), part = go_on(2, 10);
+    CHECK(original == copy);
+    std::vector<Token> whole(tokens);
+    whole.push_back(next);
+    CHECK(original == slice(alone(whole), 48, 128));
+    std::vector<Token> first(tokens.begin(), tokens.begin() + 10);
+    first.push_back(next);
+    CHECK(part == slice(alone(first), 10, 128));
+    context.seq_keep(SeqId{1});
+    CHECK(context.count(SeqId{0}) == 0);
+    CHECK(context.used() == 49);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[M13] context: after clear, results equal a new context's") {
+    Context context(model, {.n_ctx = 128, .logits_all = true});
+    REQUIRE(context.decode(test::random_tokens(33, 128, 99)) == DecodeStatus::ok);
+    for (const bool zero : {false, true}) {
+        context.clear(zero);
+        CHECK(context.used() == 0);
+        CHECK(context.seq_pos_max(SeqId{0}) == std::nullopt);
+        REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+        CHECK(bits_of(context.result("result_output")) == alone(tokens));
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "[M2] context: K and V types are chosen apart, and memory is as computed") {
+    const auto bytes = [](KvType type) { return type == KvType::f32 ? 4u : 2u; };
+    const auto exact = test::logits_of(model, tokens, {.type_k = KvType::f32, .type_v = KvType::f32});
+    for (const KvType k : {KvType::f32, KvType::f16, KvType::bf16}) {
+        for (const KvType v : {KvType::f32, KvType::f16, KvType::bf16}) {
+            const Context context(model, {.n_ctx = 128, .type_k = k, .type_v = v});
+            CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));   // layers · cells · row
+            const auto logits = test::logits_of(model, tokens, {.type_k = k, .type_v = v});
+            double worst = 0;
+            for (std::size_t i = 0; i < logits.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - exact[i]));
+            CHECK(worst < (k == KvType::bf16 || v == KvType::bf16 ? 0.1 : 0.02));
+            CHECK((worst == 0) == (k == KvType::f32 && v == KvType::f32));
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "[E1] context: logits of the last token are the same with all rows and with one") {
+    Context context(model, {.n_ctx = 128});
+    REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+    CHECK(row_bits(context, -1) == slice(alone(tokens), tokens.size() - 1, 128));
+}
+
+TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states are retrievable by name after a decode") {
+    Context context(model, {.n_ctx = 128, .embeddings = true, .logits_all = true, .keep = {"l_out-0", "attn_norm-1"}});
+    REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+    CHECK(context.result("result_output").size() == 48 * 128);
+    CHECK(context.result("result_norm").size() == 48 * 64);
+    CHECK(context.result("l_out-0").size() == 48 * 64);
+    CHECK(context.result("attn_norm-1").size() == 48 * 64);
+    CHECK(bits_of(context.embedding(-1)) == bits_of(context.result("result_norm").last(64)));
+    CHECK(code_of([&] { (void)context.result("l_out-1"); }) == ErrorCode::no_output);
+    CHECK(bits_of(context.result("result_output")) == alone(tokens));
+    // the logits are the head's product with the embeddings: by hand, in double
+    const auto* head = static_cast<const float*>(model.file().find("output.weight")->address);
+    const auto h = context.result("result_norm").first(64);
+    for (std::size_t v = 0; v < 128; v += 17) {
+        double sum = 0;
+        for (std::size_t i = 0; i < 64; ++i) sum += static_cast<double>(h[i]) * head[v * 64 + i];
+        CHECK(context.result("result_output")[v] == doctest::Approx(sum).epsilon(1e-4));
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "[O6] context: timings sum to wall time within 2 %") {
+    Context context(model, {.n_ctx = 512, .n_threads = 1, .isa = Isa::reference});
+    CHECK(context.timings().load_s == model.load_seconds());
+    context.reset_timings();
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(context.decode(test::random_tokens(300, 128, 1)) == DecodeStatus::ok);
+    for (int i = 0; i < 100; ++i) REQUIRE(context.decode(std::span(tokens).first(1)) == DecodeStatus::ok);
+    const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const Timings t = context.timings();
+    CHECK(t.prompt_n == 300);
+    CHECK(t.generation_n == 100);
+    CHECK(t.prompt_s + t.generation_s <= wall);
+    CHECK(t.prompt_s + t.generation_s >= 0.98 * wall);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the option allows it, and then must increase") {
+    Context context(model, {.n_ctx = 128, .n_outputs = 4, .allow_position_gaps = true});
+    Batch batch;
+    for (const int pos : {0, 1, 5, 100}) batch.add(Token{pos}, Pos{pos}, SeqId{0}, true);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.seq_pos_max(SeqId{0}) == Pos{100});
+    CHECK(context.count(SeqId{0}) == 4);
+    Batch back;
+    back.add(Token{1}, Pos{50}, SeqId{0}, true);
+    CHECK(code_of([&] { (void)context.decode(back); }) == ErrorCode::invalid_batch);
+}
+
+TEST_CASE_FIXTURE(Fixture, "[S13][N1] sampler: sampling from a context reads the row it names") {
+    Context context(model, {.n_ctx = 128, .n_outputs = 2});
+    Batch batch;
+    for (int i = 0; i < 6; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i >= 4);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    Sampler sampler(model.vocab(), {.temp = 0});
+    const auto best = [&](int index) {
+        const auto row = context.logits(index);
+        return Token{static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin())};
+    };
+    CHECK(sampler.sample(context, 0) == best(0));
+    CHECK(sampler.sample(context) == best(1));
+    CHECK(code_of([&] { (void)sampler.sample(context, 7); }) == ErrorCode::index_out_of_range);
+}
+
+}  // namespace tinfer

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// The check is checked: a kernel table is wrapped so that entries of the real kernels can be counted and single operands
+// can be left out of what a kernel declares or resolves. CoverageCheck must notice every one of them.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <set>
+
+#include "base/error.hpp"
+#include "gguf/file.hpp"
+#include "model/model.hpp"
+#include "runtime/context.hpp"
+#include "support/temp_folder.hpp"
+#include "trace/trace_support.hpp"
+
+using namespace tinfer;
+using namespace tinfer::test;
+
+namespace {
+
+constexpr std::size_t kMaxKernels = 256;
+
+enum class Where : std::uint8_t { nowhere, declare, resolve };
+struct Drop {
+    Where where = Where::nowhere;
+    std::size_t kernel = 0;
+    std::uint16_t slot = 0;
+    AccessMode mode = AccessMode::read;
+    auto operator<=>(const Drop&) const = default;
+};
+
+// Kernels are plain functions without captures, so what the wrappers do is told here. One context at a time.
+struct Wrapping {
+    const kernels::KernelTable* table = nullptr;
+    Drop drop;
+    std::set<Drop> offered;                 // operands that kernels named
+    std::vector<std::size_t> entries;       // kernels entered by the leading thread, in order
+    std::array<std::atomic<int>, kMaxKernels> entered{};
+};
+Wrapping wrapping;
+
+class WatchingSink final : public kernels::AccessSink {
+public:
+    WatchingSink(kernels::AccessSink& sink, Where where, std::size_t kernel) : sink_(sink), where_(where), kernel_(kernel) {}
+    void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) override {
+        if (passes_on(slot, mode)) sink_.whole(slot, mode, passes);
+    }
+    void range(std::uint16_t slot, AccessMode mode, const AccessRange& range) override {
+        if (passes_on(slot, mode)) sink_.range(slot, mode, range);
+    }
+    void dynamic(std::uint16_t slot, AccessMode mode) override {
+        if (passes_on(slot, mode)) sink_.dynamic(slot, mode);
+    }
+
+private:
+    bool passes_on(std::uint16_t slot, AccessMode mode) {
+        const Drop operand{where_, kernel_, slot, mode};
+        if (slot != kernels::kScratchSlot) wrapping.offered.insert(operand);
+        return operand != wrapping.drop;
+    }
+    kernels::AccessSink& sink_;
+    Where where_;
+    std::size_t kernel_;
+};
+
+template <std::size_t I>
+struct Wrapped {
+    static void run(const kernels::KernelCall& call, kernels::WorkSlice slice) noexcept {
+        if (slice.thread == 0) {
+            ++wrapping.entered[I];
+            wrapping.entries.push_back(I);
+        }
+        wrapping.table->kernels[I].run(call, slice);
+    }
+    static void declare(const kernels::StepShape& shape, kernels::AccessSink& sink) noexcept {
+        WatchingSink watching(sink, Where::declare, I);
+        wrapping.table->kernels[I].declare(shape, watching);
+    }
+    static void resolve(const kernels::KernelCall& call, kernels::AccessSink& sink) noexcept {
+        WatchingSink watching(sink, Where::resolve, I);
+        wrapping.table->kernels[I].resolve(call, watching);
+    }
+};
+
+template <std::size_t... I>
+std::vector<kernels::KernelDescriptor> wrapped_kernels(const kernels::KernelTable& table, std::index_sequence<I...>) {
+    constexpr std::array runs{&Wrapped<I>::run...};
+    constexpr std::array declares{&Wrapped<I>::declare...};
+    constexpr std::array resolves{&Wrapped<I>::resolve...};
+    REQUIRE(table.n_kernels <= sizeof...(I));
+    std::vector<kernels::KernelDescriptor> out(table.kernels, table.kernels + table.n_kernels);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i].run = runs[i];
+        out[i].declare = declares[i];
+        if (out[i].resolve != nullptr) out[i].resolve = resolves[i];
+    }
+    return out;
+}
+
+// A context whose kernels are wrapped, on a tiny model of its own.
+class WrappedContext {
+public:
+    WrappedContext(const TinyModel& tiny, ContextOptions options) {
+        const TempFolder folder;
+        const auto path = tiny.save(folder.path());
+        auto file = gguf::File::open(std::span(&path, 1), {});
+        bound_ = model::bind_model(file, {});
+        file->load_data({});
+        wrapping.table = kernels::find_table(options.isa);
+        kernels_ = wrapped_kernels(*wrapping.table, std::make_index_sequence<kMaxKernels>());
+        table_ = {wrapping.table->name, kernels_.data(), kernels_.size()};
+        options_ = std::move(options);
+    }
+
+    // Prefill, decode and a page copy, watched.
+    std::shared_ptr<CoverageCheck> run(const Drop& drop, std::shared_ptr<Observer> other = nullptr) {
+        wrapping.drop = drop;
+        wrapping.entries.clear();
+        for (auto& count : wrapping.entered) count = 0;
+        Context::Impl context(Model(nullptr), bound_, options_, table_);
+        const auto check = std::make_shared<CoverageCheck>();
+        context.session->attach(check, 1);
+        if (other != nullptr) context.session->attach(other, 1);
+        const auto tokens = random_tokens(6, bound_.hp.n_vocab, 2);
+        CHECK(context.decode(std::span(tokens).first(4)) == DecodeStatus::ok);
+        CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
+        context.cache.seq_cp(SeqId{0}, SeqId{1}, Pos{-1}, Pos{-1});
+        CHECK(context.decode(std::span(tokens).subspan(5, 1)) == DecodeStatus::ok);
+        wrapping.drop = {};
+        return check;
+    }
+
+    [[nodiscard]] const kernels::KernelTable& table() const { return table_; }
+
+private:
+    model::BoundModel bound_;
+    ContextOptions options_;
+    std::vector<kernels::KernelDescriptor> kernels_;
+    kernels::KernelTable table_{};
+};
+
+ContextOptions small_options(bool fuse, Isa isa = Isa::automatic) {
+    return {.n_ctx = 64, .n_seq_max = 2, .n_ubatch = 8, .n_threads = 1, .isa = isa, .fuse = fuse, .embeddings = true};
+}
+
+}  // namespace
+
+TEST_CASE("[N1] [X3] trace: leaving any operand out of any kernel's declaration is noticed") {
+    for (const char* arch : kTracedModels)
+        for (const bool fuse : {true, false}) {
+            CAPTURE(arch);
+            CAPTURE(fuse);
+            WrappedContext context(TinyModel::of(arch, DType::q8_0), small_options(fuse));
+            wrapping.offered.clear();
+            CHECK(differences_of(*context.run({})) == "");
+            const std::set<Drop> offered = wrapping.offered;
+            std::set<Where> places;
+            CHECK(offered.size() > 20);
+            for (const Drop& drop : offered) {
+                CAPTURE(std::string(context.table().kernels[drop.kernel].name));
+                CAPTURE(drop.slot);
+                CAPTURE(static_cast<int>(drop.where));
+                CHECK(!context.run(drop)->differences().empty());
+                places.insert(drop.where);
+            }
+            CHECK(places.size() == 2);
+        }
+}
+
+TEST_CASE("[X1] [K8] trace: one event per kernel entered, in the order of execution, whatever the number of threads") {
+    for (const char* arch : kTracedModels)
+        for (const Isa isa : available_isas())
+            for (const bool fuse : {true, false})
+                for (const int n_threads : {1, 2, 3}) {
+                    CAPTURE(arch);
+                    CAPTURE(std::string(to_string(isa)));
+                    CAPTURE(n_threads);
+                    ContextOptions options = small_options(fuse, isa);
+                    options.n_threads = n_threads;
+                    WrappedContext context(TinyModel::of(arch), options);
+                    const auto recorder = std::make_shared<Recorder>();
+                    CHECK(differences_of(*context.run({}, recorder)) == "");
+                    const kernels::KernelTable& table = context.table();
+                    std::vector<std::string> entered, reported;
+                    for (const std::size_t kernel : wrapping.entries) entered.push_back(cat(table.kernels[kernel].name, '.', table.name));
+                    for (const SeenEvent& event : recorder->events) reported.push_back(event.kernel);
+                    CHECK(entered == reported);
+                    std::vector<std::string> planned;
+                    for (const SeenRun& run : recorder->runs) {
+                        const auto& kernels = recorder->plan(run.plan_id).kernels;
+                        planned.insert(planned.end(), kernels.begin(), kernels.end());
+                        CHECK(run.result.events == kernels.size());
+                    }
+                    CHECK(planned == reported);
+                    for (std::size_t i = 0; i < recorder->events.size(); ++i) CHECK(recorder->events[i].index == i);
+                }
+}
