@@ -60,11 +60,7 @@ std::vector<MetadataEntry> ModelFile::metadata() const {
 }
 
 std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
-    return reporting_memory(kListing, [&]() -> std::optional<std::string> {
-        for (std::size_t i = 0; i < impl_->file->n_keys(); ++i)
-            if (impl_->file->key(i) == key) return impl_->file->entry(i).value;
-        return std::nullopt;
-    });
+    return reporting_memory(kListing, [&] { return impl_->file->value_text(key); });
 }
 
 std::span<const TensorInfo> ModelFile::tensors() const noexcept { return impl_->file->tensors(); }

@@ -11,6 +11,9 @@
 
 namespace tinfer::gguf {
 
+/// Thrown and caught inside parse() alone: the header goes on behind the bytes that were given.
+struct HeaderContinues {};
+
 namespace {
 
 constexpr std::uint64_t kMaxKeys = 65536;
@@ -24,9 +27,6 @@ constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxAlignment = 65536;
 constexpr std::size_t kMaxDepth = 4;
 constexpr std::uint64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
-
-/// Thrown and caught inside parse() alone: the header goes on behind the bytes that were given.
-struct HeaderContinues {};
 
 class Parser {
 public:

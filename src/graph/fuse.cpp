@@ -11,11 +11,11 @@ namespace tinfer::graph {
 
 namespace {
 
-constexpr std::array kRmsNormQuantize{Op::rms_norm, Op::quantize};
-constexpr std::array kSiluMul{Op::silu, Op::mul};
-constexpr std::array kSiluMulQuantize{Op::silu, Op::mul, Op::quantize};
-constexpr std::array kMulMatAdd{Op::mul_mat, Op::add};
-constexpr std::array kRopeKvWrite{Op::rope, Op::kv_write};
+constexpr Op kRmsNormQuantize[] = {Op::rms_norm, Op::quantize};
+constexpr Op kSiluMul[] = {Op::silu, Op::mul};
+constexpr Op kSiluMulQuantize[] = {Op::silu, Op::mul, Op::quantize};
+constexpr Op kMulMatAdd[] = {Op::mul_mat, Op::add};
+constexpr Op kRopeKvWrite[] = {Op::rope, Op::kv_write};
 
 // One run of the pass over one graph.
 class FusionPass {

@@ -222,40 +222,40 @@ struct OpRule {
     const char* (*check)(const Site&) noexcept;
 };
 
-constexpr std::array kOpRules{
-    OpRule{Op::alias, 1, 1, false, alias_rule},
-    OpRule{Op::get_rows, 2, 2, false, get_rows_rule},
-    OpRule{Op::rms_norm, 2, 2, false, rms_norm_rule},
-    OpRule{Op::quantize, 1, 1, false, quantize_rule},
-    OpRule{Op::mul_mat, 2, 2, false, mul_mat_rule},
-    OpRule{Op::mul_mat_id, 3, 3, false, mul_mat_id_rule},
-    OpRule{Op::add, 2, 2, false, broadcast_rule},
-    OpRule{Op::mul, 2, 2, false, broadcast_rule},
-    OpRule{Op::scale, 1, 1, false, elementwise_rule},
-    OpRule{Op::silu, 1, 1, false, elementwise_rule},
-    OpRule{Op::sigmoid, 1, 1, false, elementwise_rule},
-    OpRule{Op::softmax, 1, 1, false, softmax_rule},
-    OpRule{Op::copy, 1, 1, false, copy_rule},
-    OpRule{Op::rope_table, 1, 2, false, rope_table_rule},
-    OpRule{Op::rope, 2, 2, false, rope_rule},
-    OpRule{Op::kv_write, 2, 2, true, kv_write_rule},
-    OpRule{Op::attention, 6, 7, false, attention_rule},
-    OpRule{Op::top_k, 1, 1, false, top_k_rule},
-    OpRule{Op::moe_weights, 2, 2, false, moe_weights_rule},
-    OpRule{Op::moe_sum, 2, 2, false, moe_sum_rule},
-    OpRule{Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
+constexpr OpRule kOpRules[] = {
+    {Op::alias, 1, 1, false, alias_rule},
+    {Op::get_rows, 2, 2, false, get_rows_rule},
+    {Op::rms_norm, 2, 2, false, rms_norm_rule},
+    {Op::quantize, 1, 1, false, quantize_rule},
+    {Op::mul_mat, 2, 2, false, mul_mat_rule},
+    {Op::mul_mat_id, 3, 3, false, mul_mat_id_rule},
+    {Op::add, 2, 2, false, broadcast_rule},
+    {Op::mul, 2, 2, false, broadcast_rule},
+    {Op::scale, 1, 1, false, elementwise_rule},
+    {Op::silu, 1, 1, false, elementwise_rule},
+    {Op::sigmoid, 1, 1, false, elementwise_rule},
+    {Op::softmax, 1, 1, false, softmax_rule},
+    {Op::copy, 1, 1, false, copy_rule},
+    {Op::rope_table, 1, 2, false, rope_table_rule},
+    {Op::rope, 2, 2, false, rope_rule},
+    {Op::kv_write, 2, 2, true, kv_write_rule},
+    {Op::attention, 6, 7, false, attention_rule},
+    {Op::top_k, 1, 1, false, top_k_rule},
+    {Op::moe_weights, 2, 2, false, moe_weights_rule},
+    {Op::moe_sum, 2, 2, false, moe_sum_rule},
+    {Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
 };
 
 const OpRule* find_rule(Op op) noexcept {
     const auto index = static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::alias);
-    static_assert(kOpRules.front().op == Op::alias && kOpRules.back().op == Op::kv_copy_page);
-    static_assert(kOpRules.size() ==
+    static_assert(kOpRules[0].op == Op::alias && kOpRules[std::size(kOpRules) - 1].op == Op::kv_copy_page);
+    static_assert(std::size(kOpRules) ==
                   static_cast<std::size_t>(Op::kv_copy_page) - static_cast<std::size_t>(Op::alias) + 1);
-    return index < kOpRules.size() ? &kOpRules[index] : nullptr;
+    return index < std::size(kOpRules) ? &kOpRules[index] : nullptr;
 }
 
 consteval bool rows_follow_the_enum() {
-    for (std::size_t i = 0; i < kOpRules.size(); ++i)
+    for (std::size_t i = 0; i < std::size(kOpRules); ++i)
         if (static_cast<std::size_t>(kOpRules[i].op) != static_cast<std::size_t>(Op::alias) + i) return false;
     return true;
 }

@@ -2,15 +2,19 @@
 #include "runtime/threads.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 
 #if defined(__linux__)
+#  include <linux/futex.h>
 #  include <sched.h>
+#  include <sys/syscall.h>
+#  include <unistd.h>
 #endif
 #if defined(_OPENMP)
 #  include <omp.h>
@@ -22,6 +26,8 @@
 namespace tinfer::runtime {
 
 namespace {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);   // a futex word
 
 #if defined(__linux__) && defined(_OPENMP)
 // CPUs this process may run on, as physical cores (package, core): sibling hyper-threads count once.
@@ -54,6 +60,19 @@ int cgroup_quota() {
     if (v1_quota >> limit && v1_period >> period && limit > 0 && period > 0) return std::max(1, static_cast<int>(limit / period + 0.999));
     return 0;
 }
+#endif
+
+#if defined(__linux__)
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) noexcept {
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void wake_all(std::atomic<std::uint32_t>& word) noexcept {
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+#else
+void sleep_while(std::atomic<std::uint32_t>&, std::uint32_t) noexcept { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+void wake_all(std::atomic<std::uint32_t>&) noexcept {}
 #endif
 
 void pause_cpu() noexcept {
@@ -89,8 +108,8 @@ void Barrier::wait(int n_threads) noexcept {
     const std::uint32_t generation = generation_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == n_threads - 1) {
         arrived_.store(0, std::memory_order_relaxed);
-        generation_.store(generation + 1, std::memory_order_release);
-        generation_.notify_all();
+        generation_.store(generation + 1, std::memory_order_seq_cst);
+        if (sleepers_.load(std::memory_order_seq_cst) > 0) wake_all(generation_);
         return;
     }
     for (int spin = 0; spin < 2000; ++spin) {
@@ -101,7 +120,11 @@ void Barrier::wait(int n_threads) noexcept {
         if (generation_.load(std::memory_order_acquire) != generation) return;
         std::this_thread::yield();
     }
-    while (generation_.load(std::memory_order_acquire) == generation) generation_.wait(generation, std::memory_order_acquire);
+    // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on: one of
+    // the two sees the other.
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (generation_.load(std::memory_order_seq_cst) == generation) sleep_while(generation_, generation);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void run_team(int n_threads, TeamFn fn, void* context) noexcept {

@@ -12,7 +12,8 @@ namespace tinfer::runtime {
 [[nodiscard]] int default_thread_count() noexcept;
 
 /// Arrival counter and generation on cache lines of their own: spins a while, then yields, then sleeps, because pure
-/// spinning collapses when threads outnumber cores and pure sleeping costs a third of a decode.
+/// spinning collapses when threads outnumber cores and pure sleeping costs a third of a decode. It sleeps on a futex of its
+/// own, since std::atomic::wait keeps a pool of waiters in writable globals.
 class Barrier {
 public:
     void wait(int n_threads) noexcept;
@@ -20,6 +21,7 @@ public:
 private:
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<std::uint32_t> generation_{0};
+    std::atomic<int> sleepers_{0};
 };
 
 /// What each thread of a team runs: (context, thread, number of threads). Must not throw.

@@ -22,7 +22,7 @@ void AccessCollector::collect(Fn&& fn) noexcept {
     if (out_of_memory_) return;
     try {
         fn();
-    } catch (const std::bad_alloc&) {
+    } catch (...) {   // no memory: kernels are noexcept, so the caller asks afterwards
         out_of_memory_ = true;
     }
 }

@@ -126,6 +126,7 @@ std::uint64_t TraceSession::now() const noexcept {
 std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observer, int n_threads) {
     if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
     const bool shareable = observer->thread_safe();
+    auto attached = std::make_shared<Attached>();   // before the observer counts: an allocation that fails leaves no trace
     if (observer->n_attached.fetch_add(1) > 0 && !shareable) {
         observer->n_attached.fetch_sub(1);
         fail(ErrorCode::bad_parameter, "attach: the observer is attached already and does not say that it is thread safe");
@@ -136,7 +137,6 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
         started_ = true;
     }
-    auto attached = std::make_shared<Attached>();
     attached->observer = std::move(observer);
     try {
         attached->request = attached->observer->request();

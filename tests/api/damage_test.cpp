@@ -21,7 +21,12 @@ namespace tinfer::test {
 
 namespace {
 
-struct Source { std::string name; std::vector<std::byte> bytes; std::size_t front = 0; };   // front: what comes before tensor data
+struct Source {
+    std::string name;
+    std::vector<std::byte> bytes;
+    std::size_t front = 0;          ///< what comes before tensor data
+    bool vocabulary_only = false;
+};
 
 double processor_seconds() {
     timespec now{};
@@ -32,12 +37,13 @@ double processor_seconds() {
 Source read_source(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-    Source source{path.parent_path().filename().string() + "/" + path.filename().string(), std::vector<std::byte>(text.size()), 0};
+    Source source{path.parent_path().filename().string() + "/" + path.filename().string(), std::vector<std::byte>(text.size())};
     std::memcpy(source.bytes.data(), text.data(), text.size());
     std::uint64_t front = source.bytes.size();
     const auto opened = ModelFile::open(path);   // kept: the tensors are its own
     for (const TensorInfo& tensor : opened.tensors()) front = std::min(front, tensor.file_offset);
     source.front = static_cast<std::size_t>(front);
+    source.vocabulary_only = opened.tensors().empty();
     return source;
 }
 
@@ -62,10 +68,16 @@ std::vector<Source> tiny_sources(const TempFolder& folder) {
     return sources;
 }
 
+/// Vocabularies, and models of the architectures of this build: others end at their name.
 std::vector<Source> golden_sources() {
     std::vector<Source> sources;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(*golden_folder()))
-        if (entry.path().extension() == ".gguf") sources.push_back(read_source(entry.path()));
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(*golden_folder())) {
+        if (entry.path().extension() != ".gguf") continue;
+        Source source = read_source(entry.path());
+        const auto architecture = ModelFile::open(entry.path()).metadata_value("general.architecture");
+        if (source.vocabulary_only || std::ranges::find(architectures(), architecture, &ArchitectureInfo::name) != architectures().end())
+            sources.push_back(std::move(source));
+    }
     std::ranges::sort(sources, {}, &Source::name);   // a folder's order is the file system's whim
     return sources;
 }
@@ -136,12 +148,13 @@ void use_model(const std::filesystem::path& path, bool use_mmap, bool check) {
 
 struct Tally { int clean = 0, refused = 0; double slowest = 0; std::string wrong; };
 
-void try_file(const std::filesystem::path& path, std::size_t size, std::uint64_t seed, const std::string& name, Tally& tally) {
-    const std::string where = name + ", seed " + std::to_string(seed) + ": ";
+void try_file(const std::filesystem::path& path, std::size_t size, std::uint64_t seed, const Source& source, Tally& tally) {
+    const std::string where = source.name + ", seed " + std::to_string(seed) + ": ";
     const AllocationScope scope;
     const double begin = processor_seconds();
     try {
-        use_model(path, seed % 2 == 0, seed % 5 == 0);
+        if (source.vocabulary_only) use_text(Vocab::load(path));
+        else use_model(path, seed % 2 == 0, seed % 5 == 0);
         ++tally.clean;
     } catch (const Error& error) {
         ++tally.refused;
@@ -166,7 +179,7 @@ Tally try_damages(const std::vector<Source>& sources, std::uint64_t first_seed, 
         const Source& source = sources[seed % sources.size()];
         const auto bytes = damaged(source, seed);
         std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-        try_file(path, bytes.size(), seed, source.name, tally);
+        try_file(path, bytes.size(), seed, source, tally);
     }
     return tally;
 }
@@ -176,7 +189,7 @@ void check_tally(const Tally& tally, int count) {
     CHECK(tally.wrong == "");
     CHECK(tally.clean + tally.refused == count);
     CHECK(tally.refused > count / 20);   // the damage does damage …
-    CHECK(tally.clean > count / 50);     // … and some of it is survived: both ends were tried
+    CHECK(tally.clean > count / 100);    // … and some of it is survived: both ends were tried
 }
 
 }  // namespace
@@ -187,7 +200,7 @@ TEST_CASE("[N3] undamaged files pass the same treatment") {
         Tally tally;
         const auto path = folder / "whole.gguf";
         std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(source.bytes.data()), static_cast<std::streamsize>(source.bytes.size()));
-        for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) try_file(path, source.bytes.size(), seed, source.name, tally);
+        for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) try_file(path, source.bytes.size(), seed, source, tally);
         CHECK(tally.wrong == "");
         CHECK(tally.clean == 4);
     }

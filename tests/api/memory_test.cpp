@@ -188,6 +188,8 @@ TEST_CASE("[N6] after the first decode, 10,000 steps of decode and sample alloca
         TinyModel tiny = TinyModel::of(arch);
         tiny.n_layer = 1;
         tiny.n_vocab = 64;
+        tiny.n_embd = tiny.n_ff = 32;
+        tiny.head_dim = 8;
         const auto model = Model::load(tiny.save(folder.path()));
         Context context(model, {.n_ctx = 64, .n_ubatch = 8, .n_threads = 1});
         Sampler sampler(model.vocab(), {.penalty_repeat = 1.1f, .seed = 5});

@@ -84,7 +84,7 @@ class Usage(unittest.TestCase):
 
 
 class Run(unittest.TestCase):
-    def test_C1_text_and_json_agree(self):
+    def test_C1_text_and_json_agree(self):  # [C1]
         args = ["-p", "once on a time", "-n", "12", *NO_EOG]
         document = run_json(*args)
         self.assertEqual(tinfer("run", "-m", MODEL, "--temp", "0", *args), document["text"].encode())
@@ -92,7 +92,7 @@ class Run(unittest.TestCase):
         self.assertEqual(document["timings"]["generation_n"], 12)
         self.assertEqual(run_json(*args, "--echo")["text"], "once on a time" + document["text"])
 
-    def test_C12_the_budget_is_exact(self):
+    def test_C12_the_budget_is_exact(self):  # [C12]
         for n in (0, 1, 2, 7):
             document = run_json("-p", "a", "-n", n, *NO_EOG)
             self.assertEqual((len(document["tokens"]), document["stop"]), (n, "limit"))
@@ -100,14 +100,14 @@ class Run(unittest.TestCase):
         prompt = json.loads(tinfer("tokenize", "-m", MODEL, "-p", "a"))
         self.assertEqual(len(unlimited["tokens"]), 64 - len(prompt) + 1)
 
-    def test_C4_prompt_from_option_file_and_stdin(self):
+    def test_C4_prompt_from_option_file_and_stdin(self):  # [C4]
         text = "on the inn\nagain"
         (FOLDER / "prompt.txt").write_text(text)
         expected = run_json("-p", text, "-n", "4")
         for document in (run_json("-f", FOLDER / "prompt.txt", "-n", "4"), run_json("-f", "-", "-n", "4", input=text.encode())):
             self.assertEqual(document["tokens"], expected["tokens"])
 
-    def test_C11_stop_strings_end_before_their_first_occurrence(self):
+    def test_C11_stop_strings_end_before_their_first_occurrence(self):  # [C11]
         args = ["-p", "once", "-n", "40", *NO_EOG]
         whole = run_json(*args)
         text = whole["text"]

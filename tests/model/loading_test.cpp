@@ -74,7 +74,7 @@ TEST_CASE("[L1] the first thing a program does may be a load: no call prepares t
 
 TEST_CASE("[L1] a hundred times two models made and destroyed leave nothing behind") {
     const TempFolder folder;
-    const auto one = TinyModel::of("llama", DType::q8_0).save(folder.path()), two = TinyModel::of("qwen3moe").save(folder.path());
+    const auto one = TinyModel::of("llama", DType::f32).save(folder.path()), two = TinyModel::of("qwen3moe").save(folder.path());
     const auto round = [&] {
         const auto a = Model::load(one), b = Model::load(two, {.use_mmap = false});
         Context on_a(a, {.n_ctx = 64, .n_threads = 2}), on_b(b, {.n_ctx = 64, .n_threads = 1});
@@ -230,9 +230,9 @@ TEST_CASE("[L17] an override of the wrong type is an error that names it, an unu
 
 TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one after the other, and leave its bytes alone") {
     const TempFolder folder;
-    constexpr int n_contexts = 6, n_tokens = 24;
+    constexpr int n_contexts = 5, n_tokens = 12;
     for (const char* arch : {"llama", "qwen2moe"}) {
-        const auto model = Model::load(TinyModel::of(arch, DType::q8_0).save(folder.path()));
+        const auto model = Model::load(TinyModel::of(arch).save(folder.path()));
         const auto before = weights_hash(model);
         const auto generate = [&](int which) {
             Context context(model, {.n_ctx = 64, .n_ubatch = 8, .n_threads = 1 + which % 2});
@@ -252,7 +252,7 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
         for (std::thread& thread : threads) thread.join();
         CAPTURE(arch);
         for (std::size_t i = 0; i < n_contexts; ++i) {
-            CHECK(alone[i].size() == n_tokens);
+            CHECK(static_cast<int>(alone[i].size()) == n_tokens);
             CHECK(together[i] == alone[i]);
         }
         CHECK(alone[1] != alone[2]);

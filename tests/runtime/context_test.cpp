@@ -357,4 +357,26 @@ TEST_CASE_FIXTURE(Fixture, "[S13][N1] sampler: sampling from a context reads the
     CHECK(code_of([&] { (void)sampler.sample(context, 7); }) == ErrorCode::index_out_of_range);
 }
 
+TEST_CASE_FIXTURE(Fixture, "[A15] context: the feed-forward block is Wdown · (silu(Wgate·h) ⊙ (Wup·h)), by hand in double") {
+    Context context(model, {.n_ctx = 64, .logits_all = true, .keep = {"ffn_norm-0", "ffn_out-0"}});
+    REQUIRE(context.decode(std::span(tokens).first(3)) == DecodeStatus::ok);
+    const auto product = [&](const char* name, std::span<const double> x, std::size_t n_out) {
+        const auto* w = static_cast<const float*>(model.file().find(name)->address);
+        std::vector<double> y(n_out, 0.0);
+        for (std::size_t o = 0; o < n_out; ++o)
+            for (std::size_t i = 0; i < x.size(); ++i) y[o] += static_cast<double>(w[o * x.size() + i]) * x[i];
+        return y;
+    };
+    for (std::size_t t = 0; t < 3; ++t) {
+        const auto row = context.result("ffn_norm-0").subspan(t * 64, 64);
+        const std::vector<double> h(row.begin(), row.end());
+        auto gate = product("blk.0.ffn_gate.weight", h, 96);
+        const auto up = product("blk.0.ffn_up.weight", h, 96);
+        for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+        const auto out = product("blk.0.ffn_down.weight", gate, 64);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            CHECK(static_cast<double>(context.result("ffn_out-0")[t * 64 + i]) == doctest::Approx(out[i]).epsilon(1e-4).scale(1.0));
+    }
+}
+
 }  // namespace tinfer
