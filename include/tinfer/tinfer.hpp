@@ -651,6 +651,7 @@ struct AccessRange {
     std::uint32_t count = 1;
     std::uint32_t tag = 0;      ///< token id, expert id, sequence, … (what the operand is indexed by)
     std::uint32_t weight = 0;   ///< how often
+    bool padding = false;       ///< loaded along with its neighbours, not used: cells of a K group that no query sees
     bool operator==(const AccessRange&) const = default;
 };
 

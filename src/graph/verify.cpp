@@ -117,8 +117,8 @@ const char* softmax_rule(const Site& s) noexcept {
 }
 
 const char* copy_rule(const Site& s) noexcept {
-    TINFER_RULE(s[1].type == DType::f32 && s[0].type == DType::f32 && s[0].ne == s[1].ne,
-                "x and result must be f32 of one shape");
+    TINFER_RULE(is_float(s[1].type), "x must be f32, f16 or bf16");
+    TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 of x's shape");
     TINFER_RULE(is_gapless(s[0]), "result must be contiguous");
     return nullptr;
 }

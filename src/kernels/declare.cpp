@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/dtype.hpp"
+#include "kernels/kv_layout.hpp"
 
 namespace tinfer::kernels {
 
@@ -85,8 +86,8 @@ public:
     RowRuns(AccessSink& sink, int slot, AccessMode mode, const Operand& cache) noexcept
         : sink_(sink), slot_(static_cast<std::uint16_t>(slot)), mode_(mode),
           row_bytes_(unsigned_bytes(row_bytes(cache.type, cache.ne[0]))) {}
-    void add(std::int64_t row, std::int64_t n, std::uint32_t weight) noexcept {
-        if (n_ > 0 && row == first_ + n_) {
+    void add(std::int64_t row, std::int64_t n, std::uint32_t weight, bool padding = false) noexcept {
+        if (n_ > 0 && row == first_ + n_ && padding == padding_) {
             n_ += n;
             weight_ = std::max(weight_, weight);
             return;
@@ -95,13 +96,15 @@ public:
         first_ = row;
         n_ = n;
         weight_ = weight;
+        padding_ = padding;
     }
     void flush() noexcept {
         if (n_ > 0)
             sink_.range(slot_, mode_,
                         {.offset = unsigned_bytes(first_) * row_bytes_,
                          .length = unsigned_bytes(n_) * row_bytes_,
-                         .weight = weight_});
+                         .weight = weight_,
+                         .padding = padding_});
         n_ = 0;
     }
 
@@ -112,6 +115,7 @@ private:
     std::uint64_t row_bytes_;
     std::int64_t first_ = 0, n_ = 0;
     std::uint32_t weight_ = 0;
+    bool padding_ = false;
 };
 
 /// The entries of all sequences of an attention call, by page.
@@ -260,16 +264,34 @@ void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
     runs.flush();
 }
 
-void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
+namespace {
+
+// Runs of cells of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
+// other cells with them: those are padding.
+void resolve_cells(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
     const VisiblePages pages(call);
-    for (const int slot : {2, 3}) {
-        RowRuns runs(sink, slot, kRead, call[slot]);
-        pages.for_each_page([&](std::int64_t page, const std::uint32_t* counts) {
-            for (int i = 0; i < kPageSlots; ++i)
-                if (counts[i] != 0) runs.add(page * kPageSlots + i, 1, counts[i]);
-        });
-        runs.flush();
-    }
+    RowRuns runs(sink, slot, kRead, call[slot]);
+    pages.for_each_page([&](std::int64_t page, const std::uint32_t* counts) {
+        for (std::int64_t first = 0; first < kPageSlots; first += group) {
+            bool seen = false;
+            for (std::int64_t i = first; i < first + group; ++i) seen = seen || counts[i] != 0;
+            for (std::int64_t i = first; i < first + group && seen; ++i)
+                runs.add(page * kPageSlots + i, 1, counts[i], counts[i] == 0);
+        }
+    });
+    runs.flush();
+}
+
+}  // namespace
+
+void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
+    resolve_cells(call, sink, 2, 1);
+    resolve_cells(call, sink, 3, 1);
+}
+
+void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
+    resolve_cells(call, sink, 2, kGroup);
+    resolve_cells(call, sink, 3, 1);
 }
 
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {

@@ -26,6 +26,8 @@ void resolve_mul_mat_id(const KernelCall& call,
 void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;      ///< logical rows of the cells
 void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible cells; weight = most queries
+/// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
+void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;

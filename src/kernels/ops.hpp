@@ -12,7 +12,7 @@
 // scale              none           out like x             x                                              params.scale
 // silu, sigmoid      none           out like x             x
 // softmax            none           out like x             x {n,T}: each row
-// copy               none           out contiguous         x any strides
+// copy               none           out f32 contiguous     x f32/f16/bf16 any strides: widened
 // rope_table         none           out f32 {n_rot,T}      positions i32 {T}  factors f32 {n_rot/2} (optional)
 //                                   (element 2i = magnitude·cos, 2i+1 = magnitude·sin of pair i)
 // rope               none           out f32 {d,H,T}        x f32 {d,H,T}    table {n_rot,T}

@@ -20,6 +20,11 @@ constexpr KernelDescriptor with_scratch(KernelDescriptor kernel, ScratchFn& scra
     return kernel;
 }
 
+constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& resolve) noexcept {
+    kernel.resolve = &resolve;
+    return kernel;
+}
+
 #define TINFER_WEIGHT_KERNELS(type, Weights) \
     with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>), mul_mat_scratch<Arch, Weights>), \
     with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>), \
@@ -64,7 +69,8 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
-    with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
+    with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
+                 resolve_attention_by_groups),
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),

@@ -222,14 +222,14 @@ DecodeStatus Context::Impl::run_transaction(const Input& input) {
     DecodeStatus status = DecodeStatus::ok;
     try {
         status = run_batch();
-    } catch (const Error&) {
-        cache.rollback();
-        session->detach_requested();
-        throw;
     } catch (const std::bad_alloc&) {
         cache.rollback();
         session->detach_requested();
         throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
+    } catch (...) {
+        cache.rollback();
+        session->detach_requested();
+        throw;
     }
     if (status == DecodeStatus::ok) {
         cache.commit();

@@ -45,8 +45,8 @@ CoverageSets observed_sets(const KernelEvent& event) {
         if (access.scratch || access.kind == AccessKind::elided) continue;
         ByteSet bytes;
         if (access.kind == AccessKind::whole) bytes.add(0, access.tensor->bytes);
-        for (const AccessRange& range : access.ranges)
-            for (std::uint32_t i = 0; i < range.count; ++i) bytes.add(range.offset + i * range.stride, range.offset + i * range.stride + range.length);
+        for (const AccessRange& range : access.ranges)   // padding is no part of what a node means
+            for (std::uint32_t i = 0; i < range.count && !range.padding; ++i) bytes.add(range.offset + i * range.stride, range.offset + i * range.stride + range.length);
         add_modes(sets, access.tensor, access.mode, bytes);
     }
     return sets;

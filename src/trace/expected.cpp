@@ -31,7 +31,7 @@ namespace {
 std::vector<std::int32_t> integers(const DataOf& data, const TensorInfo& tensor) {
     const auto bytes = data(tensor);
     std::vector<std::int32_t> out(bytes.size() / 4);
-    std::memcpy(out.data(), bytes.data(), out.size() * 4);
+    if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size() * 4);
     return out;
 }
 
@@ -69,8 +69,7 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
         }
     }
     std::ranges::sort(cells);
-    const auto tail = std::ranges::unique(cells);
-    cells.erase(tail.begin(), tail.end());
+    cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
     return cells;
 }
 

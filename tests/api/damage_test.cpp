@@ -74,9 +74,9 @@ std::vector<Source> golden_sources() {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(*golden_folder())) {
         if (entry.path().extension() != ".gguf") continue;
         Source source = read_source(entry.path());
-        const auto architecture = ModelFile::open(entry.path()).metadata_value("general.architecture");
-        if (source.vocabulary_only || std::ranges::find(architectures(), architecture, &ArchitectureInfo::name) != architectures().end())
-            sources.push_back(std::move(source));
+        const std::string architecture = ModelFile::open(entry.path()).metadata_value("general.architecture").value_or("");
+        const bool is_ours = std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == architecture; });
+        if (source.vocabulary_only || is_ours) sources.push_back(std::move(source));
     }
     std::ranges::sort(sources, {}, &Source::name);   // a folder's order is the file system's whim
     return sources;

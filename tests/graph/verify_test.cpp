@@ -166,7 +166,11 @@ const std::vector<Attack>& attacks() {
         {Op::sigmoid, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::softmax, "x must be {n,T}", [](Damaged& d) { d.stretch(1, 2); }},
         {Op::softmax, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 0); }},
-        {Op::copy, "x and result must be f32 of one shape",
+        {Op::copy, "x must be f32, f16 or bf16",
+         [](Damaged& d) {
+             d.replace(1, DType::i32, {4, 3, 1, 1});
+         }},
+        {Op::copy, "result must be f32 of x's shape",
          [](Damaged& d) {
              d.replace(1, DType::f16, {2, 3, 1, 1});
          }},

@@ -278,7 +278,7 @@ TEST_CASE("[L13] trailing extents of one are equal to absent dimensions") {
     CHECK(!load(w).code);
 }
 
-TEST_CASE("[L13] vectors may be half precision, but not quantized") {
+TEST_CASE("[L13] vectors may be half precision") {
     for (const DType type : {DType::f16, DType::bf16}) {
         GgufWriter w = TinyModel::of("qwen2").writer();
         for (const char* name : {"blk.0.attn_norm.weight", "blk.1.attn_q.bias", "output_norm.weight"}) {
@@ -286,8 +286,13 @@ TEST_CASE("[L13] vectors may be half precision, but not quantized") {
             tensor.type = type;
             tensor.data.resize(tensor.data.size() / 2);
         }
-        CHECK(!load(w).code);
+        const Outcome outcome = load(w);
+        CAPTURE(outcome.text);
+        CHECK(!outcome.code);
     }
+}
+
+TEST_CASE("[L13] vectors may not be quantized") {
     GgufWriter w = TinyModel::of("llama").writer();
     auto& tensor = w.tensor("blk.0.ffn_norm.weight");
     tensor.type = DType::q8_0;
@@ -393,7 +398,8 @@ TEST_CASE("[L10][N3] integers that are zero, negative, huge or of another type a
             for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(), std::int64_t{1} << 32,
                                              std::numeric_limits<std::int64_t>::max(), std::int64_t{0xFFFFFFFF}, std::int64_t{0x7FFFFFFF}, std::int64_t{1} << 24}) {
                 CAPTURE(value);
-                if (key == "context_length" && value == std::int64_t{1} << 24) {
+                const bool gives_no_shape = key == "context_length" || (key == "feed_forward_length" && std::string_view(example.arch).ends_with("moe"));
+                if (gives_no_shape && value == std::int64_t{1} << 24) {
                     CHECK(!load(with({value})).code);   // legal, and no reason to allocate anything
                     continue;
                 }

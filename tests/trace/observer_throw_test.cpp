@@ -86,8 +86,9 @@ TEST_CASE("[N1] trace: an observer that throws at any callback fails the decode,
             CHECK(scene.decode() == expected);
             CHECK(counting->seen['b'] == 3);
         }
-        for (const auto& [kind, n] : counting->seen)
-            for (int k = 0; k < n; ++k) {
+        for (const auto& seen : counting->seen)
+            for (int k = 0; k < seen.second; ++k) {
+                const char kind = seen.first;
                 CAPTURE(std::string(1, kind));
                 CAPTURE(k);
                 Scene scene(model, k % 8 == 0 ? 3 : 1);

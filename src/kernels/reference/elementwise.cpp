@@ -5,6 +5,7 @@
 #include "base/dtype.hpp"
 #include "base/math.hpp"
 #include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/dequantize.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/reference/ops.hpp"
 
@@ -66,13 +67,12 @@ void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [](float x) { return math::sigmoid(x); });
 }
 
-/// Rows of any type, packed.
+/// Rows, packed; half precision is widened to f32, exactly.
 void copy(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];
-    const auto bytes = static_cast<std::size_t>(row_bytes(x.type, x.ne[0]));
     const Range rows = slice.share(x.n_rows());
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
-        std::memcpy(out.flat_row<std::byte>(i), x.flat_row<const std::byte>(i), bytes);
+        dequantize_row(x.type, x.flat_row<const std::byte>(i), x.ne[0], out.flat_row<float>(i));
 }
 
 /// silu(gate) · up, one multiplication after silu.
