@@ -170,10 +170,7 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(1, DType::i32, {4, 3, 1, 1});
          }},
-        {Op::copy, "result must be f32 of x's shape",
-         [](Damaged& d) {
-             d.replace(1, DType::f16, {2, 3, 1, 1});
-         }},
+        {Op::copy, "result must be f32 of x's shape", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::rope_table, "positions must be i32 {T}", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::rope_table, "n_rot must be even and positive", [](Damaged& d) { d.node().params.rope.n_rot = 7; }},
         {Op::rope_table, "freq_base must be positive", [](Damaged& d) { d.node().params.rope.freq_base = 0.0f; }},
