@@ -10,7 +10,7 @@ endif()
 
 # tinfer_isa_source(<file> <flags…>): adds the file to the library with its flags.
 function(tinfer_isa_source file)
-    set(flags -O3 -ffp-contract=off ${ARGN})
+    set(flags $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off ${ARGN})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND "-mavx512f" IN_LIST ARGN)
         # GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for mistakes of ours.
         list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -40,7 +40,7 @@ elseif(WAY STREQUAL "single_header")
     run(${CXX} -std=c++20 -O1 -Wall -Wextra -Wpedantic -Werror -I ${folder} -c ${SOURCE}/consumer/main.cpp
         -o ${WORK}/main.o)
     # The other unit is compiled for this machine: the best kernel table of its flags must give the library's bits.
-    run(${LAUNCHER} ${CXX} -std=c++20 -O2 -march=native -I ${folder} -isystem ${TINFER_XSIMD}
+    run(${LAUNCHER} ${CXX} -std=c++20 -O2 -march=native -I ${folder} -idirafter ${TINFER_XSIMD}
         -c ${SOURCE}/single_header/tinfer.cpp -o ${WORK}/tinfer.o)
     run(${CXX} ${WORK}/main.o ${WORK}/tinfer.o -o ${WORK}/consumer -lpcre2-8 -lutf8proc)
 endif()
