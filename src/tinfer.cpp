@@ -40,7 +40,7 @@ ModelFile ModelFile::open(std::span<const std::filesystem::path> shards, const M
             file->load_data(options);
             file->check_data();
         }
-        return ModelFile(std::make_shared<Impl>(std::move(file)));
+        return ModelFile(std::make_shared<Impl>(Impl{std::move(file)}));
     });
 }
 
@@ -96,7 +96,7 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         Vocab vocab(tokenizer::load_vocab(*file, options));
         file->load_data(options);
         warn_unused_overrides(*file, options);
-        auto impl = std::make_shared<Impl>(std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(file)));
+        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}))});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return Model(std::move(impl));
     });

@@ -68,7 +68,7 @@ struct RowCodes {
 /// Words 0 … n_words of `lanes` rows, biased, to codes[word][first row …].
 template <class Arch, class Slice>
 inline void turn_codes(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, Slice& slice) noexcept {
-    const i32v<Arch> bias_bytes(bias * 0x01010101);
+    const i32v<Arch> bias_bytes(static_cast<std::int32_t>(static_cast<std::uint32_t>(bias) * 0x01010101u));
     for (int word = 0; word < n_words; word += Arch::kLanes) {
         i32v<Arch> m[Arch::kLanes];
         for (int r = 0; r < Arch::kLanes; ++r)

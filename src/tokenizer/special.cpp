@@ -84,8 +84,7 @@ struct SpecialRules {
         for (const std::int32_t id : {ids.fim_pad, ids.fim_rep, ids.fim_sep, ids.eos, ids.eot, ids.eom})
             if (id != kNoToken) eog.push_back(id);
         std::ranges::sort(eog);
-        const auto repeated = std::ranges::unique(eog);
-        eog.erase(repeated.begin(), repeated.end());
+        eog.erase(std::unique(eog.begin(), eog.end()), eog.end());
     }
 
     [[nodiscard]] bool ends_with_text(std::string_view text) const {
