@@ -26,7 +26,7 @@ struct GgufValue;
 /// An array value; the element type is written even when it is empty.
 struct GgufArray {
     std::uint32_t element_type = 0;
-    std::vector<GgufValue> items{};
+    std::vector<GgufValue> items;
 };
 /// The thirteen types of metadata values; the index in the variant is not the code, see GgufWriter::code_of.
 struct GgufValue {
