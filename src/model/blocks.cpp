@@ -108,6 +108,13 @@ void bind_attention(WeightBinder& binder, const HParams& hp, int il, WeightBinde
     w.ffn_norm = binder.vector(block_name(il, "ffn_norm.weight"), hp.n_embd);
 }
 
+void bind_dense_ffn(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias bias, LayerWeights& w) {
+    const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+    w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff, bias);
+    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, n_ff, bias);
+    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, bias);
+}
+
 void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
     w.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), hp.n_embd, hp.n_expert);
     w.ffn_gate_exps = binder.matrix(block_name(il, "ffn_gate_exps"), {hp.n_embd, hp.n_ff_expert, hp.n_expert});

@@ -72,6 +72,7 @@ void pre_norm_stack(const BuildContext& b, Ffn&& ffn) {
 
 // ---- binding what the blocks above read
 void bind_attention(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias qkv, WeightBinder::Bias out, LayerWeights& w);
+void bind_dense_ffn(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias bias, LayerWeights& w);
 void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 [[nodiscard]] Weights bind_globals(WeightBinder& binder, const HParams& hp, bool tied_allowed = true);
 

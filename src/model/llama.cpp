@@ -23,15 +23,12 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     using Bias = WeightBinder::Bias;
     Weights w = bind_globals(binder, hp);
     for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         bind_attention(binder, hp, il, Bias::optional, Bias::optional, layer);
         if (hp.n_expert > 0) {
             bind_experts(binder, hp, il, layer);
         } else {
-            layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_ff[i], Bias::optional);
-            layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_ff[i], Bias::optional);
-            layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_ff[i], hp.n_embd, Bias::optional);
+            bind_dense_ffn(binder, hp, il, Bias::optional, layer);
         }
     }
     return w;

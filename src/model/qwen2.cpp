@@ -16,12 +16,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_globals(binder, hp);
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
     for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         bind_attention(binder, hp, il, Bias::required, Bias::none, layer);
-        layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_ff[i]);
-        layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_ff[i]);
-        layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_ff[i], hp.n_embd);
+        bind_dense_ffn(binder, hp, il, Bias::none, layer);
     }
     return w;
 }

@@ -24,12 +24,9 @@ HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_globals(binder, hp);
     for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         bind_normed_attention(binder, hp, il, layer);
-        layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_ff[i]);
-        layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_ff[i]);
-        layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_ff[i], hp.n_embd);
+        bind_dense_ffn(binder, hp, il, WeightBinder::Bias::none, layer);
     }
     return w;
 }
