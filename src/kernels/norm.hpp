@@ -35,7 +35,7 @@ inline void norm_row(const float* x, const float* weight, std::int64_t n, float 
         squares = fma(piece, piece, squares);
     });
     const float mean = fold(squares) / static_cast<float>(n);
-    const f32x16<Arch> factor(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + eps))));
+    const f32x16<Arch> factor(1.0f / root(mean + eps, Arch{}));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         auto piece = load_piece<Arch>(x + i, count) * factor;
         if (weight != nullptr) piece = piece * load_piece<Arch>(weight + i, count);

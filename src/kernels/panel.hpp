@@ -10,21 +10,21 @@ namespace tinfer::kernels {
 
 inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one super-block, or up to eight blocks of 32
 
-/// How the codes of a format meet the multiplier of an instruction set. Multipliers want unsigned weight bytes, so
-/// kBias is added to each code, and −kBias · (sum of activations) to the result; with VNNI any bias will do, byte pairs
-/// of older instructions must fit int16: 2 · u · 127 ≤ 32767 for the largest unsigned code u. Larger codes stay signed
-/// there.
+/// How the codes of a format meet the multiplier of an instruction set. Where it wants unsigned weight bytes, kBias is
+/// added to each code, and −kBias · (sum of activations) to the result; with dot4 any bias will do, sums of byte pairs in
+/// int16 must fit: 2 · u · 127 ≤ 32767 for the largest unsigned code u. Larger codes stay signed there, as all do where
+/// dot4 takes signed bytes.
 template <class Arch, class Format>
 struct CodeRoute {
     static constexpr bool kUnsigned = Format::kHasMin;   ///< formats with a minimum have codes from 0 up
-    static constexpr bool kSigned = !kUnsigned && !Arch::kHasVnni && Format::kMaxCode > 64;
+    static constexpr bool kSigned = !kUnsigned && (Arch::kHasDot4 ? Arch::kSignedDot4 : Format::kMaxCode > 64);
     static constexpr int kBias = kUnsigned || kSigned ? 0 : Format::kMaxCode > 64 ? 128 : Format::kMaxCode;
     static constexpr int kLargest = Format::kMaxCode + kBias;   ///< of the panel's bytes
     static constexpr int kFit = 32767 / (254 * kLargest);
     /// Byte-pair sums that one int16 holds: 8 for 4-bit codes, 1 for 7-bit ones; 0: signed codes.
     static constexpr int kPairSums =
-        Arch::kHasVnni ? 1 : kSigned ? 0 : kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
-    static_assert(Arch::kHasVnni || kSigned || 254 * kLargest <= 32767);
+        Arch::kHasDot4 ? 1 : kSigned ? 0 : kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+    static_assert(Arch::kHasDot4 || kSigned || 254 * kLargest <= 32767);
 };
 
 /// What the products over a panel depend on. Formats that agree share code.
@@ -46,7 +46,7 @@ template <class Arch, class Class, int Unit = Class::kUnit>
 struct PanelSlice {
     static constexpr int kRows = kPanelRows<Arch>;
     alignas(64) std::uint8_t codes[kSlice / 4][kRows][4];
-    std::int32_t scale[Class::kSubs][kRows];                  ///< without VNNI the scale twice, as two int16
+    std::int32_t scale[Class::kSubs][kRows];                  ///< without dot4 the scale twice, as two int16
     std::int32_t min[(Class::kSubs + 1) / 2][kRows];          ///< two neighbours, as two int16
     float d[kRows], dmin[kRows];
 };
@@ -99,7 +99,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             slice.d[row] = out.d;
             for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; ++j) {
                 const int scale = out.scale[j * (16 / Class::kSubs)];
-                slice.scale[j][row] = Arch::kHasVnni ? scale : int16_pair<Arch>(scale, scale);
+                slice.scale[j][row] = Arch::kHasDot4 ? scale : int16_pair<Arch>(scale, scale);
             }
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;

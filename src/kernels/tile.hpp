@@ -62,12 +62,12 @@ struct TileOf {
     V v[T][2];
 };
 
-/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without VNNI, where it is
+/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without dot4, where it is
 /// not null.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
                              const i32v<Arch> (&scale)[2], TileOf<i32v<Arch>, T>& sums) noexcept {
-    if constexpr (Arch::kHasVnni) {
+    if constexpr (Arch::kHasDot4) {
 #pragma GCC unroll 8
         for (int word = 0; word < Words; ++word) {
             const i32v<Arch> w0 = load_i32<Arch>(codes[word][0]), w1 = load_i32<Arch>(codes[word][Arch::kLanes]);
@@ -118,7 +118,7 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
     for (int j = 0; j < kSubs; ++j) {
         const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j]), load_i32<Arch>(slice.scale[j] + Arch::kLanes)};
         const auto* codes = slice.codes + kWords * j;
-        if constexpr (Arch::kHasVnni) {
+        if constexpr (Arch::kHasDot4) {
             TileOf<i32v<Arch>, T> sub;
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) sub.v[t][0] = sub.v[t][1] = i32v<Arch>(tokens.start[t][j]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unpacking blocks with vector instructions, for the formats whose speed matters most; the others go by their own formula.
-// The results are the same integers.
+// Unpacking blocks with vector instructions, for the formats whose speed matters most where somebody wrote it
+// (unpack_vector); the others go by their own formula. The results are the same integers.
 #pragma once
 
 #include "kernels/quants/formats.hpp"
@@ -8,6 +8,7 @@
 
 namespace tinfer::kernels {
 
+#if defined(__x86_64__)
 static TINFER_INLINE __m256i load_bytes32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static TINFER_INLINE void store_bytes32(__m256i bytes, void* p) { _mm256_storeu_si256(static_cast<__m256i*>(p), bytes); }
 /// The low four bits of each byte, and the high ones.
@@ -46,10 +47,12 @@ TINFER_INLINE void unpack_vector(const std::uint8_t* block, Q6_K, Codes256& out)
     out.d = load_f16<Arch>(block + 208);
 }
 
+#endif
+
 /// Unit `unit` of a block of any format.
 template <class Arch, class Format, class Codes>
 TINFER_INLINE void unpack_block(const std::uint8_t* block, int unit, Codes& out) noexcept {
-    if constexpr (Format::kType == DType::q4_k || Format::kType == DType::q6_k) {
+    if constexpr (requires { unpack_vector<Arch>(block, Format{}, out); }) {
         unpack_vector<Arch>(block, Format{}, out);
     } else {
         Format::template unpack<Arch>(block, unit, out);

@@ -22,7 +22,7 @@
 
 namespace tinfer::kernels {
 
-/// Tag of the table of plain loops. The others are in kernels/simd.hpp.
+/// Tag of the table of plain loops. The others are in kernels/simd_x86.hpp.
 struct reference {};
 
 struct Codes256 {
