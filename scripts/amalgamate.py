@@ -18,6 +18,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/tinfer\.hpp)>)')
 
 # Kernel tables beside `reference`, best first, and what a compiler defines when its flags allow them. One is compiled in.
 TIERS = {
+    "amx": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__ __AMX_TILE__ __AMX_INT8__",
     "avx512vnni": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__",
     "avx512": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__",
     "avx2": "__AVX2__ __FMA__ __F16C__",

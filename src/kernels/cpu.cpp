@@ -10,6 +10,10 @@
 #  else
 #    include <cpuid.h>
 #  endif
+#  if defined(__linux__)
+#    include <sys/syscall.h>
+#    include <unistd.h>
+#  endif
 #endif
 
 namespace tinfer {
@@ -36,7 +40,7 @@ CpuidLeaf cpuid(std::uint32_t leaf) noexcept {
     return out;
 }
 
-/// Register state the system saves: bit 1 xmm, 2 ymm, 5 to 7 masks and zmm.
+/// Register state the system saves: bit 1 xmm, 2 ymm, 5 to 7 masks and zmm, 17 and 18 tiles.
 std::uint64_t saved_state() noexcept {
 #  if defined(_MSC_VER)
     return _xgetbv(0);
@@ -44,6 +48,17 @@ std::uint64_t saved_state() noexcept {
     std::uint32_t low = 0, high = 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low | static_cast<std::uint64_t>(high) << 32;
+#  endif
+}
+
+/// Linux keeps the tiles' 8 KB of state only for processes that have asked for it; asking again changes nothing. It says no
+/// where a thread's alternative signal stack is too small for them.
+bool may_use_tiles() noexcept {
+#  if defined(__linux__)
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, a state component of XCR0
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#  else
+    return false;
 #  endif
 }
 
@@ -60,10 +75,13 @@ bool machine_has(Isa isa) noexcept {
     if ((saved & 0x06) != 0x06) return false;
     if (isa == Isa::avx2) return true;
     if (!all(seven.ebx, {16 /*f*/, 17 /*dq*/, 28 /*cd*/, 30 /*bw*/, 31 /*vl*/}) || (saved & 0xE6) != 0xE6) return false;
-    return isa == Isa::avx512 || all(seven.ecx, {11 /*vnni*/});
+    if (isa == Isa::avx512) return true;
+    if (!all(seven.ecx, {11 /*vnni*/})) return false;
+    if (isa == Isa::avx512vnni) return true;
+    return all(seven.edx, {24 /*amx-tile*/, 25 /*amx-int8*/}) && (saved & 0x60000) == 0x60000 && may_use_tiles();
 }
 
-constexpr Isa kBestFirst[] = {Isa::avx512vnni, Isa::avx512, Isa::avx2, Isa::reference};
+constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avx2, Isa::reference};
 
 #else
 
@@ -79,6 +97,7 @@ const KernelTable* table_of(Isa isa) noexcept {
         case Isa::avx2: return &avx2_table;
         case Isa::avx512: return &avx512_table;
         case Isa::avx512vnni: return &avx512vnni_table;
+        case Isa::amx: return &amx_table;
 #endif
         default: return nullptr;
     }
@@ -102,6 +121,7 @@ std::string_view to_string(Isa isa) noexcept {
         case Isa::avx2: return "avx2";
         case Isa::avx512: return "avx512";
         case Isa::avx512vnni: return "avx512vnni";
+        case Isa::amx: return "amx";
     }
     return "unknown";
 }

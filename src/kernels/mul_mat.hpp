@@ -3,113 +3,9 @@
 // work is one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
-#include "kernels/float_tile.hpp"
-#include "kernels/kernel.hpp"
-#include "kernels/tile.hpp"
+#include "kernels/product.hpp"
 
 namespace tinfer::kernels {
-
-/// One activation row, where its products go, and what is added to them (or null).
-template <class Arch>
-struct Column {
-    const std::byte* x;
-    float* out;
-    const float* addend;
-};
-
-/// The part of a product that one chunk computes: n_rows ≤ kPanelRows rows of weights against n columns.
-template <class Arch>
-struct PanelJob {
-    const std::byte* w;              ///< first row
-    std::int64_t row_stride, k;
-    int n_rows;
-    std::int64_t first_row;          ///< its number: where in a column's output the results begin
-    const Column<Arch>* columns;
-    std::int64_t n_columns;
-    std::byte* scratch;
-};
-
-/// Writes the results of rows first … first + n of a panel to column c.
-template <class Arch>
-inline void store_results(const PanelJob<Arch>& job, std::int64_t c, int first, int n, const float* results) noexcept {
-    const Column<Arch>& column = job.columns[c];
-    float* out = column.out + job.first_row + first;
-    if (column.addend == nullptr) {
-        std::memcpy(out, results, static_cast<std::size_t>(n) * sizeof(float));
-        return;
-    }
-    const float* addend = column.addend + job.first_row + first;
-    for (int r = 0; r < n; ++r) out[r] = results[r] + addend[r];
-}
-
-/// Weights in a block format: the panel is decoded slice by slice of K, and each slice meets all columns while it is in
-/// L1. Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
-template <class Arch, class Format>
-struct BlockWeights {
-    static constexpr DType kType = Format::kType;
-    using Class = panel_class<Arch, Format>;
-    using Slice = PanelSlice<Arch, Class>;
-    static constexpr int kBias = CodeRoute<Arch, Format>::kBias;
-    static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
-
-    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
-        return sizeof(Slice) + static_cast<std::uint64_t>(n_columns) * kPanelRows<Arch> * sizeof(float);
-    }
-
-    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice) noexcept {
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
-        if constexpr (Format::kUnit == 256) {
-            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, slice);
-        } else {
-            decode_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, n_units, slice);
-        }
-    }
-
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        auto& slice = *reinterpret_cast<Slice*>(job.scratch);
-        auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice));
-        for (std::int64_t i = 0; i < job.n_columns * kPanelRows<Arch>; ++i) acc[i] = 0.0f;
-
-        for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
-            const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
-            decode(job, s, n_units, slice);
-            for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
-                const std::int64_t left = job.n_columns - first;
-                const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
-                TokenSlice<Arch, Class> tokens;
-                for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units, kBias);
-                run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
-            }
-        }
-        for (std::int64_t c = 0; c < job.n_columns; ++c)
-            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
-    }
-};
-
-/// Weights in float types, multiplied straight from the file's rows.
-template <class Arch, DType Type>
-struct FloatWeights {
-    static constexpr DType kType = Type;
-    static std::uint64_t scratch_bytes(std::int64_t) noexcept { return 0; }
-
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
-        for (int row = 0; row < job.n_rows; row += kRows)
-            for (std::int64_t first = 0; first < job.n_columns; first += kColumns) {
-                const int n_rows = job.n_rows - row < kRows ? job.n_rows - row : kRows;
-                const int n = static_cast<int>(job.n_columns - first < kColumns ? job.n_columns - first : kColumns);
-                const std::byte* w[kRows];
-                const float* x[kColumns];
-                for (int r = 0; r < kRows; ++r) w[r] = job.w + (row + (r < n_rows ? r : n_rows - 1)) * job.row_stride;
-                for (int c = 0; c < n; ++c) x[c] = reinterpret_cast<const float*>(job.columns[first + c].x);
-                float results[kColumns][kRows];
-                run_float_tile<Arch, Type>(w, x, job.k, n, results);
-                for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
-            }
-    }
-};
-
-// ---- Kernels --------------------------------------------------------------------------------------------------------
 
 template <class Arch>
 TINFER_INLINE std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
@@ -156,6 +52,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
         columns[t] = {x.template flat_row<const std::byte>(t), out.template flat_row<float>(t), added};
     }
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
+    const typename Weights::Session session;
     const std::int64_t n_chunks = n_panels<Arch>(w);
     for (std::int64_t p; (p = slice.claim(n_chunks)) != WorkQueue::kNoChunk;)
         Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, scratch));
@@ -219,6 +116,7 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const ExpertColumns<Arch> used(call, call.scratch(slice.thread));
     std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
+    const typename Weights::Session session;
     const std::int64_t panels = n_panels<Arch>(w), n_chunks = used.n_used * panels;
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
         const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1];

@@ -4,6 +4,7 @@
 // scratch.
 #pragma once
 
+#include "kernels/panel_avx512.hpp"
 #include "kernels/unpack.hpp"
 
 namespace tinfer::kernels {
@@ -28,15 +29,30 @@ struct CodeRoute {
 };
 
 /// What the products over a panel depend on. Formats that agree share code.
-template <int Unit, int ScaleElems, bool HasMin, int PairSums>
+template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach>
 struct PanelClass {
-    static constexpr int kUnit = Unit, kScaleElems = ScaleElems, kPairSums = PairSums;
+    static constexpr int kUnit = Unit, kScaleElems = ScaleElems, kPairSums = PairSums, kBias = Bias;
     static constexpr bool kHasMin = HasMin;
     static constexpr int kSubs = Unit == 256 ? 256 / ScaleElems : 0;          ///< scales of a super-block
     static constexpr int kSteps = Unit == 256 ? 1 : ScaleElems == 16 ? 2 : 1; ///< float steps of a block
+    /// The largest bound (ActivationLayout, reach) with which the sum of every sub-block fits sixteen bits.
+    static constexpr int kNarrowReach = NarrowReach;
+    static constexpr bool kMayBeNarrow = NarrowReach > 0;
+    static constexpr bool kAlwaysNarrow = NarrowReach >= 32 * 127;
 };
+
+/// A sub-block's sum is at most kMaxCode · reach in magnitude. The bounds are of one side of the codes per 32, for
+/// weights of one sign, and of magnitudes per 16; formats that have neither, or rarely fit, are always wide.
 template <class Arch, class Format>
-using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasMin, CodeRoute<Arch, Format>::kPairSums>;
+constexpr int narrow_reach() noexcept {
+    if (!Arch::kFusedDot2 || Format::kUnit != 256 || Format::kScaleElems == 256) return 0;
+    if (Format::kScaleElems == 32 && !Format::kHasMin) return 0;
+    const int most = Format::kScaleElems * 127, reach = 32767 / Format::kMaxCode;
+    return reach >= most ? 32 * 127 : reach;
+}
+template <class Arch, class Format>
+using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasMin,
+    CodeRoute<Arch, Format>::kPairSums, CodeRoute<Arch, Format>::kBias, narrow_reach<Arch, Format>()>;
 
 template <class Arch>
 inline constexpr int kPanelRows = 2 * Arch::kLanes;   ///< two registers of rows
@@ -46,7 +62,7 @@ template <class Arch, class Class, int Unit = Class::kUnit>
 struct PanelSlice {
     static constexpr int kRows = kPanelRows<Arch>;
     alignas(64) std::uint8_t codes[kSlice / 4][kRows][4];
-    std::int32_t scale[Class::kSubs][kRows];                  ///< without dot4 the scale twice, as two int16
+    std::int32_t scale[Class::kSubs][kRows];                  ///< int16 in the low half; without dot4 in both halves
     std::int32_t min[(Class::kSubs + 1) / 2][kRows];          ///< two neighbours, as two int16
     float d[kRows], dmin[kRows];
 };
@@ -84,10 +100,51 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(low & 0xFFFF) | static_cast<std::uint32_t>(high) << 16);
 }
 
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+/// Puts what a decoder of sixteen rows finds into one half of a slice.
+template <class Slice>
+struct SliceHalf {
+    Slice& slice;
+    int first_row;
+
+    TINFER_INLINE void codes(int word, __m512i bytes) noexcept { _mm512_store_si512(slice.codes[word][first_row], bytes); }
+    TINFER_INLINE void scale(int j, __m512i scales) noexcept { _mm512_store_si512(slice.scale[j] + first_row, scales); }
+    TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
+    TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
+    TINFER_INLINE void dmin(__m512 d) noexcept { _mm512_store_ps(slice.dmin + first_row, d); }
+    TINFER_INLINE void d(int unit, __m512 d) noexcept { _mm512_store_ps(slice.d[unit][0] + first_row, d); }
+    TINFER_INLINE void m(int unit, __m512 m) noexcept { _mm512_store_ps(slice.m[unit] + first_row, m); }
+};
+
+/// Pointers to the blocks of rows first … first + 15. Rows behind the last valid one repeat it.
+template <class Arch>
+TINFER_INLINE SixteenBlocks sixteen_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int first) noexcept {
+    SixteenBlocks blocks;
+    for (int r = 0; r < 16; ++r) {
+        const int row = first + r < n_rows ? first + r : n_rows - 1;
+        blocks.row[r] = rows + row * row_stride;
+    }
+    return blocks;
+}
+
+template <class Arch, class Format, class Slice>
+inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
+                              Slice& slice) noexcept {
+    for (int first = 0; first < kPanelRows<Arch>; first += 16) {
+        SliceHalf<Slice> half{slice, first};
+        decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
+    }
+}
+#endif
+
 /// Decodes one super-block of each row. Rows behind the last valid one repeat it: their results are not stored.
 template <class Arch, class Format, class Class>
 inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
                                 PanelSlice<Arch, Class>& slice) noexcept {
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    if constexpr (Arch::kHasDot4 && kDecodesSixteen<Format>)
+        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, 8, slice);
+#endif
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;
@@ -99,7 +156,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             slice.d[row] = out.d;
             for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; ++j) {
                 const int scale = out.scale[j * (16 / Class::kSubs)];
-                slice.scale[j][row] = Arch::kHasDot4 ? scale : int16_pair<Arch>(scale, scale);
+                slice.scale[j][row] = int16_pair<Arch>(scale, Arch::kHasDot4 ? 0 : scale);
             }
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;
@@ -116,6 +173,10 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                           PanelSlice<Arch, Class>& slice) noexcept {
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    if constexpr (Arch::kHasDot4 && kDecodesSixteen<Format>)
+        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, n_units, slice);
+#endif
     constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;

@@ -17,6 +17,8 @@ struct avx2 {
     static constexpr int kTileTokens = 4;     ///< tokens of a product tile: what 16 registers hold
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
+    static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
+    static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/amx.hpp)
 };
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
@@ -25,6 +27,10 @@ struct avx512 : avx2 {
 };
 struct avx512vnni : avx512 {
     static constexpr bool kHasDot4 = true;
+    static constexpr bool kFusedDot2 = true;
+};
+struct amx : avx512vnni {
+    static constexpr bool kHasAmx = true;
 };
 
 // ---- One register ---------------------------------------------------------------------------------------------------

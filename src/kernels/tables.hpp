@@ -8,7 +8,7 @@ namespace tinfer::kernels {
 
 extern const KernelTable reference_table;
 #if defined(TINFER_X86)
-extern const KernelTable avx2_table, avx512_table, avx512vnni_table;
+extern const KernelTable avx2_table, avx512_table, avx512vnni_table, amx_table;
 #endif
 
 }  // namespace tinfer::kernels

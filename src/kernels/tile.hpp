@@ -10,47 +10,54 @@
 
 namespace tinfer::kernels {
 
-/// Quantized activation rows of the tokens of a tile at one slice of K, with the integers that panels' biases and mins
-/// ask for.
+/// Quantized activation rows of the tokens of a tile at one slice of K.
 template <class Arch, class Class>
 struct TokenSlice {
     static constexpr int kMax = Arch::kTileTokens;
     const std::int8_t* codes[kMax];
     const float* d[kMax];              ///< one per block of 32 or per super-block
     const float* s[kMax];              ///< blocks of 32: d · sum of codes
-    std::int32_t start[kMax][16];      ///< −bias · sum of codes per sub-block or float step: where its sum starts
-    std::int32_t pairs[kMax][8];       ///< sums of codes of two neighbouring sub-blocks as two int16, for mins
-    bool biased;                       ///< start is not all zeros
+    const std::int16_t* sums[kMax];    ///< super-blocks: sums of codes per sub-block, for mins
+    alignas(64) std::int32_t start[kMax][16];   ///< −bias · sum of codes per sub-block or float step: where a sum starts
+    bool narrow;                       ///< super-blocks: the sum of every sub-block fits sixteen bits
 };
 
 /// Token `t` of the tile: the row at `row`, slice number `slice` of K = k, of which n_units blocks exist.
 template <class Arch, class Class>
-inline void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k, std::int64_t slice,
-                     int n_units, int bias) noexcept {
+TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k,
+                            std::int64_t slice, int n_units) noexcept {
     tokens.codes[t] = reinterpret_cast<const std::int8_t*>(row) + slice * kSlice;
-    tokens.biased = bias != 0;
     if constexpr (Class::kUnit == 256) {
         const ActivationLayout layout = activation_layout(DType::x8_256, k);
         tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice;
-        const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sum_offset) + slice * 16;
-        constexpr int kSums = 16 / Class::kSubs;    // sums of 16 values in a sub-block
-        std::int32_t sub[16] = {};                  // at most 32 · 127 where mins ask for int16
-        for (int j = 0; j < 16; ++j) sub[j / kSums] += sums[j];
-        for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -bias * sub[j];
-        for (int j = 0; Class::kHasMin && j < Class::kSubs / 2; ++j)
-            tokens.pairs[t][j] = int16_pair<Arch>(sub[2 * j], sub[2 * j + 1]);
+        const auto* sum16 = reinterpret_cast<const std::int16_t*>(row + layout.sum_offset) + slice * 16;
+        const auto* sum32 = reinterpret_cast<const std::int16_t*>(row + layout.sum32_offset) + slice * 8;
+        const auto* reach = reinterpret_cast<const std::uint16_t*>(row + layout.reach_offset) + slice * 2;
+        tokens.sums[t] = Class::kSubs == 16 ? sum16 : sum32;
+        if constexpr (Class::kMayBeNarrow) {
+            const bool fits = reach[Class::kHasMin && Class::kSubs == 8 ? 0 : 1] <= Class::kNarrowReach;
+            tokens.narrow = (t == 0 || tokens.narrow) && fits;
+        }
+        if constexpr (Class::kBias != 0 && Class::kSubs == 1) {
+            std::int32_t sum = 0;
+            for (int j = 0; j < 16; ++j) sum += sum16[j];
+            tokens.start[t][0] = -Class::kBias * sum;
+        } else if constexpr (Class::kBias != 0) {
+            for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums[t][j];
+        }
     } else {
         const ActivationLayout layout = activation_layout(DType::x8_32, k);
         tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice * 8;
         tokens.s[t] = reinterpret_cast<const float*>(row + layout.s_offset) + slice * 8;
         const auto* sums = reinterpret_cast<const std::int32_t*>(row + layout.sum_offset) + slice * 8;
-        for (int u = 0; u < n_units; ++u) {
-            if constexpr (Class::kSteps == 1) {
-                tokens.start[t][u] = -bias * sums[u];
-            } else {
-                const std::int32_t first = sum_codes<Arch>(tokens.codes[t] + 32 * u, 16);
-                tokens.start[t][2 * u] = -bias * first;
-                tokens.start[t][2 * u + 1] = -bias * (sums[u] - first);
+        if constexpr (Class::kBias != 0 && Class::kSteps == 1) {
+            for (int u = 0; u < 8; ++u) tokens.start[t][u] = -Class::kBias * sums[u];   // the row's parts are padded to 8
+        } else if constexpr (Class::kBias != 0) {
+            for (int u = 0; u < n_units; ++u) {
+                std::int32_t first = 0;
+                for (int i = 0; i < 16; ++i) first += tokens.codes[t][32 * u + i];
+                tokens.start[t][2 * u] = -Class::kBias * first;
+                tokens.start[t][2 * u + 1] = -Class::kBias * (sums[u] - first);
             }
         }
     }
@@ -61,6 +68,14 @@ template <class V, int T>
 struct TileOf {
     V v[T][2];
 };
+
+/// Where the sums of sub-block (or float step) j start.
+template <class Arch, class Class, int T>
+TINFER_INLINE void start_sums(const TokenSlice<Arch, Class>& tokens, int j, TileOf<i32v<Arch>, T>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t)
+        sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j]) : i32v<Arch>(0);
+}
 
 /// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without dot4, where it is
 /// not null.
@@ -102,14 +117,15 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
     }
 }
 
-/// S of one super-block, the integer scales included, for every row and token of the tile.
-template <class Arch, class Class, int T>
+/// S of one super-block, the integer scales included, for every row and token of the tile. With dot4 a sum that fits
+/// sixteen bits (Narrow) meets its scale in one instruction: the low halves are multiplied, the scale's high half is zero.
+template <class Arch, class Class, int T, bool Narrow>
 TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
                                     TileOf<i32v<Arch>, T>& super) noexcept {
     constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
     if constexpr (kSubs == 1) {                 // no scales: one sum
-        for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(tokens.start[t][0]);
+        start_sums(tokens, 0, super);
         for (int word = 0; word < kWords; word += 8)
             dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
         return;
@@ -120,15 +136,16 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
         const auto* codes = slice.codes + kWords * j;
         if constexpr (Arch::kHasDot4) {
             TileOf<i32v<Arch>, T> sub;
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) sub.v[t][0] = sub.v[t][1] = i32v<Arch>(tokens.start[t][j]);
+            start_sums(tokens, j, sub);
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, ones, sub);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
-                for (int v = 0; v < 2; ++v) super.v[t][v] = super.v[t][v] + sub.v[t][v] * scale[v];
+                for (int v = 0; v < 2; ++v)
+                    super.v[t][v] = Narrow ? dot2(super.v[t][v], sub.v[t][v], scale[v], Arch{})
+                                           : super.v[t][v] + sub.v[t][v] * low_half(scale[v], Arch{});
         } else {
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
-            if (tokens.biased)
+            if constexpr (Class::kBias != 0)
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t)
                     for (int v = 0; v < 2; ++v)      // the lane holds the scale twice: one of them, widened
@@ -138,26 +155,36 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
 }
 
 /// One slice of super-blocks: acc[t][row] continues by one or two fused steps.
-template <class Arch, class Class, int T>
+template <class Arch, class Class, int T, bool Narrow>
 [[gnu::noinline]] void tile_super_block(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
     float* acc) noexcept {
     TileOf<i32v<Arch>, T> super;
-    super_block_sums<Arch, Class, T>(slice, tokens, super);
-    for (int t = 0; t < T; ++t)
-        for (int v = 0; v < 2; ++v) {
+    super_block_sums<Arch, Class, T, Narrow>(slice, tokens, super);
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+        TileOf<i32v<Arch>, T> n;
+        if constexpr (Class::kHasMin) {
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) n.v[t][0] = i32v<Arch>(0);
+#pragma GCC unroll 8
+            for (int j = 0; j < Class::kSubs / 2; ++j) {
+                const i32v<Arch> min = load_i32<Arch>(slice.min[j] + v * Arch::kLanes);
+#pragma GCC unroll 8
+                for (int t = 0; t < T; ++t)
+                    n.v[t][0] = dot2(n.v[t][0], min, bcast4<Arch>(tokens.sums[t] + 2 * j), Arch{});
+            }
+        }
+        const f32v<Arch> d = load_f32<Arch>(slice.d + v * Arch::kLanes);
+        const f32v<Arch> dmin = Class::kHasMin ? load_f32<Arch>(slice.dmin + v * Arch::kLanes) : d;
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
             float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
             const f32v<Arch> d_x(*tokens.d[t]);
-            const f32v<Arch> p = load_f32<Arch>(slice.d + v * Arch::kLanes) * d_x;
-            f32v<Arch> sum = fma(p, as_float(super.v[t][v], Arch{}), load_f32<Arch>(out), Arch{});
-            if constexpr (Class::kHasMin) {
-                i32v<Arch> n(0);
-                for (int j = 0; j < Class::kSubs / 2; ++j)
-                    n = dot2(n, load_i32<Arch>(slice.min[j] + v * Arch::kLanes), i32v<Arch>(tokens.pairs[t][j]),
-                        Arch{});
-                sum = fnma(load_f32<Arch>(slice.dmin + v * Arch::kLanes) * d_x, as_float(n, Arch{}), sum, Arch{});
-            }
+            f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}), load_f32<Arch>(out), Arch{});
+            if constexpr (Class::kHasMin) sum = fnma(dmin * d_x, as_float(n.v[t][0], Arch{}), sum, Arch{});
             sum.store_unaligned(out);
         }
+    }
 }
 
 /// One slice of n_units blocks of 32.
@@ -166,23 +193,23 @@ template <class Arch, class Class, int T>
     int n_units, float* acc) noexcept {
     constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
     TileOf<f32v<Arch>, T> sum;
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
         for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
     for (int u = 0; u < n_units; ++u) {
         for (int step = 0; step < kSteps; ++step) {
             TileOf<i32v<Arch>, T> dots;
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) dots.v[t][0] = dots.v[t][1] = i32v<Arch>(tokens.start[t][u * kSteps + step]);
+            start_sums(tokens, u * kSteps + step, dots);
             const int word = 8 * u + kWords * step;
             dot_words<Arch, Class::kPairSums, kWords>(slice.codes + word, tokens.codes, 4 * word, ones, dots);
+            const f32v<Arch> d[2] = {load_f32<Arch>(slice.d[u][step]), load_f32<Arch>(slice.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
-            for (int t = 0; t < T; ++t)
-                for (int v = 0; v < 2; ++v) {
-                    const f32v<Arch> d = load_f32<Arch>(slice.d[u][step] + v * Arch::kLanes);
-                    const f32v<Arch> p = d * f32v<Arch>(tokens.d[t][u]);
-                    sum.v[t][v] = fma(p, as_float(dots.v[t][v], Arch{}), sum.v[t][v], Arch{});
-                }
+            for (int t = 0; t < T; ++t) {
+                const f32v<Arch> d_x(tokens.d[t][u]);
+                for (int v = 0; v < 2; ++v)
+                    sum.v[t][v] = fma(d[v] * d_x, as_float(dots.v[t][v], Arch{}), sum.v[t][v], Arch{});
+            }
         }
         if constexpr (Class::kHasMin)
 #pragma GCC unroll 8
@@ -191,6 +218,7 @@ template <class Arch, class Class, int T>
                     sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s[t][u]),
                         sum.v[t][v], Arch{});
     }
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
         for (int v = 0; v < 2; ++v) sum.v[t][v].store_unaligned(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
 }
@@ -201,10 +229,12 @@ inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch
     float* acc) noexcept {
     if constexpr (T > 1)
         if (n < T) return run_tile<Arch, Class, T - 1>(slice, tokens, n, n_units, acc);
-    if constexpr (Class::kUnit == 256) {
-        tile_super_block<Arch, Class, T>(slice, tokens, acc);
-    } else {
+    if constexpr (Class::kUnit != 256) {
         tile_blocks<Arch, Class, T>(slice, tokens, n_units, acc);
+    } else {
+        if constexpr (Class::kMayBeNarrow)
+            if (tokens.narrow) return tile_super_block<Arch, Class, T, true>(slice, tokens, acc);
+        if constexpr (!Class::kAlwaysNarrow) tile_super_block<Arch, Class, T, false>(slice, tokens, acc);
     }
 }
 

@@ -241,14 +241,8 @@ TEST_CASE("[K1][K2][golden] mul_mat: the golden dot products") {
                 const std::uint8_t* block = a.data() + b * stride;
                 std::memcpy(parts.q + b * elems, block + head, static_cast<std::size_t>(elems));
                 parts.d[b] = q8_k ? std::bit_cast<float>(load_u32<reference>(block)) : load_f16<reference>(block);
-                if (q8_k) {
-                    for (std::int64_t j = 16 * b; j < 16 * b + 16; ++j)
-                        parts.sum16[j] = static_cast<std::int16_t>(sum_codes<reference>(parts.q + 16 * j, 16));
-                } else {
-                    parts.sum32[b] = sum_codes<reference>(parts.q + 32 * b, 32);
-                    parts.s[b] = parts.d[b] * static_cast<float>(parts.sum32[b]);
-                    if (q8_1) parts.s[b] = load_f16<reference>(block + 2);
-                }
+                sum_block<reference>(partner(type), parts, b);
+                if (q8_1) parts.s[b] = load_f16<reference>(block + 2);
             }
             std::vector<std::byte> row(weights.size());
             std::memcpy(row.data(), weights.data(), row.size());

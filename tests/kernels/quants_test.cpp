@@ -297,6 +297,28 @@ TEST_CASE("[A6] quants: rows need no alignment and blocks do not depend on their
     }
 }
 
+namespace {
+
+/// The sums of 32 codes and the two bounds of super-block b, counted from its codes.
+void check_reach(const Activations& parts, std::size_t b) {
+    int largest_side = 0, largest_magnitude = 0;
+    for (std::size_t j = 0; j < 16; ++j) {
+        int positive[2] = {0, 0}, negative[2] = {0, 0}, magnitude = 0;   // of 16 codes from j on, and of the next 16
+        for (std::size_t i = 0; i < 32; ++i) {
+            const int q = parts.q[256 * b + 16 * (j & ~std::size_t{1}) + i];
+            (q > 0 ? positive : negative)[i / 16] += std::abs(q);
+        }
+        for (std::size_t i = 0; i < 16; ++i) magnitude += std::abs(parts.q[256 * b + 16 * j + i]);
+        largest_magnitude = std::max(largest_magnitude, magnitude);
+        largest_side = std::max({largest_side, positive[0] + positive[1], negative[0] + negative[1]});
+        REQUIRE(parts.sum32[8 * b + j / 2] == positive[0] + positive[1] - negative[0] - negative[1]);
+    }
+    REQUIRE(parts.reach[2 * b] == largest_side);
+    REQUIRE(parts.reach[2 * b + 1] == largest_magnitude);
+}
+
+}  // namespace
+
 TEST_CASE("[K2] quants: activations are quantized by amax/127, half to even") {
     for (const DType type : {DType::x8_32, DType::x8_256}) {
         const int n = type == DType::x8_32 ? 32 : 256;
@@ -315,9 +337,10 @@ TEST_CASE("[K2] quants: activations are quantized by amax/127, half to even") {
                     REQUIRE(row.parts.sum16[(first + j) / 16] == sum);
                     continue;
                 }
-                REQUIRE(row.parts.sum32[b] == sum);
+                REQUIRE(row.parts.sum[b] == sum);
                 REQUIRE(bits_of(row.parts.s[b]) == bits_of(d * static_cast<float>(sum)));
             }
+            if (type == DType::x8_256) check_reach(row.parts, b);
         }
     }
 }

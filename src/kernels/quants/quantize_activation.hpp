@@ -10,23 +10,30 @@
 
 namespace tinfer::kernels {
 
-/// The parts of one activation row (layout: base/dtype.hpp). x8_32 has s and sum32, x8_256 has sum16.
+/// The parts of one activation row (layout: base/dtype.hpp). x8_32 has s and sum, x8_256 the other three.
 struct Activations {
     std::int8_t* q;           ///< codes, −127 … 127
     float* d;                 ///< scale per block
-    float* s;                 ///< d · sum32
-    std::int32_t* sum32;      ///< sum of the codes per 32
-    std::int16_t* sum16;      ///< sum of the codes per 16: at most 16 · 127 = 2032 in magnitude
+    float* s;                 ///< d · sum
+    std::int32_t* sum;        ///< sum of the codes per 32
+    std::uint16_t* reach;     ///< two bounds per super-block: at most 32 · 127 and 16 · 127
+    std::int16_t* sum32;      ///< sum of the codes per 32: at most 32 · 127 = 4064 in magnitude
+    std::int16_t* sum16;      ///< and per 16
 };
 
 template <class Arch>
 [[nodiscard]] Activations activation_parts(DType type, std::int64_t k, std::byte* row) noexcept {
     const ActivationLayout at = activation_layout(type, k);
-    const bool by_32 = type == DType::x8_32;
-    return {reinterpret_cast<std::int8_t*>(row), reinterpret_cast<float*>(row + at.d_offset),
-            by_32 ? reinterpret_cast<float*>(row + at.s_offset) : nullptr,
-            by_32 ? reinterpret_cast<std::int32_t*>(row + at.sum_offset) : nullptr,
-            by_32 ? nullptr : reinterpret_cast<std::int16_t*>(row + at.sum_offset)};
+    Activations parts{reinterpret_cast<std::int8_t*>(row), reinterpret_cast<float*>(row + at.d_offset), {}, {}, {}, {}, {}};
+    if (type == DType::x8_32) {
+        parts.s = reinterpret_cast<float*>(row + at.s_offset);
+        parts.sum = reinterpret_cast<std::int32_t*>(row + at.sum_offset);
+    } else {
+        parts.reach = reinterpret_cast<std::uint16_t*>(row + at.reach_offset);
+        parts.sum32 = reinterpret_cast<std::int16_t*>(row + at.sum32_offset);
+        parts.sum16 = reinterpret_cast<std::int16_t*>(row + at.sum_offset);
+    }
+    return parts;
 }
 
 /// One block of n values: writes the codes and returns d. A value that is not finite makes d NaN and all codes zero.
@@ -50,28 +57,46 @@ float quantize_block(const float* x, int n, std::int8_t* q) noexcept {
     return d;
 }
 
+/// What products need to know of the codes of block b, besides its d: their sums, and how far partial products reach.
 template <class Arch>
-std::int32_t sum_codes(const std::int8_t* q, int n) noexcept {
-    std::int32_t sum = 0;
-    for (int i = 0; i < n; ++i) sum += q[i];
-    return sum;
+void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
+    if (type == DType::x8_32) {
+        std::int32_t sum = 0;
+        for (int i = 0; i < 32; ++i) sum += row.q[32 * b + i];
+        row.sum[b] = sum;
+        row.s[b] = row.d[b] * static_cast<float>(sum);
+        return;
+    }
+    int reach32 = 0, reach16 = 0;
+    for (std::int64_t j = 8 * b; j < 8 * b + 8; ++j) {
+        int sum[2] = {0, 0}, magnitude[2] = {0, 0};   // of each half
+        for (int half = 0; half < 2; ++half) {
+            const std::int8_t* q = row.q + 32 * j + 16 * half;
+            for (int i = 0; i < 16; ++i) {
+                sum[half] += q[i];
+                magnitude[half] += q[i] < 0 ? -q[i] : q[i];
+            }
+            row.sum16[2 * j + half] = static_cast<std::int16_t>(sum[half]);
+            reach16 = reach16 < magnitude[half] ? magnitude[half] : reach16;
+        }
+        const int sum32 = sum[0] + sum[1], magnitude32 = magnitude[0] + magnitude[1];
+        row.sum32[j] = static_cast<std::int16_t>(sum32);
+        const int one_side = (magnitude32 + (sum32 < 0 ? -sum32 : sum32)) / 2;   // of positive codes, or of negative ones
+        reach32 = reach32 < one_side ? one_side : reach32;
+    }
+    row.reach[2 * b] = static_cast<std::uint16_t>(reach32);
+    row.reach[2 * b + 1] = static_cast<std::uint16_t>(reach16);
 }
 
 /// Blocks first … end-1 of a row of k values; `x` is the whole row.
 template <class Arch>
 void quantize_activation(DType type, const float* x, std::int64_t k, std::byte* row, std::int64_t first,
-                                   std::int64_t end) noexcept {
+                         std::int64_t end) noexcept {
     const Activations out = activation_parts<Arch>(type, k, row);
+    const int n = type == DType::x8_32 ? 32 : 256;
     for (std::int64_t b = first; b < end; ++b) {
-        if (type == DType::x8_32) {
-            out.d[b] = quantize_block<Arch>(x + 32 * b, 32, out.q + 32 * b);
-            out.sum32[b] = sum_codes<Arch>(out.q + 32 * b, 32);
-            out.s[b] = out.d[b] * static_cast<float>(out.sum32[b]);
-        } else {
-            out.d[b] = quantize_block<Arch>(x + 256 * b, 256, out.q + 256 * b);
-            for (std::int64_t j = 16 * b; j < 16 * b + 16; ++j)
-                out.sum16[j] = static_cast<std::int16_t>(sum_codes<Arch>(out.q + 16 * j, 16));
-        }
+        out.d[b] = quantize_block<Arch>(x + n * b, n, out.q + n * b);
+        sum_block<Arch>(type, out, b);
     }
 }
 

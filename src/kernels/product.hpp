@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// A panel of weight rows times its columns: what one chunk of a product computes, in the way that suits the weights' type
+// and the number of columns. All ways give the same bits.
+#pragma once
+
+#include "kernels/amx.hpp"
+#include "kernels/float_tile.hpp"
+#include "kernels/kernel.hpp"
+#include "kernels/tile.hpp"
+
+namespace tinfer::kernels {
+
+/// One activation row, where its products go, and what is added to them (or null).
+template <class Arch>
+struct Column {
+    const std::byte* x;
+    float* out;
+    const float* addend;
+};
+
+/// The part of a product that one chunk computes: n_rows ≤ kPanelRows rows of weights against n columns.
+template <class Arch>
+struct PanelJob {
+    const std::byte* w;              ///< first row
+    std::int64_t row_stride, k;
+    int n_rows;
+    std::int64_t first_row;          ///< its number: where in a column's output the results begin
+    const Column<Arch>* columns;
+    std::int64_t n_columns;
+    std::byte* scratch;
+};
+
+/// Writes the results of rows first … first + n of a panel to column c.
+template <class Arch>
+TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int first, int n, const float* results) noexcept {
+    const Column<Arch>& column = job.columns[c];
+    float* out = column.out + job.first_row + first;
+    const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
+    int r = 0;
+    for (; r + Arch::kLanes <= n; r += Arch::kLanes) {
+        f32v<Arch> result = load_f32<Arch>(results + r);
+        if (addend != nullptr) result = result + load_f32<Arch>(addend + r);
+        result.store_unaligned(out + r);
+    }
+    for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
+}
+
+/// Asks for the bytes of a panel's rows at slice s, which the next decoding will read.
+template <class Arch, class Format>
+TINFER_INLINE void prefetch_slice(const PanelJob<Arch>& job, std::int64_t s) noexcept {
+    constexpr int kBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
+    const std::byte* at = job.w + s * kBytes;
+    for (int r = 0; r < job.n_rows; ++r, at += job.row_stride)
+        for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+}
+
+/// By vector dot products: the panel is decoded slice by slice of K, and each slice meets all columns while it is in L1.
+/// Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
+template <class Arch, class Format>
+struct VectorProduct {
+    using Class = panel_class<Arch, Format>;
+    using Slice = PanelSlice<Arch, Class>;
+    static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
+
+    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
+        return sizeof(Slice) + static_cast<std::uint64_t>(n_columns) * kPanelRows<Arch> * sizeof(float);
+    }
+
+    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice) noexcept {
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
+        if constexpr (Format::kUnit == 256) {
+            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, slice);
+        } else {
+            decode_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, n_units, slice);
+        }
+    }
+
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        auto& slice = *reinterpret_cast<Slice*>(job.scratch);
+        auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice));
+        for (std::int64_t i = 0; i < job.n_columns * kPanelRows<Arch>; ++i) acc[i] = 0.0f;
+
+        for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
+            const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
+            decode(job, s, n_units, slice);
+            if ((s + 2) * kSlice <= job.k) prefetch_slice<Arch, Format>(job, s + 1);
+            for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
+                const std::int64_t left = job.n_columns - first;
+                const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
+                TokenSlice<Arch, Class> tokens;
+                for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
+                run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
+            }
+        }
+        for (std::int64_t c = 0; c < job.n_columns; ++c)
+            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
+    }
+};
+
+#if defined(__AMX_INT8__)
+/// By the matrix unit, in the same order: 16 columns at a time.
+template <class Arch, class Format>
+struct AmxProduct {
+    using Slice = AmxSlice<Format>;
+    static_assert(kAmxRows == kPanelRows<Arch>);
+    static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
+    static constexpr bool kSuper = Format::kUnit == 256;
+    static constexpr std::int64_t kMinColumns = 8;   ///< with fewer, most of a tile would be empty
+
+    /// Columns that do not lie evenly, or do not fill their tile, are copied: what one slice needs of them.
+    struct Copy {
+        alignas(64) std::byte codes[kAmxTokens][kSlice];
+        struct alignas(64) {
+            float d[8];
+            std::byte sums[32];   ///< sum32 of a super-block, or s of eight blocks
+        } tails[kAmxTokens];
+    };
+
+    /// The slice, the copy, accumulators.
+    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
+        return sizeof(Slice) + sizeof(Copy) + static_cast<std::uint64_t>(n_columns) * kAmxRows * sizeof(float);
+    }
+
+    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice) noexcept {
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
+        for (int first = 0; first < kAmxRows; first += 16) {
+            AmxSliceHalf<Format> half{slice, first, {}};
+            decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);
+        }
+    }
+
+    /// The bytes between neighbouring columns, or 0 where they are not the same for all.
+    static std::int64_t even_stride(const PanelJob<Arch>& job) noexcept {
+        const std::int64_t stride = job.columns[1].x - job.columns[0].x;
+        for (std::int64_t c = 2; c < job.n_columns; ++c)
+            if (job.columns[c].x - job.columns[c - 1].x != stride) return 0;
+        return stride;
+    }
+
+    /// Columns 16g … of the job at slice s.
+    static AmxTokens tokens_at(const PanelJob<Arch>& job, const ActivationLayout& at, std::int64_t stride, std::int64_t g,
+                               std::int64_t s, Copy& copy) noexcept {
+        const std::int64_t left = job.n_columns - g * kAmxTokens;
+        const int n = static_cast<int>(left < kAmxTokens ? left : kAmxTokens);
+        const Column<Arch>* columns = job.columns + g * kAmxTokens;
+        const std::int64_t d = at.d_offset + (kSuper ? 4 : 32) * s;
+        const std::int64_t sums = kSuper ? at.sum32_offset + 16 * s : at.s_offset + 32 * s;
+        if (stride != 0 && n == kAmxTokens) {
+            const std::byte* row = columns[0].x;
+            return {row + s * kSlice, row + d, row + sums, stride, stride, n};
+        }
+        const std::int64_t left_k = job.k - s * kSlice, bytes = left_k < kSlice ? left_k : kSlice;
+        for (int t = 0; t < n; ++t) {
+            const std::byte* row = columns[t].x;   // parts of a row are padded to 64 bytes: eight of each may be read
+            std::memcpy(copy.codes[t], row + s * kSlice, static_cast<std::size_t>(bytes));
+            std::memcpy(copy.tails[t].d, row + d, kSuper ? 4 : 32);
+            std::memcpy(copy.tails[t].sums, row + sums, kSuper ? 16 : 32);
+        }
+        return {copy.codes[0], reinterpret_cast<const std::byte*>(copy.tails[0].d), copy.tails[0].sums, kSlice,
+                sizeof(copy.tails[0]), n};
+    }
+
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        auto& slice = *reinterpret_cast<Slice*>(job.scratch);
+        auto& copy = *reinterpret_cast<Copy*>(job.scratch + sizeof(Slice));
+        auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice) + sizeof(Copy));
+        std::memset(acc, 0, static_cast<std::size_t>(job.n_columns) * kAmxRows * sizeof(float));
+        const ActivationLayout at = activation_layout(kSuper ? DType::x8_256 : DType::x8_32, job.k);
+        const std::int64_t stride = even_stride(job), n_groups = (job.n_columns + kAmxTokens - 1) / kAmxTokens;
+
+        for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
+            const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
+            decode(job, s, n_units, slice);
+            if ((s + 2) * kSlice <= job.k) prefetch_slice<Arch, Format>(job, s + 1);
+            for (std::int64_t g = 0; g < n_groups; ++g)
+                amx_multiply<Format>(slice, tokens_at(job, at, stride, g, s, copy), n_units, acc + g * kAmxTokens * kAmxRows);
+        }
+        for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kAmxRows);
+    }
+};
+#endif
+
+/// Weights in a block format.
+template <class Arch, class Format>
+struct BlockWeights {
+    static constexpr DType kType = Format::kType;
+#if defined(__AMX_INT8__)
+    static constexpr bool kAmx = Arch::kHasAmx && kDecodesSixteen<Format>;
+#else
+    static constexpr bool kAmx = false;
+#endif
+
+    /// What a thread holds while it works on chunks.
+    struct Session {
+#if defined(__AMX_INT8__)
+        struct None {};
+        std::conditional_t<kAmx, AmxSession<AmxRoute<Format>::kStepBytes>, None> matrix_unit;
+#endif
+    };
+
+    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
+        std::uint64_t bytes = VectorProduct<Arch, Format>::scratch_bytes(n_columns);
+#if defined(__AMX_INT8__)
+        if constexpr (kAmx) bytes = AmxProduct<Arch, Format>::scratch_bytes(n_columns);
+#endif
+        return bytes;
+    }
+
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+#if defined(__AMX_INT8__)
+        if constexpr (kAmx)
+            if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
+#endif
+        VectorProduct<Arch, Format>::multiply(job);
+    }
+};
+
+/// Weights in float types, multiplied straight from the file's rows.
+template <class Arch, DType Type>
+struct FloatWeights {
+    static constexpr DType kType = Type;
+    struct Session {};
+    static std::uint64_t scratch_bytes(std::int64_t) noexcept { return 0; }
+
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
+        for (int row = 0; row < job.n_rows; row += kRows)
+            for (std::int64_t first = 0; first < job.n_columns; first += kColumns) {
+                const int n_rows = job.n_rows - row < kRows ? job.n_rows - row : kRows;
+                const int n = static_cast<int>(job.n_columns - first < kColumns ? job.n_columns - first : kColumns);
+                const std::byte* w[kRows];
+                const float* x[kColumns];
+                for (int r = 0; r < kRows; ++r) w[r] = job.w + (row + (r < n_rows ? r : n_rows - 1)) * job.row_stride;
+                for (int c = 0; c < n; ++c) x[c] = reinterpret_cast<const float*>(job.columns[first + c].x);
+                float results[kColumns][kRows];
+                run_float_tile<Arch, Type>(w, x, job.k, n, results);
+                for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
+            }
+    }
+};
+
+}  // namespace tinfer::kernels
