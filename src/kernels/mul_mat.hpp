@@ -52,7 +52,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
         columns[t] = {x.template flat_row<const std::byte>(t), out.template flat_row<float>(t), added};
     }
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
-    const typename Weights::Session session;
+    [[maybe_unused]] const typename Weights::Session session;
     const std::int64_t n_chunks = n_panels<Arch>(w);
     for (std::int64_t p; (p = slice.claim(n_chunks)) != WorkQueue::kNoChunk;)
         Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, scratch));
@@ -116,7 +116,7 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const ExpertColumns<Arch> used(call, call.scratch(slice.thread));
     std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
-    const typename Weights::Session session;
+    [[maybe_unused]] const typename Weights::Session session;
     const std::int64_t panels = n_panels<Arch>(w), n_chunks = used.n_used * panels;
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
         const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1];

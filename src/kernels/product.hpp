@@ -6,6 +6,7 @@
 #include "kernels/amx.hpp"
 #include "kernels/float_tile.hpp"
 #include "kernels/kernel.hpp"
+#include "kernels/rows_avx512.hpp"
 #include "kernels/tile.hpp"
 
 namespace tinfer::kernels {
@@ -180,6 +181,42 @@ struct AmxProduct {
 };
 #endif
 
+#if defined(__AVX512VNNI__)
+/// Straight from the rows, for up to kFewTokens columns.
+template <class Arch, class Format>
+struct RowsProduct {
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        switch (job.n_columns) {
+            case 1: return multiply_columns<1>(job);
+            case 2: return multiply_columns<2>(job);
+            case 3: return multiply_columns<3>(job);
+            default: return multiply_columns<kFewTokens>(job);
+        }
+    }
+
+private:
+    template <int T>
+    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+        Activations x[T];
+        for (int t = 0; t < T; ++t)
+            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w);
+        for (int first = 0; first < job.n_rows; first += 16) {
+            const SixteenBlocks blocks = sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first);
+            const std::byte* ahead = job.w + (first + 16) * job.row_stride;
+            alignas(64) float results[T][16];
+            if constexpr (Format::kUnit == 256)
+                multiply_super_rows<Format, T>(blocks, job.k / 256, x, ahead, results);
+            else
+                multiply_block_rows<Format, CodeRoute<Arch, Format>::kBias, T>(blocks, job.k / 32, x, ahead, results);
+            const int n = job.n_rows - first < 16 ? job.n_rows - first : 16;
+            for (int t = 0; t < T; ++t) store_results(job, t, first, n, results[t]);
+        }
+    }
+};
+#endif
+
 /// Weights in a block format.
 template <class Arch, class Format>
 struct BlockWeights {
@@ -210,6 +247,10 @@ struct BlockWeights {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
+#endif
+#if defined(__AVX512VNNI__)
+        if constexpr (Arch::kHasDot4 && kMultipliesRows<Format>)
+            if (job.n_columns <= kFewTokens) return RowsProduct<Arch, Format>::multiply(job);
 #endif
         VectorProduct<Arch, Format>::multiply(job);
     }

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT
+// Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: one token is a matter of reading every
+// weight once, so nothing is turned or stored on the way. Sixteen rows are walked together, block by block; integer sums
+// lie along the lanes of a row and are folded sixteen rows at a time, so that float steps again have rows in lanes. The
+// rows ahead are asked for in the order of their addresses, because sixteen streams defeat the processor's own prefetch.
+#pragma once
+
+#include "kernels/panel_avx512.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+
+#if defined(__AVX512VNNI__)
+
+namespace tinfer::kernels {
+
+inline constexpr int kFewTokens = 4;   ///< with more, a panel is cheaper
+
+/// Totals of four vectors of sixteen sums, by quarters: lane 4q + i holds the sum of quarter q of v[i].
+static TINFER_INLINE __m512i fold_quarters(__m512i v0, __m512i v1, __m512i v2, __m512i v3) {
+    const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v0, v1), _mm512_unpackhi_epi32(v0, v1));
+    const __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v2, v3), _mm512_unpackhi_epi32(v2, v3));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+/// Of four such results, the totals of all: lane 4g + i holds the sum of vector i of result g.
+static TINFER_INLINE __m512i fold_results(const __m512i (&g)[4]) {
+    const __m512i a = _mm512_add_epi32(_mm512_shuffle_i32x4(g[0], g[1], 0x88), _mm512_shuffle_i32x4(g[0], g[1], 0xDD));
+    const __m512i b = _mm512_add_epi32(_mm512_shuffle_i32x4(g[2], g[3], 0x88), _mm512_shuffle_i32x4(g[2], g[3], 0xDD));
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+static TINFER_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
+/// 32 bytes at a and 32 at b.
+static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
+    const __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256(static_cast<const __m256i*>(a)));
+    return _mm512_inserti64x4(low, _mm256_loadu_si256(static_cast<const __m256i*>(b)), 1);
+}
+static TINFER_INLINE __m512i twice32(const void* p) {
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
+/// 16-bit counts for variable shifts: `low` for the first 32 bytes, `high` for the others.
+static TINFER_INLINE __m512i shift_counts(int low, int high) {
+    return _mm512_inserti64x4(_mm512_set1_epi16(static_cast<short>(low)), _mm256_set1_epi16(static_cast<short>(high)), 1);
+}
+
+/// The sixteen bytes per row of sixteen rows, found again by row.
+struct RowBytes {
+    alignas(64) std::uint8_t bytes[4][4][16];   ///< [r % 4][r / 4]
+    TINFER_INLINE __m512i everywhere(int r) const {
+        return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[r % 4][r / 4])));
+    }
+};
+/// 16 bytes at `at` of rows g, 4 + g, 8 + g, 12 + g, one in each quarter.
+static TINFER_INLINE __m512i load_quarters(const SixteenBlocks& b, int g, std::int64_t at) {
+    const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b.row[r] + at)); };
+    __m512i z = _mm512_castsi128_si512(quarter(g));
+    z = _mm512_inserti32x4(z, quarter(4 + g), 1);
+    z = _mm512_inserti32x4(z, quarter(8 + g), 2);
+    return _mm512_inserti32x4(z, quarter(12 + g), 3);
+}
+
+// ---- Super-blocks ---------------------------------------------------------------------------------------------------
+
+// A format says here how the codes of a block meet the activations in four vectors, each lane four products that fit
+// sixteen bits when summed, and how the two int16 vectors of scales lie that go with packed pairs of them:
+//   struct Header; header(blocks, header)           what sixteen rows need per block, d and dmin as floats
+//   struct Codes { __m512i c[4], s[2]; }            of one row; S = Σ lanes of dpwssd(packs(dot0, dot1), s0) + …
+//   load_activations(q, a)                          the four vectors of activations to the four of codes
+//   S += correction(header, row, sums of codes)     where codes are biased
+
+/// What Q4_K and Q5_K share: eight scales and eight mins of six bits.
+struct KRows {
+    struct Header {
+        RowBytes scales;        ///< eight scales, eight mins
+        __m512i mins[4];        ///< as int16, rows g, 4 + g, 8 + g, 12 + g
+        __m512 d, dmin;
+    };
+    static TINFER_INLINE void header(const SixteenBlocks& b, std::int64_t at, Header& out) {
+        __m512i head[4];
+        const __m512i shifts = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0, 4));
+        const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi32(0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F));
+        const __m512i top = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x30303030, 0, 0x30303030));
+        for (int g = 0; g < 4; ++g) {   // words: d and dmin, then s0, s1, s2 of unpack_scales_and_mins
+            head[g] = load_quarters(b, g, at);
+            const __m512i a = _mm512_srlv_epi32(_mm512_shuffle_epi32(head[g], _MM_PERM_ENUM(0xED)), shifts);   // s0 s2 s1 s2
+            const __m512i c = _mm512_srli_epi32(_mm512_shuffle_epi32(head[g], _MM_PERM_ENUM(0xA5)), 2);        // s0 s0 s1 s1
+            const __m512i bytes = _mm512_or_si512(_mm512_and_si512(a, low), _mm512_and_si512(c, top));
+            _mm512_store_si512(out.scales.bytes[g], bytes);
+            out.mins[g] = _mm512_unpackhi_epi8(bytes, _mm512_setzero_si512());
+        }
+        const __m512i ds = _mm512_unpacklo_epi64(_mm512_unpacklo_epi32(head[0], head[1]), _mm512_unpacklo_epi32(head[2], head[3]));
+        out.d = low_f16(ds);
+        out.dmin = high_f16(ds);
+    }
+    /// Scales of sub-blocks 4h … 4h + 3 as the packed dots want them: the first two sub-blocks in quarters 0 and 1.
+    static TINFER_INLINE __m512i spread_scales(const Header& h, int r, int half) {
+        const auto pair = [&](int j) { return _mm_set_epi64x(spread_word(j + 1), spread_word(j)); };
+        const __m128i first = pair(4 * half), second = pair(4 * half + 2);
+        const __m512i index = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_broadcastsi128_si256(first)),
+            _mm256_broadcastsi128_si256(second), 1);
+        return _mm512_shuffle_epi8(h.scales.everywhere(r), index);
+    }
+    static constexpr long long spread_word(int j) {   // byte j four times as int16: index, then zero
+        unsigned long long word = 0;
+        for (int i = 0; i < 4; ++i) word |= (0x8000ull | static_cast<unsigned>(j)) << 16 * i;
+        return static_cast<long long>(word);
+    }
+    static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
+        for (int half = 0; half < 2; ++half) {
+            a[2 * half] = load_halves(q + 128 * half, q + 128 * half + 64);
+            a[2 * half + 1] = load_halves(q + 128 * half + 32, q + 128 * half + 96);
+        }
+    }
+    /// N of sixteen rows: mins times sums of 32 activations.
+    static TINFER_INLINE __m512i mins_total(const Header& h, const std::int16_t* sum32) {
+        const __m512i sums = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sum32)));
+        return fold_quarters(_mm512_madd_epi16(h.mins[0], sums), _mm512_madd_epi16(h.mins[1], sums),
+            _mm512_madd_epi16(h.mins[2], sums), _mm512_madd_epi16(h.mins[3], sums));
+    }
+};
+
+template <class Format>
+struct SuperRows;
+
+template <>
+struct SuperRows<Q4_K> : KRows {
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header& h, int r, __m512i (&c)[4], __m512i (&s)[2]) {
+        for (int half = 0; half < 2; ++half) {
+            const __m512i bytes = load64(block + 16 + 64 * half);
+            c[2 * half] = low_nibbles(bytes);
+            c[2 * half + 1] = high_nibbles(bytes);
+            s[half] = spread_scales(h, r, half);
+        }
+    }
+};
+
+template <>
+struct SuperRows<Q5_K> : KRows {
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header& h, int r, __m512i (&c)[4], __m512i (&s)[2]) {
+        const __m512i bits = twice32(block + 16), sixteen = each_byte(16);   // bit j belongs to sub-block j
+        const __m512i fifth[4] = {_mm512_sllv_epi16(bits, shift_counts(4, 2)), _mm512_sllv_epi16(bits, shift_counts(3, 1)),
+            _mm512_srlv_epi16(bits, shift_counts(0, 2)), _mm512_srlv_epi16(bits, shift_counts(1, 3))};
+        for (int half = 0; half < 2; ++half) {
+            const __m512i bytes = load64(block + 48 + 64 * half);
+            c[2 * half] = _mm512_or_si512(low_nibbles(bytes), _mm512_and_si512(fifth[2 * half], sixteen));
+            c[2 * half + 1] = _mm512_or_si512(high_nibbles(bytes), _mm512_and_si512(fifth[2 * half + 1], sixteen));
+            s[half] = spread_scales(h, r, half);
+        }
+    }
+};
+
+template <>
+struct SuperRows<Q6_K> {
+    struct Header {
+        __m512 d;
+    };
+    static TINFER_INLINE void header(const SixteenBlocks& b, std::int64_t at, Header& out) { out.d = load_f16s(b, at + 208); }
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
+        const __m512i upper = each_byte(0x30);
+        const __m512i scales = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 192)));
+        for (int half = 0; half < 2; ++half) {   // 128 codes; unsigned: the bias of 32 is taken off the sum
+            const __m512i bytes = load64(block + 64 * half), bits = twice32(block + 128 + 32 * half);
+            c[2 * half] = _mm512_or_si512(low_nibbles(bytes), _mm512_and_si512(_mm512_sllv_epi16(bits, shift_counts(4, 2)), upper));
+            c[2 * half + 1] = _mm512_or_si512(high_nibbles(bytes), _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(0, 2)), upper));
+            // Packed dots: sub-block q of the first 64 codes and of the second in quarter q. A byte in the upper half of
+            // sixteen bits, shifted down with its sign.
+            const auto word = [&](int j) {
+                unsigned long long four = 0;
+                for (int i = 0; i < 4; ++i) four |= (0x0080ull | static_cast<unsigned>(j) << 8) << 16 * i;
+                return static_cast<long long>(four);
+            };
+            const int j = 8 * half;
+            const __m512i index = _mm512_setr_epi64(word(j), word(j + 4), word(j + 1), word(j + 5), word(j + 2), word(j + 6),
+                word(j + 3), word(j + 7));
+            s[half] = _mm512_srai_epi16(_mm512_shuffle_epi8(scales, index), 8);
+        }
+    }
+    static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
+        for (int i = 0; i < 4; ++i) a[i] = load64(q + 64 * i);
+    }
+    /// 32 · Σ scale · (sum of 16 activations), spread over the lanes: what the bias added.
+    static TINFER_INLINE __m512i bias_sum(const std::uint8_t* block, const std::int16_t* sum16) {
+        const __m256i scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 192)));
+        const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sum16));
+        return _mm512_zextsi256_si512(_mm256_slli_epi32(_mm256_madd_epi16(scales, sums), 5));
+    }
+};
+
+/// acc[t] of sixteen rows against T tokens; rows of n_blocks super-blocks. ahead: the bytes that follow the sixteen rows.
+template <class Format, int T>
+[[gnu::noinline]] void multiply_super_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
+                                           const std::byte* ahead, float (*results)[16]) noexcept {
+    using Rows = SuperRows<Format>;
+    __m512 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    for (std::int64_t i = 0; i < n_blocks; ++i) {
+        constexpr int kAhead = 16 * Format::kBlockBytes;
+        for (int line = 0; line < kAhead; line += 64) __builtin_prefetch(ahead + i * kAhead + line, 0, 2);
+        typename Rows::Header h;
+        const std::int64_t at = i * Format::kBlockBytes;
+        Rows::header(rows, at, h);
+        __m512i a[T][4], totals[T][4];
+        for (int t = 0; t < T; ++t) Rows::load_activations(x[t].q + 256 * i, a[t]);
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            __m512i sum[T][4];
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) {
+                __m512i c[4], s[2];
+                const std::uint8_t* block = rows.row[4 * g + r] + at;
+                Rows::codes(block, h, 4 * g + r, c, s);
+#pragma GCC unroll 4
+                for (int t = 0; t < T; ++t) {
+                    const __m512i zero = _mm512_setzero_si512();
+                    __m512i total = zero;
+                    if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(zero, Rows::bias_sum(block, x[t].sum16 + 16 * i));
+#pragma GCC unroll 2
+                    for (int half = 0; half < 2; ++half) {   // each dot at most 4 · 63 · 127 = 32004
+                        const __m512i first = _mm512_dpbusd_epi32(zero, c[2 * half], a[t][2 * half]);
+                        const __m512i second = _mm512_dpbusd_epi32(zero, c[2 * half + 1], a[t][2 * half + 1]);
+                        total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(first, second), s[half]);
+                    }
+                    sum[t][r] = total;
+                }
+            }
+            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+        }
+#pragma GCC unroll 4
+        for (int t = 0; t < T; ++t) {
+            const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
+            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(h.d, d_x), _mm512_cvtepi32_ps(fold_results(totals[t])), acc[t]);
+            if constexpr (Format::kHasMin) {
+                const __m512 n = _mm512_cvtepi32_ps(Rows::mins_total(h, x[t].sum32 + 8 * i));
+                acc[t] = _mm512_fnmadd_ps(_mm512_mul_ps(h.dmin, d_x), n, acc[t]);
+            }
+        }
+    }
+    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
+}
+
+// ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
+
+// Four blocks of a row at once, one in each quarter: the first 16 codes of each, and the last 16, unsigned with the bias of
+// CodeRoute<avx512vnni, Format>.
+
+/// 16 bytes at p and at three more places `stride` apart.
+static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
+    const auto at = [&](std::int64_t s) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + s)); };
+    __m512i z = _mm512_castsi128_si512(at(0));
+    z = _mm512_inserti32x4(z, at(s1), 1);
+    z = _mm512_inserti32x4(z, at(s2), 2);
+    return _mm512_inserti32x4(z, at(s3), 3);
+}
+
+template <class Format>
+inline constexpr int kCodesOffset = Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
+    : Format::kType == DType::q4_1 ? 4 : Format::kType == DType::q5_0 ? 6 : 8;
+
+/// Codes of blocks at p, p + s1, p + s2, p + s3.
+template <class Format>
+TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low, __m512i& high) {
+    const __m512i bytes = load_four(p + kCodesOffset<Format>, s1, s2, s3);
+    if constexpr (Format::kType == DType::q8_0) {
+        low = _mm512_xor_si512(bytes, each_byte(128));
+        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte(128));
+        return;
+    }
+    low = low_nibbles(bytes);
+    high = high_nibbles(bytes);
+    if constexpr (Format::kType == DType::iq4_nl) {
+        low = iq4_codes(low);
+        high = iq4_codes(high);
+    } else if constexpr (Format::kType == DType::q5_0 || Format::kType == DType::q5_1) {
+        std::uint64_t word[4];
+        const std::int64_t at[4] = {0, s1, s2, s3};
+        for (int i = 0; i < 4; ++i) word[i] = load_u32<avx512vnni>(p + at[i] + kCodesOffset<Format> - 4);
+        const auto half = [&](int shift) {
+            return (word[0] >> shift & 0xFFFF) | (word[1] >> shift & 0xFFFF) << 16 | (word[2] >> shift & 0xFFFF) << 32 |
+                   (word[3] >> shift & 0xFFFF) << 48;
+        };
+        low = _mm512_mask_add_epi8(low, half(0), low, each_byte(16));
+        high = _mm512_mask_add_epi8(high, half(16), high, each_byte(16));
+    }
+}
+
+/// The same for sixteen rows of n_blocks blocks of 32. `bias` is taken off by the sums of the activations.
+template <class Format, int Bias, int T>
+[[gnu::noinline]] void multiply_block_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
+                                           const std::byte* ahead, float (*results)[16]) noexcept {
+    constexpr int kBytes = Format::kBlockBytes;
+    __m512 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    alignas(64) std::int32_t offsets[16];   // of the rows: a panel is far smaller than 2 GB
+    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
+    const __m512i row_offsets = _mm512_load_si512(offsets);
+    for (std::int64_t i = 0; i < n_blocks; i += 4) {
+        constexpr int kAhead = 16 * 4 * kBytes;
+        for (int line = 0; line < kAhead; line += 64) __builtin_prefetch(ahead + i / 4 * kAhead + line, 0, 2);
+        const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
+        const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
+        __m512i first[T], last[T], totals[T][4];
+        for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
+            const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * i + 64);
+            first[t] = _mm512_shuffle_i32x4(a, b, 0x88);
+            last[t] = _mm512_shuffle_i32x4(a, b, 0xDD);
+        }
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            __m512i sum[T][4];
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) {
+                __m512i low, high;
+                four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
+#pragma GCC unroll 4
+                for (int t = 0; t < T; ++t)
+                    sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
+            }
+            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+        }
+        __m512i sums[T][4];   // of block j, sixteen rows
+#pragma GCC unroll 4
+        for (int t = 0; t < T; ++t) {   // totals[g]: rows 4g … 4g + 3 of block q in quarter q
+            const auto& g = totals[t];
+            const __m512i a = _mm512_shuffle_i32x4(g[0], g[1], 0x44), b = _mm512_shuffle_i32x4(g[2], g[3], 0x44);
+            const __m512i c = _mm512_shuffle_i32x4(g[0], g[1], 0xEE), e = _mm512_shuffle_i32x4(g[2], g[3], 0xEE);
+            sums[t][0] = _mm512_shuffle_i32x4(a, b, 0x88);
+            sums[t][1] = _mm512_shuffle_i32x4(a, b, 0xDD);
+            sums[t][2] = _mm512_shuffle_i32x4(c, e, 0x88);
+            sums[t][3] = _mm512_shuffle_i32x4(c, e, 0xDD);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            if (j >= n) break;
+            const __m512i head = _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
+            const __m512 d = low_f16(head), m = Format::kHasMin ? high_f16(head) : d;
+#pragma GCC unroll 4
+            for (int t = 0; t < T; ++t) {
+                __m512i s = sums[t][j];
+                if constexpr (Bias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(Bias * x[t].sum[i + j]));
+                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[i + j])), _mm512_cvtepi32_ps(s), acc[t]);
+                if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
+            }
+        }
+    }
+    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
+}
+
+/// Whether a format is multiplied straight from its rows here.
+template <class Format>
+inline constexpr bool kMultipliesRows = Format::kUnit == 32
+    ? kDecodesSixteen<Format>
+    : Format::kType == DType::q4_k || Format::kType == DType::q5_k || Format::kType == DType::q6_k;
+
+}  // namespace tinfer::kernels
+
+#endif
