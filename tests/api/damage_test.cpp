@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 // No input ends the process: files with random damage are loaded and, where that works, run. Whatever comes out is an
-// Error or a clean run, in a second of processor time and in memory that follows from the size of the file.
+// Error or a clean run, within a second and in memory that follows from the size of the file.
 #include <doctest/doctest.h>
 
-#include <time.h>
-
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
 #include "support/alloc_counter.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 #include "tokenizer/vocab_support.hpp"
@@ -21,18 +23,19 @@ namespace tinfer::test {
 
 namespace {
 
+/// What this build makes of a whole file.
+enum class Kind : std::uint8_t {
+    model,        ///< it runs
+    vocabulary,   ///< no tensors: its text is used
+    other,        ///< a model of an architecture that is not in the registry: refused, damaged or not
+};
+
 struct Source {
     std::string name;
     std::vector<std::byte> bytes;
-    std::size_t front = 0;          ///< what comes before tensor data
-    bool vocabulary_only = false;
+    std::size_t front = 0;   ///< what comes before tensor data
+    Kind kind = Kind::model;
 };
-
-double processor_seconds() {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 Source read_source(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -43,7 +46,9 @@ Source read_source(const std::filesystem::path& path) {
     const auto opened = ModelFile::open(path);   // kept: the tensors are its own
     for (const TensorInfo& tensor : opened.tensors()) front = std::min(front, tensor.file_offset);
     source.front = static_cast<std::size_t>(front);
-    source.vocabulary_only = opened.tensors().empty();
+    const std::string architecture = opened.metadata_value("general.architecture").value_or("");
+    const bool registered = std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == architecture; });
+    source.kind = opened.tensors().empty() ? Kind::vocabulary : registered ? Kind::model : Kind::other;
     return source;
 }
 
@@ -68,16 +73,11 @@ std::vector<Source> tiny_sources(const TempFolder& folder) {
     return sources;
 }
 
-/// Vocabularies, and models of the architectures of this build: others end at their name.
+/// Every GGUF file of the golden data: models that run, models that do not, vocabularies.
 std::vector<Source> golden_sources() {
     std::vector<Source> sources;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(*golden_folder())) {
-        if (entry.path().extension() != ".gguf") continue;
-        Source source = read_source(entry.path());
-        const std::string architecture = ModelFile::open(entry.path()).metadata_value("general.architecture").value_or("");
-        const bool is_ours = std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == architecture; });
-        if (source.vocabulary_only || is_ours) sources.push_back(std::move(source));
-    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(*golden_folder()))
+        if (entry.path().extension() == ".gguf") sources.push_back(read_source(entry.path()));
     std::ranges::sort(sources, {}, &Source::name);   // a folder's order is the file system's whim
     return sources;
 }
@@ -117,9 +117,15 @@ void damage_once(std::vector<std::byte>& bytes, std::size_t front, Random& rando
     }
 }
 
+/// One to six damages, which few files survive; for every fourth seed one byte anywhere, as memory and disks do it, which
+/// many survive: what runs then are weights, tokens and hyper-parameters that nobody meant.
 std::vector<std::byte> damaged(const Source& source, std::uint64_t seed) {
     Random random(seed);
     std::vector<std::byte> bytes = source.bytes;
+    if (random.below(4) == 0) {
+        bytes[random.below(bytes.size())] = static_cast<std::byte>(random.bits());
+        return bytes;
+    }
     for (std::uint64_t n = 1 + random.below(1 + random.below(6)); n > 0; --n) damage_once(bytes, source.front, random);
     return bytes;
 }
@@ -146,28 +152,61 @@ void use_model(const std::filesystem::path& path, bool use_mmap, bool check) {
     (void)context.decode(std::vector{token});
 }
 
-struct Tally { int clean = 0, refused = 0; double slowest = 0; std::string wrong; };
+// ---- attempts and their tally ---------------------------------------------------------------------------------------
 
-void try_file(const std::filesystem::path& path, std::size_t size, std::uint64_t seed, const Source& source, Tally& tally) {
-    const std::string where = source.name + ", seed " + std::to_string(seed) + ": ";
+/// A user waits by the wall. Sanitizers slow everything by an order of magnitude, so there it is processor time.
+double seconds_now() {
+    if (kSanitized) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Attempt { bool clean = false; double seconds = 0; std::string wrong; };
+
+Attempt attempt_file(const std::filesystem::path& path, std::uint64_t seed, const Source& source) {
+    Attempt attempt;
+    const std::uint64_t size = std::filesystem::file_size(path);
     const AllocationScope scope;
-    const double begin = processor_seconds();
+    const double begin = seconds_now();
     try {
-        if (source.vocabulary_only) use_text(Vocab::load(path));
+        if (source.kind == Kind::vocabulary) use_text(Vocab::load(path));
         else use_model(path, seed % 2 == 0, seed % 5 == 0);
-        ++tally.clean;
+        attempt.clean = true;
     } catch (const Error& error) {
-        ++tally.refused;
-        if (std::strlen(error.what()) == 0) tally.wrong = where + "no message";
+        if (std::strlen(error.what()) == 0) attempt.wrong = "no message";
     } catch (const std::exception& error) {
-        tally.wrong = where + "another exception: " + error.what();
+        attempt.wrong = std::string("another exception: ") + error.what();
     }
-    const double seconds = processor_seconds() - begin;
+    attempt.seconds = seconds_now() - begin;
     const auto peak = static_cast<std::uint64_t>(scope.peak());
-    tally.slowest = std::max(tally.slowest, seconds);
-    if (seconds > 1.0) tally.wrong = where + "took " + std::to_string(seconds) + " s";
-    if (peak > 4 * size + (64u << 20)) tally.wrong = where + "held " + std::to_string(peak) + " bytes for a file of " + std::to_string(size);
-    if (scope.live() != 0 && tally.wrong.empty() && scope.live() > 4096) tally.wrong = where + "left " + std::to_string(scope.live()) + " bytes behind";
+    if (peak > 4 * size + (64u << 20)) attempt.wrong = "held " + std::to_string(peak) + " bytes for a file of " + std::to_string(size);
+    if (scope.live() > 4096 && attempt.wrong.empty()) attempt.wrong = "left " + std::to_string(scope.live()) + " bytes behind";
+    return attempt;
+}
+
+struct Tally {
+    struct Count { int clean = 0, refused = 0; };
+    std::array<Count, 3> counts{};   ///< by kind
+    double slowest = 0;              ///< s, after a second try where there was one
+    std::string wrong;
+
+    [[nodiscard]] const Count& of(Kind kind) const { return counts[static_cast<std::size_t>(kind)]; }
+};
+
+/// A machine that is busy with other tests may stretch any attempt, so one that took over a second is made once more, and
+/// is a finding when it takes that long again. A run that never ends is found by the timeout of the suite.
+void try_file(const std::filesystem::path& path, std::uint64_t seed, const Source& source, Tally& tally) {
+    constexpr double kLimit = 1.0;   // s
+    Attempt attempt = attempt_file(path, seed, source);
+    if (attempt.seconds > kLimit && attempt.wrong.empty()) attempt = attempt_file(path, seed, source);
+    if (attempt.seconds > kLimit && attempt.wrong.empty()) attempt.wrong = "took " + std::to_string(attempt.seconds) + " s, twice";
+    Tally::Count& count = tally.counts[static_cast<std::size_t>(source.kind)];
+    ++(attempt.clean ? count.clean : count.refused);
+    tally.slowest = std::max(tally.slowest, attempt.seconds);
+    if (!attempt.wrong.empty()) tally.wrong = source.name + ", seed " + std::to_string(seed) + ": " + attempt.wrong;
+}
+
+void write_bytes(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
 Tally try_damages(const std::vector<Source>& sources, std::uint64_t first_seed, int count) {
@@ -177,19 +216,28 @@ Tally try_damages(const std::vector<Source>& sources, std::uint64_t first_seed, 
     for (int i = 0; i < count && tally.wrong.empty(); ++i) {
         const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(i);
         const Source& source = sources[seed % sources.size()];
-        const auto bytes = damaged(source, seed);
-        std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-        try_file(path, bytes.size(), seed, source, tally);
+        write_bytes(path, damaged(source, seed));
+        try_file(path, seed, source, tally);
     }
     return tally;
 }
 
+/// Both ends must have been tried, on models and on vocabularies: damage that is refused and damage that is survived. A
+/// hundred tries are the fewest that tell.
 void check_tally(const Tally& tally, int count) {
+    int tried = 0;
+    for (const Kind kind : {Kind::model, Kind::vocabulary, Kind::other}) {
+        const auto [clean, refused] = tally.of(kind);
+        tried += clean + refused;
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(clean);
+        CAPTURE(refused);
+        if (kind == Kind::other) CHECK(clean == 0);
+        else if (clean + refused >= 100) CHECK((clean > (clean + refused) / 50 && refused > (clean + refused) / 20));
+    }
     CAPTURE(tally.slowest);
     CHECK(tally.wrong == "");
-    CHECK(tally.clean + tally.refused == count);
-    CHECK(tally.refused > count / 20);   // the damage does damage …
-    CHECK(tally.clean > count / 100);    // … and some of it is survived: both ends were tried
+    CHECK(tried == count);
 }
 
 }  // namespace
@@ -199,10 +247,31 @@ TEST_CASE("[N3] undamaged files pass the same treatment") {
     for (const Source& source : tiny_sources(folder)) {
         Tally tally;
         const auto path = folder / "whole.gguf";
-        std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(source.bytes.data()), static_cast<std::streamsize>(source.bytes.size()));
-        for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) try_file(path, source.bytes.size(), seed, source, tally);
+        write_bytes(path, source.bytes);
+        for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) try_file(path, seed, source, tally);
         CHECK(tally.wrong == "");
-        CHECK(tally.clean == 4);
+        CHECK(tally.of(Kind::model).clean == 4);
+    }
+}
+
+TEST_CASE("[N3][golden] undamaged golden files run, or are refused for their architecture") {
+    if (skip_without_golden()) return;
+    const TempFolder folder;
+    const auto path = folder / "whole.gguf";
+    for (const Source& source : golden_sources()) {
+        CAPTURE(source.name);
+        write_bytes(path, source.bytes);
+        Tally tally;
+        try_file(path, 0, source, tally);
+        CHECK(tally.wrong == "");
+        CHECK(tally.of(source.kind).clean == (source.kind == Kind::other ? 0 : 1));
+        if (source.kind != Kind::other) continue;
+        try {
+            (void)Model::load(path);
+            FAIL_CHECK("loaded");
+        } catch (const Error& error) {
+            CHECK(error.code() == ErrorCode::unsupported_arch);
+        }
     }
 }
 
@@ -211,9 +280,9 @@ TEST_CASE("[N3] 300 random damages of tiny models give an error or a clean run")
     check_tally(try_damages(tiny_sources(folder), 1, 300), 300);
 }
 
-TEST_CASE("[N3][golden] 100 random damages of models and vocabularies of all kinds give an error or a clean run") {
+TEST_CASE("[N3][golden] 400 random damages of all golden models and vocabularies give an error or a clean run") {
     if (skip_without_golden()) return;
-    check_tally(try_damages(golden_sources(), 1, 100), 100);
+    check_tally(try_damages(golden_sources(), 1, 400), 400);
 }
 
 TEST_CASE("[N3][slow] 5,000 random damages of tiny models give an error or a clean run") {
@@ -221,9 +290,9 @@ TEST_CASE("[N3][slow] 5,000 random damages of tiny models give an error or a cle
     check_tally(try_damages(tiny_sources(folder), 1'000'000, 5000), 5000);
 }
 
-TEST_CASE("[N3][slow][golden] 5,000 random damages of models and vocabularies of all kinds give an error or a clean run") {
+TEST_CASE("[N3][slow][golden] 10,000 random damages of all golden models and vocabularies give an error or a clean run") {
     if (skip_without_golden()) return;
-    check_tally(try_damages(golden_sources(), 2'000'000, 5000), 5000);
+    check_tally(try_damages(golden_sources(), 2'000'000, 10'000), 10'000);
 }
 
 TEST_CASE("[N3] every truncation of a small file is refused") {
@@ -235,7 +304,7 @@ TEST_CASE("[N3] every truncation of a small file is refused") {
     const auto path = folder / "cut.gguf";
     const std::size_t step = std::max<std::size_t>(1, source.front / 400);
     for (std::size_t size = 0; size < source.bytes.size(); size += size < source.front ? step : 997) {
-        std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(source.bytes.data()), static_cast<std::streamsize>(size));
+        write_bytes(path, std::span(source.bytes).first(size));
         CAPTURE(size);
         CHECK_THROWS_AS((void)Model::load(path), Error);
     }

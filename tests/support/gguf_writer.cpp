@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "support/gguf_writer.hpp"
 
+#include <array>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -12,8 +14,8 @@ namespace {
 
 template <class T>
 void put(std::vector<std::byte>& out, T value) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    out.insert(out.end(), bytes, bytes + sizeof value);
+    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+    for (const std::byte byte : bytes) out.push_back(byte);
 }
 
 std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Writes seeds for the targets about text into two folders below the one given: small vocabularies of each algorithm
+// (vocab, for fuzz_vocab), and texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize).
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "tokenizer/vocab_support.hpp"
+
+namespace {
+
+using tinfer::test::GgufWriter;
+
+/// Every flag and id that a vocabulary may state.
+GgufWriter with_flags(GgufWriter w) {
+    for (const char* flag : {"add_bos_token", "add_eos_token", "add_sep_token", "add_space_prefix"})
+        w.set(std::string("tokenizer.ggml.") + flag, true);
+    std::uint32_t id = 3;
+    for (const char* role : {"unknown", "separator", "padding", "mask", "eot", "eom", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep"})
+        w.set(std::string("tokenizer.ggml.") + role + "_token_id", id++);
+    return w;
+}
+
+void write_vocabularies(const std::filesystem::path& folder) {
+    std::filesystem::create_directories(folder);
+    tinfer::test::small_spm(true).save(folder / "spm");
+    tinfer::test::small_spm(false).save(folder / "spm-without-bytes");
+    with_flags(tinfer::test::small_spm(true)).save(folder / "spm-flags");
+    for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "kimi-k2", "superbpe"})
+        tinfer::test::small_bpe(name).save(folder / ("bpe-" + std::string(name)));
+    with_flags(tinfer::test::small_bpe("qwen2")).save(folder / "bpe-flags");
+    GgufWriter().kv("general.architecture", "llama").kv("tokenizer.ggml.model", "no_vocab").save(folder / "none");
+}
+
+void write_texts(const std::filesystem::path& folder) {
+    constexpr std::string_view texts[] = {
+        "hello world, hello hello! It's 12345.678 o'clock; we'LL've\n\n\t x  y   ",
+        "<s>hello</s><unk><|endoftext|><0x41><|im_start|>",
+        "Grüße aus Köln, naïve café, Ελληνικά, Русский язык ещё, עברית, العربية",
+        "中文字符，日本語のテキスト、カタカナ 한국어 텍스트 ไทย हिन्दी",
+        "👩‍👩‍👧‍👦 👍🏽 🇩🇪 e\xCC\x81\xCC\xA3 \xEF\xBB\xBF\xE2\x80\x8B\xC2\xA0\xE2\x96\x81 ①²½",
+        "\xFF\xFE\x80 \xC3 \xE2\x96 \xF0\x9F\x91 \xED\xA0\x80 \xF4\x90\x80\x80 \xC0\x80",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "for (int i = 0; i < n; ++i) { sum += x[i] * 0x1F; }  // \\path\\to \"quoted\"\r\n\r\n#include <a.h>\n",
+    };
+    std::filesystem::create_directories(folder);
+    int n = 0;
+    for (const std::string_view text : texts)
+        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) return 2;
+    const std::filesystem::path folder = argv[1];
+    write_vocabularies(folder / "vocab");
+    write_texts(folder / "text");
+}
