@@ -40,6 +40,16 @@ TINFER_INLINE std::int64_t n_panels(const Operand& w) noexcept {
     return (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>;
 }
 
+/// Panels that a thread takes at once. With few columns reading is all there is, and longer runs of memory are read faster:
+/// 512 KB, but at least eight chunks for every thread where there are so many panels.
+template <class Arch>
+inline std::int64_t panels_per_chunk(const Operand& w, std::int64_t n_columns, int n_threads) noexcept {
+    if (n_columns > 4) return 1;
+    const std::int64_t run = 512 * 1024 / (kPanelRows<Arch> * w.nb[1]), fair = n_panels<Arch>(w) / (8 * n_threads);
+    const std::int64_t panels = run < fair ? run : fair;
+    return panels < 1 ? 1 : panels;
+}
+
 template <class Arch, class Weights>
 void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &w = call[1], &x = call[2], &addend = call[3];
@@ -53,9 +63,11 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     }
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
     [[maybe_unused]] const typename Weights::Session session;
-    const std::int64_t n_chunks = n_panels<Arch>(w);
-    for (std::int64_t p; (p = slice.claim(n_chunks)) != WorkQueue::kNoChunk;)
-        Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, scratch));
+    const std::int64_t panels = n_panels<Arch>(w), run = panels_per_chunk<Arch>(w, n, slice.n_threads);
+    for (std::int64_t chunk; (chunk = slice.claim((panels + run - 1) / run)) != WorkQueue::kNoChunk;) {
+        const std::int64_t end = (chunk + 1) * run < panels ? (chunk + 1) * run : panels;
+        for (std::int64_t p = chunk * run; p < end; ++p) Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, scratch));
+    }
 }
 
 template <class Arch, class Weights>
