@@ -27,13 +27,17 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 
+/// Results of more than a megabyte leave the caches before they are read again: stored past them, they cost half.
+template <class Arch>
+TINFER_INLINE bool stores_stream(const Operand& out) noexcept { return out.n_rows() * out.ne[0] > (1 << 18); }
+
 /// Rows of panel `p` of matrix number `matrix` of a stack.
 template <class Arch>
 inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int64_t p, const Column<Arch>* columns,
-                                std::int64_t n_columns, std::byte* scratch) noexcept {
+                                std::int64_t n_columns, bool streams, std::byte* scratch) noexcept {
     const std::int64_t first = p * kPanelRows<Arch>, left = w.ne[1] - first;
     const int n_rows = static_cast<int>(left < kPanelRows<Arch> ? left : kPanelRows<Arch>);
-    return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], n_rows, first, columns, n_columns, scratch};
+    return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], n_rows, first, columns, n_columns, streams, scratch};
 }
 template <class Arch>
 TINFER_INLINE std::int64_t n_panels(const Operand& w) noexcept {
@@ -64,10 +68,13 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
     [[maybe_unused]] const typename Weights::Session session;
     const std::int64_t panels = n_panels<Arch>(w), run = panels_per_chunk<Arch>(w, n, slice.n_threads);
+    const bool streams = stores_stream<Arch>(out);
     for (std::int64_t chunk; (chunk = slice.claim((panels + run - 1) / run)) != WorkQueue::kNoChunk;) {
         const std::int64_t end = (chunk + 1) * run < panels ? (chunk + 1) * run : panels;
-        for (std::int64_t p = chunk * run; p < end; ++p) Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, scratch));
+        for (std::int64_t p = chunk * run; p < end; ++p)
+            Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, streams, scratch));
     }
+    if (streams) stream_fence(Arch{});
 }
 
 template <class Arch, class Weights>
@@ -129,12 +136,14 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
     [[maybe_unused]] const typename Weights::Session session;
+    const bool streams = stores_stream<Arch>(call[0]);
     const std::int64_t panels = n_panels<Arch>(w), n_chunks = used.n_used * panels;
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
         const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1];
         Weights::multiply(panel_job<Arch>(w, used.expert[i], chunk % panels, used.columns + begin, used.end[i] - begin,
-            scratch));
+            streams, scratch));
     }
+    if (streams) stream_fence(Arch{});
 }
 
 }  // namespace tinfer::kernels

@@ -28,6 +28,7 @@ struct PanelJob {
     std::int64_t first_row;          ///< its number: where in a column's output the results begin
     const Column<Arch>* columns;
     std::int64_t n_columns;
+    bool streams;                    ///< results are too many for the caches: they are stored past them
     std::byte* scratch;
 };
 
@@ -41,7 +42,8 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
     for (; r + Arch::kLanes <= n; r += Arch::kLanes) {
         f32v<Arch> result = load_f32<Arch>(results + r);
         if (addend != nullptr) result = result + load_f32<Arch>(addend + r);
-        result.store_unaligned(out + r);
+        if (job.streams && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0) stream(result, out + r, Arch{});
+        else result.store_unaligned(out + r);
     }
     for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
 }

@@ -56,6 +56,9 @@ static TINFER_INLINE f32v<avx2> widen_bf16(const void* p, avx2) {
 static TINFER_INLINE void narrow_f16(f32v<avx2> a, void* p, avx2) {
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+// Stores past the caches, to addresses that are multiples of the register's bytes, and the fence that other threads need.
+static TINFER_INLINE void stream(f32v<avx2> a, float* p, avx2) { _mm256_stream_ps(p, a); }
+static TINFER_INLINE void stream_fence(avx2) { _mm_sfence(); }
 /// {e0 o0 e1 o1 …} in two registers to {e0 e1 …} and {o0 o1 …}, and back.
 static TINFER_INLINE void deinterleave(f32v<avx2> low, f32v<avx2> high, f32v<avx2>& even, f32v<avx2>& odd, avx2) {
     even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88)), 0xD8));
@@ -122,6 +125,7 @@ static TINFER_INLINE f32v<avx512> widen_bf16(const void* p, avx512) {
 static TINFER_INLINE void narrow_f16(f32v<avx512> a, void* p, avx512) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+static TINFER_INLINE void stream(f32v<avx512> a, float* p, avx512) { _mm512_stream_ps(p, a); }
 static TINFER_INLINE void deinterleave(f32v<avx512> low, f32v<avx512> high, f32v<avx512>& even, f32v<avx512>& odd,
     avx512) {
     const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
