@@ -85,6 +85,7 @@ public:
         vocab_.pieces.build(vocab_.texts, vocab_.attrs, style_);
         fill_byte_tokens();
         if (vocab_.algorithm == Algorithm::bpe) read_merges();
+        if (vocab_.algorithm == Algorithm::spm) vocab_.spm.build(vocab_.texts, vocab_.scores);
         find_newline();
     }
 

@@ -27,20 +27,17 @@ struct Fragment {
 
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 
-/// A link of the chain that merging works on. A symbol merged into its left neighbour has length 0.
+/// What merging works on: a stretch of text.
 struct Symbol {
     std::size_t begin;
     std::uint32_t length;   ///< bytes
     std::int32_t id;        ///< kNoToken where the bytes are no token's text
-    std::uint32_t previous, next;
+    std::uint32_t previous = kNoSymbol, next = kNoSymbol;   ///< used while a heap merges
 };
 
 /// A merge that was possible when it was found; stale when either side has changed since.
 struct MergeCandidate {
-    union {
-        float score;          ///< SPM: the highest goes first
-        std::uint32_t rank;   ///< BPE: the lowest goes first
-    };
+    std::uint32_t rank;       ///< the lowest goes first
     std::uint32_t left;       ///< symbol
     std::int32_t left_id, right_id, joined;
     std::uint32_t length;     ///< bytes of the joined text

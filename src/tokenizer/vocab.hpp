@@ -16,6 +16,7 @@
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/scratch.hpp"
 #include "tokenizer/special.hpp"
+#include "tokenizer/spm.hpp"
 #include "tokenizer/text_index.hpp"
 
 namespace tinfer::gguf {
@@ -67,6 +68,7 @@ struct Vocab::Impl {
     bool ignore_merges = false;    ///< BPE
     bool plain_text = false;       ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
+    tokenizer::SpmTables spm;
     tokenizer::Pretokenizer pretokenizer;
 
     LogSink log;
