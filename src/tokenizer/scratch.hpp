@@ -43,6 +43,18 @@ struct MergeCandidate {
     std::uint32_t length;     ///< bytes of the joined text
 };
 
+/// How the best spelling of a text comes to a place (Unigram, from the front) or goes on from it (PLaMo-2, to the end).
+struct ScoredStep {
+    double score;
+    std::uint32_t length;   ///< bytes of the token
+    std::int32_t id;
+};
+struct PathStep {
+    std::int64_t cost;
+    std::size_t length;
+    std::int32_t id;
+};
+
 /// Remembers the tokens of short pieces, direct-mapped: a newcomer takes the place of whatever hashes alike.
 class PieceCache {
 public:
@@ -87,6 +99,8 @@ struct Scratch {
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
+    std::vector<ScoredStep> best;
+    std::vector<PathStep> path;
     std::vector<Token> tokens;
     RegexScratch regex;
     PieceCache cache;
