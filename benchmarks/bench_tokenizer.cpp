@@ -20,7 +20,8 @@ namespace tinfer::bench {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: bench_tokenizer --vocab a.gguf,b.gguf [--text file] [--bytes 1000000] [--runs 5] [--write-text file] [--smoke] [--json]\n"
+    "usage: bench_tokenizer --vocab a.gguf,b.gguf [--text file] [--bytes 1000000] [--runs 5] [--write-text file]\n"
+    "                       [--write-ids file] [--smoke] [--json]\n"
     "Times Vocab::encode and decode on one thread. Text: mixed by default, or a file.\n";
 
 struct NamedText { std::string name, text; };
@@ -39,6 +40,12 @@ std::vector<NamedText> texts(std::size_t n) {
             {"ideograph", repeat("\xE4\xBA\xBA", n)}, {"digits", repeat("7", n)}, {"newlines", repeat("\n", n)}};
 }
 
+void write_ids(const std::string& path, const std::vector<Token>& tokens) {
+    std::ofstream out(path, std::ios::binary);
+    for (const Token token : tokens) out << static_cast<int>(token) << '\n';
+    if (!out) throw std::runtime_error("cannot write " + path);
+}
+
 double best_seconds(int n_runs, auto&& work) {
     double best = 1e9;
     for (int i = 0; i < n_runs; ++i) {
@@ -55,6 +62,7 @@ void measure(Options& options) {
     const auto n = static_cast<std::size_t>(options.number("bytes", smoke ? 3000 : 1'000'000));
     const auto n_runs = static_cast<int>(options.number("runs", smoke ? 1 : 5));
     const std::string file = options.text("text", ""), written = options.text("write-text", "");
+    const std::string ids_file = options.text("write-ids", "");
     Printer printer(options.flag("json"));
     options.finish();
 
@@ -71,6 +79,7 @@ void measure(Options& options) {
         for (const auto& [name, text] : all) {
             const auto tokens = vocab.encode(text, {.add_special = false});
             if (vocab.encode(text, {.add_special = false}) != tokens) throw std::runtime_error(path + ": two calls disagree");
+            if (!ids_file.empty()) write_ids(ids_file, tokens);
             const std::string back = vocab.decode(tokens, {.clean = DecodeOptions::Clean::off});
             std::size_t n_decoded = 0;
             const double encode = best_seconds(n_runs, [&] { (void)vocab.encode(text, {.add_special = false}); });
