@@ -206,7 +206,7 @@ private:
 
         const PretokenizerName* row = find_pretokenizer(name);
         if (row == nullptr)
-            refuse(ErrorCode::unknown_pretokenizer, cat("unknown pre-tokenizer '", escaped(name), "'; another can be chosen by name"));
+            refuse(ErrorCode::unknown_pretokenizer, cat("unknown pre-tokenizer '", escaped(name), "'; ModelOptions::pretokenizer_override names one of the known"));
         vocab_.pretokenizer_name = row->name;
         vocab_.pretokenizer = Pretokenizer(*find_pretokenizer_family(row->family));
         flags_ = row->flags;

@@ -199,13 +199,14 @@ TEST_CASE("[T1][golden] pretokenizer: every family splits as its expressions do 
     }
 }
 
-TEST_CASE("[T11][golden] tokenizer: decode(encode(x)) is x for random valid strings in every reversible vocabulary") {
-    if (skip_without_golden()) return;
-    std::mt19937_64 random(20260);
+namespace {
+
+void check_round_trips(int n_texts, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
     for (const auto& [name, data, vocab] : golden_vocabs()) {
         if (!is_reversible(vocab)) continue;
         Differences differences;
-        for (int i = 0; i < 2000;) {
+        for (int i = 0; i < n_texts;) {
             const std::string text = random_text(random, 20);
             if (!has_every_byte(vocab, text)) continue;
             ++i;
@@ -217,6 +218,18 @@ TEST_CASE("[T11][golden] tokenizer: decode(encode(x)) is x for random valid stri
         }
         differences.expect_none(name);
     }
+}
+
+}  // namespace
+
+TEST_CASE("[T11][golden] tokenizer: decode(encode(x)) is x for random valid strings in every reversible vocabulary") {
+    if (skip_without_golden()) return;
+    check_round_trips(2000, 20260);
+}
+
+TEST_CASE("[T11][golden][slow] tokenizer: decode(encode(x)) is x for 100000 random valid strings in every reversible vocabulary") {
+    if (skip_without_golden()) return;
+    check_round_trips(100'000, 20261);
 }
 
 }  // namespace tinfer::test
