@@ -79,7 +79,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t kEntries = 8192;
+    static constexpr std::size_t kEntries = 32768;   // 1.6 MB: most of the different words of a long text
     struct Entry {
         std::uint8_t n_bytes = 0, n_tokens = 0;
         char bytes[kMaxBytes] = {};
