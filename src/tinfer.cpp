@@ -175,7 +175,13 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
     });
 }
 
-// ---- Sampler on a context -------------------------------------------------------------------------------------------
+// ---- Sampler --------------------------------------------------------------------------------------------------------
+
+Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
+    : impl_(reporting_memory("making a sampler: an allocation failed", [&] {
+          const kernels::KernelTable& table = *kernels::find_table(Isa::automatic);   // every machine has one
+          return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options, *table.row_ops)});
+      })) {}
 
 Token Sampler::sample(Context& context, int index) {
     const auto begin = std::chrono::steady_clock::now();

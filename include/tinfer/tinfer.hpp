@@ -616,7 +616,8 @@ public:
     void insert(std::size_t index, std::unique_ptr<SamplerLink> link);   ///< throws index_out_of_range
     void remove(std::size_t index);
     [[nodiscard]] std::vector<std::string> names() const;
-    [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;     ///< of the last sample, after the chain, descending
+    /// Of the last sample, after the chain, descending; at temperature 0 that is the chosen token alone.
+    [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
     [[nodiscard]] std::uint32_t seed() const noexcept;
     /// The last n accepted tokens (at most 64 are kept), oldest first.
     [[nodiscard]] std::vector<Token> recent(std::size_t n) const;

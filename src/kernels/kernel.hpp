@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/op_params.hpp"
+#include "base/row_ops.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::kernels {
@@ -128,6 +129,7 @@ struct KernelTable {
     std::string_view name;                 ///< "avx2"
     const KernelDescriptor* kernels;
     std::size_t n_kernels;
+    const RowOps* row_ops = &reference_row_ops;   ///< for sampling, which is no part of a graph
     /// The kernel for an op and selecting type, or null.
     [[nodiscard]] const KernelDescriptor* find(Op op, DType type) const noexcept;
 };

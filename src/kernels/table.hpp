@@ -11,6 +11,7 @@
 #include "kernels/mul_mat.hpp"
 #include "kernels/reference/mul_mat.hpp"
 #include "kernels/reference/ops.hpp"
+#include "kernels/row_ops.hpp"
 #include "kernels/tables.hpp"
 
 namespace tinfer::kernels {
@@ -85,7 +86,7 @@ inline constexpr KernelDescriptor kKernels[] = {
 
 template <class Arch>
 constexpr KernelTable make_table(std::string_view name) noexcept {
-    return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor)};
+    return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};
 }
 
 }  // namespace tinfer::kernels

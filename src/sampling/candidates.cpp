@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "base/reduce.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
@@ -54,8 +54,21 @@ void Softmax::apply(std::span<Candidate> data) {
     }
     if (values_.size() < data.size()) values_.resize(data.size());
     std::ranges::transform(data, values_.begin(), &Candidate::logit);
-    const float sum = exp_sum16(std::span(values_).first(data.size()), best->logit, values_.data());
+    const float sum = ops_->exp_sum16(values_.data(), data.size(), best->logit, values_.data());
     for (std::size_t i = 0; i < data.size(); ++i) data[i].p = values_[i] / sum;
+}
+
+std::span<const float> Softmax::apply(const LogitRow& row) {
+    if (values_.size() < row.size()) values_.resize(row.size());
+    const auto values = std::span(values_).first(row.size());
+    if (row.max() == std::numeric_limits<float>::infinity()) {
+        std::ranges::fill(values, 0.0f);
+        values[static_cast<std::size_t>(row.best())] = 1.0f;
+        return values;
+    }
+    const float sum = ops_->exp_sum16(row.logits().data(), row.size(), row.max(), values.data());
+    for (float& value : values) value /= sum;
+    return values;
 }
 
 }  // namespace tinfer::sampling

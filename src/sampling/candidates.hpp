@@ -7,9 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "base/row_ops.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::sampling {
+
+class LogitRow;
 
 /// Descending logit, ties by ascending id: a total order, so that sorting has one result. NaN never gets here.
 [[nodiscard]] inline bool comes_before(const Candidate& a, const Candidate& b) noexcept {
@@ -30,11 +33,14 @@ void keep_front(CandidateArray& candidates, std::size_t k) noexcept;
 /// logit wins alone. Owns its scratch: nothing is allocated for up to `n` candidates.
 class Softmax {
 public:
-    explicit Softmax(std::size_t n) : values_(n) {}
+    explicit Softmax(std::size_t n, const RowOps& ops = reference_row_ops) : ops_(&ops), values_(n) {}
     /// Throws no_candidates where no candidate is left.
     void apply(std::span<Candidate> data);
+    /// The same of a row with a logit above -infinity: p by id, until the next call.
+    [[nodiscard]] std::span<const float> apply(const LogitRow& row);
 
 private:
+    const RowOps* ops_;
     std::vector<float> values_;  // grows only where there are more candidates than foreseen
 };
 

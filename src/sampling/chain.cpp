@@ -28,11 +28,11 @@ std::uint32_t hardware_seed() {
     }
 }
 
-LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o) {
+LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, const RowOps& ops) {
     switch (letter) {
     case 'e': return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
     case 'k': return make_top_k(o.top_k);
-    case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep);
+    case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep, ops);
     case 'm': return make_min_p(o.min_p, o.min_keep);
     default: return make_temperature(o.temp);  // validate() has seen the letters
     }
@@ -49,62 +49,81 @@ void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
 
 }  // namespace
 
-Chain::Chain(std::size_t n_vocab, const SamplerOptions& options)
-    : seed_(options.seed == kRandomSeed ? hardware_seed() : options.seed) {
+Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops)
+    : row_(n_vocab, ops), is_greedy_(options.temp <= 0.0f),
+      seed_(options.seed == kRandomSeed ? hardware_seed() : options.seed) {
     options.validate();
     candidates_.reserve(n_vocab);
     append(make_logit_bias(options.logit_bias));
     // Temperature 0 makes the rest of the list superfluous: what truncates never drops the best.
-    const bool is_greedy = options.temp <= 0.0f;
     for (const char letter : options.order)
-        if (!is_greedy || letter == 'e') append(make_link(letter, n_vocab, options));
-    append(is_greedy ? make_greedy() : make_dist(n_vocab, seed_));
+        if (!is_greedy_ || letter == 'e') append(make_link(letter, n_vocab, options, ops));
+    append(is_greedy_ ? make_greedy() : make_dist(n_vocab, seed_, ops));
 }
 
 Chain::Chain(const Chain& other)
-    : begin_(other.begin_), size_(other.size_), recent_(other.recent_), n_accepted_(other.n_accepted_),
-      last_p_(other.last_p_), seed_(other.seed_) {
+    : row_(other.row_), is_greedy_(other.is_greedy_), begin_(other.begin_), size_(other.size_), recent_(other.recent_),
+      n_accepted_(other.n_accepted_), last_p_(other.last_p_), seed_(other.seed_) {
     candidates_.reserve(other.candidates_.capacity());
     candidates_ = other.candidates_;
     links_.reserve(other.links_.size());
-    for (const Link& link : other.links_) links_.push_back({link.link->clone(), link.is_users});
+    for (const Link& link : other.links_) {
+        append(link.link->clone());
+        if (link.is_users) links_.back().row_link = nullptr;
+        links_.back().is_users = link.is_users;
+    }
+}
+
+void Chain::append(std::unique_ptr<SamplerLink> link) {
+    auto* const row_link = dynamic_cast<RowLink*>(link.get());
+    links_.push_back({std::move(link), row_link, false});
 }
 
 // ---- sampling -------------------------------------------------------------------------------------------------------
 
-void Chain::build_candidates(std::span<const float> logits) {
-    if (logits.empty()) fail(ErrorCode::no_candidates, "a row of 0 logits has no candidate tokens");
-    if (logits.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-        fail(ErrorCode::bad_parameter, cat("a row of ", logits.size(), " logits exceeds 31-bit token ids"));
-    candidates_.resize(logits.size());
-    bool has_nan = false;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        candidates_[i] = {static_cast<std::int32_t>(i), logits[i], 0.0f};
-        has_nan |= std::isnan(logits[i]);
-    }
-    if (!has_nan) return;
-    const auto first = std::ranges::find_if(logits, [](float x) { return std::isnan(x); }) - logits.begin();
-    fail(ErrorCode::non_finite_logits, cat("logit of token ", first, " is NaN"));
-}
-
 Token Chain::sample(std::span<const float> logits) {
     const FpEnvironment guard;
     begin_ = size_ = 0;
-    build_candidates(logits);
-    CandidateArray candidates{candidates_, -1, false};
-    for (const auto& [link, is_users] : links_) {
-        link->apply(candidates);
-        if (is_users) check_users_link(*link, candidates);
-    }
-    if (best_candidate(candidates.data) == nullptr) fail(ErrorCode::no_candidates, "no candidate token is left");
-    if (candidates.selected < 0 || static_cast<std::size_t>(candidates.selected) >= candidates.data.size())
-        fail(ErrorCode::no_candidates,
-             cat("the chain selected candidate ", candidates.selected, " of ", candidates.data.size()));
-    const Candidate chosen = candidates.data[static_cast<std::size_t>(candidates.selected)];
-    keep(candidates);
+    row_.assign(logits);
+    CandidateArray candidates;
+    const bool is_row = apply(candidates);
+    const bool any_left = is_row ? row_.best() >= 0 : best_candidate(candidates.data) != nullptr;
+    if (!any_left) fail(ErrorCode::no_candidates, "no candidate token is left");
+    const std::size_t n_left = is_row ? row_.size() : candidates.data.size();
+    if (candidates.selected < 0 || static_cast<std::size_t>(candidates.selected) >= n_left)
+        fail(ErrorCode::no_candidates, cat("the chain selected candidate ", candidates.selected, " of ", n_left));
+    const auto selected = static_cast<std::size_t>(candidates.selected);
+    Candidate chosen = is_row ? Candidate{static_cast<std::int32_t>(selected), row_.logits()[selected], 1.0f}
+                              : candidates.data[selected];
+    if (is_greedy_)
+        keep({std::span(&chosen, 1), 0, true});   // as a draw at temperature 0 would leave it
+    else
+        keep(candidates);
+    row_.release();
     last_p_ = chosen.p;
     accept(Token{chosen.id});
     return Token{chosen.id};
+}
+
+/// Runs the links: on the row for as long as they can, then on candidates. True where the row is what is left.
+bool Chain::apply(CandidateArray& candidates) {
+    bool is_row = true;
+    for (const auto& [link, row_link, is_users] : links_) {
+        if (is_row && row_link != nullptr && row_link->can_use(row_)) {
+            is_row = row_link->apply_to_row(row_, candidates_, candidates) == RowLink::Left::row;
+            if (!is_row) candidates.data = candidates_;
+            continue;
+        }
+        if (is_row) {
+            row_.collect(candidates_);
+            candidates.data = candidates_;
+            candidates.sorted = row_.is_ordered();
+            is_row = false;
+        }
+        link->apply(candidates);
+        if (is_users) check_users_link(*link, candidates);
+    }
+    return is_row;
 }
 
 /// Remembers what is left, also where a user's link put its own storage in place of ours.
@@ -138,7 +157,7 @@ void Chain::insert(std::size_t index, std::unique_ptr<SamplerLink> link) {
     if (link == nullptr) fail(ErrorCode::bad_parameter, "insert: the link is null");
     if (index > links_.size())
         fail(ErrorCode::index_out_of_range, cat("insert: place ", index, " outside [0,", links_.size(), "]"));
-    links_.insert(links_.begin() + static_cast<std::ptrdiff_t>(index), Link{std::move(link), true});
+    links_.insert(links_.begin() + static_cast<std::ptrdiff_t>(index), Link{std::move(link), nullptr, true});
 }
 
 void Chain::remove(std::size_t index) {

@@ -11,14 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "sampling/logit_row.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::sampling {
 
 class Chain {
 public:
-    /// Throws bad_parameter. `n_vocab` sizes all scratch.
-    Chain(std::size_t n_vocab, const SamplerOptions& options);
+    /// Throws bad_parameter. `n_vocab` sizes all scratch. `ops` only make it faster.
+    Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops = reference_row_ops);
     Chain(const Chain& other);
     Chain(Chain&&) noexcept = default;
     Chain& operator=(const Chain&) = delete;
@@ -38,7 +39,7 @@ public:
     /// Of the last sample: probability of the chosen token and candidates that could have been chosen.
     [[nodiscard]] float last_p() const noexcept { return last_p_; }
     [[nodiscard]] std::uint32_t last_candidates() const noexcept;
-    /// What the links left, as they left it.
+    /// What the links left, as they left it; of a greedy chain the chosen token.
     [[nodiscard]] std::span<const Candidate> survivors() const noexcept {
         return std::span(candidates_).subspan(begin_, size_);
     }
@@ -52,15 +53,18 @@ public:
 private:
     struct Link {
         std::unique_ptr<SamplerLink> link;
-        bool is_users;  ///< what it leaves is looked at before our links rely on it
+        RowLink* row_link;   ///< the same, where it is ours and can work on a row
+        bool is_users;       ///< what it leaves is looked at before our links rely on it
     };
-    void append(std::unique_ptr<SamplerLink> link) { links_.push_back({std::move(link), false}); }
-    void build_candidates(std::span<const float> logits);
+    void append(std::unique_ptr<SamplerLink> link);
+    bool apply(CandidateArray& candidates);
     void keep(const CandidateArray& candidates);
 
     std::vector<Link> links_;
+    LogitRow row_;
     std::vector<Candidate> candidates_;
-    std::size_t begin_ = 0, size_ = 0;     // survivors of the last sample, inside candidates_
+    bool is_greedy_;
+    std::size_t begin_ = 0, size_ = 0;   // survivors of the last sample, inside candidates_
     std::array<Token, kRecent> recent_{};  // ring
     std::size_t n_accepted_ = 0;
     float last_p_ = 0;

@@ -18,7 +18,8 @@ double uniform(std::mt19937& generator) {
 
 class Dist final : public SamplerLink {
 public:
-    Dist(std::size_t n_vocab, std::uint32_t seed) : seed_(seed), generator_(seed), softmax_(n_vocab) {}
+    Dist(std::size_t n_vocab, std::uint32_t seed, const RowOps& ops)
+        : seed_(seed), generator_(seed), softmax_(n_vocab, ops) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "dist"; }
     [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Dist>(*this); }
 
@@ -47,6 +48,8 @@ private:
 
 }  // namespace
 
-LinkPtr make_dist(std::size_t n_vocab, std::uint32_t seed) { return std::make_unique<Dist>(n_vocab, seed); }
+LinkPtr make_dist(std::size_t n_vocab, std::uint32_t seed, const RowOps& ops) {
+    return std::make_unique<Dist>(n_vocab, seed, ops);
+}
 
 }  // namespace tinfer::sampling

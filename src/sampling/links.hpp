@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/row_ops.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::sampling {
@@ -31,7 +32,7 @@ struct PenaltyOptions {
 /// The k most probable, sorted; k <= 0: all, sorted.
 [[nodiscard]] LinkPtr make_top_k(int k);
 /// The shortest sorted prefix with mass >= p and at least min_keep tokens (arXiv:1904.09751 §3.1); p >= 1: nothing.
-[[nodiscard]] LinkPtr make_top_p(std::size_t n_vocab, float p, int min_keep);
+[[nodiscard]] LinkPtr make_top_p(std::size_t n_vocab, float p, int min_keep, const RowOps& ops = reference_row_ops);
 /// Those with l >= l_max + ln p, or the min_keep best if that is more (arXiv:2407.01082); p <= 0: nothing.
 [[nodiscard]] LinkPtr make_min_p(float p, int min_keep);
 /// l /= t; t <= 0: the best alone.
@@ -40,6 +41,6 @@ struct PenaltyOptions {
 /// Selects the best; the array stays as it is.
 [[nodiscard]] LinkPtr make_greedy();
 /// Selects by a draw from the softmax. The seed is used as it is.
-[[nodiscard]] LinkPtr make_dist(std::size_t n_vocab, std::uint32_t seed);
+[[nodiscard]] LinkPtr make_dist(std::size_t n_vocab, std::uint32_t seed, const RowOps& ops = reference_row_ops);
 
 }  // namespace tinfer::sampling

@@ -3,11 +3,12 @@
 
 #include "sampling/candidates.hpp"
 #include "sampling/links.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
 
-class LogitBias final : public SamplerLink {
+class LogitBias final : public RowLink {
 public:
     explicit LogitBias(std::vector<std::pair<Token, float>> biases) : biases_(std::move(biases)) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "logit_bias"; }
@@ -17,13 +18,25 @@ public:
         for (const auto& [token, bias] : biases_) {
             Candidate* const candidate = find_candidate(candidates.data, token);
             if (candidate == nullptr) continue;
-            // An infinite bias replaces the logit: it bans or forces, whatever is there (∞ − ∞ included).
-            candidate->logit = std::isinf(bias) ? bias : candidate->logit + bias;
+            candidate->logit = biased(candidate->logit, bias);
             candidates.sorted = false;
         }
     }
 
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return !row.is_ordered(); }
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray&) override {
+        for (const auto& [token, bias] : biases_)
+            if (const auto id = static_cast<std::uint32_t>(token); id < row.size())
+                row.set(id, biased(row.logits()[id], bias));
+        return Left::row;
+    }
+
 private:
+    /// An infinite bias replaces the logit: it bans or forces, whatever is there (∞ − ∞ included).
+    [[nodiscard]] static float biased(float logit, float bias) noexcept {
+        return std::isinf(bias) ? bias : logit + bias;
+    }
+
     std::vector<std::pair<Token, float>> biases_;
 };
 

@@ -6,11 +6,12 @@
 #include "base/math.hpp"
 #include "sampling/candidates.hpp"
 #include "sampling/links.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
 
-class MinP final : public SamplerLink {
+class MinP final : public RowLink {
 public:
     MinP(float p, int min_keep)
         : is_off_(p <= 0.0f), log_p_(is_off_ ? 0.0f : math::log(p)),
@@ -30,6 +31,15 @@ public:
         }
         const auto end = std::remove_if(candidates.data.begin(), candidates.data.end(), is_below);
         candidates.data = {candidates.data.begin(), end};
+    }
+
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) override {
+        if (is_off_ || row.best() < 0) return Left::row;
+        row.collect(row.max() + log_p_, out);
+        const bool too_few = out.size() < min_keep_;
+        if (too_few) row.collect_front(min_keep_, out);
+        candidates.sorted = too_few || row.is_ordered();
+        return Left::candidates;
     }
 
 private:

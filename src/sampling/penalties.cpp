@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Penalties for tokens that were said lately. While the array is in identity order only the tokens of the window are
-// touched; afterwards one pass looks up the count of each candidate.
+// Penalties for tokens that were said lately. On a row of logits only the tokens of the window are touched; on
+// candidates one pass looks up the count of each.
 #include <algorithm>
 #include <cstdlib>
 
 #include "sampling/candidates.hpp"
 #include "sampling/links.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
 
-class Penalties final : public SamplerLink {
+class Penalties final : public RowLink {
 public:
     Penalties(std::size_t n_vocab, const PenaltyOptions& options) : options_(options) {
         if (is_neutral()) return;
@@ -23,7 +24,32 @@ public:
     void apply(CandidateArray& candidates) override {
         if (is_neutral() || n_accepted_ == 0) return;
         candidates.sorted = false;
-        if (!apply_to_window(candidates.data)) apply_to_all(candidates.data);
+        for (Candidate& candidate : candidates.data)
+            if (const auto id = static_cast<std::uint32_t>(candidate.id); id < counts_.size() && counts_[id] > 0)
+                candidate.logit = punished(candidate.logit, counts_[id]);
+    }
+
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return !row.is_ordered() || is_neutral(); }
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray&) override {
+        if (is_neutral() || n_accepted_ == 0) return Left::row;
+        const auto punish = [&](std::size_t id) { row.set(id, punished(row.logits()[id], counts_[id])); };
+        const std::size_t n = std::min(counts_.size(), row.size());
+        if (window_.empty()) {   // all that was ever said: no list of it is kept
+            for (std::size_t id = 0; id < n; ++id)
+                if (counts_[id] > 0) punish(id);
+            return Left::row;
+        }
+        // A count is negative from the first time its token is met until the second pass.
+        const auto window = std::span(window_).first(std::min(window_.size(), n_accepted_));
+        for (const Token token : window) {
+            const auto id = static_cast<std::uint32_t>(token);
+            if (id >= n || counts_[id] < 0) continue;
+            punish(id);
+            counts_[id] = -counts_[id];
+        }
+        for (const Token token : window)
+            if (const auto id = static_cast<std::uint32_t>(token); id < n) counts_[id] = std::abs(counts_[id]);
+        return Left::row;
     }
 
     void accept(Token token) override {
@@ -51,38 +77,9 @@ private:
         if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size()) counts_[id] += change;
     }
 
-    void punish(Candidate& candidate, std::int32_t occurrences) const noexcept {
-        float& l = candidate.logit;
+    [[nodiscard]] float punished(float l, std::int32_t occurrences) const noexcept {
         l = l > 0.0f ? l / options_.repeat : l * options_.repeat;
-        l -= static_cast<float>(occurrences) * options_.frequency + options_.presence;
-    }
-
-    void apply_to_all(std::span<Candidate> data) noexcept {
-        for (Candidate& candidate : data)
-            if (const auto id = static_cast<std::uint32_t>(candidate.id); id < counts_.size() && counts_[id] > 0)
-                punish(candidate, counts_[id]);
-    }
-
-    /// False, with nothing done, where a token of the window is not at the place of its id.
-    bool apply_to_window(std::span<Candidate> data) noexcept {
-        const auto window = std::span(window_).first(std::min(window_.size(), n_accepted_));
-        if (window.empty() || data.size() < counts_.size()) return false;
-        const auto in_place = [&](Token token) {
-            const auto id = static_cast<std::uint32_t>(token);
-            return id >= counts_.size() || data[id].id == static_cast<std::int32_t>(token);
-        };
-        if (!std::ranges::all_of(window, in_place)) return false;
-        // A count is negative from the first time its token is met until the second pass.
-        for (const Token token : window) {
-            const auto id = static_cast<std::uint32_t>(token);
-            if (id >= counts_.size() || counts_[id] < 0) continue;
-            punish(data[id], counts_[id]);
-            counts_[id] = -counts_[id];
-        }
-        for (const Token token : window)
-            if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size())
-                counts_[id] = std::abs(counts_[id]);
-        return true;
+        return l - (static_cast<float>(occurrences) * options_.frequency + options_.presence);
     }
 
     PenaltyOptions options_;

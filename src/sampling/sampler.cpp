@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sampler: the public face of a chain. sample(Context&, int) belongs to the runtime's side, which knows observers.
+// Sampler: the public face of a chain. What needs another layer is in tinfer.cpp: the constructor, which chooses an
+// instruction set, and sample(Context&, int), which tells observers.
 #include <chrono>
 
 #include "base/error.hpp"
@@ -11,8 +12,6 @@ namespace {
 constexpr std::string_view kSampling = "sampler: an allocation failed";
 }
 
-Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
-    : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options)}); })) {}
 Sampler::Sampler(const Sampler& other) : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
 Sampler& Sampler::operator=(const Sampler& other) {
     if (this != &other) *this = Sampler(other);

@@ -5,6 +5,7 @@
 
 #include "sampling/candidates.hpp"
 #include "sampling/links.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
@@ -32,7 +33,7 @@ private:
     float t_;
 };
 
-class Greedy final : public SamplerLink {
+class Greedy final : public RowLink {
 public:
     [[nodiscard]] std::string_view name() const noexcept override { return "greedy"; }
     [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Greedy>(*this); }
@@ -42,6 +43,11 @@ public:
         if (best == nullptr) return;
         best->p = 1.0f;  // what this link gives it; the logits stay
         candidates.selected = best - candidates.data.data();
+    }
+
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray& candidates) override {
+        candidates.selected = row.best();
+        return Left::row;
     }
 };
 

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Nucleus sampling. An unsorted array is not sorted whole: the front is sorted in growing pieces until its mass is
-// enough.
+// Nucleus sampling. Nothing is sorted whole: of a row what a histogram says is needed, of an unsorted array the front, in
+// growing pieces until its mass is enough.
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "sampling/candidates.hpp"
 #include "sampling/links.hpp"
+#include "sampling/logit_row.hpp"
 
 namespace tinfer::sampling {
 namespace {
 
 constexpr std::size_t kFirstPiece = 128, kGrowth = 8;
 
-class TopP final : public SamplerLink {
+class TopP final : public RowLink {
 public:
-    TopP(std::size_t n_vocab, float p, int min_keep)
-        : p_(p), min_keep_(static_cast<std::size_t>(std::max(min_keep, 1))), softmax_(p < 1.0f ? n_vocab : 0) {}
+    TopP(std::size_t n_vocab, float p, int min_keep, const RowOps& ops)
+        : p_(p), min_keep_(static_cast<std::size_t>(std::max(min_keep, 1))), softmax_(p < 1.0f ? n_vocab : 0, ops) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "top_p"; }
     [[nodiscard]] LinkPtr clone() const override { return std::make_unique<TopP>(*this); }
 
@@ -33,6 +36,24 @@ public:
         }
     }
 
+    /// A sorted row would be summed in another order, with other last bits.
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return p_ >= 1.0f || !row.is_ordered(); }
+
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) override {
+        if (p_ >= 1.0f || row.best() < 0) return Left::row;
+        candidates.sorted = true;
+        const auto p = softmax_.apply(row);
+        for (float bound = mass_bound(row, p);; bound = -std::numeric_limits<float>::infinity()) {
+            row.collect(bound, out);
+            std::ranges::sort(out, comes_before);
+            for (Candidate& candidate : out) candidate.p = p[static_cast<std::size_t>(candidate.id)];
+            const std::size_t kept = prefix(out);
+            if (kept == 0 && out.size() < row.size()) continue;
+            if (kept != 0) out.resize(kept);
+            return Left::candidates;
+        }
+    }
+
 private:
     /// Candidates until both conditions hold, 0 where they never do.
     [[nodiscard]] std::size_t prefix(std::span<const Candidate> sorted) const noexcept {
@@ -44,6 +65,29 @@ private:
         return 0;
     }
 
+    /// A logit such that those from it on have mass p_ and count min_keep_, by a histogram over the distance from the
+    /// largest. Its sums may differ from prefix() in their last bits, which one step more makes up for, nearly always.
+    [[nodiscard]] float mass_bound(const LogitRow& row, std::span<const float> p) const noexcept {
+        constexpr std::size_t kSteps = 512;
+        constexpr float kStepsPerUnit = 16.0f;   // 32 logits below the largest nothing has mass
+        const float max = row.max();
+        std::array<double, kSteps> mass{};
+        std::array<std::uint32_t, kSteps> count{};
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            const float distance = (max - row.logits()[i]) * kStepsPerUnit;
+            if (!(distance < static_cast<float>(kSteps))) continue;
+            mass[static_cast<std::size_t>(distance)] += p[i];
+            ++count[static_cast<std::size_t>(distance)];
+        }
+        double total = 0;
+        std::size_t n = 0, step = 0;
+        for (; step < kSteps && (total < p_ || n < min_keep_); ++step) {
+            total += mass[step];
+            n += count[step];
+        }
+        return max - static_cast<float>(step + 2) / kStepsPerUnit;
+    }
+
     float p_;
     std::size_t min_keep_;
     Softmax softmax_;
@@ -51,6 +95,8 @@ private:
 
 }  // namespace
 
-LinkPtr make_top_p(std::size_t n_vocab, float p, int min_keep) { return std::make_unique<TopP>(n_vocab, p, min_keep); }
+LinkPtr make_top_p(std::size_t n_vocab, float p, int min_keep, const RowOps& ops) {
+    return std::make_unique<TopP>(n_vocab, p, min_keep, ops);
+}
 
 }  // namespace tinfer::sampling

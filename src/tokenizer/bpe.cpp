@@ -4,19 +4,13 @@
 // sure that both sides of each merge and their joined text are tokens.
 #include <algorithm>
 
+#include "tokenizer/merge.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
 
 namespace tinfer::tokenizer {
 
 namespace {
-
-// Below this many symbols scanning all pairs again after each merge beats a heap.
-constexpr std::size_t kScanLimit = 32;
-
-bool higher_rank(const MergeCandidate& a, const MergeCandidate& b) noexcept {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-}
 
 // Symbols of one piece: mapped bytes, or whole characters where the vocabulary is plain text.
 void split_symbols(const Vocab::Impl& vocab, std::string_view piece, std::vector<Symbol>& symbols) {
@@ -25,73 +19,14 @@ void split_symbols(const Vocab::Impl& vocab, std::string_view piece, std::vector
         const auto lead = static_cast<unsigned char>(piece[i]);
         const std::size_t length = vocab.plain_text ? std::min(length_by_lead(lead), piece.size() - i) : 1;
         const std::int32_t id = vocab.plain_text ? vocab.texts.find(piece.substr(i, length)) : vocab.byte_tokens[lead];
-        const auto n = static_cast<std::uint32_t>(symbols.size());
-        symbols.push_back({i, static_cast<std::uint32_t>(length), id, n == 0 ? kNoSymbol : n - 1, n + 1});
+        symbols.push_back({i, static_cast<std::uint32_t>(length), id});
         i += length;
-    }
-    symbols.back().next = kNoSymbol;
-}
-
-void merge_by_scan(const MergeTable& merges, std::vector<Symbol>& symbols) {
-    std::array<Merge, kScanLimit> found;   // of symbol i with its right neighbour
-    constexpr Merge none{~std::uint32_t{0}, kNoToken};
-    const auto look_up = [&](std::size_t i) {
-        const Merge* merge = i + 1 < symbols.size() ? merges.find(symbols[i].id, symbols[i + 1].id) : nullptr;
-        found[i] = merge == nullptr ? none : *merge;
-    };
-    for (std::size_t i = 0; i < symbols.size(); ++i) look_up(i);
-    for (;;) {
-        const auto end = found.begin() + static_cast<std::ptrdiff_t>(symbols.size());
-        const auto best = std::min_element(found.begin(), end, [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
-        if (best->joined == kNoToken) break;
-        const auto i = static_cast<std::size_t>(best - found.begin());
-        symbols[i].id = best->joined;
-        symbols[i].length += symbols[i + 1].length;
-        symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i + 1));
-        std::copy(best + 2, end, best + 1);
-        look_up(i);
-        if (i > 0) look_up(i - 1);
-    }
-    for (std::uint32_t i = 0; i < symbols.size(); ++i) symbols[i].next = i + 1;
-    symbols.back().next = kNoSymbol;
-}
-
-void merge_by_heap(const MergeTable& merges, std::vector<Symbol>& symbols, std::vector<MergeCandidate>& heap) {
-    heap.clear();
-    const auto add_candidate = [&](std::uint32_t i) {
-        const Symbol& left = symbols[i];
-        if (left.next == kNoSymbol) return;
-        const Symbol& right = symbols[left.next];
-        const Merge* merge = merges.find(left.id, right.id);
-        if (merge == nullptr) return;
-        MergeCandidate candidate{{}, i, left.id, right.id, merge->joined, left.length + right.length};
-        candidate.rank = merge->rank;
-        heap.push_back(candidate);
-        std::ranges::push_heap(heap, higher_rank);
-    };
-    for (std::uint32_t i = 0; i < symbols.size(); ++i) add_candidate(i);
-    while (!heap.empty()) {
-        std::ranges::pop_heap(heap, higher_rank);
-        const MergeCandidate best = heap.back();
-        heap.pop_back();
-        Symbol& left = symbols[best.left];
-        if (left.length == 0 || left.next == kNoSymbol || left.id != best.left_id) continue;
-        Symbol& right = symbols[left.next];
-        if (right.id != best.right_id) continue;
-        left.id = best.joined;
-        left.length += right.length;
-        right.length = 0;
-        left.next = right.next;
-        if (left.next != kNoSymbol) symbols[left.next].previous = best.left;
-        if (left.previous != kNoSymbol) add_candidate(left.previous);
-        add_candidate(best.left);
     }
 }
 
 void append_symbols(const Vocab::Impl& vocab, std::string_view piece, const std::vector<Symbol>& symbols,
                     std::vector<Token>& out) {
-    for (std::uint32_t i = 0; i != kNoSymbol; i = symbols[i].next) {
-        const Symbol& symbol = symbols[i];
+    for (const Symbol& symbol : symbols) {
         if (symbol.id != kNoToken) {
             out.push_back(Token{symbol.id});
         } else if (vocab.plain_text) {
@@ -122,10 +57,10 @@ void encode_piece(const Vocab::Impl& vocab, std::string_view piece, Scratch& scr
         out.push_back(Token{id});
     } else {
         split_symbols(vocab, piece, scratch.symbols);
-        if (scratch.symbols.size() <= kScanLimit)
-            merge_by_scan(vocab.merges, scratch.symbols);
-        else
-            merge_by_heap(vocab.merges, scratch.symbols, scratch.heap);
+        merge_symbols(scratch.symbols, scratch.heap, [&](const Symbol& left, const Symbol& right) {
+            const Merge* const merge = vocab.merges.find(left.id, right.id);
+            return merge == nullptr ? kNoMerge : *merge;
+        });
         append_symbols(vocab, piece, scratch.symbols, out);
     }
     scratch.cache.remember(piece, std::span(out).subspan(n_before));

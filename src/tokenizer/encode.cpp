@@ -22,17 +22,22 @@ void warn_once(const Vocab::Impl& vocab, std::atomic<bool>& warned, std::string_
 
 void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_special, Scratch& scratch,
                 std::vector<Token>& out) {
-    if (vocab.algorithm == Algorithm::spm)
-        encode_spm(vocab, text, vocab.add_space_prefix && after_special, scratch, out);
-    else
-        encode_bpe(vocab, text, scratch, out);
+    switch (vocab.algorithm) {
+        case Algorithm::spm: return encode_spm(vocab, text, vocab.add_space_prefix && after_special, scratch, out);
+        case Algorithm::bpe: return encode_bpe(vocab, text, scratch, out);
+        case Algorithm::wordpiece: return encode_wordpiece(vocab, text, scratch, out);
+        case Algorithm::unigram: return encode_unigram(vocab, text, scratch, out);
+        case Algorithm::rwkv: return encode_rwkv(vocab, text, out);
+        case Algorithm::plamo2: return encode_plamo2(vocab, text, scratch, out);
+        case Algorithm::none: case Algorithm::unknown: return;   // refused before
+    }
 }
 
 }  // namespace
 
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
                  std::vector<Token>& out) {
-    if (vocab.algorithm != Algorithm::spm && vocab.algorithm != Algorithm::bpe)
+    if (vocab.algorithm == Algorithm::none || vocab.algorithm == Algorithm::unknown)
         fail(ErrorCode::no_tokenizer, cat(vocab.name, ": text cannot be encoded with tokenizer model '",
                                           escaped(vocab.algorithm_name), "'; token ids work"));
     if (text.size() > kMaxTextBytes)
@@ -55,6 +60,7 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     const bool has_text = out.size() > n_front;
     if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
         warn_once(vocab, vocab.warned_bos, "the text begins with BOS and BOS was added: the prompt has two");
+    if (vocab.algorithm == Algorithm::wordpiece) out.push_back(required_special(vocab, vocab.special.sep, "SEP"));
     if (!vocab.add_eos) return;
     if (has_text && out.back() == Token{vocab.special.eos})
         warn_once(vocab, vocab.warned_eos, "the text ends with EOS and EOS was added: the prompt has two");

@@ -85,6 +85,9 @@ public:
         vocab_.pieces.build(vocab_.texts, vocab_.attrs, style_);
         fill_byte_tokens();
         if (vocab_.algorithm == Algorithm::bpe) read_merges();
+        if (vocab_.algorithm == Algorithm::spm) vocab_.spm.build(vocab_.texts, vocab_.scores);
+        if (vocab_.algorithm == Algorithm::unigram) read_unigram();
+        build_trie();
         find_newline();
     }
 
@@ -203,7 +206,7 @@ private:
 
         const PretokenizerName* row = find_pretokenizer(name);
         if (row == nullptr)
-            refuse(ErrorCode::unknown_pretokenizer, cat("unknown pre-tokenizer '", escaped(name), "'; another can be chosen by name"));
+            refuse(ErrorCode::unknown_pretokenizer, cat("unknown pre-tokenizer '", escaped(name), "'; ModelOptions::pretokenizer_override names one of the known"));
         vocab_.pretokenizer_name = row->name;
         vocab_.pretokenizer = Pretokenizer(*find_pretokenizer_family(row->family));
         flags_ = row->flags;
@@ -220,6 +223,10 @@ private:
         vocab_.add_sep = flag("tokenizer.ggml.add_sep_token",
                               vocab_.algorithm == Algorithm::wordpiece || (flags_ & kAddSep) != 0);
         if (vocab_.algorithm_name == "gemma4") vocab_.add_bos = true;   // files of that model say false wrongly
+        if (vocab_.algorithm == Algorithm::wordpiece) {   // [CLS] and [SEP] frame every text, and nothing else does
+            vocab_.add_bos = vocab_.add_sep = true;
+            vocab_.add_eos = false;
+        }
         vocab_.clean_spaces = defaults_.clean_spaces && (flags_ & kKeepSpaces) == 0;
         vocab_.ignore_merges = (flags_ & kIgnoreMerges) != 0;
         vocab_.plain_text = (flags_ & kPlainText) != 0;
@@ -273,17 +280,50 @@ private:
         refuse(ErrorCode::bad_vocabulary, cat("merge ", rank, " '", escaped(entry), "' ", why));
     }
 
+    void read_unigram() {
+        vocab_.unigram.collapse_spaces = file_.find_bool("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
+        vocab_.unigram.build(vocab_.texts, vocab_.attrs, vocab_.scores);
+        const auto array = file_.find_array("tokenizer.ggml.precompiled_charsmap");
+        if (!array) return;
+        std::string bytes;
+        for (std::uint64_t i = 0; i < array->size(); ++i)
+            bytes += static_cast<char>(static_cast<unsigned char>(array->integer(i)));
+        vocab_.unigram.map = CharacterMap(vocab_.name, bytes);
+    }
+
+    // What is looked for in a text: of WordPiece every text, of RWKV what the escapes stand for, else ordinary texts.
+    void build_trie() {
+        std::uint32_t wanted = TokenAttr::normal | TokenAttr::user_defined | TokenAttr::unused;
+        switch (vocab_.algorithm) {
+            case Algorithm::wordpiece: wanted = ~0u; break;
+            case Algorithm::rwkv: wanted |= TokenAttr::byte; break;
+            case Algorithm::unigram: break;
+            case Algorithm::plamo2: wanted &= ~std::uint32_t{TokenAttr::unused}; break;
+            default: return;
+        }
+        std::vector<ByteTrie::Entry> entries;
+        for (std::size_t i = 0; i < vocab_.texts.size(); ++i) {
+            const auto id = static_cast<std::int32_t>(i);
+            const std::string_view text = vocab_.algorithm == Algorithm::rwkv ? vocab_.pieces.at(vocab_.texts, id) : vocab_.texts[i];
+            if ((vocab_.attrs[i] & wanted) != 0 && !text.empty()) entries.push_back({text, id});
+        }
+        vocab_.trie.build(std::move(entries));
+    }
+
     void find_newline() {
         std::int32_t& newline = vocab_.special.newline;
         newline = vocab_.special.pad;
         if (vocab_.algorithm == Algorithm::spm) {
             const std::int32_t byte = vocab_.byte_tokens['\n'];
             if (byte != kNoToken) newline = byte;
-        } else if (vocab_.algorithm == Algorithm::bpe) {
+        } else if (vocab_.algorithm == Algorithm::bpe || vocab_.algorithm == Algorithm::unigram) {
             const auto scratch = vocab_.scratch.lend();
             std::vector<Token> tokens;
-            encode_bpe(vocab_, "\n", *scratch, tokens);
+            vocab_.algorithm == Algorithm::bpe ? encode_bpe(vocab_, "\n", *scratch, tokens) : encode_unigram(vocab_, "\n", *scratch, tokens);
             if (!tokens.empty()) newline = static_cast<std::int32_t>(tokens.front());
+        } else if (vocab_.algorithm == Algorithm::rwkv) {
+            const ByteTrie::Match match = vocab_.trie.longest("\n");
+            if (match.length != 0) newline = match.id;
         }
     }
 

@@ -109,8 +109,12 @@ RegexScratch::RegexScratch()
     if (stack_) pcre2_jit_stack_assign_8(context_.get(), nullptr, stack_.get());
 }
 
-Pretokenizer::Pretokenizer(const PretokenizerFamily& family) {
+Pretokenizer::Pretokenizer(const PretokenizerFamily& family, Matching matching) {
     for (const std::string_view pattern : family.patterns) {
+        if (const ScanFn scan = find_scanner(pattern); scan != nullptr && matching == Matching::scanners_first) {
+            steps_.push_back({scan, nullptr});
+            continue;
+        }
         const std::string expanded = expand_pattern(pattern);
         int error = 0;
         std::size_t offset = 0;
@@ -120,17 +124,22 @@ Pretokenizer::Pretokenizer(const PretokenizerFamily& family) {
             fail(ErrorCode::not_available, cat("pre-tokenizer family '", family.name, "': PCRE2 ", regex_version(),
                                                " refuses the expression at ", offset, ": ", regex_message(error)));
         pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);   // where there is no JIT, matching interprets
-        codes_.push_back(std::move(code));
+        steps_.push_back({nullptr, std::move(code)});
     }
 }
 
 void Pretokenizer::split(std::string_view subject, RegexScratch& scratch, std::vector<std::size_t>& ends) const {
     ends.assign(subject.empty() ? 0 : 1, subject.size());
-    for (const Code& code : codes_) {
+    for (const auto& [scan, code] : steps_) {
         scratch.previous_.swap(ends);
         ends.clear();
         std::size_t begin = 0;
         for (const std::size_t end : scratch.previous_) {
+            if (scan != nullptr) {
+                scan(subject.substr(begin, end - begin), begin, ends);
+                begin = end;
+                continue;
+            }
             if (split_piece(code.get(), subject.substr(begin, end - begin), begin, scratch, ends)) {
                 begin = end;
                 continue;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Cuts text into the pieces byte-level BPE works on, by running the regular expressions that the models publish through
-// PCRE2. Compiled once and shared; everything a match writes to is in a RegexScratch of the caller.
+// PCRE2, or through the scanners that equal some of them. Compiled once and shared; everything a match writes to is in a RegexScratch of the caller.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tokenizer/pretokenizer_scan.hpp"
 
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
@@ -38,10 +41,13 @@ private:
     std::vector<std::size_t> previous_;
 };
 
+/// Who matches: hand-written scanners where there are any, or PCRE2 alone, which tests compare with.
+enum class Matching : std::uint8_t { scanners_first, expressions_only };
+
 class Pretokenizer {
 public:
     Pretokenizer() = default;
-    explicit Pretokenizer(const PretokenizerFamily& family);
+    explicit Pretokenizer(const PretokenizerFamily& family, Matching matching = Matching::scanners_first);
 
     /// Ends of the pieces of `subject` in order, the last being its size. The subject is valid UTF-8.
     void split(std::string_view subject, RegexScratch& scratch, std::vector<std::size_t>& ends) const;
@@ -53,7 +59,11 @@ private:
     static bool split_piece(const pcre2_real_code_8* code, std::string_view piece, std::size_t base,
                             RegexScratch& scratch, std::vector<std::size_t>& ends);
 
-    std::vector<Code> codes_;
+    struct Step {
+        ScanFn scan = nullptr;   // instead of code
+        Code code;
+    };
+    std::vector<Step> steps_;
 };
 
 /// A pattern as PCRE2 is to see it: abbreviations expanded, `\s` as White_Space, `\p{Han}` as the script.

@@ -27,23 +27,32 @@ struct Fragment {
 
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 
-/// A link of the chain that merging works on. A symbol merged into its left neighbour has length 0.
+/// What merging works on: a stretch of text.
 struct Symbol {
     std::size_t begin;
     std::uint32_t length;   ///< bytes
     std::int32_t id;        ///< kNoToken where the bytes are no token's text
-    std::uint32_t previous, next;
+    std::uint32_t previous = kNoSymbol, next = kNoSymbol;   ///< used while a heap merges
 };
 
 /// A merge that was possible when it was found; stale when either side has changed since.
 struct MergeCandidate {
-    union {
-        float score;          ///< SPM: the highest goes first
-        std::uint32_t rank;   ///< BPE: the lowest goes first
-    };
+    std::uint32_t rank;       ///< the lowest goes first
     std::uint32_t left;       ///< symbol
     std::int32_t left_id, right_id, joined;
     std::uint32_t length;     ///< bytes of the joined text
+};
+
+/// How the best spelling of a text comes to a place (Unigram, from the front) or goes on from it (PLaMo-2, to the end).
+struct ScoredStep {
+    double score;
+    std::uint32_t length;   ///< bytes of the token
+    std::int32_t id;
+};
+struct PathStep {
+    std::int64_t cost;
+    std::size_t length;
+    std::int32_t id;
 };
 
 /// Remembers the tokens of short pieces, direct-mapped: a newcomer takes the place of whatever hashes alike.
@@ -70,7 +79,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t kEntries = 8192;
+    static constexpr std::size_t kEntries = 32768;   // 1.6 MB: most of the different words of a long text
     struct Entry {
         std::uint8_t n_bytes = 0, n_tokens = 0;
         char bytes[kMaxBytes] = {};
@@ -90,6 +99,8 @@ struct Scratch {
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
+    std::vector<ScoredStep> best;
+    std::vector<PathStep> path;
     std::vector<Token> tokens;
     RegexScratch regex;
     PieceCache cache;

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 // SentencePiece-style encoding (arXiv:1808.06226, the BPE model type): characters merge pairwise, the pair whose joined
 // text has the highest score first, until no pair is a token; what is left without a token is spelt in bytes.
+//
+// The definition merges over the whole text. But two characters that stand next to each other in no token never end up
+// in one, so the text falls apart between them, mostly into words; these are merged one by one, and remembered.
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
+#include "tokenizer/merge.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -10,96 +16,101 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// The heap's top is the highest score, of equal scores the leftmost pair.
-bool lower_score(const MergeCandidate& a, const MergeCandidate& b) noexcept {
-    return a.score != b.score ? a.score < b.score : a.left > b.left;
+constexpr std::size_t kBitsPerToken = 8;   // a few pairs too many would only join what could be merged apart
+
+std::size_t character_length(std::string_view text, std::size_t at) noexcept {
+    return std::min(length_by_lead(static_cast<unsigned char>(text[at])), text.size() - at);
 }
 
-class SpmMerger {
-public:
-    SpmMerger(const Vocab::Impl& vocab, Scratch& scratch)
-        : vocab_(vocab), text_(scratch.text), symbols_(scratch.symbols), heap_(scratch.heap) {
-        symbols_.clear();
-        heap_.clear();
-    }
+/// Bytes of a character as a number; the length tells apart what padding with zeros does not.
+std::uint32_t character_key(std::string_view character) noexcept {
+    std::uint32_t key = static_cast<std::uint32_t>(character.size());
+    for (const char c : character) key = key << 8 ^ static_cast<unsigned char>(c);
+    return key;
+}
 
-    void run() {
-        split_characters();
-        for (std::uint32_t i = 0; i + 1 < symbols_.size(); ++i) add_candidate(i);
-        while (!heap_.empty()) {
-            std::ranges::pop_heap(heap_, lower_score);
-            const MergeCandidate best = heap_.back();
-            heap_.pop_back();
-            Symbol& left = symbols_[best.left];
-            if (left.length == 0 || left.next == kNoSymbol) continue;
-            Symbol& right = symbols_[left.next];
-            if (left.id != best.left_id || right.id != best.right_id || left.length + right.length != best.length) continue;
-            left.id = best.joined;
-            left.length += right.length;
-            right.length = 0;
-            left.next = right.next;
-            if (left.next != kNoSymbol) symbols_[left.next].previous = best.left;
-            if (left.previous != kNoSymbol) add_candidate(left.previous);
-            add_candidate(best.left);
+void merge_word(const Vocab::Impl& vocab, std::string_view word, Scratch& scratch) {
+    std::vector<Symbol>& symbols = scratch.symbols;
+    symbols.clear();
+    for (std::size_t i = 0; i < word.size();) {
+        const std::size_t length = character_length(word, i);
+        symbols.push_back({i, static_cast<std::uint32_t>(length), vocab.texts.find(word.substr(i, length))});
+        i += length;
+    }
+    merge_symbols(symbols, scratch.heap, [&](const Symbol& left, const Symbol& right) {
+        const std::int32_t joined = vocab.texts.find(word.substr(left.begin, left.length + right.length));
+        return joined == kNoToken ? kNoMerge : Merge{vocab.spm.rank(joined), joined};
+    });
+}
+
+void append_word(const Vocab::Impl& vocab, std::string_view word, Scratch& scratch, std::vector<Token>& out) {
+    if (const auto known = scratch.cache.find(word); !known.empty()) {
+        out.insert(out.end(), known.begin(), known.end());
+        return;
+    }
+    const std::size_t n_before = out.size();
+    merge_word(vocab, word, scratch);
+    for (const Symbol& symbol : scratch.symbols) {
+        if (symbol.id != kNoToken) {
+            out.push_back(Token{symbol.id});
+            continue;
+        }
+        for (const char c : word.substr(symbol.begin, symbol.length)) {
+            const std::int32_t byte = vocab.byte_tokens[static_cast<unsigned char>(c)];
+            const std::int32_t id = byte != kNoToken ? byte : vocab.special.unk;
+            if (id != kNoToken) out.push_back(Token{id});   // a vocabulary without unk has no way to say it
         }
     }
-
-    void emit(std::vector<Token>& out) const {
-        if (symbols_.empty()) return;
-        for (std::uint32_t i = 0; i != kNoSymbol; i = symbols_[i].next) {
-            const Symbol& symbol = symbols_[i];
-            if (symbol.id != kNoToken) {
-                out.push_back(Token{symbol.id});
-                continue;
-            }
-            for (const char c : text_.substr(symbol.begin, symbol.length)) {
-                const std::int32_t byte = vocab_.byte_tokens[static_cast<unsigned char>(c)];
-                const std::int32_t id = byte != kNoToken ? byte : vocab_.special.unk;
-                if (id != kNoToken) out.push_back(Token{id});   // a vocabulary without unk has no way to say it
-            }
-        }
-    }
-
-private:
-    void split_characters() {
-        for (std::size_t i = 0; i < text_.size();) {
-            const std::size_t length = std::min(length_by_lead(static_cast<unsigned char>(text_[i])), text_.size() - i);
-            const auto n = static_cast<std::uint32_t>(symbols_.size());
-            symbols_.push_back({i, static_cast<std::uint32_t>(length), vocab_.texts.find(text_.substr(i, length)),
-                                n == 0 ? kNoSymbol : n - 1, n + 1});
-            i += length;
-        }
-        if (!symbols_.empty()) symbols_.back().next = kNoSymbol;
-    }
-
-    void add_candidate(std::uint32_t i) {
-        const Symbol& left = symbols_[i];
-        if (left.next == kNoSymbol) return;
-        const Symbol& right = symbols_[left.next];
-        const std::uint32_t length = left.length + right.length;
-        const std::int32_t joined = vocab_.texts.find(text_.substr(left.begin, length));
-        if (joined == kNoToken) return;
-        const float score = vocab_.scores.empty() ? 0.0f : vocab_.scores[static_cast<std::size_t>(joined)];
-        heap_.push_back({{score}, i, left.id, right.id, joined, length});
-        std::ranges::push_heap(heap_, lower_score);
-    }
-
-    const Vocab::Impl& vocab_;
-    std::string_view text_;
-    std::vector<Symbol>& symbols_;
-    std::vector<MergeCandidate>& heap_;
-};
+    scratch.cache.remember(word, std::span(out).subspan(n_before));
+}
 
 }  // namespace
+
+void SpmTables::build(const TextIndex& texts, const std::vector<float>& scores) {
+    ranks_.assign(texts.size(), 0);
+    if (!scores.empty()) {
+        std::vector<std::uint32_t> order(texts.size());
+        std::iota(order.begin(), order.end(), 0u);
+        std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; });
+        for (std::size_t i = 1; i < order.size(); ++i)
+            ranks_[order[i]] = ranks_[order[i - 1]] + (scores[order[i]] < scores[order[i - 1]] ? 1 : 0);
+    }
+
+    const std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(texts.size() * kBitsPerToken, 64));
+    pairs_.assign(n_bits / 64, 0);
+    for (std::size_t id = 0; id < texts.size(); ++id) {
+        const std::string_view text = texts[id];
+        std::size_t length = character_length(text, 0);
+        std::uint32_t left = character_key(text.substr(0, length));
+        for (std::size_t i = length; i < text.size(); i += length) {
+            length = character_length(text, i);
+            const std::uint32_t right = character_key(text.substr(i, length));
+            const std::size_t bit = bit_of(left, right);
+            pairs_[bit / 64] |= std::uint64_t{1} << bit % 64;
+            left = right;
+        }
+    }
+}
 
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
                 std::vector<Token>& out) {
     scratch.text.clear();
     if (prefix_space) scratch.text += kEscapedSpace;
     append_escaped_spaces(scratch.text, fragment);
-    SpmMerger merger(vocab, scratch);
-    merger.run();
-    merger.emit(out);
+    const std::string_view text = scratch.text;
+    if (text.empty()) return;
+    std::size_t begin = 0, length = character_length(text, 0);
+    std::uint32_t left = character_key(text.substr(0, length));
+    for (std::size_t i = length; i < text.size(); i += length) {
+        length = character_length(text, i);
+        const std::uint32_t right = character_key(text.substr(i, length));
+        if (!vocab.spm.may_join(left, right)) {
+            append_word(vocab, text.substr(begin, i - begin), scratch, out);
+            begin = i;
+        }
+        left = right;
+    }
+    append_word(vocab, text.substr(begin), scratch, out);
 }
 
 }  // namespace tinfer::tokenizer

@@ -67,25 +67,14 @@ std::int32_t TextIndex::find(std::string_view text) const noexcept {
     return kNoToken;
 }
 
-void MergeTable::reserve(std::size_t n_merges) { slots_.assign(slot_count(n_merges), {}); }
-
-std::size_t MergeTable::slot_of(std::int32_t left, std::int32_t right) const noexcept {
-    const std::size_t mask = slots_.size() - 1;
-    const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-    std::size_t i = mix(mix(key)) & mask;
-    while (slots_[i].left != kNoToken && (slots_[i].left != left || slots_[i].right != right)) i = (i + 1) & mask;
-    return i;
+void MergeTable::reserve(std::size_t n_merges) {
+    slots_.assign(slot_count(n_merges), {});
+    shift_ = 64 - std::countr_zero(slots_.size());
 }
 
 void MergeTable::add(std::int32_t left, std::int32_t right, Merge merge) {
     Slot& slot = slots_[slot_of(left, right)];
     if (slot.left == kNoToken) slot = {left, right, merge};
-}
-
-const Merge* MergeTable::find(std::int32_t left, std::int32_t right) const noexcept {
-    if (left == kNoToken || right == kNoToken || slots_.empty()) return nullptr;
-    const Slot& slot = slots_[slot_of(left, right)];
-    return slot.left == kNoToken ? nullptr : &slot.merge;
 }
 
 }  // namespace tinfer::tokenizer

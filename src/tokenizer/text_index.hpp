@@ -51,16 +51,27 @@ class MergeTable {
 public:
     void reserve(std::size_t n_merges);
     void add(std::int32_t left, std::int32_t right, Merge merge);   ///< the first rank of a pair wins
-    [[nodiscard]] const Merge* find(std::int32_t left, std::int32_t right) const noexcept;
+    [[nodiscard]] const Merge* find(std::int32_t left, std::int32_t right) const noexcept {
+        if (left == kNoToken || right == kNoToken || slots_.empty()) return nullptr;
+        const Slot& slot = slots_[slot_of(left, right)];
+        return slot.left == kNoToken ? nullptr : &slot.merge;
+    }
 
 private:
     struct Slot {
         std::int32_t left = kNoToken, right = kNoToken;
         Merge merge{};
     };
-    [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept;
+    /// Where the pair is or would be. Multiplicative hashing: the product's high bits choose the place.
+    [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept {
+        const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+        std::size_t i = (key * 0x9E3779B97F4A7C15u ^ (key >> 32) * 0xC2B2AE3D27D4EB4Fu) >> shift_;
+        while (slots_[i].left != kNoToken && (slots_[i].left != left || slots_[i].right != right)) i = (i + 1) & (slots_.size() - 1);
+        return i;
+    }
 
-    std::vector<Slot> slots_;
+    std::vector<Slot> slots_;   // a power of two of them, at most 3/4 full
+    int shift_ = 0;             // 64 minus its logarithm
 };
 
 }  // namespace tinfer::tokenizer

@@ -43,6 +43,13 @@ void mask_surrogates(std::string& text) noexcept;
 /// Appends `text` with each space as U+2581.
 void append_escaped_spaces(std::string& out, std::string_view text);
 
+/// Property White_Space of Unicode 15.
+[[nodiscard]] constexpr bool is_white_space(char32_t c) noexcept {
+    if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
 /// Length of a character as its lead byte claims, not looking at the rest: 1, 2, 3 or 4.
 [[nodiscard]] constexpr std::size_t length_by_lead(unsigned char lead) noexcept {
     return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;

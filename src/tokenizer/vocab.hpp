@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "tinfer/tinfer.hpp"
+#include "tokenizer/byte_trie.hpp"
 #include "tokenizer/pieces.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/scratch.hpp"
 #include "tokenizer/special.hpp"
+#include "tokenizer/spm.hpp"
 #include "tokenizer/text_index.hpp"
+#include "tokenizer/unigram.hpp"
 
 namespace tinfer::gguf {
 class File;
@@ -24,7 +27,7 @@ class File;
 
 namespace tinfer::tokenizer {
 
-/// `tokenizer.ggml.model`. Those after `bpe` are known, but text cannot be encoded with them yet.
+/// `tokenizer.ggml.model`.
 enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, plamo2, unknown };
 
 /// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
@@ -38,6 +41,10 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
                 std::vector<Token>& out);
 void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
+void encode_wordpiece(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
+void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
+void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, std::vector<Token>& out);
+void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
 
 [[nodiscard]] std::string decode_tokens(const Vocab::Impl& vocab, std::span<const Token> tokens, DecodeOptions options);
 
@@ -67,6 +74,9 @@ struct Vocab::Impl {
     bool ignore_merges = false;    ///< BPE
     bool plain_text = false;       ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
+    tokenizer::SpmTables spm;
+    tokenizer::UnigramTables unigram;
+    tokenizer::ByteTrie trie;      ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
     tokenizer::Pretokenizer pretokenizer;
 
     LogSink log;

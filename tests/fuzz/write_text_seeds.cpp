@@ -29,6 +29,12 @@ void write_vocabularies(const std::filesystem::path& folder) {
     for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "kimi-k2", "superbpe"})
         tinfer::test::small_bpe(name).save(folder / ("bpe-" + std::string(name)));
     with_flags(tinfer::test::small_bpe("qwen2")).save(folder / "bpe-flags");
+    tinfer::test::small_bpe("gemma4").save(folder / "bpe-plain");
+    tinfer::test::small_wordpiece().save(folder / "wordpiece");
+    tinfer::test::small_unigram().save(folder / "unigram");
+    with_flags(tinfer::test::small_unigram()).save(folder / "unigram-flags");
+    tinfer::test::small_rwkv().save(folder / "rwkv");
+    tinfer::test::small_plamo2().save(folder / "plamo2");
     GgufWriter().kv("general.architecture", "llama").kv("tokenizer.ggml.model", "no_vocab").save(folder / "none");
 }
 

@@ -141,20 +141,16 @@ TEST_CASE("[L11] vocab: without a vocabulary ids work, their number comes from t
     }
 }
 
-TEST_CASE("[L11] vocab: algorithms that are not there yet load, show pieces, and say so when asked to encode") {
-    for (const char* model : {"bert", "t5", "rwkv", "plamo2", "something-new"}) {
-        GgufWriter writer;
-        writer.kv("tokenizer.ggml.model", model).array("tokenizer.ggml.tokens", {"a", "\\n\\x41"});
-        const Vocab vocab = load_vocab(writer);
-        CHECK(vocab.piece(Token{0}) == "a");
-        CHECK(vocab.piece(Token{1}) == (std::string(model) == "rwkv" ? "\nA" : "\\n\\x41"));
-        try {
-            (void)vocab.encode("x");
-            FAIL("encoded");
-        } catch (const Error& error) {
-            CHECK(error.code() == ErrorCode::no_tokenizer);
-            CHECK(contains(error.what(), model));
-        }
+TEST_CASE("[L11] vocab: an unknown algorithm loads, shows pieces, and says so when asked to encode") {
+    const Vocab vocab = load_vocab(write_vocab("something-new", {"a", "\\n\\x41"}));
+    CHECK(vocab.piece(Token{0}) == "a");
+    CHECK(vocab.piece(Token{1}) == "\\n\\x41");
+    try {
+        (void)vocab.encode("x");
+        FAIL("encoded");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::no_tokenizer);
+        CHECK(contains(error.what(), "something-new"));
     }
 }
 

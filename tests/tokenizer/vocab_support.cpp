@@ -98,6 +98,101 @@ GgufWriter write_bpe(const BpeParts& parts, const std::string& pretokenizer) {
 
 GgufWriter small_bpe(const std::string& pretokenizer) { return write_bpe(small_bpe_parts(), pretokenizer); }
 
+GgufWriter write_vocab(const std::string& model, const std::vector<std::string>& tokens,
+                       const std::vector<std::int32_t>& types, const std::vector<float>& scores) {
+    GgufWriter writer;
+    writer.kv("tokenizer.ggml.model", model).array("tokenizer.ggml.tokens", tokens);
+    if (!types.empty()) writer.array("tokenizer.ggml.token_type", types);
+    if (!scores.empty()) writer.array("tokenizer.ggml.scores", scores);
+    return writer;
+}
+
+GgufWriter small_wordpiece() {
+    GgufWriter writer = write_vocab("bert", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un", "▁want", "want", "ed", "▁a", "a", "b",
+                                             "▁runn", "ing", "▁,", "▁!", "▁$", "▁e", "▁中", "▁文", "▁i", "▁naive", "▁©"},
+                                    {3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+    writer.kv("tokenizer.ggml.padding_token_id", 0u).kv("tokenizer.ggml.unknown_token_id", 1u);
+    writer.kv("tokenizer.ggml.cls_token_id", 2u).kv("tokenizer.ggml.seperator_token_id", 3u);
+    return writer;
+}
+
+std::vector<std::uint8_t> small_character_map() {
+    struct Way { std::string_view from, to; };
+    constexpr Way ways[] = {{"\xEF\xAC\x81", "fi"}, {"\xE3\x80\x80", " "}, {"\xC3\x85", "a"}};
+    // A block of 256 units for the children of each node: a unit leads from its byte to the block of its children, and a
+    // value stands in the block's place 0.
+    constexpr std::uint32_t kBlock = 256;
+    std::vector<std::uint32_t> units(kBlock * 2, 0xFFFFFFFF);
+    units[0] = (kBlock >> 8) << 10 | 0x200;   // the root's children are in block 1
+    std::string replacements;
+    for (const auto& [from, to] : ways) {
+        std::uint32_t block = kBlock;
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            const auto byte = static_cast<unsigned char>(from[i]);
+            const std::uint32_t at = block ^ byte;
+            if (units[at] == 0xFFFFFFFF) {
+                const auto next = static_cast<std::uint32_t>(units.size());
+                units.resize(units.size() + kBlock, 0xFFFFFFFF);
+                units[at] = ((at ^ next) & ~0xFFu) >> 8 << 10 | 0x200 | byte;
+            }
+            block = at ^ (units[at] >> 10 << 8);   // block of the children, its low bits those of the unit
+            if (i + 1 == from.size()) {
+                units[at] |= 0x100;
+                units[block] = static_cast<std::uint32_t>(replacements.size());
+            }
+        }
+        replacements += to;
+        replacements += '\0';
+    }
+    std::vector<std::uint8_t> bytes;
+    const auto put = [&](std::uint32_t word) {
+        for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<std::uint8_t>(word >> shift));
+    };
+    put(static_cast<std::uint32_t>(units.size() * 4));
+    for (const std::uint32_t unit : units) put(unit);
+    for (const char c : replacements) bytes.push_back(static_cast<std::uint8_t>(c));
+    return bytes;
+}
+
+GgufWriter small_unigram() {
+    GgufWriter writer = write_vocab("t5", {"<pad>", "</s>", "<unk>", "▁", "a", "b", "ab", "▁a", "▁ab", "aba", "f", "i", "fi", "<x>"},
+                                    {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4},
+                                    {0, 0, 0, -2, -3, -3.5f, -4, -4.25f, -6, -8, -5, -5, -9, 0});
+    writer.array("tokenizer.ggml.precompiled_charsmap", small_character_map());
+    return writer;
+}
+
+GgufWriter small_rwkv() {
+    std::vector<std::string> tokens{"<s>"};
+    std::vector<std::int32_t> types{3};
+    constexpr std::string_view digits = "0123456789abcdef";
+    for (std::size_t byte = 0; byte < 256; ++byte) tokens.push_back({'\\', 'x', digits[byte >> 4], digits[byte & 15]});
+    for (const char* text : {"the", "there", " the", "\\n\\n", "\\t\\t", "\\xe4\\xb8\\xad", "it\\'s", "aa", "aaaa", "\\\\"}) tokens.emplace_back(text);
+    types.resize(tokens.size(), 1);
+    return write_vocab("rwkv", tokens, types);
+}
+
+GgufWriter small_plamo2() {
+    std::vector<std::string> tokens{"<|unk|>"};
+    std::vector<std::int32_t> types{2};
+    std::vector<float> scores{0};
+    for (int byte = 0; byte < 256; ++byte) {
+        const auto spelt = tokenizer::byte_text(static_cast<unsigned char>(byte));
+        tokens.emplace_back(spelt.data(), spelt.size());
+        types.push_back(6);
+        scores.push_back(0);
+    }
+    const auto add = [&](const char* text, float score) {
+        tokens.emplace_back(text);
+        types.push_back(1);
+        scores.push_back(score);
+    };
+    add("a", -3), add("b", -3), add("ab", -6), add("abc", -9.5f), add("c", -3), add("日本", -5), add("本", -4), add(" ", -1), add("zz", -3000);
+    GgufWriter writer = write_vocab("plamo2", tokens, types, scores);
+    writer.kv("tokenizer.ggml.unknown_token_id", 0u);
+    return writer;
+}
+
 std::string random_text(std::mt19937_64& random, int max_chars) {
     std::string text;
     for (auto n = random() % static_cast<unsigned>(max_chars + 1); n > 0; --n) {

@@ -29,6 +29,20 @@ struct BpeParts {
 [[nodiscard]] BpeParts small_bpe_parts();
 [[nodiscard]] GgufWriter write_bpe(const BpeParts& parts, const std::string& pretokenizer = "gpt-2");
 
+/// A vocabulary from texts and what goes with them; empty lists are left out.
+[[nodiscard]] GgufWriter write_vocab(const std::string& model, const std::vector<std::string>& tokens,
+                                     const std::vector<std::int32_t>& types = {}, const std::vector<float>& scores = {});
+/// `[PAD] [UNK] [CLS] [SEP]` from id 0, words, pieces and punctuation.
+[[nodiscard]] GgufWriter small_wordpiece();
+/// `<pad> </s> <unk>` from id 0, pieces with scores, a character map that makes ﬁ fi, U+3000 a space and Å a.
+[[nodiscard]] GgufWriter small_unigram();
+/// `<s>`, the 256 bytes from id 1, then longer texts, escaped as the format wants them.
+[[nodiscard]] GgufWriter small_rwkv();
+/// `<|unk|>`, the byte tokens from id 1, then pieces with scores.
+[[nodiscard]] GgufWriter small_plamo2();
+/// The map of small_unigram: byte length of the double array, the array, the replacements.
+[[nodiscard]] std::vector<std::uint8_t> small_character_map();
+
 /// Valid UTF-8 of up to `max_chars` characters: words, spaces, digits, several scripts, any code point.
 [[nodiscard]] std::string random_text(std::mt19937_64& random, int max_chars);
 /// Any bytes at all, lead and continuation bytes more often than chance has it.

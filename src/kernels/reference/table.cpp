@@ -61,6 +61,6 @@ constexpr KernelDescriptor kReferenceKernels[] = {
 
 }  // namespace
 
-constinit const KernelTable reference_table{"reference", kReferenceKernels, std::size(kReferenceKernels)};
+constinit const KernelTable reference_table{"reference", kReferenceKernels, std::size(kReferenceKernels), &reference_row_ops};
 
 }  // namespace tinfer::kernels

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// A row of logits before anything has been cut from it. Making a candidate of each of 256k logits costs more than the
+// rest of a chain together, so the links in front work on this instead: changing a few logits, finding the best ones.
+// The caller's row is read where it is and copied only when a logit changes.
+// The maximum of every block of the row is remembered; whatever looks for large logits looks into few blocks only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/row_ops.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::sampling {
+
+class LogitRow {
+public:
+    LogitRow(std::size_t n_vocab, const RowOps& ops) : ops_(&ops) { reserve(n_vocab); }
+    LogitRow(const LogitRow& other);   ///< with the room the other has
+    LogitRow(LogitRow&&) noexcept = default;
+    LogitRow& operator=(const LogitRow&) = delete;
+    LogitRow& operator=(LogitRow&&) = delete;
+    ~LogitRow() = default;
+
+    /// Looks at a row that stays as it is until release(). Throws no_candidates where it is empty, bad_parameter where ids would not fit, non_finite_logits
+    /// naming the first NaN.
+    void assign(std::span<const float> logits);
+
+    void release() noexcept { logits_ = {}; }
+
+    [[nodiscard]] std::span<const float> logits() const noexcept { return logits_; }
+    [[nodiscard]] std::size_t size() const noexcept { return logits_.size(); }
+
+    /// Changes one logit; the id is below size(), the value no NaN.
+    void set(std::size_t id, float logit);
+    /// From here on candidates taken from the row are sorted; no more changes.
+    void order() noexcept { is_ordered_ = true; }
+    [[nodiscard]] bool is_ordered() const noexcept { return is_ordered_; }
+
+    [[nodiscard]] float max() const noexcept;
+    /// The first token of the order, -1 where all logits are -infinity.
+    [[nodiscard]] std::int32_t best() const noexcept;
+    /// out = all candidates by ascending id; where the row is ordered sorted, without those of logit -infinity.
+    void collect(std::vector<Candidate>& out) const;
+    /// out = of these the candidates with a logit of at least `threshold`.
+    void collect(float threshold, std::vector<Candidate>& out) const;
+    /// out = the k first candidates of the order, sorted, without those of logit -infinity.
+    void collect_front(std::size_t k, std::vector<Candidate>& out);
+
+private:
+    void reserve(std::size_t n);
+    [[nodiscard]] std::span<const float> block(std::size_t b) const noexcept;
+
+    const RowOps* ops_;
+    std::span<const float> logits_;
+    std::vector<float> changed_;             // the row with changes, where logits_ is not the caller's
+    std::vector<float> maxima_, scratch_;    // of blocks of kRowBlock logits
+    bool is_ordered_ = false;
+};
+
+/// A link that can do its work on the whole row, with the result it would have on candidates made from it.
+class RowLink : public SamplerLink {
+public:
+    enum class Left : std::uint8_t {
+        row,          ///< the row, maybe changed; `selected` is an id
+        candidates,   ///< what the link put into `out`, which has room for the row; `sorted` tells of it
+    };
+    virtual Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) = 0;
+    /// False where the row as it is will not do, and candidates have to be made.
+    [[nodiscard]] virtual bool can_use(const LogitRow&) const noexcept { return true; }
+};
+
+}  // namespace tinfer::sampling

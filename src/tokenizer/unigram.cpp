@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Unigram (arXiv:1804.10959): the text, normalized, is spelt by the pieces whose log-probabilities have the largest sum,
+// found by Viterbi's algorithm over the bytes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tokenizer/utf8.hpp"
+#include "tokenizer/vocab.hpp"
+
+namespace tinfer::tokenizer {
+
+namespace {
+
+constexpr float kUnknownPenalty = 10.0f;   // an unknown character is that much worse than the worst piece
+
+/// Writes normalized bytes one by one and decides what becomes of spaces.
+class SpaceWriter {
+public:
+    SpaceWriter(const Vocab::Impl& vocab, std::string& out)
+        : collapses_(vocab.unigram.collapse_spaces), wants_prefix_(vocab.add_space_prefix), out_(out) {}
+
+    void put(std::string_view bytes) {
+        for (const char c : bytes) c == ' ' ? put_space() : put_other(c);
+    }
+
+private:
+    void put_space() {
+        in_word_ = false;
+        if (!collapses_) out_ += kEscapedSpace;
+    }
+    void put_other(char c) {
+        if (!in_word_ && (collapses_ || wants_prefix_)) {
+            out_ += kEscapedSpace;
+            wants_prefix_ = false;
+        }
+        in_word_ = true;
+        out_ += c;
+    }
+
+    bool collapses_, wants_prefix_, in_word_ = false;
+    std::string& out_;
+};
+
+// USER_DEFINED tokens would be copied as they are, but they were cut out of the text before.
+void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out) {
+    out.clear();
+    SpaceWriter writer(vocab, out);
+    while (!text.empty()) {
+        if (const CharacterMap::Match match = vocab.unigram.map.longest(text); match.length > 0) {
+            writer.put(match.replacement);
+            text.remove_prefix(match.length);
+            continue;
+        }
+        const CodePoint point = decode_structural(text);
+        const bool is_broken = point.length == 1 && point.value == 0xFFFD;
+        writer.put(is_broken ? kReplacement : text.substr(0, point.length));
+        text.remove_prefix(point.length);
+    }
+}
+
+}  // namespace
+
+void UnigramTables::build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs, const std::vector<float>& scores) {
+    float min_score = std::numeric_limits<float>::max();
+    for (std::size_t id = 0; id < texts.size(); ++id)
+        if ((attrs[id] & TokenAttr::normal) != 0 && !scores.empty() && std::isfinite(scores[id]))
+            min_score = std::min(min_score, scores[id]);
+    unknown_score = (min_score == std::numeric_limits<float>::max() ? 0.0f : min_score) - kUnknownPenalty;
+}
+
+void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out) {
+    normalize(vocab, fragment, scratch.text);
+    const std::string_view text = scratch.text;
+    constexpr double kNoWay = -std::numeric_limits<double>::infinity();
+    std::vector<ScoredStep>& best = scratch.best;   // the best way to each byte, and its last token
+    best.assign(text.size() + 1, {kNoWay, 0, kNoToken});
+    best.front().score = 0.0;
+
+    for (std::size_t i = 0, length; i < text.size(); i += length) {
+        length = std::min(length_by_lead(static_cast<unsigned char>(text[i])), text.size() - i);
+        const double score_here = best[i].score;
+        const auto offer = [&](std::size_t n_bytes, std::int32_t id, double score) {
+            ScoredStep& there = best[i + n_bytes];
+            if (score_here + score > there.score) there = {score_here + score, static_cast<std::uint32_t>(n_bytes), id};
+        };
+        bool is_piece = false;
+        vocab.trie.each_prefix(text.substr(i), [&](std::size_t n_bytes, std::int32_t id) {
+            const auto index = static_cast<std::size_t>(id);
+            const bool is_free = (vocab.attrs[index] & TokenAttr::user_defined) != 0 || vocab.scores.empty();
+            const double score = is_free ? 0.0 : vocab.scores[index];
+            if (!std::isfinite(score)) return;
+            offer(n_bytes, id, score);
+            is_piece |= n_bytes == length;
+        });
+        if (!is_piece) offer(length, vocab.special.unk, vocab.unigram.unknown_score);
+    }
+
+    const std::size_t n_before = out.size();
+    std::int32_t after = kNoToken;
+    for (std::size_t i = text.size(); i > 0; i -= best[i].length) {
+        const std::int32_t id = best[i].id;
+        const bool repeats_unknown = id == vocab.special.unk && after == id;   // unknown characters in a row are one token
+        if (id != kNoToken && !repeats_unknown) out.push_back(Token{id});
+        after = id;
+    }
+    std::reverse(out.begin() + static_cast<std::ptrdiff_t>(n_before), out.end());
+}
+
+}  // namespace tinfer::tokenizer

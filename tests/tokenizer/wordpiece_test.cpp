@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// WordPiece, RWKV and PLaMo-2: small vocabularies whose right answers can be seen.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tokenizer/vocab_support.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+constexpr EncodeOptions kPlain{.add_special = false};
+
+std::string spelt(const Vocab& vocab, std::string_view text, EncodeOptions options = kPlain) {
+    std::string out;
+    for (const Token token : vocab.encode(text, options)) out += std::string(vocab.text(token)) + "|";
+    return out;
+}
+
+template <class Function>
+ErrorCode refusal_of(Function&& function) {
+    try {
+        function();
+        return {};
+    } catch (const Error& error) {
+        return error.code();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("[T3] wordpiece: the longest pieces from the left, a word that cannot be spelt is one unknown token") {
+    const Vocab vocab = load_vocab(small_wordpiece());
+    CHECK(spelt(vocab, "unwanted running") == "▁un|want|ed|▁runn|ing|");
+    CHECK(spelt(vocab, "unwantedx a") == "[UNK]|▁a|");
+    CHECK(spelt(vocab, "UNWANTED") == "▁un|want|ed|");                     // case goes
+    CHECK(spelt(vocab, "\xC3\x80 na\xC3\xAFve") == "▁a|▁naive|");          // À, ï: accents go
+    CHECK(spelt(vocab, "a,a!") == "▁a|▁,|▁a|▁!|");                         // punctuation stands alone
+    CHECK(spelt(vocab, "a$a") == "▁a|▁$|▁a|");                             // so do ASCII symbols
+    CHECK(spelt(vocab, "a\xC2\xA9") == "[UNK]|");                          // but no others: "a©" is one word
+    CHECK(spelt(vocab, "\xE4\xB8\xAD\xE6\x96\x87") == "▁中|▁文|");         // ideographs stand alone
+    CHECK(spelt(vocab, "a\xE2\x80\x8B" "b") == "▁a|b|");                   // a format character vanishes
+    CHECK(spelt(vocab, std::string_view("a\0b\xFF", 4)) == "▁a|b|");       // so do NUL and what is no UTF-8
+    CHECK(spelt(vocab, "a\xC2\xA0\xE3\x80\x80\t\na") == "▁a|▁a|");
+    CHECK(spelt(vocab, " \t").empty());
+    CHECK(spelt(vocab, "\xC4\xB0") == "▁i|");                              // İ
+}
+
+TEST_CASE("[T3][T6][T7] wordpiece: CLS and SEP frame every text, whatever the flags of the file say") {
+    GgufWriter writer = small_wordpiece();
+    writer.kv("tokenizer.ggml.add_bos_token", false).kv("tokenizer.ggml.add_eos_token", true);
+    const Vocab vocab = load_vocab(writer);
+    CHECK(spelt(vocab, "a", {}) == "[CLS]|▁a|[SEP]|");
+    CHECK(spelt(vocab, "", {}) == "[CLS]|[SEP]|");
+    CHECK(spelt(vocab, "a[SEP]a", {.add_special = false, .parse_special = true}) == "▁a|[SEP]|▁a|");
+    CHECK(spelt(vocab, "[SEP]") == "[UNK]|[UNK]|[UNK]|");
+    GgufWriter without = write_vocab("bert", {"a", "b"});
+    const Vocab bare = load_vocab(without);
+    CHECK(bare.encode("xyz", kPlain).empty());   // no way to spell it, no token for that
+    CHECK(refusal_of([&] { (void)bare.encode("a"); }) == ErrorCode::missing_special);
+}
+
+TEST_CASE("[T5] rwkv: the longest token at each place, escapes undone; every byte string survives") {
+    const Vocab vocab = load_vocab(small_rwkv());
+    CHECK(spelt(vocab, "there the") == "there| the|");
+    CHECK(spelt(vocab, "\n\n\n") == "\\n\\n|\\x0a|");
+    CHECK(spelt(vocab, "it's\\") == "it\\'s|\\\\|");
+    CHECK(spelt(vocab, "aaaaaaa") == "aaaa|aa|\\x61|");
+    CHECK(vocab.newline() == vocab.encode("\n", kPlain).front());
+    std::mt19937_64 random(3);
+    for (int i = 0; i < 500; ++i) {
+        const std::string text = i % 2 == 0 ? random_bytes(random, 40) : random_text(random, 30);
+        CHECK(vocab.decode(vocab.encode(text, kPlain)) == text);
+    }
+    const Vocab two = load_vocab(write_vocab("rwkv", {"a", "b"}));
+    CHECK(refusal_of([&] { (void)two.encode("abc"); }) == ErrorCode::missing_special);
+    GgufWriter with_unk = write_vocab("rwkv", {"a", "b"});
+    with_unk.kv("tokenizer.ggml.unknown_token_id", 1u);
+    CHECK(ids(load_vocab(with_unk).encode("axa")) == std::vector{0, 1, 0});
+}
+
+TEST_CASE("[T1] plamo2: the cheapest spelling, the longer piece of equals, bytes for what is no piece") {
+    const Vocab vocab = load_vocab(small_plamo2());
+    CHECK(spelt(vocab, "ab") == "ab|");                                // 6 either way
+    CHECK(spelt(vocab, "abc") == "ab|c|");                             // 9; abc costs 9.5
+    CHECK(spelt(vocab, "\xE6\x97\xA5\xE6\x9C\xAC") == "日本|");
+    CHECK(spelt(vocab, "\xE6\x97\xA5") == "<0xE6>|<0x97>|<0xA5>|");
+    CHECK(spelt(vocab, "zz") == "<0x7A>|<0x7A>|");                     // a piece too unlikely to be used
+    CHECK(spelt(vocab, "\xEF\xBB\xBF" "a") == "a|");
+    CHECK(spelt(vocab, "a\xFF") == "a|<0xFF>|");
+    std::mt19937_64 random(3);
+    for (int i = 0; i < 500; ++i) {
+        const std::string text = i % 2 == 0 ? random_bytes(random, 40) : random_text(random, 30);
+        if (!text.starts_with("\xEF\xBB\xBF")) CHECK(vocab.decode(vocab.encode(text, kPlain)) == text);
+    }
+}
+
+}  // namespace tinfer::test
