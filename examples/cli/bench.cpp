@@ -130,7 +130,8 @@ int bench(const BenchArgs& args) {
         options.n_threads = options.n_threads_batch = threads;
         tinfer::Context context(model, options);
         const int effective = context.options().n_threads;
-        const Roofs roofs{stream_read_rate(effective), int8_dot_rate(effective)};
+        roof::Team team(effective);
+        const Roofs roofs{roof::stream_read_rate(team), roof::int8_dot_rate(team, roof::level_of(context.isa()))};
         for (const auto& test : tests) {
             const auto line = measure(context, test, effective, args.repeats, roofs);
             if (args.as_json) print_line(line);
