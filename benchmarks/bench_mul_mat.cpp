@@ -3,8 +3,8 @@
 // matrices larger than every cache, because one token is limited by bytes and many tokens by multiply-accumulates. Each
 // figure stands beside the roof measured in the same second, and every result is first compared with `reference`.
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -107,23 +107,30 @@ private:
     int n_ = 0;
 };
 
-/// Seconds of one call: the best of several runs, each of about two milliseconds from cache, or once around the ring.
-double best_call(KernelRun& run, roof::Team& team, Ring* ring, double budget) {
-    int n = 1;
-    KernelRun::Place place;
-    if (ring != nullptr) {
-        n = ring->size();
-        place = [ring](int i, kernels::KernelCall& call) { call.operands[1].data = ring->at(i); };
-    } else {
-        n = std::max(1, static_cast<int>(0.002 / run.seconds(team, 1)));
-    }
+/// Seconds of one call from cache: the best of several runs of about two milliseconds.
+double cached_call(KernelRun& run, roof::Team& team, double budget) {
+    const int n = std::max(1, static_cast<int>(0.002 / run.seconds(team, 1)));
     double best = 1e30, spent = 0;
     for (int runs = 0; runs < 3 || spent < budget; ++runs) {
-        const double seconds = run.seconds(team, n, place);
+        const double seconds = run.seconds(team, n);
         best = std::min(best, seconds);
         spent += seconds;
     }
     return best / n;
+}
+
+/// Seconds of one call around the ring: the mean over its matrices of each one's best, so that a round which something else
+/// interrupted is not lost, and no matrix is still in a cache from the round before.
+double streamed_call(KernelRun& run, roof::Team& team, Ring& ring, double budget) {
+    const auto n = static_cast<std::size_t>(ring.size());
+    std::vector<double> best(n, 1e30);
+    double spent = 0;
+    for (int rounds = 0; rounds < 3 || spent < budget; ++rounds) {
+        const auto times = run.times(team, ring.size(), [&](int i, kernels::KernelCall& call) { call.operands[1].data = ring.at(i); });
+        for (std::size_t i = 0; i < n; ++i) best[i] = std::min(best[i], times[i]);
+        spent += std::accumulate(times.begin(), times.end(), 0.0);
+    }
+    return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(n);
 }
 
 void measure_matrix(const Plan& plan, const kernels::KernelTable& table, const Matrix& matrix, roof::Team& team, Ring* ring,
@@ -134,15 +141,18 @@ void measure_matrix(const Plan& plan, const kernels::KernelTable& table, const M
         if (ring != nullptr && n > kMostTokensFromDram) continue;
         matrix.check(table, team, n);
         KernelRun run = matrix.run(table, team.size(), 0, n);
-        const double seconds = best_call(run, team, ring, plan.seconds);
-        const double peak = matrix.is_int8() ? roof::int8_dot_rate(team, level) : roof::f32_fma_rate(team, level);
+        const double seconds = ring == nullptr ? cached_call(run, team, plan.seconds)
+                                               : streamed_call(run, team, *ring, 5 * plan.seconds);
+        const double peak = matrix.is_int8() ? roof::int8_dot_rate(team, level, plan.seconds / 10)
+                                             : roof::f32_fma_rate(team, level, plan.seconds / 10);
         if (n == 1) one_token = seconds;
         const double bytes = static_cast<double>(matrix.bytes().size()) / seconds, macs = matrix.products(n) / seconds;
         Record record("mul_mat");
         record.add("table", table.name).add("type", to_string(matrix.type())).add("where", ring == nullptr ? "cache" : "dram");
         record.add("threads", team.size()).add("tokens", n).add("us", 1e6 * seconds, 1);
-        record.add("gbps", bytes / 1e9, 1).percent("roof", bytes, read_rate);
-        record.add("gmacs", macs / 1e9, 1).percent("peak", macs, peak).add("vs_one", one_token > 0 ? seconds / one_token : 0);
+        record.add("gbps", bytes / 1e9, 1).percent("roof", bytes, read_rate).add("read_gbps", read_rate / 1e9, 1);
+        record.add("gmacs", macs / 1e9, 1).percent("peak", macs, peak).add("peak_gmacs", peak / 1e9, 0);
+        record.add("vs_one", one_token > 0 ? seconds / one_token : 0);
         printer.print(record);
     }
 }
@@ -155,12 +165,11 @@ void measure(const Plan& plan, Printer& printer) {
     Ring ring(wants("dram") ? plan.ring_bytes : 0);
     for (const int n_threads : plan.threads) {
         roof::Team team(n_threads);
-        const double stream = wants("dram") ? roof::read_rate(team, ring.memory(), 1.0) : 0;
-        if (stream > 0) std::fprintf(stderr, "stream read, %d threads: %.1f GB/s\n", n_threads, stream / 1e9);
         for (const DType type : plan.types) {
             const Matrix matrix(type, plan, most_tokens);
-            const double cached = roof::read_rate(team, matrix.bytes(), 0.1);
+            const double cached = wants("cache") ? roof::read_rate(team, matrix.bytes(), plan.seconds) : 0;
             if (wants("dram")) ring.fill(matrix.bytes());
+            const double stream = wants("dram") ? roof::read_rate(team, ring.memory(), 5 * plan.seconds) : 0;
             for (const std::string& name : plan.tables) {
                 const auto& table = table_named(name);
                 if (wants("cache")) measure_matrix(plan, table, matrix, team, nullptr, cached, printer);

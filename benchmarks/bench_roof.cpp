@@ -19,15 +19,13 @@ constexpr std::string_view kUsage =
 
 void print_products(Printer& printer, roof::Team& team, Isa isa, double seconds) {
     const roof::Level level = roof::level_of(to_string(isa));
-    const auto print = [&](const char* unit, double rate, int products) {
-        const double clock = roof::clock_rate(seconds);   // right after: the clock moves with the load
+    const auto print = [&](const char* unit, double rate, double per_cycle) {
         Record record("roof");
         record.add("roof", unit).add("table", to_string(isa)).add("threads", team.size()).add("gmacs", rate / 1e9, 1);
-        record.add("clock_ghz", clock / 1e9).add("per_cycle", products == 0 ? 0 : rate / (products * clock * team.size()));
-        printer.print(record);
+        printer.print(record.add("per_cycle", per_cycle));
     };
-    print("int8", roof::int8_dot_rate(team, level, seconds), roof::int8_products(level));
-    print("f32", roof::f32_fma_rate(team, level, seconds), roof::f32_products(level));
+    print("int8", roof::int8_dot_rate(team, level, seconds), roof::int8_issue_rate(team, level, seconds));
+    print("f32", roof::f32_fma_rate(team, level, seconds), roof::f32_issue_rate(team, level, seconds));
 }
 
 void measure(Options& options) {

@@ -2,6 +2,8 @@
 #include "kernel_run.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 #include <stdexcept>
 
 #include "base/dtype.hpp"
@@ -38,17 +40,30 @@ KernelRun::KernelRun(const kernels::KernelTable& table, Op op, DType type, const
 }
 
 // Queues alternate as in the executor: thread 0 re-arms the next call's while this one runs.
-double KernelRun::seconds(roof::Team& team, int n, const Place& place) {
+std::vector<double> KernelRun::times(roof::Team& team, int n, const Place& place) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<double> times(static_cast<std::size_t>(n));
     queues_[0].rearm();
-    return team.run([&](int thread) {
+    team.run([&](int thread) {
         kernels::KernelCall call = call_;
+        auto begin = Clock::now();
         for (int i = 0; i < n; ++i) {
             if (thread == 0) queues_[(i + 1) % 2].rearm();
             if (place) place(i, call);
             kernel_->run(call, {thread, team.size(), &queues_[i % 2]});
             barrier_.wait(team.size());
+            if (thread != 0) continue;
+            const auto end = Clock::now();
+            times[static_cast<std::size_t>(i)] = std::chrono::duration<double>(end - begin).count();
+            begin = end;
         }
     });
+    return times;
+}
+
+double KernelRun::seconds(roof::Team& team, int n, const Place& place) {
+    const auto all = times(team, n, place);
+    return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 const kernels::KernelTable& table_named(std::string_view name) {

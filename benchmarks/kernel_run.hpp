@@ -21,7 +21,9 @@ public:
 
     /// Lets call number i of a run find other data: sets call.operands[…].data. Runs on every thread's own copy.
     using Place = std::function<void(int i, kernels::KernelCall& call)>;
-    /// Seconds of `n` calls on the team, whose size is n_threads.
+    /// Seconds of each of `n` calls on the team, whose size is n_threads.
+    std::vector<double> times(roof::Team& team, int n, const Place& place = {});
+    /// Seconds of all of them.
     double seconds(roof::Team& team, int n, const Place& place = {});
 
 private:

@@ -4,7 +4,7 @@
 #include "roof.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <numeric>
 #include <vector>
 
 namespace roof {
@@ -30,64 +30,66 @@ constexpr int kChains = 14;                 // independent: two ports with a lat
     "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",    \
     "xmm12", "xmm13", "xmm14", "xmm15"
 // Accumulators begin at zero and both factors are ones (of floats, 1.0): no denormals, which cost extra.
-#  define TINFER_ROOF_LOOP(name, instruction, v, one)                                                          \
+#  define TINFER_ROOF_LOOP(name, instruction, v, one, beside)                                                  \
     void name() noexcept {                                                                                     \
-        std::int64_t rounds = kRounds;                                                                         \
-        asm volatile("vzeroall\n\tvmovd %1, %%xmm14\n\tvpbroadcastd %%xmm14, %%" v "14\n\t"                    \
+        std::int64_t rounds = kRounds, sum = one;                                                              \
+        asm volatile("vzeroall\n\tvmovq %1, %%xmm14\n\tvpbroadcastd %%xmm14, %%" v "14\n\t"                    \
                      "vpbroadcastd %%xmm14, %%" v "15\n\t.p2align 5\n1:\n\t"                                   \
-                     TINFER_ROOF_14(instruction " %%" v "15, %%" v "14, %%" v, "\n\t")                         \
+                     TINFER_ROOF_14(instruction " %%" v "15, %%" v "14, %%" v, beside "\n\t")                  \
                      "dec %0\n\tjnz 1b\n\tvzeroupper"                                                          \
-                     : "+r"(rounds) : "r"(one) : TINFER_ROOF_CLOBBERS);                                        \
+                     : "+r"(rounds), "+r"(sum) : "r"(std::int64_t{1}) : TINFER_ROOF_CLOBBERS);                 \
     }
+// Twice each: bare, and with an addition beside every instruction that depends on the addition before. The second takes
+// fourteen cycles a round and so tells the clock at which the core runs such instructions. (The additions are of
+// registers: some cores add constants for free.)
+#  define TINFER_ROOF_LOOPS(name, instruction, v, one)                                                         \
+    TINFER_ROOF_LOOP(name, instruction, v, one, "")                                                            \
+    TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
 
-TINFER_ROOF_LOOP(dots_vnni512, "vpdpbusd", "zmm", 0x01010101)
-TINFER_ROOF_LOOP(maddubs_512, "vpmaddubsw", "zmm", 0x01010101)
-TINFER_ROOF_LOOP(maddubs_256, "vpmaddubsw", "ymm", 0x01010101)
-TINFER_ROOF_LOOP(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
-TINFER_ROOF_LOOP(fmas_256, "vfmadd231ps", "ymm", 0x3F800000)
-
-/// One addition a cycle: it depends on the one before. (Of registers: constants are added for free on some cores.)
-void additions() noexcept {
-    std::int64_t rounds = kRounds, sum = 0;
-    asm volatile("1:\n\t"
-                 "add %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\t"
-                 "add %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\tadd %2, %1\n\t"
-                 "dec %0\n\tjnz 1b"
-                 : "+r"(rounds), "+r"(sum) : "r"(std::int64_t{3}) : "cc");
-}
+TINFER_ROOF_LOOPS(dots_vnni512, "vpdpbusd", "zmm", 0x01010101)
+TINFER_ROOF_LOOPS(maddubs_512, "vpmaddubsw", "zmm", 0x01010101)
+TINFER_ROOF_LOOPS(maddubs_256, "vpmaddubsw", "ymm", 0x01010101)
+TINFER_ROOF_LOOPS(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
+TINFER_ROOF_LOOPS(fmas_256, "vfmadd231ps", "ymm", 0x3F800000)
 #endif
 
-/// Where there is no better instruction: what a plain loop gets.
+/// Where there is no better instruction: what a plain loop gets. The factor is read anew in every round, lest the compiler
+/// multiply once for all of them.
 template <class T>
 void plain_products() noexcept {
     volatile T factor = 1;
     T sums[kChains] = {};
-    const T a = factor, b = factor;
-    for (std::int64_t round = 0; round < kRounds; ++round)
+    for (std::int64_t round = 0; round < kRounds; ++round) {
+        const T a = factor, b = factor;
         for (T& sum : sums) sum = static_cast<T>(sum + a * b);
+    }
     volatile T sink = 0;
     for (const T sum : sums) sink = static_cast<T>(sink + sum);
 }
 
-struct Instruction { void (*loop)() noexcept; int products; };
+struct Instruction {
+    void (*loop)() noexcept;
+    void (*clock)() noexcept;
+    int products;
+};
 
 Instruction int8_instruction(Level level) noexcept {
 #if TINFER_ROOF_X86
-    if (level == Level::avx512vnni) return {dots_vnni512, 64};
-    if (level == Level::avx512) return {maddubs_512, 64};
-    if (level == Level::avx2) return {maddubs_256, 32};
+    if (level == Level::avx512vnni) return {dots_vnni512, dots_vnni512_clock, 64};
+    if (level == Level::avx512) return {maddubs_512, maddubs_512_clock, 64};
+    if (level == Level::avx2) return {maddubs_256, maddubs_256_clock, 32};
 #endif
     static_cast<void>(level);
-    return {plain_products<std::int32_t>, 1};
+    return {plain_products<std::uint32_t>, nullptr, 1};
 }
 
 Instruction f32_instruction(Level level) noexcept {
 #if TINFER_ROOF_X86
-    if (level >= Level::avx512) return {fmas_512, 16};
-    if (level == Level::avx2) return {fmas_256, 8};
+    if (level >= Level::avx512) return {fmas_512, fmas_512_clock, 16};
+    if (level == Level::avx2) return {fmas_256, fmas_256_clock, 8};
 #endif
     static_cast<void>(level);
-    return {plain_products<float>, 1};
+    return {plain_products<float>, nullptr, 1};
 }
 
 double product_rate(Team& team, Instruction instruction, double budget) {
@@ -95,59 +97,65 @@ double product_rate(Team& team, Instruction instruction, double budget) {
     return static_cast<double>(kChains * kRounds) * instruction.products * team.size() / seconds;
 }
 
+double issue_rate(Team& team, Instruction instruction, double budget) {
+    if (instruction.clock == nullptr) return 0;
+    return best_seconds(team, budget, [&](int) { instruction.clock(); }) /
+           best_seconds(team, budget, [&](int) { instruction.loop(); });
+}
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kStep = 512;   // bytes of one round of any loop below
+constexpr std::size_t kStep = 512;   // bytes of one load() below
+constexpr int kStreams = 4;
 
-using ReadLoop = void(const std::byte* begin, const std::byte* end);
+using ReadLoop = void(const std::byte* begin, std::size_t bytes);
+
+// One stream upwards, or four at a time, which some prefetchers follow better. `bytes` is a multiple of 4 · kStep.
+template <auto load>
+void one_stream(const std::byte* begin, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += kStep) load(begin + at);
+}
+template <auto load>
+void four_streams(const std::byte* begin, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes / kStreams; at += kStep)
+        for (int stream = 0; stream < kStreams; ++stream) load(begin + bytes / kStreams * static_cast<std::size_t>(stream) + at);
+}
 
 #if TINFER_ROOF_X86
 // What they load is dropped: assembly is not optimised away.
-void read_256(const std::byte* begin, const std::byte* end) {
-    for (const std::byte* p = begin; p < end; p += kStep)
-        asm volatile("vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
-                     "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
-                     "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
-                     "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7"
-                     :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
-    asm volatile("vzeroupper");
+inline void load_256(const std::byte* p) {
+    asm volatile("vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
+                 "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
+                 "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
+                 "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7\n\t"
+                 "vzeroupper" :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
 }
-
-#  define TINFER_ROOF_READ_512                                                                                  \
-    "vmovdqu64 0(%0), %%zmm0\n\tvmovdqu64 64(%0), %%zmm1\n\tvmovdqu64 128(%0), %%zmm2\n\t"                      \
-    "vmovdqu64 192(%0), %%zmm3\n\tvmovdqu64 256(%0), %%zmm4\n\tvmovdqu64 320(%0), %%zmm5\n\t"                   \
-    "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\t"
-
-void read_512(const std::byte* begin, const std::byte* end) {
-    for (const std::byte* p = begin; p < end; p += kStep)
-        asm volatile(TINFER_ROOF_READ_512 :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
-    asm volatile("vzeroupper");
+inline void load_512(const std::byte* p) {
+    asm volatile("vmovdqu64 0(%0), %%zmm0\n\tvmovdqu64 64(%0), %%zmm1\n\tvmovdqu64 128(%0), %%zmm2\n\t"
+                 "vmovdqu64 192(%0), %%zmm3\n\tvmovdqu64 256(%0), %%zmm4\n\tvmovdqu64 320(%0), %%zmm5\n\t"
+                 "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\tvzeroupper"
+                 :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
 }
-
-/// With every line asked for 4 KiB ahead. (Prefetches past the end do nothing.)
-void read_512_ahead(const std::byte* begin, const std::byte* end) {
-    for (const std::byte* p = begin; p < end; p += kStep)
-        asm volatile("prefetcht0 4096(%0)\n\tprefetcht0 4160(%0)\n\tprefetcht0 4224(%0)\n\tprefetcht0 4288(%0)\n\t"
-                     "prefetcht0 4352(%0)\n\tprefetcht0 4416(%0)\n\tprefetcht0 4480(%0)\n\tprefetcht0 4544(%0)\n\t"
-                     TINFER_ROOF_READ_512 :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
-    asm volatile("vzeroupper");
+/// With the next 512 bytes asked for before. (Prefetches past the end do nothing.)
+inline void load_512_ahead(const std::byte* p) {
+    asm volatile("prefetcht0 512(%0)\n\tprefetcht0 576(%0)\n\tprefetcht0 640(%0)\n\tprefetcht0 704(%0)\n\t"
+                 "prefetcht0 768(%0)\n\tprefetcht0 832(%0)\n\tprefetcht0 896(%0)\n\tprefetcht0 960(%0)"
+                 :: "r"(p) : "memory");
+    load_512(p);
 }
 #endif
 
-void read_plain(const std::byte* begin, const std::byte* end) {
-    const auto* words = reinterpret_cast<const std::uint64_t*>(begin);
-    std::uint64_t sums[8] = {};
-    for (const auto* last = reinterpret_cast<const std::uint64_t*>(end); words < last; words += 8)
-        for (int i = 0; i < 8; ++i) sums[i] ^= words[i];
-    volatile std::uint64_t sink = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
-    static_cast<void>(sink);
+inline void load_words(const std::byte* p) {
+    const auto* words = reinterpret_cast<const volatile std::uint64_t*>(p);
+    for (std::size_t i = 0; i < kStep / sizeof(std::uint64_t); ++i) static_cast<void>(words[i]);
 }
 
 std::vector<ReadLoop*> read_loops() {
-    std::vector<ReadLoop*> loops{read_plain};
+    std::vector<ReadLoop*> loops{one_stream<load_words>, four_streams<load_words>};
 #if TINFER_ROOF_X86
-    if (__builtin_cpu_supports("avx2")) loops.push_back(read_256);
-    if (__builtin_cpu_supports("avx512f")) loops.insert(loops.end(), {read_512, read_512_ahead});
+    if (__builtin_cpu_supports("avx2")) loops = {one_stream<load_256>, four_streams<load_256>};
+    if (__builtin_cpu_supports("avx512f"))
+        loops.insert(loops.end(), {one_stream<load_512>, four_streams<load_512>, one_stream<load_512_ahead>});
 #endif
     return loops;
 }
@@ -169,32 +177,34 @@ std::string_view to_string(Level level) noexcept {
     return kNames[static_cast<std::size_t>(level)];
 }
 
-int int8_products(Level level) noexcept { return level == Level::plain ? 0 : int8_instruction(level).products; }
-int f32_products(Level level) noexcept { return level == Level::plain ? 0 : f32_instruction(level).products; }
-
 double int8_dot_rate(Team& team, Level level, double budget) { return product_rate(team, int8_instruction(level), budget); }
 double f32_fma_rate(Team& team, Level level, double budget) { return product_rate(team, f32_instruction(level), budget); }
+double int8_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, int8_instruction(level), budget); }
+double f32_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, f32_instruction(level), budget); }
 
-double clock_rate(double budget) {
-#if TINFER_ROOF_X86
-    Team team(1);
-    return kChains * kRounds / best_seconds(team, budget, [](int) { additions(); });
-#else
-    static_cast<void>(budget);
-    return 0;
-#endif
-}
-
+// A large buffer is read in parts, and the best of each part counts, whatever interrupted the others; no part is still in
+// a cache when it is read again, since all the others come between.
 double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
-    const std::size_t share = buffer.size() / static_cast<std::size_t>(team.size()) / kStep * kStep;
+    constexpr std::size_t kPart = std::size_t{64} << 20, kUnit = kStreams * kStep;
+    const auto n_threads = static_cast<std::size_t>(team.size());
+    const std::size_t n_parts = std::max<std::size_t>(1, buffer.size() / kPart);
+    const std::size_t share = buffer.size() / n_parts / n_threads / kUnit * kUnit;
     const auto loops = read_loops();
     double best = 1e30;
-    for (ReadLoop* loop : loops)
-        best = std::min(best, best_seconds(team, budget / static_cast<double>(loops.size()), [&](int thread) {
-            const std::byte* begin = buffer.data() + share * static_cast<std::size_t>(thread);
-            loop(begin, begin + share);
-        }));
-    return static_cast<double>(share) * team.size() / best;
+    for (ReadLoop* loop : loops) {
+        std::vector<double> seconds(n_parts, 1e30);
+        double spent = 0;
+        for (int round = 0; round < 3 || spent < budget / static_cast<double>(loops.size()); ++round)
+            for (std::size_t part = 0; part < n_parts; ++part) {
+                const double once = team.run([&](int thread) {
+                    loop(buffer.data() + (part * n_threads + static_cast<std::size_t>(thread)) * share, share);
+                });
+                spent += once;
+                seconds[part] = std::min(seconds[part], once);
+            }
+        best = std::min(best, std::accumulate(seconds.begin(), seconds.end(), 0.0));
+    }
+    return static_cast<double>(share * n_threads * n_parts) / best;
 }
 
 double stream_read_rate(Team& team) {

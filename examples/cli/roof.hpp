@@ -22,11 +22,10 @@ enum class Level : std::uint8_t { plain, avx2, avx512, avx512vnni };
 /// vpmaddubsw of its width, which is half of the work of a dot product: no kernel reaches it.
 [[nodiscard]] double int8_dot_rate(Team& team, Level level, double budget = 0.02);
 [[nodiscard]] double f32_fma_rate(Team& team, Level level, double budget = 0.02);
-/// Products of one such instruction, to turn a rate into instructions per cycle; 0 at level plain.
-[[nodiscard]] int int8_products(Level level) noexcept;
-[[nodiscard]] int f32_products(Level level) noexcept;
-/// Cycles of one core, by a chain of dependent additions.
-[[nodiscard]] double clock_rate(double budget = 0.02);
+/// Such instructions per cycle of a core, by a clock read off the same instructions beside a chain of dependent additions:
+/// whether the rates are roofs at all. 0 at level plain.
+[[nodiscard]] double int8_issue_rate(Team& team, Level level, double budget = 0.02);
+[[nodiscard]] double f32_issue_rate(Team& team, Level level, double budget = 0.02);
 
 /// Bytes of reading `buffer` once, each thread its contiguous share; the best of several plain loops.
 [[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3);
