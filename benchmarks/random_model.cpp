@@ -26,6 +26,7 @@ constexpr ModelShape kShapes[] = {
     {"moe", 8, 2048, 32, 4, 2816, 8192, 65536, 8, 2},
     {"moe-dense", 8, 2048, 32, 4, 5632, 8192},
     {"tiny", 2, 256, 4, 2, 512, 600, 4096},
+    {"tiny-moe", 2, 256, 4, 2, 256, 600, 4096, 8, 2},
 };
 
 // ---- Types ----------------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ void add_vocabulary(test::GgufWriter& writer, int n_vocab) {
 
 void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
     const auto number = [&](const char* key, int value) { writer.kv(std::string("llama.") + key, static_cast<std::uint32_t>(value)); };
-    writer.kv("general.architecture", "llama").kv("general.name", shape.name);
+    writer.kv("general.architecture", "llama").kv("general.name", shape.name).kv("general.quantization_version", 2u);
     number("block_count", shape.n_layer);
     number("context_length", shape.n_ctx);
     number("embedding_length", shape.n_embd);
