@@ -18,7 +18,7 @@ namespace tinfer::bench {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: bench_experts --moe FILE --dense FILE [--tokens 16] [--prompt 256] [--threads 1,2] [--rounds 7] [--smoke] [--json]\n"
+    "usage: bench_experts --moe FILE --dense FILE [--tokens 8] [--prompt 512] [--threads 1,2] [--rounds 5] [--smoke] [--json]\n"
     "Files as `generate_model --shape moe` and `--shape moe-dense` write them. Speed of the experts in percent of the dense\n"
     "model's, the median over rounds, for generation and prompt.\n";
 
@@ -90,9 +90,9 @@ void compare(const Model& moe, const Model& dense, int n_threads, int n_tokens, 
 void run(Options& options) {
     const bool smoke = options.flag("smoke");
     const std::string moe_path = options.text("moe", ""), dense_path = options.text("dense", "");
-    const int n_tokens = static_cast<int>(options.number("tokens", smoke ? 2 : 16));
-    const int n_prompt = static_cast<int>(options.number("prompt", smoke ? 4 : 256));
-    const int rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 7));
+    const int n_tokens = static_cast<int>(options.number("tokens", smoke ? 2 : 8));
+    const int n_prompt = static_cast<int>(options.number("prompt", smoke ? 4 : 512));
+    const int rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 5));
     const auto threads = options.numbers("threads", "1,2");
     Printer printer(options.flag("json"));
     options.finish();

@@ -35,7 +35,7 @@ bool multiplies_int8(const StepView& step) {
     });
 }
 
-void add(RooflineRow& to, const RooflineRow& row) {
+void add_row(RooflineRow& to, const RooflineRow& row) {
     to.calls += row.calls;
     to.seconds += row.seconds;
     to.bytes += row.bytes;
@@ -47,7 +47,7 @@ void add(RooflineRow& to, const RooflineRow& row) {
     to.compute_seconds += row.compute_seconds;
 }
 
-double at(double amount, double peak) { return peak > 0 ? amount / peak : 0; }
+double over(double amount, double peak) { return peak > 0 ? amount / peak : 0; }
 
 void append_left(std::string& out, std::string_view text, std::size_t width) {
     out.append(text).append(text.size() < width ? width - text.size() : 0, ' ');
@@ -65,7 +65,7 @@ void append_line(std::string& out, std::string_view name, std::string_view op, c
     append_left(out, op, 18);
     append_right(out, static_cast<double>(row.calls), 0, 9);
     append_right(out, 1e3 * row.seconds, 3, 11);
-    append_right(out, 100 * at(row.seconds, all_seconds), 1, 7);
+    append_right(out, 100 * over(row.seconds, all_seconds), 1, 7);
     out += " %";
     append_right(out, row.gbps(), 2, 9);
     append_right(out, row.gmacs(), 1, 10);
@@ -80,7 +80,7 @@ RooflineRow::Bound RooflineRow::bound() const noexcept {
     return memory_seconds >= compute_seconds ? Bound::memory : Bound::compute;
 }
 
-double RooflineRow::of_peak() const noexcept { return at(std::max(memory_seconds, compute_seconds), seconds); }
+double RooflineRow::of_peak() const noexcept { return over(std::max(memory_seconds, compute_seconds), seconds); }
 
 struct Roofline::Impl {
     RooflinePeaks peaks;
@@ -129,8 +129,8 @@ void Roofline::Impl::add_event(const KernelEvent& event) {
     row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
     row.bytes += bytes;
     (step.int8 ? row.int8_macs : row.f32_macs) += event.macs;
-    row.memory_seconds += at(static_cast<double>(bytes), peaks.bytes);
-    row.compute_seconds += at(static_cast<double>(event.macs), step.int8 ? peaks.int8_macs : peaks.f32_macs);
+    row.memory_seconds += over(static_cast<double>(bytes), peaks.bytes);
+    row.compute_seconds += over(static_cast<double>(event.macs), step.int8 ? peaks.int8_macs : peaks.f32_macs);
 }
 
 Roofline::Roofline(RooflinePeaks peaks) : impl_(std::make_unique<Impl>()) { impl_->peaks = peaks; }
@@ -157,7 +157,7 @@ std::string Roofline::report() const {
     RooflineRow total;
     for (const RooflineRow& row : rows()) {
         append_line(out, row.role.empty() ? "-" : row.role, to_string(row.op), row, impl_->run_seconds);
-        add(total, row);
+        add_row(total, row);
     }
     append_line(out, "all steps", "", total, impl_->run_seconds);
     return out;
