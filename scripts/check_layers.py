@@ -78,7 +78,7 @@ def check_form(root, path):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
-    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None}
+    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None, "benchmarks": None}
     findings, count = [], 0
     for top, check in kinds.items():
         for path in sorted(p for suffix in ("hpp", "cpp") for p in (root / top).rglob(f"*.{suffix}")):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// tinfer bench: tokens per second of a prompt (pp) and of a generation (tg), seen under the machine's own roofs, because
-// decode is a bandwidth problem and tokens per second alone explain nothing. Bytes and multiply-accumulates are those of
-// the kernel events of one untimed pass.
+// tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b), seen
+// under the machine's own roofs, because tokens per second alone explain nothing: the bytes of weights and cache against
+// the stream read, the multiply-accumulates of the weights against the peak of the instructions that do them.
 #include "common.hpp"
 #include "roof.hpp"
 
@@ -15,27 +15,18 @@ namespace {
 struct BenchArgs {
     ModelArgs model;
     ContextArgs context;
-    std::vector<int> prompts{512}, generations{128}, depths{0}, threads{0};
+    std::vector<int> prompts{512}, generations{128}, batches{}, depths{0}, threads{0};
     int repeats = 5;
-    bool as_json = false;
+    bool as_json = false, roofline = false;
 };
 
 struct Test {
-    enum class Kind { prompt, generation } kind;
+    enum class Kind { prompt, generation, batch } kind;
     int n, depth;
 
     [[nodiscard]] std::string name() const {
-        return (kind == Kind::prompt ? "pp" : "tg") + std::to_string(n) + (depth > 0 ? "@d" + std::to_string(depth) : "");
-    }
-};
-
-struct Work : tinfer::Observer {
-    std::uint64_t bytes = 0, macs = 0;
-    void on_events(std::span<const tinfer::KernelEvent> events) override {
-        for (const auto& event : events) {
-            bytes += event.bytes_read;
-            macs += event.macs;
-        }
+        constexpr const char* kPrefixes[] = {"pp", "tg", "b"};
+        return kPrefixes[static_cast<std::size_t>(kind)] + std::to_string(n) + (depth > 0 ? "@d" + std::to_string(depth) : "");
     }
 };
 
@@ -58,9 +49,18 @@ void require(tinfer::DecodeStatus status) {
 /// One run of a test on a cache that holds `depth` tokens, and holds them again afterwards. Seconds.
 double run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
-    if (test.kind == Test::Kind::prompt) require(context.decode(tokens));
-    else
-        for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
+    switch (test.kind) {
+        case Test::Kind::prompt: require(context.decode(tokens)); break;
+        case Test::Kind::generation:
+            for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
+            break;
+        case Test::Kind::batch: {
+            tinfer::Batch batch;
+            for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
+            require(context.decode(batch));
+            break;
+        }
+    }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (test.depth == 0) context.clear();
     else if (context.seq_rm(tinfer::SeqId{0}, tinfer::Pos{test.depth}) != tinfer::RemoveStatus::ok)
@@ -68,38 +68,95 @@ double run_once(tinfer::Context& context, const Test& test, std::span<const tinf
     return seconds;
 }
 
-/// Bytes and macs of one run, counted by an observer; nothing in builds without tracing.
-std::shared_ptr<Work> count_work(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
-    auto work = std::make_shared<Work>();
+/// Peaks of the machine with one number of threads: the best seen so far, measured anew before a test when the last time is
+/// ten seconds ago, because a machine is not equally fast in every minute.
+class Roofs {
+public:
+    Roofs(int n_threads, std::string_view isa) : team_(n_threads), level_(roof::level_of(isa)) {}
+    const tinfer::RooflinePeaks& measure() {
+        const auto now = std::chrono::steady_clock::now();
+        if (best_.bytes > 0 && now - measured_at_ < std::chrono::seconds(10)) return best_;
+        measured_at_ = now;
+        best_.bytes = std::max(best_.bytes, roof::stream_read_rate(team_));
+        best_.int8_macs = std::max(best_.int8_macs, roof::int8_dot_rate(team_, level_));
+        best_.f32_macs = std::max(best_.f32_macs, roof::f32_fma_rate(team_, level_));
+        return best_;
+    }
+    [[nodiscard]] const tinfer::RooflinePeaks& best() const noexcept { return best_; }
+
+private:
+    roof::Team team_;
+    roof::Level level_;
+    tinfer::RooflinePeaks best_;
+    std::chrono::steady_clock::time_point measured_at_{};
+};
+
+/// One run with an observer. Empty in builds without tracing.
+std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens,
+                                          const tinfer::RooflinePeaks& peaks) {
+    auto roofline = std::make_shared<tinfer::Roofline>(peaks);
     try {
-        const auto attached = context.attach(work);
+        const auto attached = context.attach(roofline);
         run_once(context, test, tokens);
     } catch (const tinfer::Error& error) {
         if (error.code() != tinfer::ErrorCode::not_available) throw;
         run_once(context, test, tokens);
     }
-    return work;
+    return roofline;
 }
 
-struct Roofs { double stream = 0, dot = 0; };
+/// What a run must move and multiply: bytes of weights and cache, multiply-accumulates of weights.
+struct Work {
+    std::uint64_t weight_bytes = 0, cache_bytes = 0, macs = 0;
+    double compute_seconds = 0;   ///< of those multiply-accumulates at the peaks
 
-json measure(tinfer::Context& context, const Test& test, int threads, int repeats, const Roofs& roofs) {
+    explicit Work(const tinfer::Roofline& roofline) {
+        for (const auto& row : roofline.rows()) {
+            weight_bytes += row.weight_bytes;
+            cache_bytes += row.cache_bytes;
+            if (row.role.empty()) continue;
+            macs += row.int8_macs + row.f32_macs;
+            compute_seconds += row.compute_seconds;
+        }
+    }
+};
+
+json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) {
+    constexpr const char* kBounds[] = {"unknown", "memory", "compute"};
+    return {{"role", row.role}, {"op", tinfer::to_string(row.op)}, {"calls", row.calls}, {"ms", 1e3 * row.seconds},
+            {"share", 100 * row.seconds / roofline.run_seconds()}, {"bytes", row.bytes}, {"weight_bytes", row.weight_bytes},
+            {"cache_bytes", row.cache_bytes}, {"gbps", row.gbps()}, {"gmacs", row.gmacs()}, {"of_peak", 100 * row.of_peak()},
+            {"bound", kBounds[static_cast<std::size_t>(row.bound())]}};
+}
+
+struct Result {
+    json line;
+    std::shared_ptr<tinfer::Roofline> roofline;   ///< of a run between the measured ones, when caches are warm
+};
+
+Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& roofs) {
     const int n_vocab = context.model().info().n_vocab;
     context.clear();
     if (test.depth > 0) require(context.decode(some_tokens(test.depth, n_vocab)));
     const auto tokens = some_tokens(test.n, n_vocab);
 
-    const auto work = count_work(context, test, tokens);   // warms caches and pages up, too
+    run_once(context, test, tokens);   // warms caches, pages and plans up
+    const auto& peaks = roofs.measure();
+    const auto roofline = observe(context, test, tokens, peaks);
+    const Work work(*roofline);
     std::vector<double> seconds;
     for (int i = 0; i < repeats; ++i) seconds.push_back(run_once(context, test, tokens));
     std::sort(seconds.begin(), seconds.end());
     const auto middle = seconds.size() / 2;
     const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
-    const double bytes_rate = double(work->bytes) / median, mac_rate = double(work->macs) / median;
-    return {{"test", test.name()}, {"threads", threads}, {"median", test.n / median}, {"min", test.n / seconds.back()},
-            {"max", test.n / seconds.front()}, {"gbps", bytes_rate / 1e9}, {"roof", 100 * bytes_rate / roofs.stream},
-            {"gmacs", mac_rate / 1e9}, {"peak", 100 * mac_rate / roofs.dot}, {"stream_gbps", roofs.stream / 1e9},
-            {"dot_gmacs", roofs.dot / 1e9}};
+    const double bytes_rate = double(work.weight_bytes + work.cache_bytes) / median;
+    return {{{"test", test.name()}, {"threads", context.options().n_threads}, {"median", test.n / median},
+             {"min", test.n / seconds.back()}, {"max", test.n / seconds.front()}, {"gbps", bytes_rate / 1e9},
+             {"roof", 100 * bytes_rate / peaks.bytes}, {"gmacs", double(work.macs) / median / 1e9},
+             {"peak", 100 * work.compute_seconds / median}, {"stream_gbps", peaks.bytes / 1e9},
+             {"dot_gmacs", peaks.int8_macs / 1e9}, {"fma_gmacs", peaks.f32_macs / 1e9},
+             {"weight_bytes", work.weight_bytes}, {"cache_bytes", work.cache_bytes}},
+            roofline};
 }
 
 std::string padded(std::string text, std::size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
@@ -113,6 +170,15 @@ void print_row(const json& line) {
     print(row + "\n");
 }
 
+void print_roofline(const json& test, const tinfer::Roofline& roofline, bool as_json) {
+    if (!as_json) return print(roofline.report() + "\n");
+    for (const auto& row : roofline.rows()) {
+        json line{{"test", test.at("test")}, {"threads", test.at("threads")}};
+        line.update(row_line(row, roofline));
+        print_line(line);
+    }
+}
+
 int bench(const BenchArgs& args) {
     const auto model = args.model.load();
     std::vector<Test> tests;
@@ -120,6 +186,7 @@ int bench(const BenchArgs& args) {
     for (const int depth : args.depths) {
         for (const int n : args.prompts) tests.push_back({Test::Kind::prompt, n, depth});
         for (const int n : args.generations) tests.push_back({Test::Kind::generation, n, depth});
+        for (const int n : args.batches) tests.push_back({Test::Kind::batch, n, depth});
     }
     std::erase_if(tests, [](const Test& test) { return test.n <= 0; });
     for (const auto& test : tests) longest = std::max(longest, test.depth + test.n);
@@ -128,16 +195,20 @@ int bench(const BenchArgs& args) {
     for (const int threads : args.threads) {
         auto options = args.context.options(args.model, model.info(), longest);
         options.n_threads = options.n_threads_batch = threads;
+        for (const auto& test : tests)
+            if (test.kind == Test::Kind::batch) options.n_outputs = std::max(options.n_outputs, test.n);
         tinfer::Context context(model, options);
-        const int effective = context.options().n_threads;
-        const Roofs roofs{stream_read_rate(effective), int8_dot_rate(effective)};
+        Roofs roofs(context.options().n_threads, context.isa());
         for (const auto& test : tests) {
-            const auto line = measure(context, test, effective, args.repeats, roofs);
+            const auto [line, roofline] = measure(context, test, args.repeats, roofs);
             if (args.as_json) print_line(line);
             else print_row(line);
+            if (args.roofline) print_roofline(line, *roofline, args.as_json);
         }
-        note(std::to_string(effective) + " threads, " + std::string(context.isa()) + ": stream read " + fixed(roofs.stream / 1e9, 1) +
-             " GB/s, int8 dot peak " + fixed(roofs.dot / 1e9, 1) + " GMAC/s");
+        const auto& peaks = roofs.best();
+        note(std::to_string(context.options().n_threads) + " threads, " + std::string(context.isa()) + ": stream read " +
+             fixed(peaks.bytes / 1e9, 1) + " GB/s, dot product peaks " + fixed(peaks.int8_macs / 1e9, 1) + " (int8) and " +
+             fixed(peaks.f32_macs / 1e9, 1) + " (f32) GMAC/s");
     }
     return 0;
 }
@@ -154,13 +225,17 @@ Action add_bench(CLI::App& app) {
     };
     add_list("-p,--prompt", args->prompts, "prompts of so many tokens; 0 = none");
     add_list("-n,--predict", args->generations, "generations of so many tokens; 0 = none");
+    add_list("--batches", args->batches, "batches of so many tokens, every one an output; 0 = none");
     add_list("-d,--depth", args->depths, "tokens in the cache before");
     add_list("-t,--threads", args->threads, "thread counts; 0 = one per core");
     command->add_option("-r,--repeat", args->repeats, "runs of each test")->check(CLI::Range(1, 1000))->capture_default_str()->group("Tests");
     command->add_flag("--json", args->as_json, "one JSON document per line")->group("Tests");
+    command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")->group("Tests");
     args->context.add_to(*command);
-    command->footer("roof is the share of the stream read, peak that of the int8 dot products, both measured in the same run.\n"
-                    "Examples:\n  tinfer bench -m model.gguf\n  tinfer bench -m model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
+    command->footer("roof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
+                    "weights take, both measured in the same run.\n"
+                    "Examples:\n  tinfer bench -m model.gguf --roofline\n"
+                    "  tinfer bench -m model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
     return [args] { return bench(*args); };
 }
 

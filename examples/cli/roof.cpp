@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Measures the roofs: plain loops over memory, and dot-product instructions without memory. The instructions are written
-// in assembly, because a compiler would move or merge them and measure its own wit.
+// The loops are written in assembly, because a compiler would move or merge them and measure its own wit. Each runs long
+// enough to be seen by the clock and is chosen at run time, so the file needs no flags.
 #include "roof.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <thread>
+#include <numeric>
 #include <vector>
 
-namespace cli {
+namespace roof {
 
 namespace {
 
@@ -22,127 +17,199 @@ namespace {
 #  define TINFER_ROOF_X86 0
 #endif
 
-/// Best of `repeats` runs of `work(thread)` on all threads, in seconds from the common start to the last end.
-double best_time(int n_threads, int repeats, const std::function<void(int)>& work) {
-    double best = 1e30;
-    for (int repeat = 0; repeat < repeats; ++repeat) {
-        std::atomic<int> ready = 0;
-        std::atomic<bool> go = false;
-        std::vector<std::thread> threads;
-        for (int t = 0; t < n_threads; ++t)
-            threads.emplace_back([&, t] {
-                ++ready;
-                while (!go) std::this_thread::yield();
-                work(t);
-            });
-        while (ready != n_threads) std::this_thread::yield();
-        const auto start = std::chrono::steady_clock::now();
-        go = true;
-        for (auto& thread : threads) thread.join();
-        best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+constexpr std::int64_t kRounds = 200'000;   // of fourteen instructions: about half a millisecond
+constexpr int kChains = 14;                 // independent: two ports with a latency of five need ten
+
+// ---- Multiply-accumulates -------------------------------------------------------------------------------------------
+
+#if TINFER_ROOF_X86
+#  define TINFER_ROOF_14(head, tail)                                                                           \
+    head "0" tail head "1" tail head "2" tail head "3" tail head "4" tail head "5" tail head "6" tail          \
+    head "7" tail head "8" tail head "9" tail head "10" tail head "11" tail head "12" tail head "13" tail
+#  define TINFER_ROOF_CLOBBERS                                                                                 \
+    "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",    \
+    "xmm12", "xmm13", "xmm14", "xmm15"
+// Accumulators begin at zero and both factors are ones (of floats, 1.0): no denormals, which cost extra.
+#  define TINFER_ROOF_LOOP(name, instruction, v, one, beside)                                                  \
+    void name() noexcept {                                                                                     \
+        std::int64_t rounds = kRounds, sum = one;                                                              \
+        asm volatile("vzeroall\n\tvmovq %1, %%xmm14\n\tvpbroadcastd %%xmm14, %%" v "14\n\t"                    \
+                     "vpbroadcastd %%xmm14, %%" v "15\n\t.p2align 5\n1:\n\t"                                   \
+                     TINFER_ROOF_14(instruction " %%" v "15, %%" v "14, %%" v, beside "\n\t")                  \
+                     "dec %0\n\tjnz 1b\n\tvzeroupper"                                                          \
+                     : "+r"(rounds), "+r"(sum) : "r"(std::int64_t{1}) : TINFER_ROOF_CLOBBERS);                 \
     }
-    return best;
+// Twice each: bare, and with an addition beside every instruction that depends on the addition before. The second takes
+// fourteen cycles a round and so tells the clock at which the core runs such instructions. (The additions are of
+// registers: some cores add constants for free.)
+#  define TINFER_ROOF_LOOPS(name, instruction, v, one)                                                         \
+    TINFER_ROOF_LOOP(name, instruction, v, one, "")                                                            \
+    TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
+
+TINFER_ROOF_LOOPS(dots_vnni512, "vpdpbusd", "zmm", 0x01010101)
+TINFER_ROOF_LOOPS(maddubs_512, "vpmaddubsw", "zmm", 0x01010101)
+TINFER_ROOF_LOOPS(maddubs_256, "vpmaddubsw", "ymm", 0x01010101)
+TINFER_ROOF_LOOPS(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
+TINFER_ROOF_LOOPS(fmas_256, "vfmadd231ps", "ymm", 0x3F800000)
+#endif
+
+/// Where there is no better instruction: what a plain loop gets. The factor is read anew in every round, lest the compiler
+/// multiply once for all of them.
+template <class T>
+void plain_products() noexcept {
+    volatile T factor = 1;
+    T sums[kChains] = {};
+    for (std::int64_t round = 0; round < kRounds; ++round) {
+        const T a = factor, b = factor;
+        for (T& sum : sums) sum = static_cast<T>(sum + a * b);
+    }
+    volatile T sink = 0;
+    for (const T sum : sums) sink = static_cast<T>(sink + sum);
 }
 
-// ---- Stream read ----------------------------------------------------------------------------------------------------
+struct Instruction {
+    void (*loop)() noexcept;
+    void (*clock)() noexcept;
+    int products;
+};
 
-constexpr std::size_t kLine = 64;
+Instruction int8_instruction(Level level) noexcept {
+#if TINFER_ROOF_X86
+    if (level == Level::avx512vnni) return {dots_vnni512, dots_vnni512_clock, 64};
+    if (level == Level::avx512) return {maddubs_512, maddubs_512_clock, 64};
+    if (level == Level::avx2) return {maddubs_256, maddubs_256_clock, 32};
+#endif
+    static_cast<void>(level);
+    return {plain_products<std::uint32_t>, nullptr, 1};
+}
+
+Instruction f32_instruction(Level level) noexcept {
+#if TINFER_ROOF_X86
+    if (level >= Level::avx512) return {fmas_512, fmas_512_clock, 16};
+    if (level == Level::avx2) return {fmas_256, fmas_256_clock, 8};
+#endif
+    static_cast<void>(level);
+    return {plain_products<float>, nullptr, 1};
+}
+
+double product_rate(Team& team, Instruction instruction, double budget) {
+    const double seconds = best_seconds(team, budget, [&](int) { instruction.loop(); });
+    return static_cast<double>(kChains * kRounds) * instruction.products * team.size() / seconds;
+}
+
+double issue_rate(Team& team, Instruction instruction, double budget) {
+    if (instruction.clock == nullptr) return 0;
+    return best_seconds(team, budget, [&](int) { instruction.clock(); }) /
+           best_seconds(team, budget, [&](int) { instruction.loop(); });
+}
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kStep = 512;   // bytes of one load() below
+constexpr int kStreams = 4;
+
+using ReadLoop = void(const std::byte* begin, std::size_t bytes);
+
+// One stream upwards, or four at a time, which some prefetchers follow better. `bytes` is a multiple of 4 · kStep.
+template <auto load>
+void one_stream(const std::byte* begin, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += kStep) load(begin + at);
+}
+template <auto load>
+void four_streams(const std::byte* begin, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes / kStreams; at += kStep)
+        for (int stream = 0; stream < kStreams; ++stream) load(begin + bytes / kStreams * static_cast<std::size_t>(stream) + at);
+}
 
 #if TINFER_ROOF_X86
-/// Sixteen independent loads per round. What they load is dropped: assembly is not optimised away.
-__attribute__((target("avx2"))) void read_avx2(const std::byte* begin, const std::byte* end) {
-    for (const std::byte* p = begin; p < end; p += 8 * kLine)
-        asm volatile("vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
-                     "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
-                     "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
-                     "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7"
-                     :: "r"(p) : "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "memory");
-    asm volatile("vzeroupper");
+// What they load is dropped: assembly is not optimised away.
+inline void load_256(const std::byte* p) {
+    asm volatile("vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
+                 "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
+                 "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
+                 "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7\n\t"
+                 "vzeroupper" :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
+}
+inline void load_512(const std::byte* p) {
+    asm volatile("vmovdqu64 0(%0), %%zmm0\n\tvmovdqu64 64(%0), %%zmm1\n\tvmovdqu64 128(%0), %%zmm2\n\t"
+                 "vmovdqu64 192(%0), %%zmm3\n\tvmovdqu64 256(%0), %%zmm4\n\tvmovdqu64 320(%0), %%zmm5\n\t"
+                 "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\tvzeroupper"
+                 :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
+}
+/// With the next 512 bytes asked for before. (Prefetches past the end do nothing.)
+inline void load_512_ahead(const std::byte* p) {
+    asm volatile("prefetcht0 512(%0)\n\tprefetcht0 576(%0)\n\tprefetcht0 640(%0)\n\tprefetcht0 704(%0)\n\t"
+                 "prefetcht0 768(%0)\n\tprefetcht0 832(%0)\n\tprefetcht0 896(%0)\n\tprefetcht0 960(%0)"
+                 :: "r"(p) : "memory");
+    load_512(p);
 }
 #endif
 
-void read_plain(const std::byte* begin, const std::byte* end) {
-    const auto* words = reinterpret_cast<const std::uint64_t*>(begin);
-    std::uint64_t sums[8] = {};
-    for (const auto* last = reinterpret_cast<const std::uint64_t*>(end); words < last; words += 8)
-        for (int i = 0; i < 8; ++i) sums[i] ^= words[i];
-    volatile std::uint64_t sink = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
-    static_cast<void>(sink);
+inline void load_words(const std::byte* p) {
+    const auto* words = reinterpret_cast<const volatile std::uint64_t*>(p);
+    for (std::size_t i = 0; i < kStep / sizeof(std::uint64_t); ++i) static_cast<void>(words[i]);
 }
 
-// ---- Dot products ---------------------------------------------------------------------------------------------------
-
-constexpr std::int64_t kRounds = 4'000'000;
-
+std::vector<ReadLoop*> read_loops() {
+    std::vector<ReadLoop*> loops{one_stream<load_words>, four_streams<load_words>};
 #if TINFER_ROOF_X86
-/// Twelve independent chains hide the latency of four cycles on two ports. 64 products an instruction.
-__attribute__((target("avx512f,avx512bw,avx512vnni"))) double dot_vnni512() {
-    std::int64_t rounds = kRounds;
-    asm volatile("1:\n\t"
-                 "vpdpbusd %%zmm31, %%zmm30, %%zmm0\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm1\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm2\n\t"
-                 "vpdpbusd %%zmm31, %%zmm30, %%zmm3\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm4\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm5\n\t"
-                 "vpdpbusd %%zmm31, %%zmm30, %%zmm6\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm7\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm8\n\t"
-                 "vpdpbusd %%zmm31, %%zmm30, %%zmm9\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm10\n\tvpdpbusd %%zmm31, %%zmm30, %%zmm11\n\t"
-                 "dec %0\n\tjnz 1b\n\tvzeroupper"
-                 : "+r"(rounds) :: "cc", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11");
-    return 12.0 * 64 * kRounds;
-}
-
-/// The bare vpmaddubsw rate: 32 products an instruction.
-__attribute__((target("avx2"))) double dot_avx2() {
-    std::int64_t rounds = kRounds;
-    asm volatile("1:\n\t"
-                 "vpmaddubsw %%ymm15, %%ymm14, %%ymm0\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm1\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm2\n\t"
-                 "vpmaddubsw %%ymm15, %%ymm14, %%ymm3\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm4\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm5\n\t"
-                 "vpmaddubsw %%ymm15, %%ymm14, %%ymm6\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm7\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm8\n\t"
-                 "vpmaddubsw %%ymm15, %%ymm14, %%ymm9\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm10\n\tvpmaddubsw %%ymm15, %%ymm14, %%ymm11\n\t"
-                 "dec %0\n\tjnz 1b\n\tvzeroupper"
-                 : "+r"(rounds) :: "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", "ymm11");
-    return 12.0 * 32 * kRounds;
-}
+    if (__builtin_cpu_supports("avx2")) loops = {one_stream<load_256>, four_streams<load_256>};
+    if (__builtin_cpu_supports("avx512f"))
+        loops.insert(loops.end(), {one_stream<load_512>, four_streams<load_512>, one_stream<load_512_ahead>});
 #endif
-
-/// Where there is no better instruction: scalar products, what a plain loop gets.
-double dot_plain() {
-    volatile std::int8_t a = 3, b = 5;
-    std::int32_t sums[8] = {};
-    const std::int8_t x = a, y = b;
-    for (std::int64_t round = 0; round < kRounds; ++round)
-        for (int i = 0; i < 8; ++i) sums[i] += x * (y + static_cast<std::int8_t>(round));
-    volatile std::int32_t sink = sums[0] ^ sums[7];
-    static_cast<void>(sink);
-    return 8.0 * kRounds;
+    return loops;
 }
 
 }  // namespace
 
-double stream_read_rate(int n_threads) {
-    constexpr std::size_t kBytes = std::size_t{1} << 30, kStep = 8 * kLine;
-    std::vector<std::byte> buffer(kBytes, std::byte{1});
-    const std::size_t part = kBytes / static_cast<std::size_t>(n_threads) / kStep * kStep;
-    auto read = read_plain;
+Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
-    if (__builtin_cpu_supports("avx2")) read = read_avx2;
+    if (isa == "avx512vnni" && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
+    if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
+    if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
-    const double seconds = best_time(n_threads, 7, [&](int t) {
-        const std::byte* begin = buffer.data() + part * static_cast<std::size_t>(t);
-        read(begin, begin + part);
-    });
-    return double(part) * n_threads / seconds;
+    static_cast<void>(isa);
+    return Level::plain;
 }
 
-double int8_dot_rate(int n_threads) {
-    auto dot = dot_plain;
-#if TINFER_ROOF_X86
-    if (__builtin_cpu_supports("avx2")) dot = dot_avx2;
-    if (__builtin_cpu_supports("avx512vnni")) dot = dot_vnni512;
-#endif
-    double products = 0;
-    const double seconds = best_time(n_threads, 5, [&](int t) {
-        const double done = dot();
-        if (t == 0) products = done;
-    });
-    return products * n_threads / seconds;
+std::string_view to_string(Level level) noexcept {
+    constexpr std::string_view kNames[] = {"plain", "avx2", "avx512", "avx512vnni"};
+    return kNames[static_cast<std::size_t>(level)];
 }
 
-}  // namespace cli
+double int8_dot_rate(Team& team, Level level, double budget) { return product_rate(team, int8_instruction(level), budget); }
+double f32_fma_rate(Team& team, Level level, double budget) { return product_rate(team, f32_instruction(level), budget); }
+double int8_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, int8_instruction(level), budget); }
+double f32_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, f32_instruction(level), budget); }
+
+// A large buffer is read in parts, and the best of each part counts, whatever interrupted the others; no part is still in
+// a cache when it is read again, since all the others come between.
+double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
+    constexpr std::size_t kPart = std::size_t{64} << 20, kUnit = kStreams * kStep;
+    const auto n_threads = static_cast<std::size_t>(team.size());
+    const std::size_t n_parts = std::max<std::size_t>(1, buffer.size() / kPart);
+    const std::size_t share = buffer.size() / n_parts / n_threads / kUnit * kUnit;
+    const auto loops = read_loops();
+    double best = 1e30;
+    for (ReadLoop* loop : loops) {
+        std::vector<double> seconds(n_parts, 1e30);
+        double spent = 0;
+        for (int round = 0; round < 3 || spent < budget / static_cast<double>(loops.size()); ++round)
+            for (std::size_t part = 0; part < n_parts; ++part) {
+                const double once = team.run([&](int thread) {
+                    loop(buffer.data() + (part * n_threads + static_cast<std::size_t>(thread)) * share, share);
+                });
+                spent += once;
+                seconds[part] = std::min(seconds[part], once);
+            }
+        best = std::min(best, std::accumulate(seconds.begin(), seconds.end(), 0.0));
+    }
+    return static_cast<double>(share * n_threads * n_parts) / best;
+}
+
+double stream_read_rate(Team& team) {
+    const std::vector<std::byte> buffer(std::size_t{1} << 30, std::byte{1});
+    return read_rate(team, buffer, 1.0);
+}
+
+}  // namespace roof

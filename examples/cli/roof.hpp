@@ -1,13 +1,35 @@
 // SPDX-License-Identifier: MIT
-// What this machine can do at most: the two roofs that a speed figure has to be seen under.
+// What this machine can do at most: the roofs that a speed figure has to be seen under. All rates are per second, for all
+// threads of the team together, the best of several runs.
 #pragma once
 
-namespace cli {
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
 
-/// Bytes per second of reading a buffer far larger than the caches, with `n_threads`: the best of several passes.
-[[nodiscard]] double stream_read_rate(int n_threads);
+#include "team.hpp"
 
-/// Multiply-accumulates of 8-bit integers per second, all operands in registers: the best of several runs.
-[[nodiscard]] double int8_dot_rate(int n_threads);
+namespace roof {
 
-}  // namespace cli
+/// Instructions to measure with. Named like the kernel tables.
+enum class Level : std::uint8_t { plain, avx2, avx512, avx512vnni };
+/// The level of a kernel table by its name; plain where the name or this machine has none better.
+[[nodiscard]] Level level_of(std::string_view isa) noexcept;
+[[nodiscard]] std::string_view to_string(Level level) noexcept;
+
+/// Multiply-accumulates without memory. The int8 instruction is vpdpbusd of 512 bits where the level has it, else the bare
+/// vpmaddubsw of its width, which is half of the work of a dot product: no kernel reaches it.
+[[nodiscard]] double int8_dot_rate(Team& team, Level level, double budget = 0.02);
+[[nodiscard]] double f32_fma_rate(Team& team, Level level, double budget = 0.02);
+/// Such instructions per cycle of a core, by a clock read off the same instructions beside a chain of dependent additions:
+/// whether the rates are roofs at all. 0 at level plain.
+[[nodiscard]] double int8_issue_rate(Team& team, Level level, double budget = 0.02);
+[[nodiscard]] double f32_issue_rate(Team& team, Level level, double budget = 0.02);
+
+/// Bytes of reading `buffer` once, each thread its contiguous share; the best of several plain loops.
+[[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3);
+/// The same of 1 GiB of its own, which is more than caches hold: the stream read that generation is measured against.
+[[nodiscard]] double stream_read_rate(Team& team);
+
+}  // namespace roof

@@ -870,6 +870,50 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
+/// What the machine can do at most, per second, however it was measured. 0: not known, and nothing is said of it.
+struct RooflinePeaks { double bytes = 0, int8_macs = 0, f32_macs = 0; };
+
+/// All steps that read weights of one role, or, where a step reads none, all steps of one op.
+struct RooflineRow {
+    enum class Bound : std::uint8_t { unknown, memory, compute };
+    std::string role;               ///< "ffn_down", "attn_q+attn_k" of a step that reads both, "" where there is no weight
+    Op op = Op::none;
+    std::uint64_t calls = 0;
+    double seconds = 0;
+    std::uint64_t bytes = 0;        ///< streamed, read and written: unique bytes times passes
+    std::uint64_t weight_bytes = 0, cache_bytes = 0;   ///< unique bytes of weights and of the cache
+    std::uint64_t int8_macs = 0, f32_macs = 0;
+    /// Seconds that the bytes, or the multiply-accumulates, would take at the peaks.
+    double memory_seconds = 0, compute_seconds = 0;
+
+    [[nodiscard]] double gbps() const noexcept { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0; }
+    [[nodiscard]] double gmacs() const noexcept { return seconds > 0 ? static_cast<double>(int8_macs + f32_macs) / seconds / 1e9 : 0; }
+    /// The nearer roof, and how near: 1 is on it.
+    [[nodiscard]] TINFER_API Bound bound() const noexcept;
+    [[nodiscard]] TINFER_API double of_peak() const noexcept;
+};
+
+/// Where the time of runs goes and how near each role of weights comes to the machine's roofs. Adds up the events of the
+/// decodes it is attached for; its memory does not grow with them.
+class TINFER_API Roofline : public Observer {
+public:
+    explicit Roofline(RooflinePeaks peaks = {});
+    ~Roofline() override;
+    [[nodiscard]] std::vector<RooflineRow> rows() const;   ///< by time, descending
+    [[nodiscard]] double step_seconds() const noexcept;    ///< of all rows
+    [[nodiscard]] double run_seconds() const noexcept;     ///< from the begin of each run to its end
+    [[nodiscard]] std::uint64_t runs() const noexcept;
+    /// The rows as a table with a line of names above and a total below.
+    [[nodiscard]] std::string report() const;
+
+    void on_events(std::span<const KernelEvent>) override;
+    void on_run_end(const RunResult&) override;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
 /// SHA-256 of bytes (FIPS 180-4): for comparing logits of two runs or naming a file.
 [[nodiscard]] TINFER_API std::array<std::uint8_t, 32> sha256(std::span<const std::byte> bytes) noexcept;
 

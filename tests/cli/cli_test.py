@@ -215,6 +215,33 @@ class Numbers(unittest.TestCase):
             self.assertEqual(line["threads"], 1)
             self.assertGreater(line["stream_gbps"], 0)
             self.assertGreaterEqual(line["roof"], 0)
+            self.assertGreater(line["weight_bytes"], 0)
+
+    def test_bench_counts_each_weight_once_per_token_and_a_batch_like_a_prompt_with_all_outputs(self):
+        lines = {line["test"]: line for line in map(json.loads, tinfer(
+            "bench", "-m", MODEL, "-p", "4", "-n", "2", "--batches", "4", "-t", "1", "-r", "1", "--json").splitlines())}
+        rows = list(csv.DictReader(io.StringIO(tinfer("inspect", MODEL, "--csv").decode())))
+        weights = sum(int(row["bytes"]) for row in rows if row["role"] != "token_embd")
+        embedding = next(row for row in rows if row["role"] == "token_embd")
+        row_bytes = int(embedding["bytes"]) // int(embedding["ne1"])
+        self.assertEqual(lines["tg2"]["weight_bytes"], 2 * (weights + row_bytes))
+        self.assertLessEqual(lines["pp4"]["weight_bytes"] - weights, 4 * row_bytes)
+        self.assertEqual(lines["b4"]["weight_bytes"], lines["pp4"]["weight_bytes"])
+        self.assertGreater(lines["b4"]["gmacs"] / lines["b4"]["median"], lines["pp4"]["gmacs"] / lines["pp4"]["median"])
+
+    def test_N7_bench_roofline_has_a_row_for_every_role(self):
+        test, *rows = [json.loads(line) for line in
+                       tinfer("bench", "-m", MODEL, "-p", "0", "-n", "4", "-t", "1", "-r", "1", "--roofline", "--json").splitlines()]
+        roles = {row["role"] for row in rows}
+        tensors = {row["role"] for row in csv.DictReader(io.StringIO(tinfer("inspect", MODEL, "--csv").decode()))}
+        self.assertEqual({role for roles_of_step in roles for role in roles_of_step.split("+")} - {""}, tensors)
+        self.assertEqual(sum(row["weight_bytes"] for row in rows), test["weight_bytes"])
+        self.assertEqual(sum(row["cache_bytes"] for row in rows), test["cache_bytes"])
+        self.assertTrue(all(row["bound"] in ("memory", "compute") for row in rows if row["role"]))
+        self.assertTrue(0 < sum(row["share"] for row in rows) <= 100.001)
+        table = tinfer("bench", "-m", MODEL, "-p", "0", "-n", "4", "-t", "1", "-r", "1", "--roofline").decode()
+        self.assertIn("ffn_down", table)
+        self.assertIn("all steps", table)
 
 
 class Inspect(unittest.TestCase):

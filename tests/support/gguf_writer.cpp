@@ -36,6 +36,11 @@ GgufWriter& GgufWriter::tensor(std::string name, DType type, std::vector<std::in
     return *this;
 }
 
+GgufWriter& GgufWriter::reserve(std::string name, DType type, std::vector<std::int64_t> ne, std::uint64_t size) {
+    tensors_.push_back({std::move(name), type, std::move(ne), {}, size});
+    return *this;
+}
+
 void GgufWriter::put_count(std::vector<std::byte>& out, std::uint64_t count) const {
     if (options_.version == 1) put(out, static_cast<std::uint32_t>(count));
     else put(out, count);
@@ -72,7 +77,7 @@ std::vector<std::uint64_t> GgufWriter::offsets() const {
     for (std::size_t k = 0; k < tensors_.size(); ++k) {
         const std::size_t i = options_.reverse_data ? tensors_.size() - 1 - k : k;
         offsets[i] = next;
-        next = padded(next + tensors_[i].data.size(), options_.alignment) + padded(options_.gap, options_.alignment);
+        next = padded(next + tensors_[i].size(), options_.alignment) + padded(options_.gap, options_.alignment);
     }
     return offsets;
 }

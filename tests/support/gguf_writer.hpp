@@ -75,8 +75,18 @@ public:
         return tensor(std::move(name), type, std::move(ne), std::as_bytes(std::span(values)));
     }
 
+    /// Appends a tensor whose bytes the caller writes, at data_start() + offsets()[i], after front(): for large files.
+    GgufWriter& reserve(std::string name, DType type, std::vector<std::int64_t> ne, std::uint64_t size);
+
     // ---- changing what is there, for files that are nearly right
-    struct Tensor { std::string name; DType type; std::vector<std::int64_t> ne; std::vector<std::byte> data; };
+    struct Tensor {
+        std::string name;
+        DType type;
+        std::vector<std::int64_t> ne;
+        std::vector<std::byte> data;
+        std::uint64_t reserved = 0;   ///< bytes that are not in `data`
+        [[nodiscard]] std::uint64_t size() const noexcept { return data.size() + reserved; }
+    };
     /// Replaces the value of a key, or appends it.
     GgufWriter& set(std::string_view key, GgufValue value);
     template <class T>
@@ -92,6 +102,7 @@ public:
     [[nodiscard]] std::vector<std::byte> bytes() const;
     /// Writes under another name and renames, so that no reader sees half a file.
     void save(const std::filesystem::path& path) const;
+    [[nodiscard]] std::vector<std::byte> front() const;   ///< everything before the data, without the last padding
 
     /// Where bytes() puts the data section and each tensor inside it.
     [[nodiscard]] std::uint64_t data_start() const;
@@ -100,7 +111,6 @@ public:
 private:
     struct Key { std::string key; GgufValue value; };
 
-    [[nodiscard]] std::vector<std::byte> front() const;   ///< everything before the data, without the last padding
     void put_count(std::vector<std::byte>& out, std::uint64_t count) const;
     void put_string(std::vector<std::byte>& out, std::string_view text) const;
     void put_value(std::vector<std::byte>& out, const GgufValue& value) const;

@@ -16,14 +16,7 @@
 
 namespace tinfer::test {
 
-namespace {
-
-using Block = std::span<std::byte>;
-
-/// Offsets of the f16 scales d and dmin (or m) of a block; −1 where there is none. IQ1_M, MXFP4, NVFP4 are special.
-struct ScaleOffsets { int d = -1, min = -1; };
-
-ScaleOffsets scale_offsets(DType type) {
+ScaleOffsets scale_offsets(DType type) noexcept {
     switch (type) {
         case DType::q4_1: case DType::q5_1: case DType::q8_1: case DType::q4_k: case DType::q5_k: return {0, 2};
         case DType::q2_k: return {80, 82};
@@ -35,6 +28,10 @@ ScaleOffsets scale_offsets(DType type) {
         default: return {0};
     }
 }
+
+namespace {
+
+using Block = std::span<std::byte>;
 
 void put_u16(Block block, int at, std::uint32_t value) {
     block[static_cast<std::size_t>(at)] = static_cast<std::byte>(value & 255);

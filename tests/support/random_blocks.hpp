@@ -30,6 +30,10 @@ private:
     std::uint64_t state_;
 };
 
+/// Offsets of the f16 scales d and dmin (or m) of a block; -1 where there is none. IQ1_M, MXFP4, NVFP4 are special.
+struct ScaleOffsets { int d = -1, min = -1; };
+[[nodiscard]] ScaleOffsets scale_offsets(DType type) noexcept;
+
 /// `rows` rows of k values in a block format, f32, f16 or bf16, as they lie in a file.
 [[nodiscard]] std::vector<std::byte> random_weights(DType type, std::int64_t k, std::int64_t rows, std::uint64_t seed,
                                                     Extremes extremes);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Writes a model file to measure with, in seconds, from nothing.
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+
+#include "random_model.hpp"
+#include "support.hpp"
+
+namespace tinfer::bench {
+
+namespace {
+
+constexpr std::string_view kUsage =
+    "usage: generate_model --out FILE [--shape 1.1b|135m|moe|moe-dense|tiny|tiny-moe] [--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
+    "Writes a llama model of seeded random weights and a toy vocabulary, and decodes sixteen tokens to see that it lives.\n";
+
+void generate(Options& options) {
+    const bool smoke = options.flag("smoke");
+    const std::string mix = options.text("mix", "q4_k_m"), shape = options.text("shape", smoke ? "tiny" : "1.1b");
+    const std::filesystem::path out = options.text("out", smoke ? "generate_model.smoke.gguf" : "");
+    const double seed = options.number("seed", 1);
+    options.finish();
+    if (out.empty()) throw std::runtime_error("--out FILE is missing; see --help");
+
+    const auto begin = std::chrono::steady_clock::now();
+    write_random_model(out, shape_named(shape), mix, static_cast<std::uint64_t>(seed));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double deviation = check_model(out);
+    std::fprintf(stderr, "%s: %s of %s, %.1f MB in %.1f s, logits deviate by %.2f\n", out.string().c_str(), shape.c_str(),
+        mix.c_str(), static_cast<double>(std::filesystem::file_size(out)) / 1e6, seconds, deviation);
+    if (smoke) std::filesystem::remove(out);
+}
+
+}  // namespace
+
+}  // namespace tinfer::bench
+
+int main(int argc, char** argv) {
+    return tinfer::bench::run_main("generate_model", [&] {
+        tinfer::bench::Options options(argc, argv, tinfer::bench::kUsage);
+        tinfer::bench::generate(options);
+    });
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+#include "random_model.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
+#include "kernel_run.hpp"
+#include "kernels/quants/dequantize.hpp"
+#include "support/gguf_writer.hpp"
+#include "support/random_blocks.hpp"
+
+namespace tinfer::bench {
+
+namespace {
+
+constexpr ModelShape kShapes[] = {
+    {"1.1b", 22, 2048, 32, 4, 5632, 32000},
+    {"135m", 30, 576, 9, 3, 1536, 49152, 65536, 0, 0, true},
+    {"moe", 8, 2048, 32, 4, 2816, 8192, 65536, 8, 2},
+    {"moe-dense", 8, 2048, 32, 4, 5632, 8192},
+    {"tiny", 2, 256, 4, 2, 512, 600, 4096},
+    {"tiny-moe", 2, 256, 4, 2, 256, 600, 4096, 8, 2},
+};
+
+// ---- Types ----------------------------------------------------------------------------------------------------------
+
+/// The half of the layers whose attn_v and ffn_down get more bits: the first and last eighth, and every third between.
+bool more_bits(int layer, int n_layer) {
+    return layer < n_layer / 8 || layer >= 7 * n_layer / 8 || (layer - n_layer / 8) % 3 == 2;
+}
+
+DType matrix_type(std::string_view mix, std::string_view role, int layer, int n_layer) {
+    if (mix != "q4_k_m") return dtype_named(mix);
+    const bool wide = role == "output" || ((role == "attn_v" || role.starts_with("ffn_down")) && more_bits(layer, n_layer));
+    return wide ? DType::q6_k : DType::q4_k;
+}
+
+// ---- Blocks ---------------------------------------------------------------------------------------------------------
+
+void fill_random(std::span<std::byte> bytes, test::Random& random) {
+    std::size_t i = 0;
+    for (; i + 8 <= bytes.size(); i += 8) {
+        const std::uint64_t bits = random.bits();
+        std::memcpy(bytes.data() + i, &bits, 8);
+    }
+    for (; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random.bits());
+}
+
+void put_scales(std::span<std::byte> blocks, DType type, float d, float min) {
+    const auto size = static_cast<std::size_t>(find_dtype(type)->block_bytes);
+    const test::ScaleOffsets at = test::scale_offsets(type);
+    const std::uint16_t halves[] = {f32_to_f16(d), f32_to_f16(min)};
+    for (std::size_t block = 0; block < blocks.size(); block += size) {
+        std::memcpy(blocks.data() + block + at.d, &halves[0], 2);
+        if (at.min >= 0) std::memcpy(blocks.data() + block + at.min, &halves[1], 2);
+    }
+}
+
+struct Moments { double mean, rms; };
+
+Moments moments(std::span<std::byte> blocks, DType type, float d, float min) {
+    put_scales(blocks, type, d, min);
+    const DTypeInfo& info = *find_dtype(type);
+    std::vector<float> values(blocks.size() / static_cast<std::size_t>(info.block_bytes) * static_cast<std::size_t>(info.block_elems));
+    kernels::dequantize_row(type, blocks.data(), static_cast<std::int64_t>(values.size()), values.data());
+    double sum = 0, squares = 0;
+    for (const double value : values) {
+        sum += value;
+        squares += value * value;
+    }
+    return {sum / static_cast<double>(values.size()), std::sqrt(squares / static_cast<double>(values.size()))};
+}
+
+/// Scales that give random codes the wanted root mean square and, where the type has minima, a mean of zero.
+struct Scales { float d, min; };
+
+Scales scales_for(DType type, double rms) {
+    const DTypeInfo& info = *find_dtype(type);
+    const test::ScaleOffsets at = test::scale_offsets(type);
+    if (at.d < 0) throw std::runtime_error(cat("no random blocks of type ", info.name));
+    std::vector<std::byte> sample(static_cast<std::size_t>(info.block_bytes) * 4096);
+    test::Random random(7);
+    fill_random(sample, random);
+    double min = 0;
+    if (at.min >= 0) min = -moments(sample, type, 1, 0).mean / moments(sample, type, 0, 1).mean;
+    const double d = rms / moments(sample, type, 1, static_cast<float>(min)).rms;
+    return {static_cast<float>(d), static_cast<float>(d * min)};
+}
+
+/// Floats of one power of two with random signs and mantissas: rms 1.53 times that power, and no conversion.
+void fill_floats(std::span<std::byte> bytes, DType type, double rms, test::Random& random) {
+    fill_random(bytes, random);
+    const int exponent = static_cast<int>(std::lround(std::log2(rms / 1.53)));
+    const auto patch = [&]<class Word>(Word mantissa_and_sign, int exponent_bias, int mantissa_bits) {
+        const Word bits = static_cast<Word>(static_cast<Word>(exponent + exponent_bias) << mantissa_bits);
+        for (std::size_t i = 0; i < bytes.size(); i += sizeof(Word)) {
+            Word word;
+            std::memcpy(&word, bytes.data() + i, sizeof word);
+            word = static_cast<Word>((word & mantissa_and_sign) | bits);
+            std::memcpy(bytes.data() + i, &word, sizeof word);
+        }
+    };
+    if (type == DType::f32) patch(std::uint32_t{0x807FFFFF}, 127, 23);
+    else if (type == DType::f16) patch(std::uint16_t{0x83FF}, 15, 10);
+    else patch(std::uint16_t{0x807F}, 127, 7);
+}
+
+// ---- Vocabulary -----------------------------------------------------------------------------------------------------
+
+/// A SentencePiece vocabulary: control tokens, bytes, then letters, pairs, triples, without and with a space before. Words
+/// of three letters become one token or two.
+void add_vocabulary(test::GgufWriter& writer, int n_vocab) {
+    std::vector<std::string> texts{"<unk>", "<s>", "</s>"};
+    std::vector<std::int32_t> types{2, 3, 3};   // unknown, control
+    for (int byte = 0; byte < 256; ++byte) {
+        constexpr char kDigits[] = "0123456789ABCDEF";
+        texts.push_back(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">");
+        types.push_back(6);
+    }
+    const auto size = static_cast<std::size_t>(n_vocab);
+    const auto add = [&](const std::string& text) {
+        if (texts.size() < size) texts.push_back(text);
+    };
+    const std::string space = "\xE2\x96\x81";
+    add(space);
+    std::vector<std::string> shorter{""};
+    for (int length = 1; length <= 4; ++length) {
+        std::vector<std::string> words;
+        for (const std::string& word : shorter)
+            for (char letter = 'a'; letter <= 'z' && words.size() < size; ++letter) words.push_back(word + letter);
+        for (const std::string& word : words) {
+            add(word);
+            add(space + word);
+        }
+        shorter = std::move(words);
+    }
+    types.resize(texts.size(), 1);
+    std::vector<float> scores(texts.size());
+    for (std::size_t i = 259; i < scores.size(); ++i) scores[i] = -static_cast<float>(i - 259);
+    writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", texts).array("tokenizer.ggml.scores", scores);
+    writer.array("tokenizer.ggml.token_type", types).kv("tokenizer.ggml.unknown_token_id", 0u);
+    writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
+}
+
+void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
+    const auto number = [&](const char* key, int value) { writer.kv(std::string("llama.") + key, static_cast<std::uint32_t>(value)); };
+    writer.kv("general.architecture", "llama").kv("general.name", shape.name).kv("general.quantization_version", 2u);
+    number("block_count", shape.n_layer);
+    number("context_length", shape.n_ctx);
+    number("embedding_length", shape.n_embd);
+    number("feed_forward_length", shape.n_ff);
+    number("attention.head_count", shape.n_head);
+    number("attention.head_count_kv", shape.n_head_kv);
+    number("rope.dimension_count", shape.n_embd / shape.n_head);
+    number("vocab_size", shape.n_vocab);
+    writer.kv("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (shape.n_expert == 0) return;
+    number("expert_count", shape.n_expert);
+    number("expert_used_count", shape.n_expert_used);
+}
+
+// ---- Tensors --------------------------------------------------------------------------------------------------------
+
+void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix) {
+    const auto add = [&](const std::string& name, DType type, std::vector<std::int64_t> ne) {
+        if (ne[0] % find_dtype(type)->block_elems != 0)
+            throw std::runtime_error(cat(name, ": rows of ", ne[0], " weights are no whole blocks of ", to_string(type)));
+        std::int64_t size = row_bytes(type, ne[0]);
+        for (std::size_t i = 1; i < ne.size(); ++i) size *= ne[i];
+        writer.reserve(name + ".weight", type, std::move(ne), static_cast<std::uint64_t>(size));
+    };
+    const std::int64_t n_embd = shape.n_embd, n_kv = n_embd / shape.n_head * shape.n_head_kv, n_ff = shape.n_ff;
+    add("token_embd", matrix_type(mix, "token_embd", 0, shape.n_layer), {n_embd, shape.n_vocab});
+    add("output_norm", DType::f32, {n_embd});
+    if (!shape.tied) add("output", matrix_type(mix, "output", 0, shape.n_layer), {n_embd, shape.n_vocab});
+    for (int layer = 0; layer < shape.n_layer; ++layer) {
+        const std::string block = cat("blk.", layer, ".");
+        const auto matrix = [&](const std::string& role, std::int64_t k, std::int64_t n, bool experts = false) {
+            const DType type = matrix_type(mix, role, layer, shape.n_layer);
+            if (experts && shape.n_expert > 0) add(block + role + "_exps", type, {k, n, shape.n_expert});
+            else add(block + role, type, {k, n});
+        };
+        add(block + "attn_norm", DType::f32, {n_embd});
+        matrix("attn_q", n_embd, n_embd);
+        matrix("attn_k", n_embd, n_kv);
+        matrix("attn_v", n_embd, n_kv);
+        matrix("attn_output", n_embd, n_embd);
+        add(block + "ffn_norm", DType::f32, {n_embd});
+        if (shape.n_expert > 0) add(block + "ffn_gate_inp", DType::f32, {n_embd, shape.n_expert});
+        matrix("ffn_gate", n_embd, n_ff, true);
+        matrix("ffn_up", n_embd, n_ff, true);
+        matrix("ffn_down", n_ff, n_embd, true);
+    }
+}
+
+/// The bytes of one tensor: norms are one, matrices keep the size of what they are applied to (rms 1/√k).
+void fill_tensor(std::vector<std::byte>& bytes, const test::GgufWriter::Tensor& tensor, std::uint64_t seed) {
+    test::Random random(seed);
+    bytes.resize(tensor.size());
+    const double rms = 1 / std::sqrt(static_cast<double>(tensor.ne[0]));
+    if (tensor.ne.size() == 1) {
+        const float one = 1.0f;
+        for (std::size_t i = 0; i < bytes.size(); i += sizeof one) std::memcpy(bytes.data() + i, &one, sizeof one);
+    } else if (is_float(tensor.type)) {
+        fill_floats(bytes, tensor.type, rms, random);
+    } else {
+        const Scales scales = scales_for(tensor.type, rms);
+        fill_random(bytes, random);
+        put_scales(bytes, tensor.type, scales.d, scales.min);
+    }
+}
+
+}  // namespace
+
+const ModelShape& shape_named(std::string_view name) {
+    for (const ModelShape& shape : kShapes)
+        if (shape.name == name) return shape;
+    throw std::runtime_error(cat("no model shape ", name));
+}
+
+void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix, std::uint64_t seed) {
+    test::GgufWriter writer;
+    add_keys(writer, shape);
+    add_vocabulary(writer, shape.n_vocab);
+    reserve_tensors(writer, shape, mix);
+
+    auto temporary = path;
+    temporary += ".part";
+    std::ofstream file(temporary, std::ios::binary);
+    const auto write = [&](const std::vector<std::byte>& bytes, std::uint64_t at) {
+        file.seekp(static_cast<std::streamoff>(at));
+        file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    };
+    write(writer.front(), 0);
+    const auto start = writer.data_start();
+    const auto offsets = writer.offsets();
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+        fill_tensor(bytes, writer.tensors()[i], seed * 1'000'003 + i);
+        write(bytes, start + offsets[i]);
+    }
+    file.close();
+    if (!file) throw std::runtime_error(cat("cannot write ", temporary.string()));
+    std::filesystem::rename(temporary, path);
+}
+
+double check_model(const std::filesystem::path& path) {
+    const Model model = Model::load(path);
+    Context context(model, {.n_ctx = 64});
+    std::vector<Token> tokens;
+    for (int i = 0; i < 16; ++i) tokens.push_back(Token{3 + 17 * i});
+    if (context.decode(tokens) != DecodeStatus::ok) throw std::runtime_error(cat(path.string(), ": decode did not succeed"));
+    double sum = 0, squares = 0;
+    const auto logits = context.logits();
+    for (const double logit : logits) {
+        sum += logit;
+        squares += logit * logit;
+    }
+    const double n = static_cast<double>(logits.size()), deviation = std::sqrt(squares / n - sum / n * (sum / n));
+    if (!std::isfinite(deviation) || deviation < 1e-3 || deviation > 1e3)
+        throw std::runtime_error(cat(path.string(), ": logits deviate by ", deviation));
+    return deviation;
+}
+
+}  // namespace tinfer::bench

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Roofline: adds up events by the role of the weights they read. After S. Williams, A. Waterman, D. Patterson, "Roofline:
+// an insightful visual performance model", CACM 52 (2009): a kernel is bound by the roof it would take longer at.
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <iterator>
+#include <map>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer {
+
+namespace {
+
+bool reads_weight(const Access& access) {
+    return access.tensor->tensor_class == TensorClass::weight && access.kind != AccessKind::elided;
+}
+
+/// Roles of the weights that a step reads, in the order of its operands, each once: "ffn_gate+ffn_up".
+std::string roles_of(const StepView& step) {
+    std::vector<std::string_view> roles;
+    for (const Access& access : step.operands)
+        if (reads_weight(access) && std::ranges::find(roles, access.tensor->role) == roles.end()) roles.push_back(access.tensor->role);
+    std::string text;
+    for (const std::string_view role : roles) text.append(text.empty() ? "" : "+").append(role);
+    return text;
+}
+
+/// Products of block formats are of integers; everything else computes in float32.
+bool multiplies_int8(const StepView& step) {
+    return std::ranges::any_of(step.operands, [](const Access& access) {
+        return reads_weight(access) && access.tensor->n_dims > 1 && !is_float(access.tensor->type);
+    });
+}
+
+void add_row(RooflineRow& to, const RooflineRow& row) {
+    to.calls += row.calls;
+    to.seconds += row.seconds;
+    to.bytes += row.bytes;
+    to.weight_bytes += row.weight_bytes;
+    to.cache_bytes += row.cache_bytes;
+    to.int8_macs += row.int8_macs;
+    to.f32_macs += row.f32_macs;
+    to.memory_seconds += row.memory_seconds;
+    to.compute_seconds += row.compute_seconds;
+}
+
+double over(double amount, double peak) { return peak > 0 ? amount / peak : 0; }
+
+void append_left(std::string& out, std::string_view text, std::size_t width) {
+    out.append(text).append(text.size() < width ? width - text.size() : 0, ' ');
+}
+void append_right(std::string& out, double value, int digits, std::size_t width) {
+    char text[64];   // fixed notation, whatever the locale
+    const auto [end, error] = std::to_chars(text, std::end(text), value, std::chars_format::fixed, digits);
+    const std::size_t size = error == std::errc() ? static_cast<std::size_t>(end - text) : 0;
+    out.append(size < width ? width - size : 0, ' ').append(text, size);
+}
+
+void append_line(std::string& out, std::string_view name, std::string_view op, const RooflineRow& row, double all_seconds) {
+    constexpr std::string_view kBounds[] = {"", " %  memory", " %  compute"};
+    append_left(out, name, 24);
+    append_left(out, op, 18);
+    append_right(out, static_cast<double>(row.calls), 0, 9);
+    append_right(out, 1e3 * row.seconds, 3, 11);
+    append_right(out, 100 * over(row.seconds, all_seconds), 1, 7);
+    out += " %";
+    append_right(out, row.gbps(), 2, 9);
+    append_right(out, row.gmacs(), 1, 10);
+    if (row.bound() != RooflineRow::Bound::unknown) append_right(out, 100 * row.of_peak(), 1, 7);
+    out.append(kBounds[static_cast<std::size_t>(row.bound())]) += '\n';
+}
+
+}  // namespace
+
+RooflineRow::Bound RooflineRow::bound() const noexcept {
+    if (memory_seconds <= 0 && compute_seconds <= 0) return Bound::unknown;
+    return memory_seconds >= compute_seconds ? Bound::memory : Bound::compute;
+}
+
+double RooflineRow::of_peak() const noexcept { return over(std::max(memory_seconds, compute_seconds), seconds); }
+
+struct Roofline::Impl {
+    RooflinePeaks peaks;
+    std::vector<RooflineRow> rows;
+    std::map<std::pair<std::string, Op>, std::size_t> row_of_role;
+    struct StepRow { std::size_t row; bool int8; };
+    std::map<std::uint32_t, std::vector<StepRow>> rows_of_plan;   ///< by step; as many as plans were seen
+    double run_seconds = 0;
+    std::uint64_t runs = 0;
+
+    const std::vector<StepRow>& steps_of(const PlanView& plan);
+    void add_event(const KernelEvent& event);
+};
+
+// Roles are read from the names once per plan; an event then costs a look at its operands.
+const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanView& plan) {
+    if (const auto known = rows_of_plan.find(plan.id); known != rows_of_plan.end()) return known->second;
+    std::vector<StepRow> steps;
+    for (const StepView& step : plan.steps) {
+        const auto [place, is_new] = row_of_role.try_emplace({roles_of(step), step.op}, rows.size());
+        if (is_new) {
+            rows.emplace_back();
+            rows.back().role = place->first.first;
+            rows.back().op = step.op;
+        }
+        steps.push_back({place->second, multiplies_int8(step)});
+    }
+    constexpr std::size_t kPlansKept = 64;   // ids of plans are never used again
+    if (rows_of_plan.size() >= kPlansKept) rows_of_plan.erase(rows_of_plan.begin());
+    return rows_of_plan.emplace(plan.id, std::move(steps)).first->second;
+}
+
+void Roofline::Impl::add_event(const KernelEvent& event) {
+    const StepRow step = steps_of(*event.run->plan)[event.step->number];
+    RooflineRow& row = rows[step.row];
+    std::uint64_t bytes = 0;
+    for (const Access& access : event.accesses) {
+        if (access.scratch) continue;
+        const std::uint64_t unique = access.bytes(), streamed = unique * access.passes;
+        const TensorClass kind = access.tensor->tensor_class;
+        bytes += access.mode == AccessMode::read_write ? 2 * streamed : streamed;
+        if (kind == TensorClass::weight) row.weight_bytes += unique;
+        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v) row.cache_bytes += unique;
+    }
+    ++row.calls;
+    row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
+    row.bytes += bytes;
+    (step.int8 ? row.int8_macs : row.f32_macs) += event.macs;
+    row.memory_seconds += over(static_cast<double>(bytes), peaks.bytes);
+    row.compute_seconds += over(static_cast<double>(event.macs), step.int8 ? peaks.int8_macs : peaks.f32_macs);
+}
+
+Roofline::Roofline(RooflinePeaks peaks) : impl_(std::make_unique<Impl>()) { impl_->peaks = peaks; }
+Roofline::~Roofline() = default;
+
+double Roofline::run_seconds() const noexcept { return impl_->run_seconds; }
+std::uint64_t Roofline::runs() const noexcept { return impl_->runs; }
+
+double Roofline::step_seconds() const noexcept {
+    double seconds = 0;
+    for (const RooflineRow& row : impl_->rows) seconds += row.seconds;
+    return seconds;
+}
+
+std::vector<RooflineRow> Roofline::rows() const {
+    std::vector<RooflineRow> rows;
+    std::ranges::copy_if(impl_->rows, std::back_inserter(rows), [](const RooflineRow& row) { return row.calls > 0; });
+    std::ranges::stable_sort(rows, std::ranges::greater{}, &RooflineRow::seconds);
+    return rows;
+}
+
+std::string Roofline::report() const {
+    std::string out = "role                    op                    calls         ms     time     GB/s    GMAC/s  of peak  bound\n";
+    RooflineRow total;
+    for (const RooflineRow& row : rows()) {
+        append_line(out, row.role.empty() ? "-" : row.role, to_string(row.op), row, impl_->run_seconds);
+        add_row(total, row);
+    }
+    append_line(out, "all steps", "", total, impl_->run_seconds);
+    return out;
+}
+
+void Roofline::on_events(std::span<const KernelEvent> events) {
+    for (const KernelEvent& event : events) impl_->add_event(event);
+}
+
+void Roofline::on_run_end(const RunResult& result) {
+    ++impl_->runs;
+    impl_->run_seconds += 1e-9 * static_cast<double>(result.end - result.run->begin);
+}
+
+}  // namespace tinfer
