@@ -6,6 +6,9 @@
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8
         AND CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
     set(TINFER_X86 ON)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8
+        AND CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+    set(TINFER_ARM ON)
 endif()
 
 # tinfer_isa_source(<file> <flags…>): adds the file to the library with its flags.
@@ -14,6 +17,10 @@ function(tinfer_isa_source file)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND "-mavx512f" IN_LIST ARGN)
         # GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for mistakes of ours.
         list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND TINFER_ARM)
+        # On ARM, and not on x86, GCC schedules before it allocates registers: loads move up until accumulators spill.
+        list(APPEND flags -fno-schedule-insns)
     endif()
     target_sources(tinfer PRIVATE ${file})
     set_source_files_properties(${file} TARGET_DIRECTORY tinfer PROPERTIES
@@ -28,4 +35,8 @@ if(TINFER_X86)
     tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avx512.cpp ${avx512})
     tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avx512vnni.cpp ${avx512} -mavx512vnni)
     tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/amx.cpp ${avx512} -mavx512vnni -mamx-tile -mamx-int8)
+elseif(TINFER_ARM)
+    target_compile_definitions(tinfer PRIVATE TINFER_ARM)
+    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/neon.cpp -march=armv8-a)
+    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/neon_dot.cpp -march=armv8.2-a+dotprod)
 endif()

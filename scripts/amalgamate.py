@@ -17,12 +17,16 @@ SRC, PUBLIC = ROOT / "src", ROOT / "include/tinfer/tinfer.hpp"
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/tinfer\.hpp)>)')
 
 # Kernel tables beside `reference`, best first, and what a compiler defines when its flags allow them. One is compiled in.
+# FAMILIES: the macro that the build system sets for the processors that have the table.
 TIERS = {
     "amx": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__ __AMX_TILE__ __AMX_INT8__",
     "avx512vnni": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__",
     "avx512": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__",
     "avx2": "__AVX2__ __FMA__ __F16C__",
+    "neon_dot": "__aarch64__ __ARM_FEATURE_DOTPROD",
+    "neon": "__aarch64__",
 }
+FAMILIES = {tier: "TINFER_ARM" if tier.startswith("neon") else "TINFER_X86" for tier in TIERS}
 
 HEAD = """\
 // tinfer @VERSION@ as a single header, made by scripts/amalgamate.py: edit the sources, not this file.
@@ -99,7 +103,7 @@ def condition(tier):
 def add_tables(writer):
     """The headers of the vector tables, then the best table alone. Comes last: every other header is there by then."""
     folder = SRC / "kernels/isa"
-    writer.out.append(f"\n#if {condition(list(TIERS)[-1])}\n")
+    writer.out.append("\n#if defined(TINFER_X86) || defined(TINFER_ARM)\n")
     for tier in TIERS:
         writer.headers_of(folder / f"{tier}.cpp")
     writer.out.append("#endif\n")
@@ -110,10 +114,11 @@ def add_tables(writer):
 
 
 def table_macros():
-    """TINFER_X86 as the build system sets it, and which one of its tables is compiled in."""
+    """TINFER_X86 or TINFER_ARM as the build system sets it, and which one of its tables is compiled in."""
     lines = ["\n"]
     for index, tier in enumerate(TIERS):
-        lines.append(f"#{'elif' if index else 'if'} {condition(tier)}\n#  define TINFER_X86 1\n#  define TINFER_TABLE_{tier.upper()} 1\n")
+        lines.append(f"#{'elif' if index else 'if'} {condition(tier)}\n#  define {FAMILIES[tier]} 1\n"
+                     f"#  define TINFER_TABLE_{tier.upper()} 1\n")
     return lines + ["#endif\n"]
 
 

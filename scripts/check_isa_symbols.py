@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-TAGS = ("avx2", "avx512", "avx512vnni", "amx", "neon")
+TAGS = ("avx2", "avx512", "avx512vnni", "amx", "neon", "neon_dot")
 
 
 def weak_functions(path):

@@ -386,7 +386,7 @@ private:
 
 enum class KvType : std::uint8_t { f32, f16, bf16 };
 /// Kernel table. `automatic`: the best this CPU and OS offer.
-enum class Isa : std::uint8_t { automatic, reference, avx2, avx512, avx512vnni, amx };
+enum class Isa : std::uint8_t { automatic, reference, avx2, avx512, avx512vnni, amx, neon, neon_dot };
 enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope };
 [[nodiscard]] TINFER_API std::string_view to_string(Isa isa) noexcept;
 [[nodiscard]] TINFER_API std::string_view to_string(KvType type) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which kernel tables this build and this machine have. A level counts only if the processor has its instructions and
-// the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2).
+// the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2); on ARM
+// what the system says of the processor.
 #include "kernels/kernel.hpp"
 #include "kernels/tables.hpp"
 
@@ -14,6 +15,8 @@
 #    include <sys/syscall.h>
 #    include <unistd.h>
 #  endif
+#elif defined(TINFER_ARM) && defined(__linux__)
+#  include <sys/auxv.h>
 #endif
 
 namespace tinfer {
@@ -83,6 +86,23 @@ bool machine_has(Isa isa) noexcept {
 
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avx2, Isa::reference};
 
+#elif defined(TINFER_ARM)
+
+/// Elsewhere than on Linux the extension counts where the compiler was told to expect it, as on every Mac.
+bool machine_has(Isa isa) noexcept {
+#  if defined(__linux__)
+    constexpr unsigned long kDotProduct = 1UL << 20;   // HWCAP_ASIMDDP
+    const bool dot_product = (getauxval(AT_HWCAP) & kDotProduct) != 0;
+#  elif defined(__ARM_FEATURE_DOTPROD)
+    const bool dot_product = true;
+#  else
+    const bool dot_product = false;
+#  endif
+    return isa == Isa::neon || (isa == Isa::neon_dot && dot_product);
+}
+
+constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
+
 #else
 
 bool machine_has(Isa) noexcept { return false; }
@@ -98,6 +118,9 @@ const KernelTable* table_of(Isa isa) noexcept {
         case Isa::avx512: return &avx512_table;
         case Isa::avx512vnni: return &avx512vnni_table;
         case Isa::amx: return &amx_table;
+#elif defined(TINFER_ARM)
+        case Isa::neon: return &neon_table;
+        case Isa::neon_dot: return &neon_dot_table;
 #endif
         default: return nullptr;
     }
@@ -122,6 +145,8 @@ std::string_view to_string(Isa isa) noexcept {
         case Isa::avx512: return "avx512";
         case Isa::avx512vnni: return "avx512vnni";
         case Isa::amx: return "amx";
+        case Isa::neon: return "neon";
+        case Isa::neon_dot: return "neon_dot";
     }
     return "unknown";
 }

@@ -18,9 +18,8 @@ namespace tinfer::kernels {
 // found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how many
 // tokens a product tile takes (`kTileTokens`: what its registers hold), whether there is a dot4, which adds four byte
 // products per lane to an int32 (`kHasDot4`), whether its weight bytes are signed (`kSignedDot4`), whether dot2 beats a
-// multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the
-// functions that take one as their last argument, are in the header of their family, kernels/simd_x86.hpp, which is
-// included at the end and empty elsewhere.
+// multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the functions that take one as their
+// last argument, are in the header of their family, which is included at the end and empty elsewhere.
 
 template <class T, class Arch>
 using vec = xsimd::batch<T, typename Arch::simd>;
@@ -101,7 +100,7 @@ struct f32x16 {
         return each([&](int i) { return a.part[i] * b.part[i]; });
     }
     friend TINFER_INLINE f32x16 operator/(f32x16 a, f32x16 b) noexcept {
-        return each([&](int i) { return a.part[i] / b.part[i]; });
+        return each([&](int i) { return divide(a.part[i], b.part[i], Arch{}); });
     }
 };
 
@@ -134,4 +133,5 @@ TINFER_INLINE float fold(const f32x16<Arch>& a) noexcept {
 
 }  // namespace tinfer::kernels
 
+#include "kernels/simd_neon.hpp"
 #include "kernels/simd_x86.hpp"

@@ -17,7 +17,7 @@ struct VectorLanes {
     static TINFER_INLINE F add(F a, F b) noexcept { return a + b; }
     static TINFER_INLINE F sub(F a, F b) noexcept { return a - b; }
     static TINFER_INLINE F mul(F a, F b) noexcept { return a * b; }
-    static TINFER_INLINE F div(F a, F b) noexcept { return a / b; }
+    static TINFER_INLINE F div(F a, F b) noexcept { return divide(a, b, Arch{}); }
     static TINFER_INLINE F fma(F a, F b, F c) noexcept { return kernels::fma(a, b, c, Arch{}); }
     static TINFER_INLINE F select_lt(F a, F b, F yes, F no) noexcept { return xsimd::select(a < b, yes, no); }
     static TINFER_INLINE F abs(F x) noexcept { return from_bits(bits(x) & I(0x7FFFFFFF)); }

@@ -8,14 +8,11 @@
 #include <map>
 #include <set>
 
+#include "support/fp_control.hpp"
 #include "support/random_blocks.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 #include "tinfer/tinfer.hpp"
-
-#if defined(__SSE__)
-#  include <xmmintrin.h>
-#endif
 
 namespace tinfer {
 
@@ -178,7 +175,7 @@ TEST_CASE("[A14] determinism: the flash attention switch changes no bit") {
     CHECK(large.compute - small.compute < 4ull * 512 * (32768 - 4096) / 10);
 }
 
-#if defined(__SSE__)
+#if defined(TINFER_FP_CONTROL)
 TEST_CASE("[N2][A13] determinism: a caller's flush-to-zero and rounding mode change no bit and come back") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::wide("qwen3", DType::q4_1).save(folder.path()));
@@ -192,14 +189,14 @@ TEST_CASE("[N2][A13] determinism: a caller's flush-to-zero and rounding mode cha
     };
     const auto logits = test::logits_of(model, tokens);
     const auto drawn = draw(std::span(logits).first(160));
-    const unsigned before = _mm_getcsr();
-    for (const unsigned mode : {0x8040u, 0x2000u, 0x4000u, 0x6000u, 0xE040u}) {   // FTZ+DAZ, and the three other roundings
-        _mm_setcsr((before & ~0xE040u) | mode);
+    const std::uint64_t before = test::fp_control();
+    for (const std::uint64_t mode : test::kOddFpModes) {
+        test::set_fp_control((before & ~test::kFpModeBits) | mode);
         const auto bits = test::bits_of(test::logits_of(model, tokens, {.n_threads = 2}));
         const auto again = draw(std::span(logits).first(160));
-        const unsigned after = _mm_getcsr();
-        _mm_setcsr(before);
-        CHECK((after & 0xE040u) == mode);
+        const std::uint64_t after = test::fp_control();
+        test::set_fp_control(before);
+        CHECK((after & test::kFpModeBits) == mode);
         CHECK(bits == expected);
         CHECK(again == drawn);
     }
