@@ -99,7 +99,7 @@ struct AmxSliceHalf {
 
 /// Shapes of the eight tile registers: 0 … 3 sums (16 tokens × 16 rows of int32), 4 and 5 tokens (16 × StepBytes), 6 and 7
 /// weights (StepBytes / 4 × 16 rows of four codes). Held while the object lives; the thread's state is clean after it.
-template <int StepBytes>
+template <class Arch, int StepBytes>
 class AmxSession {
 public:
     AmxSession() noexcept {

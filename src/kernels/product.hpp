@@ -209,9 +209,9 @@ private:
             const std::byte* ahead = job.w + (first + 16) * job.row_stride;
             alignas(64) float results[T][16];
             if constexpr (Format::kUnit == 256)
-                multiply_super_rows<Format, T>(blocks, job.k / 256, x, ahead, results);
+                multiply_super_rows<Arch, Format, T>(blocks, job.k / 256, x, ahead, results);
             else
-                multiply_block_rows<Format, CodeRoute<Arch, Format>::kBias, T>(blocks, job.k / 32, x, ahead, results);
+                multiply_block_rows<Arch, Format, T>(blocks, job.k / 32, x, ahead, results);
             const int n = job.n_rows - first < 16 ? job.n_rows - first : 16;
             for (int t = 0; t < T; ++t) store_results(job, t, first, n, results[t]);
         }
@@ -233,7 +233,7 @@ struct BlockWeights {
     struct Session {
 #if defined(__AMX_INT8__)
         struct None {};
-        std::conditional_t<kAmx, AmxSession<AmxRoute<Format>::kStepBytes>, None> matrix_unit;
+        std::conditional_t<kAmx, AmxSession<Arch, AmxRoute<Format>::kStepBytes>, None> matrix_unit;
 #endif
     };
 

@@ -5,7 +5,7 @@
 // rows ahead are asked for in the order of their addresses, because sixteen streams defeat the processor's own prefetch.
 #pragma once
 
-#include "kernels/panel_avx512.hpp"
+#include "kernels/panel.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 
 #if defined(__AVX512VNNI__)
@@ -196,7 +196,7 @@ struct SuperRows<Q6_K> {
 };
 
 /// acc[t] of sixteen rows against T tokens; rows of n_blocks super-blocks. ahead: the bytes that follow the sixteen rows.
-template <class Format, int T>
+template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_super_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
                                            const std::byte* ahead, float (*results)[16]) noexcept {
     using Rows = SuperRows<Format>;
@@ -294,11 +294,11 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     }
 }
 
-/// The same for sixteen rows of n_blocks blocks of 32. `bias` is taken off by the sums of the activations.
-template <class Format, int Bias, int T>
+/// The same for sixteen rows of n_blocks blocks of 32. Their bias is taken off by the sums of the activations.
+template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_block_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
                                            const std::byte* ahead, float (*results)[16]) noexcept {
-    constexpr int kBytes = Format::kBlockBytes;
+    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) std::int32_t offsets[16];   // of the rows: a panel is far smaller than 2 GB
@@ -349,7 +349,7 @@ template <class Format, int Bias, int T>
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
                 __m512i s = sums[t][j];
-                if constexpr (Bias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(Bias * x[t].sum[i + j]));
+                if constexpr (kBias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(kBias * x[t].sum[i + j]));
                 acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[i + j])), _mm512_cvtepi32_ps(s), acc[t]);
                 if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
             }

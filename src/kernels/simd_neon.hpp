@@ -40,6 +40,9 @@ static TINFER_INLINE f32v<neon> widen_bf16(const std::uint16_t* p, neon) {
 static TINFER_INLINE void narrow_f16(f32v<neon> a, std::uint16_t* p, neon) {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));   // rounds as FPCR says: to nearest even (base/fp_env.hpp)
 }
+/// ARM has no store of a register past the caches: a plain one.
+static TINFER_INLINE void stream(f32v<neon> a, float* p, neon) { vst1q_f32(p, a); }
+static TINFER_INLINE void stream_fence(neon) {}
 static TINFER_INLINE void deinterleave(f32v<neon> low, f32v<neon> high, f32v<neon>& even, f32v<neon>& odd, neon) {
     even = vuzp1q_f32(low, high);
     odd = vuzp2q_f32(low, high);
