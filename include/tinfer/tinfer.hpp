@@ -20,6 +20,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -399,7 +400,8 @@ struct ContextOptions {
     int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
     int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
-    int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota)
+    int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
+                                   ///< than the process has processors only so many run
     int n_threads_batch = 0;       ///< for larger steps; 0 = n_threads
     Isa isa = Isa::automatic;
     bool flash_attn = true;        ///< read back only: there is one attention path, and it holds no n×n matrix
@@ -470,8 +472,9 @@ private:
     std::vector<float> values_;
 };
 
-/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs.
-enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room };
+/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
+/// comes from Context::step alone: there is more to do.
+enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
 /// Outcomes of Context::seq_rm.
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
@@ -499,6 +502,18 @@ public:
     DecodeStatus decode(std::span<const Token> tokens);
     /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed.
     DecodeStatus decode(const Batch& batch);
+
+    /// The same in slices of time: begin(), then step() until it is not `pending`. One transaction, the same bits and the
+    /// same events; in between the context is busy for everything that would change it, and observers' clocks go on. The
+    /// batch has to stay as it is until the end. begin() throws invalid_batch.
+    void begin(std::span<const Token> tokens);
+    void begin(const Batch& batch);
+    /// Computes for about `budget` and returns between two pieces of work, of which each thread does at least one: they
+    /// take a fraction of a millisecond with the vector tables. Throws bad_parameter when nothing has begun; an exception
+    /// ends the decode as it does in decode().
+    DecodeStatus step(std::chrono::nanoseconds budget);
+    /// Ends a decode that is pending; the context is as before begin(). Nothing happens when there is none.
+    void abandon();
 
     /// Rows of the last decode in batch order; negative indices count from the end. The spans are valid until the next
     /// decode. Throws index_out_of_range, no_output.
@@ -720,7 +735,8 @@ struct RunInfo {
     std::span<const InputView> inputs;
 };
 
-/// One thread's busy interval inside an event, ns since the event's begin.
+/// One thread's work on an event: when it began, ns since the event's begin, how long it worked, and how many pieces of the
+/// step it took (1 where threads have even shares).
 struct ThreadSpan { std::uint32_t begin = 0, busy = 0; std::uint32_t work_items = 0; std::uint16_t cpu = 0; };
 
 /// One executed step. All spans and pointers are valid during the callback.
@@ -728,7 +744,7 @@ struct KernelEvent {
     std::uint64_t index = 0;         ///< session-wide, gapless over filtered events too
     const RunInfo* run = nullptr;
     const StepView* step = nullptr;
-    std::uint64_t begin = 0, end = 0;   ///< ns since time zero, never decreasing
+    std::uint64_t begin = 0, end = 0;   ///< ns since time zero, never decreasing; a step that slices of time cut spans them
     std::span<const Access> accesses;   ///< every operand
     std::span<const ThreadSpan> threads;
     std::uint64_t macs = 0;

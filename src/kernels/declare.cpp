@@ -173,15 +173,25 @@ private:
         const std::uint64_t mask = static_cast<std::uint32_t>(entry[2]) |
                                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
         const std::int32_t live = std::popcount(mask);
-        std::uint32_t change[kPageSlots + 1] = {};   // differences along the ordinals of this entry
+        std::uint32_t n_whole = 0;                   // queries that see all of it
+        std::uint32_t change[kPageSlots + 1] = {};   // differences along the ordinals of this entry, by the others
+        bool in_parts = false;
         for (std::int64_t t = 0; t < spans_.ne[1]; ++t) {
             const auto* span = spans_.row<const std::int32_t>(t);
             if (span[0] != sequence) continue;
             const std::int32_t begin = std::max(span[1] - entry[1], 0), end = std::min(span[2] - entry[1], live);
             if (begin >= end) continue;
+            if (begin == 0 && end == kPageSlots) {
+                ++n_whole;
+                continue;
+            }
+            in_parts = true;
             ++change[begin];
             --change[end];
         }
+        if (n_whole > 0)
+            for (std::uint32_t& slot : std::span(counts, kPageSlots)) slot += n_whole;
+        if (!in_parts) return;
         std::uint32_t seen = 0;
         std::int32_t ordinal = 0;
         for (std::uint64_t rest = mask; rest != 0; rest &= rest - 1) {
@@ -272,6 +282,10 @@ void resolve_cells(const KernelCall& call, AccessSink& sink, int slot, std::int6
     const VisiblePages pages(call);
     RowRuns runs(sink, slot, kRead, call[slot]);
     pages.for_each_page([&](std::int64_t page, const std::uint32_t* counts) {
+        if (std::all_of(counts, counts + kPageSlots, [&](std::uint32_t n) { return n == counts[0]; })) {   // nearly every page
+            if (counts[0] > 0) runs.add(page * kPageSlots, kPageSlots, counts[0]);
+            return;
+        }
         for (std::int64_t first = 0; first < kPageSlots; first += group) {
             bool seen = false;
             for (std::int64_t i = first; i < first + group; ++i) seen = seen || counts[i] != 0;

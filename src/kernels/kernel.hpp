@@ -53,44 +53,76 @@ struct StepShape {
 
 /// One call: a step whose operands have their data. The only source of pointers of a kernel.
 struct KernelCall : StepShape {
+    std::int64_t scratch_stride = 0;   ///< bytes between the threads' parts; 0: they lie without gaps
     /// This thread's part of the scratch operand.
     [[nodiscard]] std::byte* scratch(int thread) const noexcept {
         const Operand& all = operands[kScratchSlot];
-        return all.data + static_cast<std::int64_t>(all.bytes) / n_threads / 64 * 64 * thread;
+        const std::int64_t stride = scratch_stride > 0 ? scratch_stride : static_cast<std::int64_t>(all.bytes) / n_threads / 64 * 64;
+        return all.data + stride * thread;
     }
 };
 
+/// One thread's side of a work queue: chunks it has had of the running step, and how long the last one took.
+struct alignas(64) Worker {
+    using Clock = std::chrono::steady_clock;
+    std::uint32_t n_chunks = 0;
+    // Kept where time is limited only.
+    bool has_worked = false;         ///< since the slice of time began
+    bool in_chunk = false;           ///< claimed_at is the begin of its last chunk
+    Clock::time_point claimed_at{};
+    Clock::duration chunk_time{};    ///< of the last chunk that has ended; 0: none of this step has
+    void begin_step() noexcept { n_chunks = 0, in_chunk = false, chunk_time = {}; }
+    void begin_slice() noexcept { has_worked = in_chunk = false; }
+};
+
 /// Chunks of a step, handed to whichever thread comes first. claim() is one atomic add; on the leading thread it also
-/// polls the cancel callback now and then, after which every thread gets kNoChunk.
+/// polls the cancel callback now and then, after which every thread gets kNoChunk. With a deadline, threads get kNoChunk
+/// when time is over too; then the same kernel is run again later, on the same call, and claims what is left.
 class WorkQueue {
 public:
+    using Clock = Worker::Clock;
     static constexpr std::int64_t kNoChunk = -1;
+    static constexpr Clock::time_point kNoDeadline = Clock::time_point::max();
     using PollFn = bool (*)(void* context) noexcept;   ///< true = stop
-    void reset() noexcept { next_.store(0, std::memory_order_relaxed); }
     void set_poll(PollFn poll, void* context) noexcept { poll_ = poll; poll_context_ = context; }
+    void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
     [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
-    void rearm() noexcept { stopped_.store(false, std::memory_order_relaxed); reset(); }
-    /// Index of the next chunk below `n_chunks`, or kNoChunk.
-    [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks) noexcept;
+    /// For the next step.
+    void rearm() noexcept;
+    /// Index of the next chunk below `n_chunks`, or kNoChunk. `worker` is the calling thread's; without one the deadline
+    /// is not looked at.
+    [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks, Worker* worker = nullptr) noexcept;
+    /// The step's kernel claims chunks.
+    [[nodiscard]] bool in_use() const noexcept { return next_.load(std::memory_order_relaxed) > 0 || left_of() > 0; }
+    /// Chunks are left because time was over. To be asked when no thread claims.
+    [[nodiscard]] bool unfinished() const noexcept { return next_.load(std::memory_order_relaxed) < left_of(); }
 
 private:
+    [[nodiscard]] bool time_is_over(Worker& worker) const noexcept;
+    [[nodiscard]] std::int64_t left_of() const noexcept { return left_of_.load(std::memory_order_relaxed); }
+
     alignas(64) std::atomic<std::int64_t> next_{0};
-    alignas(64) std::atomic<bool> stopped_{false};
+    std::atomic<std::int64_t> left_of_{0};   ///< n_chunks of a thread that was turned away by the deadline; 0: none was
+    std::atomic<bool> stopped_{false};
+    alignas(64) Clock::time_point deadline_ = kNoDeadline;
     PollFn poll_ = nullptr;
     void* poll_context_ = nullptr;
-    std::chrono::steady_clock::time_point polled_at_{};   ///< of the leading thread only
+    Clock::time_point polled_at_{};          ///< of the leading thread only
 };
 
 struct Range { std::int64_t begin, end; };
 
-/// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit.
+/// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit. A kernel either
+/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear repetition.
 struct WorkSlice {
     int thread = 0, n_threads = 1;
     WorkQueue* queue = nullptr;      ///< of this step; shared by its threads
+    Worker* worker = nullptr;
+    std::int64_t part = thread, n_parts = n_threads;   ///< of even shares: more than threads where time is limited
     /// Even contiguous share of n items.
-    [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * thread / n_threads, n * (thread + 1) / n_threads}; }
-    [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept { return queue->claim(thread, n_chunks); }
+    [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * part / n_parts, n * (part + 1) / n_parts}; }
+    [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept { return queue->claim(thread, n_chunks, worker); }
 };
 
 /// Receives what a kernel touches. Operands not named are not accessed.

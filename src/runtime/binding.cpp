@@ -65,11 +65,12 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
     plan.reserve(max_nodes, max_values);
     kernels.reserve(max_nodes);
     calls.reserve(max_nodes);
+    barriers.reserve(max_nodes);
     value_bytes.reserve(max_values);
 }
 
 std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
-    return graph::Plan::bytes(max_nodes, max_values) + max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall)) +
+    return graph::Plan::bytes(max_nodes, max_values) + max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t)) +
            max_values * sizeof(std::uint64_t);
 }
 
@@ -114,6 +115,57 @@ std::uint64_t scratch_bytes(const graph::Graph& graph, const graph::Plan& plan,
     return most;
 }
 
+namespace {
+
+/// Memory that a step touches.
+struct Touched {
+    const std::byte *begin, *end;
+    bool written;
+    [[nodiscard]] bool conflicts(const Touched& other) const noexcept {
+        return (written || other.written) && begin < other.end && other.begin < end;
+    }
+};
+
+// Steps that keep to their thread's own part of scratch, which lies at the same place in all of them.
+bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id; }
+
+// Memory of step i that other threads may see.
+std::size_t touched_by(const BoundPlan& bound, std::size_t i, std::array<Touched, kernels::kMaxOperands>& out) noexcept {
+    const graph::Step& step = bound.plan.steps[i];
+    std::size_t n = 0;
+    for (const graph::StepOperand& operand : std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands)) {
+        if (operand.elided) continue;
+        const kernels::Operand& x = bound.calls[i][operand.slot];
+        out[n++] = {x.data, x.data + x.bytes, operand.mode != AccessMode::read};
+    }
+    const kernels::Operand& scratch = bound.calls[i][kernels::kScratchSlot];
+    if (scratch.present() && !is_product(step.op)) out[n++] = {scratch.data, scratch.data + scratch.bytes, true};
+    return n;
+}
+
+// A barrier stands before each step that reads what a step since the last barrier wrote, or writes what one of them
+// touched. Others need none: Q, K and V, say, or gate and up, are made by threads that do not wait for each other.
+void place_barriers(BoundPlan& bound) {
+    const std::size_t n_steps = bound.calls.size();
+    bound.barriers.assign(n_steps, 1);
+    std::array<Touched, kMostStepsBetweenBarriers * kernels::kMaxOperands> since;
+    std::array<Touched, kernels::kMaxOperands> touched;
+    std::size_t n_since = 0, n_steps_since = 0;
+    for (std::size_t i = 0; i < n_steps; ++i) {
+        const std::size_t n = touched_by(bound, i, touched);
+        bool conflict = n_steps_since == kMostStepsBetweenBarriers;
+        for (std::size_t k = 0; k < n_since && !conflict; ++k)
+            for (std::size_t j = 0; j < n && !conflict; ++j) conflict = since[k].conflicts(touched[j]);
+        if (i > 0) bound.barriers[i - 1] = conflict ? 1 : 0;
+        if (conflict) n_since = n_steps_since = 0;
+        std::copy_n(touched.begin(), n, since.begin() + static_cast<std::ptrdiff_t>(n_since));
+        n_since += n;
+        ++n_steps_since;
+    }
+}
+
+}  // namespace
+
 void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound) {
     const graph::Plan& plan = bound.plan;
     choose_kernels(graph, plan, table, bound.kernels);
@@ -130,6 +182,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
             scratch.type = DType::i8;
             scratch.ne = {static_cast<std::int64_t>(scratch.bytes), 1, 1, 1};
             scratch.data = memory.scratch;
+            if (is_product(step.op)) call.scratch_stride = static_cast<std::int64_t>(memory.scratch_bytes) / n_threads / 64 * 64;
         }
         for (std::uint32_t k = 0; k < step.n_operands; ++k) {
             const graph::StepOperand& operand = plan.operands[step.first_operand + k];
@@ -137,6 +190,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         }
         bound.calls.push_back(call);
     }
+    place_barriers(bound);
 }
 
 }  // namespace tinfer::runtime

@@ -22,10 +22,13 @@ struct MemoryMap {
     std::span<const std::pair<std::string_view, std::byte*>> inputs;
 };
 
+inline constexpr std::size_t kMostStepsBetweenBarriers = 4;
+
 struct BoundPlan {
     graph::Plan plan;
     std::vector<const kernels::KernelDescriptor*> kernels;   ///< per step
     std::vector<kernels::KernelCall> calls;                  ///< per step
+    std::vector<std::uint8_t> barriers;                      ///< per step: all threads meet behind it
     std::vector<std::uint64_t> value_bytes;                  ///< storage of each value
     std::uint64_t last_use = 0;                              ///< for the plan cache
     std::uint32_t id = 0;                                    ///< counts plans of the context, from 1; 0 = empty slot

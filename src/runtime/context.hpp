@@ -18,24 +18,34 @@ struct Context::Impl {
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
     ~Impl();
 
-    DecodeStatus decode(std::span<const Token> tokens);
-    DecodeStatus decode(const Batch& batch);
+    /// begin() and step() to the end.
+    template <class Input>
+    DecodeStatus decode(const Input& input);
+    /// Opens a transaction: validates `input` (tokens or a batch) and leaves the context busy until step() has ended it.
+    template <class Input>
+    void begin(const Input& input);
+    /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
+    DecodeStatus step(std::chrono::nanoseconds budget);
+    /// Ends a pending transaction as a cancel would.
+    void abandon();
 
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     void clear(bool zero_data);
     void set_threads(int n_threads, int n_threads_batch);
 
-    /// Refuses while another operation of the context runs (`busy`).
+    /// Holds a flag of the context; refuses while somebody else does (`busy`).
     class Busy {
     public:
-        explicit Busy(runtime::TraceSession& session);
-        ~Busy() { session_.busy.store(false, std::memory_order_release); }
+        explicit Busy(std::atomic<bool>& flag);
+        ~Busy() { if (!kept_) flag_.store(false, std::memory_order_release); }
+        void keep() noexcept { kept_ = true; }   ///< somebody else will clear it
         Busy(const Busy&) = delete;
         Busy& operator=(const Busy&) = delete;
 
     private:
-        runtime::TraceSession& session_;
+        std::atomic<bool>& flag_;
+        bool kept_ = false;
     };
 
     Model owner;
@@ -46,6 +56,7 @@ struct Context::Impl {
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
     runtime::TeamRunner team = runtime::run_team;   ///< tests may take another
+    int team_limit = runtime::usable_cpu_count();   ///< more threads could only wait for each other; tests may raise it
     Timings timings;
 
     AlignedBuffer cache_data, arena, scratch, input_data;
@@ -54,20 +65,34 @@ struct Context::Impl {
     std::vector<std::uint64_t> kept_values;   ///< floats of each kept value in the last micro-batch
 
 private:
+    /// Where a transaction stands: what the next piece of work is.
+    enum class Stage : std::uint8_t { none, place, copy_pages, compute };
+
     template <class Input>
-    DecodeStatus run_transaction(const Input& input);
-    DecodeStatus run_batch();
-    runtime::RunStatus run_micro_batch(const runtime::MicroBatch& mb, std::uint32_t number);
-    void copy_pages(std::span<const memory::PageCopy> copies, std::uint32_t number);
-    runtime::RunStatus run_plan(const runtime::BoundPlan& bound, Phase phase, std::uint32_t number, int n_threads, std::span<const TokenView> tokens, const CancelFn& cancel);
-    void write_inputs(const runtime::MicroBatch& mb);
-    void collect_outputs(const runtime::BoundPlan& bound, const runtime::MicroBatch& mb);
-    runtime::BoundPlan& plan_for(std::int64_t n_tokens, std::int64_t n_rows, bool from_embeddings);
+    void open(const Input& input);
+    DecodeStatus advance(runtime::Executor::Clock::time_point deadline);
+    DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
+    void finish(DecodeStatus status) noexcept;
+    void start_micro_batch();
+    void start_page_copies(std::span<const memory::PageCopy> copies);
+    void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
+    runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
+    void end_run(runtime::RunStatus status);
+    void write_inputs();
+    void collect_outputs();
+    struct GraphShape {
+        std::int64_t n_tokens = 0, n_rows = 0;
+        bool from_embeddings = false;
+        bool operator==(const GraphShape&) const = default;
+    };
+    const runtime::BoundPlan& plan_for(const GraphShape& shape);
+    const runtime::BoundPlan& page_copy_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
-    [[noreturn]] void throw_compute_failed();
 
-    graph::Graph graph_;
+    graph::Graph graph_;                               ///< of the run that is running or ran last
+    GraphShape built_;
+    const runtime::BoundPlan* built_plan_ = nullptr;   ///< the plan of that shape, while graph_ holds it
     graph::Planner planner_;
     runtime::MemoryMap map_;
     std::vector<std::pair<std::string_view, std::byte*>> input_slots_;
@@ -76,6 +101,16 @@ private:
     std::uint32_t next_plan_id_ = 1;
     std::uint64_t n_decodes_ = 0;
     std::vector<TokenView> token_views_;
+
+    // the transaction
+    std::atomic<bool> stepping_{false};     ///< begin, step or decode is on the stack; the session's flag stays set between
+    Stage stage_ = Stage::none;
+    bool fits_ = false;                     ///< else it ends as no_room before anything runs
+    std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
+    std::uint32_t number_ = 0;              ///< of the micro-batch
+    runtime::MicroBatch micro_batch_;
+    const runtime::BoundPlan* running_ = nullptr;
+    bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
 };
 
 }  // namespace tinfer

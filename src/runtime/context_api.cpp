@@ -23,6 +23,22 @@ DecodeStatus Context::decode(const Batch& batch) {
     return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
 }
 
+
+void Context::begin(std::span<const Token> tokens) {
+    reporting_memory(kInContext, [&] { impl_->begin(tokens); });
+}
+void Context::begin(const Batch& batch) {
+    reporting_memory(kInContext, [&] { impl_->begin(batch); });
+}
+
+DecodeStatus Context::step(std::chrono::nanoseconds budget) {
+    return reporting_memory(kInContext, [&] { return impl_->step(budget); });
+}
+
+void Context::abandon() {
+    reporting_memory(kInContext, [&] { impl_->abandon(); });
+}
+
 int Context::n_outputs() const noexcept { return impl_->n_outputs; }
 
 std::span<const float> Context::logits(int index) const {
@@ -51,29 +67,29 @@ std::span<const float> Context::result(std::string_view name) const {
 }
 
 RemoveStatus Context::seq_rm(SeqId seq, Pos p0, Pos p1) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] { impl_->cache.seq_rm(seq, p0, p1); });
     return RemoveStatus::ok;
 }
 
 RemoveStatus Context::rm_all_seqs(Pos p0, Pos p1) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] { impl_->cache.rm_all_seqs(p0, p1); });
     return RemoveStatus::ok;
 }
 
 void Context::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] { impl_->cache.seq_cp(from, to, p0, p1); });
 }
 
 void Context::seq_keep(SeqId seq) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] { impl_->cache.seq_keep(seq); });
 }
 
 void Context::clear(bool zero_data) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     impl_->clear(zero_data);
 }
 
@@ -103,12 +119,12 @@ void Context::reset_timings() noexcept {
 }
 
 void Context::set_threads(int n_threads, int n_threads_batch) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] { impl_->set_threads(n_threads, n_threads_batch); });
 }
 
 void Context::set_cancel(CancelFn cancel) {
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     impl_->options.cancel = std::move(cancel);
 }
 
@@ -135,7 +151,7 @@ Attachment Context::attach(std::shared_ptr<Observer> observer) {
     (void)observer;
     fail(ErrorCode::not_available, "tracing not built in");
 #else
-    const Impl::Busy busy(*impl_->session);
+    const Impl::Busy busy(impl_->session->busy);
     return reporting_memory("attach: an allocation failed", [&] {
         auto handle = std::make_shared<Attachment::Impl>();   // first: once the observer is attached, nothing may fail
         handle->attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
@@ -173,7 +189,7 @@ Attachment::~Attachment() {
 void Attachment::detach() {
     if (!attached()) return;
     const auto session = impl_->session.lock();
-    const Context::Impl::Busy busy(*session);
+    const Context::Impl::Busy busy(session->busy);
     session->detach(impl_->attached);
 }
 

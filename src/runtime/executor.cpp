@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/executor.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/fp_env.hpp"
@@ -18,6 +19,22 @@ bool wants_cancel(const CancelFn& cancel) noexcept {
     }
 }
 
+bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const CancelFn*>(cancel)); }
+
+// Parts to cut a step into that its kernel does not cut itself, so that each takes about a tenth of a millisecond: by its
+// multiplications, or by the bytes it moves.
+std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call, int n_threads) noexcept {
+    constexpr std::uint64_t kMacsPerPart = 2u << 20, kBytesPerPart = 256u << 10, kMost = 1u << 16;
+    std::uint64_t bytes = 0;
+    for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
+        const kernels::Operand& x = call[slot];
+        if (x.present()) bytes += static_cast<std::uint64_t>(x.n_rows() * std::max(x.nb[1], x.nb[0]));
+    }
+    const std::uint64_t macs = kernel.macs != nullptr ? kernel.macs(call) : 0;
+    const auto n = std::max(macs / kMacsPerPart, kernel.macs != nullptr ? 0 : bytes / kBytesPerPart);
+    return std::max(static_cast<std::int64_t>(std::min(n, kMost)), std::int64_t{n_threads});
+}
+
 }  // namespace
 
 template <class Fn>
@@ -29,12 +46,23 @@ void Executor::observe(Fn&& fn) noexcept {
     }
 }
 
-// The leader's decision after its share of a step: an observer threw, or the cancel callback said so (in the queue's poll
-// between chunks, or here between steps).
-bool Executor::should_stop(std::size_t step) noexcept {
-    if (error_) return true;
-    if (!cancelled_ && (queues_[step % 2].stopped() || wants_cancel(*cancel_))) cancelled_ = true;
-    return cancelled_;
+// The leader's decision at a barrier, about the steps since the last one: an observer threw; the cancel callback said so (in
+// the queue's poll between chunks, or here between steps); or, when nobody works on the step any more, time is over.
+Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
+    if (error_) return Next::stop;
+    if (cancel_ != nullptr) {
+        bool cancelled = wants_cancel(*cancel_);
+        for (std::size_t i = first; i <= last; ++i) cancelled = cancelled || queue(i).stopped();
+        if (cancelled) {
+            cancelled_ = true;
+            return Next::stop;
+        }
+    }
+    if (deadline_ == kNoDeadline) return Next::go_on;
+    inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
+    first_step_ = inside_step_ ? last : last + 1;
+    const bool over = first_step_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
+    return over ? Next::pause : Next::go_on;
 }
 
 void Executor::poison(const graph::Step& step) noexcept {
@@ -46,59 +74,114 @@ void Executor::poison(const graph::Step& step) noexcept {
     }
 }
 
-// Every thread runs this. Work queues alternate: the leader re-arms the next step's while this one runs, and nobody can
-// still hold it, because all have passed the barrier of the step before.
-template <bool Traced>
-void Executor::loop(int thread, int n_threads) noexcept {
-    const FpEnvironment environment;   // round to nearest, denormals kept; the caller's comes back at the end
-    const bool leader = thread == 0;
-    const bool immediate = Traced && observer_->immediate();
-    const bool timed = Traced && observer_->wants_threads();
-    for (std::size_t i = 0; i < bound_->calls.size(); ++i) {
-        const kernels::KernelCall& call = bound_->calls[i];
-        if (leader) queues_[(i + 1) % 2].rearm();
-        if constexpr (Traced) {
-            if (leader && !error_) observe([&] { observer_->before_step(i, call); });
-            if (immediate) {   // the callbacks see the step before any thread runs it
-                if (leader) stop_before_[i % 2] = error_ != nullptr;
-                barrier_.wait(n_threads);
-                if (stop_before_[i % 2]) return;
-            }
-        }
-        const std::uint64_t begin = timed ? observer_->now() : 0;
-        bound_->kernels[i]->run(call, {thread, n_threads, &queues_[i % 2]});
-        if (timed) observer_->thread_span(i, thread, begin, observer_->now());
-
-        if (leader) stop_after_[i % 2] = should_stop(i);
-        barrier_.wait(n_threads);
-        if (poison_arena_ != nullptr) {
-            if (leader) poison(bound_->plan.steps[i]);
-            barrier_.wait(n_threads);
-        }
-        if constexpr (Traced)
-            if (leader && !error_) observe([&] { observer_->after_step(i, call, stop_after_[i % 2]); });
-        if (stop_after_[i % 2]) return;
+// One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel that
+// claims chunks itself is known by its queue.
+void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
+    const kernels::KernelCall& call = bound_->calls[step];
+    const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
+    kernels::WorkQueue& chunks = queue(step);
+    kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
+    kernels::WorkSlice slice{thread, n_threads, &chunks, &worker};
+    if (!in_parts_ || chunks.in_use()) return kernel.run(call, slice);
+    slice.n_parts = n_parts_of(kernel, call, n_threads_);
+    for (;;) {
+        slice.part = parts(step).claim(thread, slice.n_parts, &worker);
+        if (slice.part == kernels::WorkQueue::kNoChunk) return;
+        kernel.run(call, slice);
+        if (!chunks.in_use()) continue;
+        --worker.n_chunks;   // the part was the kernel's own chunks
+        return;
     }
 }
 
-RunStatus Executor::run(const BoundPlan& bound, int n_threads, const CancelFn& cancel, StepObserver* observer, TeamRunner team) noexcept {
-    bound_ = &bound;
-    cancel_ = &cancel;
-    observer_ = observer;
-    cancelled_ = false;
-    error_ = nullptr;
-    for (kernels::WorkQueue& queue : queues_) {
-        queue.rearm();
-        queue.set_poll([](void* fn) noexcept { return wants_cancel(*static_cast<const CancelFn*>(fn)); }, const_cast<CancelFn*>(&cancel));
-        if (!cancel) queue.set_poll(nullptr, nullptr);
+// Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step where
+// time is limited, somebody looks at the step's end, or each thread's time is taken.
+template <bool Traced>
+void Executor::loop(int thread, int n_threads) noexcept {
+    const FpEnvironment environment;   // round to nearest, denormals kept; the caller's comes back at the end
+    const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
+    const bool immediate = Traced && observer_->immediate();
+    const bool timed = Traced && observer_->wants_threads();
+    const bool meet_always = limited || immediate || timed || poison_arena_ != nullptr;
+    kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
+    worker.begin_slice();
+    bool goes_on = inside_step_;   // with a step that has begun in an earlier slice
+    std::size_t first = first_step_, turn = 0;   // first: step since the last barrier
+    for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
+        const kernels::KernelCall& call = bound_->calls[i];
+        if (leader) {
+            queue(i + kAhead).rearm();
+            if (in_parts_) parts(i + kAhead).rearm();
+        }
+        if (!std::exchange(goes_on, false)) {
+            worker.begin_step();
+            if constexpr (Traced) {
+                if (leader && !error_) observe([&] { observer_->before_step(i, call); });
+                if (immediate) {   // the callbacks see the step before any thread runs it
+                    if (leader) stop_before_[i % 2] = error_ != nullptr;
+                    barrier_.wait(n_threads);
+                    if (stop_before_[i % 2]) return;
+                }
+            }
+        }
+        const std::uint64_t begin = timed ? observer_->now() : 0;
+        const std::uint32_t n_before = worker.n_chunks;
+        run_step(i, thread, n_threads);
+        if (timed) {
+            const std::uint32_t n_chunks = worker.n_chunks - n_before;
+            observer_->thread_span(i, thread, begin, observer_->now(), queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
+        }
+
+        const bool meet = meet_always || bound_->barriers[i] != 0;
+        if (meet) {
+            if (limited) barrier_.wait(n_threads);   // what is left of a step is known when nobody claims
+            turn ^= 1;
+            if (leader) decide(turn, after(first, i));
+            barrier_.wait(n_threads);
+            if (next_[turn] == Next::pause && inside_step_) return;
+            if (poison_arena_ != nullptr) {
+                if (leader) poison(bound_->plan.steps[i]);
+                barrier_.wait(n_threads);
+            }
+            first = i + 1;
+        }
+        if constexpr (Traced)
+            if (leader && !error_) observe([&] { observer_->after_step(i, call, queue(i).stopped() || (meet && next_[turn] == Next::stop)); });
+        if (meet && next_[turn] != Next::go_on) return;
     }
-    team(n_threads, [](void* self, int thread, int team_size) noexcept {
+}
+
+void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer, TeamRunner team) noexcept {
+    bound_ = &bound;
+    cancel_ = cancel != nullptr && *cancel ? cancel : nullptr;
+    observer_ = observer;
+    team_ = team;
+    n_threads_ = n_threads;
+    first_step_ = 0;
+    inside_step_ = cancelled_ = false;
+    error_ = nullptr;
+    for (kernels::WorkQueue& chunks : queues_) {
+        chunks.rearm();
+        chunks.set_poll(cancel_ != nullptr ? poll_cancel : nullptr, const_cast<CancelFn*>(cancel_));
+    }
+    for (kernels::WorkQueue& any : parts_) any.rearm();
+}
+
+RunStatus Executor::resume(Clock::time_point deadline) noexcept {
+    next_ = {};
+    deadline_ = deadline;
+    in_parts_ = deadline != kNoDeadline || inside_step_;
+    for (auto* queues : {&queues_, &parts_})
+        for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
+    if (observer_ != nullptr) observer_->begin_slice();
+    team_(n_threads_, [](void* self, int thread, int team_size) noexcept {
         auto& executor = *static_cast<Executor*>(self);
         if (executor.observer_ != nullptr) executor.loop<true>(thread, team_size);
         else executor.loop<false>(thread, team_size);
     }, this);
     if (error_) return RunStatus::failed;
-    return cancelled_ ? RunStatus::cancelled : RunStatus::ok;
+    if (cancelled_) return RunStatus::cancelled;
+    return deadline != kNoDeadline && first_step_ < bound_->calls.size() ? RunStatus::paused : RunStatus::ok;
 }
 
 }  // namespace tinfer::runtime

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Runs a bound plan: one parallel region, every thread through the same list of steps, a barrier between steps. The loop
-// exists twice, with and without observers, and the choice is made once per run.
+// Runs a bound plan: one parallel region, every thread through the same list of steps, barriers between steps. The loop
+// exists twice, with and without observers, and the choice is made once per run. A run may be cut into slices of time:
+// it stops between steps, or between the chunks of a long one, and goes on there with a region of its own.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "runtime/binding.hpp"
 #include "runtime/threads.hpp"
@@ -20,31 +22,52 @@ public:
     virtual ~StepObserver() = default;
     /// Other threads wait while immediate callbacks run.
     [[nodiscard]] virtual bool immediate() const noexcept = 0;
+    /// Before the first step, and where a paused run goes on: what lies in between is no step's time.
+    virtual void begin_slice() noexcept = 0;
     virtual void before_step(std::size_t step, const kernels::KernelCall& call) = 0;
     virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) = 0;
-    /// Called by every thread for its own slot, level threads only.
-    virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept = 0;
+    /// Called by every thread for its own slot, level threads only; once per slice of time that the step took part in.
+    virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept = 0;
     [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
     /// Nanoseconds since the session's time zero.
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
 };
 
-enum class RunStatus : std::uint8_t { ok, cancelled, failed };
+enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused };
 
 class Executor {
 public:
-    /// Runs all steps. `cancel` (may be empty) is polled between steps and chunks. An exception of the observer stops the
-    /// run (`failed`) and is kept in error().
-    RunStatus run(const BoundPlan& bound, int n_threads, const CancelFn& cancel, StepObserver* observer, TeamRunner team = run_team) noexcept;
+    using Clock = kernels::WorkQueue::Clock;
+    static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
+
+    explicit Executor(int max_threads) : workers_(static_cast<std::size_t>(max_threads)) {}
+
+    /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
+    /// What is given here must stay until the run is over.
+    void start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer, TeamRunner team = run_team) noexcept;
+    /// Runs to the end; with a deadline, until about then (`paused`: there is more to do), but at least one chunk per
+    /// thread. An exception of the observer stops the run (`failed`) and is kept for take_error().
+    RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
+    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * sizeof(kernels::Worker); }
 
     /// For tests: fills results that nobody reads any more with NaN patterns after each step.
     void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
 
 private:
+    enum class Next : std::uint8_t { go_on, pause, stop };
+
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
-    bool should_stop(std::size_t step) noexcept;
+    void run_step(std::size_t step, int thread, int n_threads) noexcept;
+    Next after(std::size_t first, std::size_t last) noexcept;
+    /// Written only where it is news: the others' copies of the cache line stay good for hundreds of barriers.
+    void decide(std::size_t turn, Next next) noexcept { if (next != Next::go_on) next_[turn] = next; }
+    [[nodiscard]] kernels::WorkQueue& queue(std::size_t step) noexcept { return queues_[step % kQueues]; }
+    [[nodiscard]] kernels::WorkQueue& parts(std::size_t step) noexcept { return parts_[step % kQueues]; }
+
+    // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the next.
+    static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
     void poison(const graph::Step& step) noexcept;
     template <class Fn>
     void observe(Fn&& fn) noexcept;
@@ -52,12 +75,21 @@ private:
     const BoundPlan* bound_ = nullptr;
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
+    TeamRunner team_ = run_team;
+    int n_threads_ = 1;
     std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
-    std::array<kernels::WorkQueue, 2> queues_;
+    std::array<kernels::WorkQueue, kQueues> queues_;   ///< chunks of a step
+    std::array<kernels::WorkQueue, kQueues> parts_;    ///< parts of a step that knows no chunks, where time is limited
+    std::vector<kernels::Worker> workers_;       ///< per thread
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot overtake
     // a slow reader of the last one.
-    std::array<bool, 2> stop_after_{}, stop_before_{};
+    std::array<Next, 2> next_{};
+    std::array<bool, 2> stop_before_{};
+    Clock::time_point deadline_ = kNoDeadline;
+    std::size_t first_step_ = 0;                 ///< of the slice
+    bool inside_step_ = false;                   ///< a slice ended inside it
+    bool in_parts_ = false;                      ///< even shares are cut
     bool cancelled_ = false;
     std::exception_ptr error_;
 };

@@ -199,7 +199,7 @@ MemoryPlan Layout::memory() const {
     plan.cache = cache_bytes_;
     plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
-    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_) +
+    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
                  graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
                  kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
                  inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "base/error.hpp"
 
 #if defined(__linux__)
 #  include <linux/futex.h>
@@ -29,38 +33,79 @@ namespace {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);   // a futex word
 
-#if defined(__linux__) && defined(_OPENMP)
-// CPUs this process may run on, as physical cores (package, core): sibling hyper-threads count once.
-int affine_cores() {
+#if defined(__linux__)
+template <class... T>
+bool read_values(const std::filesystem::path& file, T&... values) {
+    std::ifstream in(file);
+    return static_cast<bool>((in >> ... >> values));
+}
+
+// Processors that this process may run on; with `physical`, sibling hardware threads of a core (package, core) are one.
+int affine_cpus(const SystemFiles& files, bool physical) {
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    if (!physical) return CPU_COUNT(&set);
     std::set<std::pair<int, int>> cores;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &set)) continue;
-        const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+        const auto topology = files.sys / "devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology";
         int package = 0, core = cpu;
-        std::ifstream(folder + "physical_package_id") >> package;
-        if (!(std::ifstream(folder + "core_id") >> core)) core = cpu;
+        (void)read_values(topology / "physical_package_id", package);
+        if (!read_values(topology / "core_id", core)) core = cpu;
         cores.emplace(package, core);
     }
     return static_cast<int>(cores.size());
 }
 
-// CPU quota of the control group in whole cores, rounded up; 0 = none.
-int cgroup_quota() {
+// Processors that one group may use; 0 = no limit. Version 2 has "max 100000" or "150000 100000", version 1 two files.
+double quota_of(const std::filesystem::path& group, bool version_2) {
     std::string quota;
-    double period = 0;
-    if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {
-        if (quota == "max" || period <= 0) return 0;
-        return std::max(1, static_cast<int>(std::stod(quota) / period + 0.999));
+    double limit = 0, period = 0;
+    if (version_2) {
+        if (!read_values(group / "cpu.max", quota, period) || quota == "max") return 0;
+        limit = std::strtod(quota.c_str(), nullptr);
+    } else if (!read_values(group / "cpu.cfs_quota_us", limit) || !read_values(group / "cpu.cfs_period_us", period)) {
+        return 0;
     }
-    double limit = 0;
-    std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-    if (v1_quota >> limit && v1_period >> period && limit > 0 && period > 0) return std::max(1, static_cast<int>(limit / period + 0.999));
-    return 0;
+    return limit > 0 && period > 0 ? limit / period : 0;
+}
+
+// The smallest quota of this process's control group and those it lies in, in whole processors, rounded up; 0 = none.
+// In a container its own group is the root of what it sees, whatever /proc says, so the root is always asked too.
+int cgroup_quota(const SystemFiles& files) {
+    double least = 0;
+    const auto ask = [&](const std::filesystem::path& root, std::filesystem::path group, bool version_2) {
+        for (group = group.relative_path();; group = group.parent_path()) {
+            const double quota = quota_of(root / group, version_2);
+            if (quota > 0 && (least == 0 || quota < least)) least = quota;
+            if (group.empty()) return;
+        }
+    };
+    const std::filesystem::path root = files.sys / "fs/cgroup";
+    ask(root, {}, true);
+    ask(root / "cpu", {}, false);
+    std::ifstream groups(files.proc / "self/cgroup");   // lines "id:controllers:/path"; version 2 is "0::/path"
+    for (std::string line; std::getline(groups, line);) {
+        const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+        if (second == std::string::npos) continue;
+        const std::string controllers = cat(",", line.substr(first + 1, second - first - 1), ",");
+        if (controllers == ",,") ask(root, line.substr(second + 1), true);
+        if (controllers.find(",cpu,") != std::string::npos) ask(root / "cpu", line.substr(second + 1), false);
+    }
+    return static_cast<int>(std::ceil(least - 1e-9));
 }
 #endif
+
+int count_cpus([[maybe_unused]] const SystemFiles& files, [[maybe_unused]] bool physical) {
+    int n = 0;
+#if defined(__linux__)
+    n = affine_cpus(files, physical);
+    if (const int quota = cgroup_quota(files); quota > 0) n = n > 0 ? std::min(n, quota) : quota;
+#endif
+    if (n == 0) n = static_cast<int>(std::thread::hardware_concurrency());
+    return std::clamp(n, 1, 512);
+}
 
 #if defined(__linux__)
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) noexcept {
@@ -85,45 +130,43 @@ void pause_cpu() noexcept {
 
 }  // namespace
 
-int default_thread_count() noexcept {
-#if !defined(_OPENMP)
-    return 1;
+int default_thread_count([[maybe_unused]] const SystemFiles& files) {
+#if defined(_OPENMP)
+    return count_cpus(files, true);
 #else
-    int n = 0;
-    try {
-#if defined(__linux__)
-        n = affine_cores();
-        if (const int quota = cgroup_quota(); quota > 0) n = n > 0 ? std::min(n, quota) : quota;
-#endif
-        if (n == 0) n = static_cast<int>(std::thread::hardware_concurrency());
-    } catch (...) {
-        n = 1;   // no memory for the file names: one thread is always right
-    }
-    return std::clamp(n, 1, 512);
+    return 1;
 #endif
 }
 
+int usable_cpu_count(const SystemFiles& files) { return count_cpus(files, false); }
+
 void Barrier::wait(int n_threads) noexcept {
     if (n_threads == 1) return;
-    const std::uint32_t generation = generation_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == n_threads - 1) {
-        arrived_.store(0, std::memory_order_relaxed);
-        generation_.store(generation + 1, std::memory_order_seq_cst);
-        if (sleepers_.load(std::memory_order_seq_cst) > 0) wake_all(generation_);
+    const std::uint64_t before = state_.fetch_add(1, std::memory_order_acq_rel), generation = before >> 32;
+    if (static_cast<std::uint32_t>(before) + 1 == static_cast<std::uint32_t>(n_threads)) {
+        state_.store((generation + 1) << 32, std::memory_order_seq_cst);
+        if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+            wake_calls_.fetch_add(1, std::memory_order_seq_cst);
+            wake_all(wake_calls_);
+        }
         return;
     }
     for (int spin = 0; spin < 2000; ++spin) {
-        if (generation_.load(std::memory_order_acquire) != generation) return;
+        if (state_.load(std::memory_order_acquire) >> 32 != generation) return;
         pause_cpu();
     }
     for (int turn = 0; turn < 50; ++turn) {
-        if (generation_.load(std::memory_order_acquire) != generation) return;
+        if (has_passed(generation)) return;
         std::this_thread::yield();
     }
     // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on: one of
     // the two sees the other.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (generation_.load(std::memory_order_seq_cst) == generation) sleep_while(generation_, generation);
+    for (;;) {
+        const std::uint32_t calls = wake_calls_.load(std::memory_order_seq_cst);
+        if (has_passed(generation)) break;
+        sleep_while(wake_calls_, calls);
+    }
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
 }
 

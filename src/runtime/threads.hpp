@@ -5,22 +5,32 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 
 namespace tinfer::runtime {
 
-/// min(physical cores, affinity mask, cgroup quota), at least 1; 1 in a build without OpenMP.
-[[nodiscard]] int default_thread_count() noexcept;
+/// Where the system tells about processors and control groups; tests have folders of their own.
+struct SystemFiles {
+    std::filesystem::path proc = "/proc", sys = "/sys";
+};
 
-/// Arrival counter and generation on cache lines of their own: spins a while, then yields, then sleeps, because pure
-/// spinning collapses when threads outnumber cores and pure sleeping costs a third of a decode. It sleeps on a futex of its
-/// own, since std::atomic::wait keeps a pool of waiters in writable globals.
+/// min(physical cores, affinity mask, cgroup quota), at least 1; 1 in a build without OpenMP.
+[[nodiscard]] int default_thread_count(const SystemFiles& files = {});
+/// The same with hardware threads for cores: more threads than this could only wait for each other.
+[[nodiscard]] int usable_cpu_count(const SystemFiles& files = {});
+
+/// Spins a while, then yields, then sleeps, because pure spinning collapses when threads outnumber cores and pure sleeping
+/// costs a third of a decode. Arrivals and generation share one word, so that one cache line travels per barrier, not two.
+/// It sleeps on a futex of its own, since std::atomic::wait keeps a pool of waiters in writable globals.
 class Barrier {
 public:
     void wait(int n_threads) noexcept;
 
 private:
-    alignas(64) std::atomic<int> arrived_{0};
-    alignas(64) std::atomic<std::uint32_t> generation_{0};
+    [[nodiscard]] bool has_passed(std::uint64_t generation) const noexcept { return state_.load(std::memory_order_seq_cst) >> 32 != generation; }
+
+    alignas(64) std::atomic<std::uint64_t> state_{0};       ///< generation · 2^32 + threads that have arrived
+    alignas(64) std::atomic<std::uint32_t> wake_calls_{0};
     std::atomic<int> sleepers_{0};
 };
 

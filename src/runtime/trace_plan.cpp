@@ -64,6 +64,16 @@ TensorInfo describe_value(const graph::Value& v, std::uint32_t id, std::string_v
 
 }  // namespace
 
+MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
+    for (const Access& access : accesses) {
+        if (access.scratch) continue;
+        const std::uint64_t bytes = access.bytes();
+        if (access.mode != AccessMode::write) read += bytes;
+        if (access.mode != AccessMode::read) written += bytes;
+        if (access.tensor->tensor_class == TensorClass::weight) weights += bytes;
+    }
+}
+
 std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
 void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) {
@@ -179,6 +189,9 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
         add_view(bound, s, table);
     }
     add_operands();
+    known_bytes_.resize(steps_.size());
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+        if (bound.kernels[s]->resolve == nullptr) known_bytes_[s].emplace(steps_[s].operands);
 }
 
 void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept {
@@ -205,7 +218,8 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Re
     scratch_.tensor_class = TensorClass::scratch;
     scratch_.type = DType::i8;
     scratch_.id = 0xFFFFFFFF;
-    for (const kernels::KernelCall& call : bound.calls) scratch_.bytes = std::max(scratch_.bytes, call[kernels::kScratchSlot].bytes);
+    for (const kernels::KernelCall& call : bound.calls)
+        scratch_.bytes = std::max({scratch_.bytes, call[kernels::kScratchSlot].bytes, static_cast<std::uint64_t>(call.scratch_stride * call.n_threads)});
     add_values(graph, registry);
     add_nodes(graph, bound.plan);
     add_steps(graph, bound, table);

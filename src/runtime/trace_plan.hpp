@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct PendingAccess {
     Access access;
     std::uint32_t first_range = 0, n_ranges = 0;
     bool dynamic = false;
+};
+
+/// Unique bytes that a step moves. Scratch does not count.
+struct MovedBytes {
+    std::uint64_t read = 0, written = 0, weights = 0;
+    explicit MovedBytes(std::span<const Access> accesses) noexcept;
 };
 
 /// Collects what one kernel declares or resolves. Slots are turned into tensors by the plan.
@@ -59,6 +66,8 @@ public:
 
     [[nodiscard]] const PlanView& view() const noexcept { return view_; }
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
+    /// Of a step whose accesses are known before it runs (StepView::operands has them all), else null.
+    [[nodiscard]] const MovedBytes* known_bytes(std::size_t step) const noexcept { return known_bytes_[step] ? &*known_bytes_[step] : nullptr; }
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
@@ -94,6 +103,7 @@ private:
     std::vector<PendingAccess> accesses_;
     std::vector<Access> operands_;
     std::vector<AccessRange> ranges_;
+    std::vector<std::optional<MovedBytes>> known_bytes_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;
 };

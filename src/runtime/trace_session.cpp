@@ -54,21 +54,6 @@ bool run_passes_filter(const EventFilter& filter, const RunInfo& run) {
            run.run % std::max<std::uint64_t>(filter.every_nth_run, 1) == 0;
 }
 
-std::uint64_t unique_bytes(std::span<const Access> accesses, AccessMode mode) {
-    std::uint64_t sum = 0;
-    for (const Access& access : accesses)
-        if (!access.scratch && (static_cast<int>(access.mode) & static_cast<int>(mode)) != 0) sum += access.bytes();
-    return sum;
-}
-
-std::uint64_t weight_bytes(std::span<const KernelEvent> events) {
-    std::uint64_t sum = 0;
-    for (const KernelEvent& event : events)
-        for (const Access& access : event.accesses)
-            if (access.tensor->tensor_class == TensorClass::weight) sum += access.bytes();
-    return sum;
-}
-
 std::uint16_t current_cpu() noexcept {
 #if defined(__linux__)
     return static_cast<std::uint16_t>(std::max(::sched_getcpu(), 0));
@@ -294,12 +279,11 @@ void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall&
     std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
 }
 
-// The operands of a step: those known from the plan, then those that the step's inputs decide now.
+// The operands of a step with a resolving kernel: those known from the plan, then those that the step's inputs decide now.
 void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& call) {
     const auto declared = plan_->declared(step);
     for (const PendingAccess& access : declared)
         if (!access.dynamic) pending_.push_back(access);
-    if (bound_->kernels[step]->resolve == nullptr) return;
     AccessCollector collector(pending_, ranges_);
     const std::size_t first = pending_.size();
     collector.start();
@@ -319,7 +303,7 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
 void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
     StepRecord record;
     record.first_access = static_cast<std::uint32_t>(pending_.size());
-    add_accesses(step, call);
+    if (plan_->known_bytes(step) == nullptr) add_accesses(step, call);
     record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
     records_.push_back(record);
 
@@ -344,9 +328,11 @@ void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
     const auto n = static_cast<std::size_t>(run_.n_threads);
     for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
         const BusyTime& time = busy_times_[i];
-        const std::uint64_t begin = std::clamp(time.begin, event.begin, event.end), end = std::clamp(time.end, begin, event.end);
+        const std::uint64_t begin = std::clamp(time.begin, event.begin, event.end);
+        const std::uint64_t early = std::min(begin - std::min(time.begin, begin), time.busy);
         spans_[i].begin = static_cast<std::uint32_t>(begin - event.begin);
-        spans_[i].busy = static_cast<std::uint32_t>(end - begin);
+        spans_[i].busy = static_cast<std::uint32_t>(std::min(time.busy - early, event.end - begin));
+        spans_[i].work_items = time.work_items;
         spans_[i].cpu = time.cpu;
     }
     event.threads = std::span(spans_).subspan(step * n, n);
@@ -378,8 +364,12 @@ void TraceSession::show_values(const KernelEvent& event) {
     }
 }
 
-void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept {
-    busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)] = {begin, end, current_cpu()};
+void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept {
+    BusyTime& time = busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)];
+    if (time.n_slices++ == 0) time.begin = begin;
+    time.busy += end - begin;
+    time.work_items += work_items;
+    time.cpu = current_cpu();
 }
 
 // Turns pending accesses into spans; from `first_event` on. Spans of earlier events may dangle until the run ends, when
@@ -392,9 +382,13 @@ void TraceSession::assemble(std::size_t first_event) {
         accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
     }
     for (std::size_t e = first_event; e < events_.size(); ++e) {
-        events_[e].accesses = std::span(accesses_).subspan(records_[e].first_access, records_[e].n_accesses);
-        events_[e].bytes_read = unique_bytes(events_[e].accesses, AccessMode::read);
-        events_[e].bytes_written = unique_bytes(events_[e].accesses, AccessMode::write);
+        KernelEvent& event = events_[e];
+        const MovedBytes* known = plan_->known_bytes(event.step->number);
+        event.accesses = known != nullptr ? event.step->operands : std::span(accesses_).subspan(records_[e].first_access, records_[e].n_accesses);
+        const MovedBytes moved = known != nullptr ? *known : MovedBytes(event.accesses);
+        event.bytes_read = moved.read;
+        event.bytes_written = moved.written;
+        weight_bytes_ += moved.weights;
     }
 }
 
@@ -439,13 +433,18 @@ std::uint64_t TraceSession::expected_weight_bytes() const {
 }
 
 void TraceSession::end_run(RunStatus status) {
+    if (status == RunStatus::cancelled && !events_.empty() && events_.back().status == EventStatus::failed) {   // abandoned inside a step
+        events_.back().status = EventStatus::cancelled;
+        events_.back().end = std::max(now(), events_.back().begin);
+    }
+    weight_bytes_ = 0;
     assemble(0);
     RunResult result;
     result.run = &run_;
     result.events = static_cast<std::uint32_t>(events_.size());
     result.status = status == RunStatus::ok ? EventStatus::ok : status == RunStatus::cancelled ? EventStatus::cancelled : EventStatus::failed;
     result.rolled_back = status != RunStatus::ok;
-    result.observed_weight_bytes = weight_bytes(events_);
+    result.observed_weight_bytes = weight_bytes_;
     result.expected_weight_bytes = expected_weight_bytes();
     std::exception_ptr thrown;   // by an observer now; every observer still sees the run end
     try {

@@ -63,9 +63,10 @@ public:
 
     // StepObserver
     [[nodiscard]] bool immediate() const noexcept override { return immediate_; }
+    void begin_slice() noexcept override { step_begin_ = now(); }
     void before_step(std::size_t step, const kernels::KernelCall& call) override;
     void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override;
-    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end) noexcept override;
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept override;
     [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
     [[nodiscard]] std::uint64_t now() const noexcept override;
 
@@ -108,10 +109,15 @@ private:
     std::vector<InputView> inputs_;
     std::vector<KernelEvent> events_;
     std::vector<StepRecord> records_;
+    std::uint64_t weight_bytes_ = 0;             // of the events assembled last
     std::vector<PendingAccess> pending_;
     std::vector<Access> accesses_;
     std::vector<AccessRange> ranges_;
-    struct alignas(64) BusyTime { std::uint64_t begin = 0, end = 0; std::uint16_t cpu = 0; };   // a cache line per writer
+    struct alignas(64) BusyTime {              // a cache line per writer
+        std::uint64_t begin = 0, busy = 0;
+        std::uint32_t n_slices = 0, work_items = 0;
+        std::uint16_t cpu = 0;
+    };
     std::vector<BusyTime> busy_times_;         // {threads, steps}: written by the threads, published by the step's barrier
     std::vector<ThreadSpan> spans_;            // {threads, steps}
     std::vector<StepValues::Value> values_;

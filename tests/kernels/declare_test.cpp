@@ -247,3 +247,29 @@ TEST_CASE("[K8] work queue: every chunk once, polled on the leading thread, noth
     for (int i = 0; i < 1000; ++i) CHECK(queue.claim(0, 1000) == i);
     CHECK(polls < 100);                  // at most one per millisecond
 }
+
+TEST_CASE("[N12] work queue: when time is over a thread gets one chunk per slice, and what is left is known") {
+    using kernels::WorkQueue;
+    WorkQueue queue;
+    kernels::Worker worker;
+    worker.begin_step();
+    CHECK_FALSE(queue.in_use());
+    queue.set_deadline(WorkQueue::Clock::now() - std::chrono::seconds(1));
+    for (int slice = 0; slice < 10; ++slice) {
+        worker.begin_slice();
+        CHECK(queue.claim(1, 10, &worker) == slice);
+        CHECK(queue.claim(1, 10, &worker) == WorkQueue::kNoChunk);
+        CHECK(queue.in_use());
+        CHECK(queue.unfinished() == (slice < 9));
+    }
+    CHECK(worker.n_chunks == 10);
+    worker.begin_slice();
+    CHECK(queue.claim(1, 10, &worker) == WorkQueue::kNoChunk);   // done: not for want of time
+    CHECK_FALSE(queue.unfinished());
+    queue.rearm();
+    CHECK_FALSE(queue.in_use());
+    queue.set_deadline(WorkQueue::Clock::now() + std::chrono::hours(1));
+    for (int chunk = 0; chunk < 10; ++chunk) CHECK(queue.claim(1, 10, &worker) == chunk);
+    CHECK(queue.claim(1, 10, &worker) == WorkQueue::kNoChunk);
+    CHECK_FALSE(queue.unfinished());
+}

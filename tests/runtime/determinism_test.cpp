@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/context.hpp"
 #include "support/fp_control.hpp"
 #include "support/random_blocks.hpp"
 #include "support/temp_folder.hpp"
@@ -47,6 +48,7 @@ Configuration random_configuration(Random& random, std::span<const Isa> isas) {
 std::vector<float> run(const Model& model, const Configuration& c, std::span<const std::vector<Token>> sequences) {
     const auto n_vocab = static_cast<std::size_t>(model.info().n_vocab);
     Context context(model, {.n_ctx = 1024, .n_seq_max = 8, .n_ubatch = c.n_ubatch, .n_outputs = 256, .n_threads = c.threads, .isa = c.isa, .fuse = c.fuse});
+    context.impl().team_limit = c.threads;   // also on a machine with fewer processors
     Attachment attached;
     if (c.observe) attached = context.attach(std::make_shared<Observer>());
     if (c.reuse) {   // a cache with a past: other tokens, partly removed, then everything

@@ -3,7 +3,14 @@
 // sanitizer understands them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <functional>
 #include <thread>
+
+#if defined(__linux__)
+#    include <sched.h>
+#endif
 
 #include "runtime/context.hpp"
 #include "runtime/threads.hpp"
@@ -64,6 +71,7 @@ TEST_CASE("[N2][K8] threads: a team of any size gives the same bits, with observ
         for (const auto& [level, delivery] : {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
             Context context(model, {.n_ctx = 64, .n_threads = n, .logits_all = true});
             context.impl().team = std_thread_team;
+            context.impl().team_limit = n;
             const auto observer = std::make_shared<Levels>();
             observer->wanted = {.level = level, .delivery = delivery};
             const auto attached = context.attach(observer);
@@ -90,6 +98,7 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
         const auto model = Model::load(paths[i], {.log = [&](LogLevel, std::string_view) { ++messages; }});
         Context context(model, {.n_ctx = 128, .n_threads = 2});
         context.impl().team = std_thread_team;
+        context.impl().team_limit = 2;
         const auto counter = std::make_shared<CountEvents>();
         const auto attached = context.attach(counter);
         Sampler sampler(model.vocab(), {.temp = 0.9f, .seed = static_cast<std::uint32_t>(i)});
@@ -132,5 +141,130 @@ TEST_CASE("[N13] threads: a second thread in the same context gets busy, not a r
     CHECK(refused.load() + done.load() == 80);
     CHECK(context.count(SeqId{0}) == done.load());
 }
+
+#if defined(__linux__)
+namespace {
+
+/// A made-up system: files that the tests write, nothing else.
+struct FakeSystem {
+    test::TempFolder folder;
+    runtime::SystemFiles files{folder.path() / "proc", folder.path() / "sys"};
+    void write(const std::filesystem::path& file, const char* text) const {
+        std::filesystem::create_directories((folder.path() / file).parent_path());
+        std::ofstream(folder.path() / file) << text;
+    }
+    [[nodiscard]] int count() const { return runtime::usable_cpu_count(files); }
+};
+
+/// Calls fn on a thread that may run on the first n processors of this one only.
+void with_processors(int n, const std::function<void()>& fn) {
+    std::thread([&] {
+        cpu_set_t all, few;
+        REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+        CPU_ZERO(&few);
+        for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&few) < n; ++cpu)
+            if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &few);
+        REQUIRE(sched_setaffinity(0, sizeof few, &few) == 0);
+        fn();
+    }).join();
+}
+
+int n_processors() {
+    cpu_set_t set;
+    REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
+    return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+TEST_CASE("[N11] threads: the affinity mask of the thread that makes a context limits its threads") {
+    test::TempFolder folder;
+    const auto model = Model::load(TinyModel{}.save(folder.path()));
+    CHECK(runtime::default_thread_count() <= n_processors());
+    with_processors(1, [&] {
+        CHECK(runtime::default_thread_count() == 1);
+        CHECK(runtime::usable_cpu_count() == 1);
+        const Context context(model);
+        CHECK(context.options().n_threads == 1);
+        CHECK(context.options().n_threads_batch == 1);
+    });
+}
+
+TEST_CASE("[N11] threads: hardware threads of one core count once") {
+    const int n = n_processors();
+    const FakeSystem system;
+    CHECK(system.count() == n);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        const std::string topology = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+        system.write(topology + "physical_package_id", "0\n");
+        system.write(topology + "core_id", "7\n");
+    }
+    CHECK(system.count() == n);
+#    if defined(_OPENMP)
+    CHECK(runtime::default_thread_count(system.files) == 1);
+    CHECK(runtime::default_thread_count(FakeSystem().files) == n);
+#    endif
+}
+
+TEST_CASE("[N11] threads: the smallest quota of the control groups above limits, rounded up") {
+    const int n = n_processors();
+    {
+        const FakeSystem system;
+        system.write("sys/fs/cgroup/cpu.max", "max 100000\n");
+        CHECK(system.count() == n);
+        system.write("sys/fs/cgroup/cpu.max", "6400000 100000\n");
+        CHECK(system.count() == std::min(n, 64));
+        system.write("sys/fs/cgroup/cpu.max", "150000 100000\n");
+        CHECK(system.count() == std::min(n, 2));
+        system.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+        CHECK(system.count() == 1);
+        system.write("sys/fs/cgroup/cpu.max", "no number\n");
+        CHECK(system.count() == n);
+    }
+    {
+        const FakeSystem system;   // version 2, the group's own file and those above
+        system.write("proc/self/cgroup", "0::/user/job\n");
+        system.write("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
+        CHECK(system.count() == n);
+        system.write("sys/fs/cgroup/user/cpu.max", "10000 100000\n");
+        CHECK(system.count() == 1);
+        system.write("sys/fs/cgroup/user/cpu.max", "max 100000\n");
+        system.write("sys/fs/cgroup/user/job/cpu.max", "100000 100000\n");
+        CHECK(system.count() == 1);
+    }
+    {
+        const FakeSystem system;   // version 1
+        system.write("proc/self/cgroup", "12:memory:/other\n4:cpu,cpuacct:/job\nnonsense\n");
+        system.write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+        system.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+        CHECK(system.count() == n);
+        system.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
+        CHECK(system.count() == 1);
+    }
+}
+
+TEST_CASE("[N11] threads: a team is never larger than the processors it may use") {
+    test::TempFolder folder;
+    const auto model = Model::load(TinyModel{}.save(folder.path()));
+    struct Sizes : Observer {
+        int n_threads = 0;
+        void on_run_begin(const RunInfo& run) override { n_threads = run.n_threads; }
+    };
+    with_processors(1, [&] {
+        Context context(model, {.n_threads = 8});
+        CHECK(context.options().n_threads == 8);
+        const auto sizes = std::make_shared<Sizes>();
+        const auto attached = context.attach(sizes);
+        static std::atomic<int> asked;
+        context.impl().team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+            asked = n_threads;
+            fn(self, 0, 1);
+        };
+        REQUIRE(context.decode(std::array{Token{1}}) == DecodeStatus::ok);
+        CHECK(sizes->n_threads == 1);
+        CHECK(asked == 1);
+    });
+}
+#endif
 
 }  // namespace tinfer

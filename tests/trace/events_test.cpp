@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "runtime/context.hpp"
 #include "trace/trace_support.hpp"
 
 using namespace tinfer;
@@ -193,14 +194,18 @@ TEST_CASE("[K8] trace: thread spans lie inside their event, one per thread; othe
             ContextOptions options = exercise_options();
             options.n_threads = n_threads;
             Traced t(model, options, {.level = TraceLevel::threads, .delivery = delivery});
+            t.context.impl().team_limit = n_threads;   // also on a machine with fewer processors
             exercise(t.context);
             std::uint64_t busy = 0;
             for (const SeenEvent& event : t.recorder->events) {
                 REQUIRE(event.threads.size() == static_cast<std::size_t>(n_threads));
+                std::uint64_t items = 0;
                 for (const ThreadSpan& span : event.threads) {
                     CHECK(std::uint64_t{span.begin} + span.busy <= event.end - event.begin);
                     busy += span.busy;
+                    items += span.work_items;
                 }
+                CHECK(items > 0);
             }
             CHECK(busy > 0);
         }

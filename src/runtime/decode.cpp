@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// One decode: a transaction over the cache, cut into micro-batches, each a run of a plan. It is a small state machine, so
+// that a decode in slices of time and one in a single piece are the same code.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "runtime/context.hpp"
+
+namespace tinfer {
+
+using runtime::BoundPlan;
+using runtime::RunStatus;
+using Clock = runtime::Executor::Clock;
+
+namespace {
+
+std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
+std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
+
+// Prefill: more than one token of any sequence. Tokens of a sequence need not be neighbours, but rows ascend.
+bool is_prefill(std::span<const TokenView> tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        for (std::size_t k = 0; k < i; ++k)
+            if (tokens[i].first_seq == tokens[k].first_seq) return true;
+    return false;
+}
+
+}  // namespace
+
+// ---- one run --------------------------------------------------------------------------------------------------------
+
+void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
+    running_ = &bound;
+    n_threads = std::min(n_threads, team_limit);
+    if (session->active()) {
+        session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
+                            .cells_used = static_cast<std::uint32_t>(cache.used()),
+                            .cells_total = static_cast<std::uint32_t>(cache.n_pages()) * static_cast<std::uint32_t>(memory::kPageSlots),
+                            .tokens = tokens, .inputs = input_slots_});
+        run_is_seen_ = true;
+    }
+    executor.start(bound, n_threads, cancel, run_is_seen_ ? session.get() : nullptr, team);
+}
+
+RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
+    const RunStatus status = executor.resume(deadline);
+    if (status != RunStatus::paused) end_run(status);
+    return status;
+}
+
+void Context::Impl::end_run(RunStatus status) {
+    if (std::exchange(run_is_seen_, false)) session->end_run(status);
+}
+
+void Context::Impl::write_inputs() {
+    const runtime::MicroBatch& mb = micro_batch_;
+    const auto T = mb.n;
+    if (batch.has_embeddings()) {
+        auto* rows = reinterpret_cast<float*>(input("inp_embd"));
+        const auto n_embd = static_cast<std::size_t>(layout.model().hp.n_embd);
+        for (std::size_t i = 0; i < T; ++i) std::ranges::copy(batch.embedding(mb.first + i), rows + i * n_embd);
+    } else {
+        std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
+    }
+    cache.write_inputs({.table = integers(input("kv_table"), 4 * cache.max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * cache.max_run_sequences()),
+                        .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
+    const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
+    const auto out = integers(input("inp_out_rows"), mb.n_outputs);
+    for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
+    for (std::size_t i = 0; i < T; ++i) {
+        const memory::KvToken& token = batch.tokens()[mb.first + i];
+        token_views_[i] = {Token{batch.ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(), batch.is_output(mb.first + i), token.seqs.size() > 1};
+    }
+}
+
+void Context::Impl::collect_outputs() {
+    const runtime::MicroBatch& mb = micro_batch_;
+    const auto copy = [&](std::uint32_t id, std::span<float> to) {
+        std::memcpy(to.data(), arena.data() + running_->plan.offsets[id], std::min<std::size_t>(to.size_bytes(), running_->value_bytes[id]));
+    };
+    for (std::uint32_t id = 0; id < graph_.values().size(); ++id) {
+        const graph::Value& value = graph_.values()[id];
+        if (!value.output) continue;
+        const auto width = static_cast<std::size_t>(value.ne[0]);
+        if (value.role == "result_output") copy(id, floats(logits_data).subspan(mb.first_output * width, mb.n_outputs * width));
+        if (value.role == "result_norm" && options.embeddings) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
+        for (std::size_t k = 0; k < layout.kept().size(); ++k) {
+            const auto& kept = layout.kept()[k];
+            if (kept.role != value.role || kept.layer != value.layer) continue;
+            kept_values[k] = static_cast<std::uint64_t>(value.ne[0] * value.ne[1] * value.ne[2] * value.ne[3]);
+            copy(id, floats(kept_data).subspan(kept.offset / sizeof(float), kept_values[k]));
+        }
+    }
+}
+
+void Context::Impl::start_micro_batch() {
+    write_inputs();
+    const runtime::MicroBatch& mb = micro_batch_;
+    const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch.has_embeddings()});
+    const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
+    start_run(bound, is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+}
+
+void Context::Impl::start_page_copies(std::span<const memory::PageCopy> copies) {
+    const auto pairs = integers(input("kv_pairs"), 2 * static_cast<std::size_t>(options.n_seq_max));
+    std::ranges::fill(pairs, -1);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        pairs[2 * i] = copies[i].from;
+        pairs[2 * i + 1] = copies[i].to;
+    }
+    start_run(page_copy_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+}
+
+// ---- the transaction ------------------------------------------------------------------------------------------------
+
+template <class Input>
+void Context::Impl::open(const Input& input) {
+    Busy busy(session->busy);
+    n_outputs = 0;
+    std::ranges::fill(kept_values, 0);
+    batch.build(input, cache);
+    fits_ = cache.can_place(batch.tokens());
+    if (fits_) {
+        cache.begin();
+        ++n_decodes_;
+    }
+    n_done_ = 0;
+    number_ = 0;
+    stage_ = Stage::place;
+    busy.keep();
+}
+
+// Works off stages until the batch is done or time is over.
+DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
+    if (!fits_) return DecodeStatus::no_room;
+    for (;;) {
+        if (stage_ == Stage::place) {
+            if (n_done_ == batch.size()) return DecodeStatus::ok;
+            micro_batch_ = batch.micro_batch(n_done_);
+            const memory::Placed placed = cache.place(batch.tokens().subspan(n_done_, micro_batch_.n));
+            if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
+            if (placed.tokens < micro_batch_.n) micro_batch_ = batch.shortened(micro_batch_, placed.tokens);
+            const bool copies = !cache.copies().empty();
+            copies ? start_page_copies(cache.copies()) : start_micro_batch();
+            stage_ = copies ? Stage::copy_pages : Stage::compute;
+        }
+        switch (continue_run(deadline)) {
+            case RunStatus::ok: break;
+            case RunStatus::paused: return DecodeStatus::pending;
+            case RunStatus::cancelled: return DecodeStatus::cancelled;
+            case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
+        }
+        if (stage_ == Stage::copy_pages) {
+            start_micro_batch();
+            stage_ = Stage::compute;
+        } else {
+            collect_outputs();
+            n_done_ += micro_batch_.n;
+            ++number_;
+            stage_ = Stage::place;
+        }
+        const bool done = stage_ == Stage::place && n_done_ == batch.size();
+        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return DecodeStatus::pending;
+    }
+}
+
+// Commits or rolls back; the context is free again.
+void Context::Impl::finish(DecodeStatus status) noexcept {
+    if (status == DecodeStatus::ok) {
+        cache.commit();
+        n_outputs = static_cast<int>(batch.output_rows().size());
+        (batch.size() > 1 ? timings.prompt_n : timings.generation_n) += batch.size();
+    } else if (cache.in_transaction()) {
+        cache.rollback();
+    }
+    stage_ = Stage::none;
+    session->detach_requested();
+    session->busy.store(false, std::memory_order_release);
+}
+
+DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
+    const auto begin = Clock::now();
+    DecodeStatus status = DecodeStatus::pending;
+    try {
+        status = run_batch(deadline);
+    } catch (const std::bad_alloc&) {
+        finish(DecodeStatus::cancelled);
+        throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
+    } catch (...) {
+        finish(DecodeStatus::cancelled);
+        throw;
+    }
+    (batch.size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
+    if (status != DecodeStatus::pending) finish(status);
+    return status;
+}
+
+template <class Input>
+DecodeStatus Context::Impl::decode(const Input& input) {
+    const Busy busy(stepping_);
+    open(input);
+    return advance(runtime::Executor::kNoDeadline);
+}
+
+template <class Input>
+void Context::Impl::begin(const Input& input) {
+    const Busy busy(stepping_);
+    open(input);
+}
+
+DecodeStatus Context::Impl::step(std::chrono::nanoseconds budget) {
+    const auto now = Clock::now();
+    const Busy busy(stepping_);
+    if (stage_ == Stage::none) fail(ErrorCode::bad_parameter, "step: no decode has begun");
+    budget = std::clamp<std::chrono::nanoseconds>(budget, {}, runtime::Executor::kNoDeadline - now);
+    return advance(now + budget);
+}
+
+void Context::Impl::abandon() {
+    const Busy busy(stepping_);
+    if (stage_ == Stage::none) return;
+    try {
+        end_run(RunStatus::cancelled);
+    } catch (...) {   // an observer's
+        finish(DecodeStatus::cancelled);
+        throw;
+    }
+    finish(DecodeStatus::cancelled);
+}
+
+template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);
+template DecodeStatus Context::Impl::decode(const Batch& batch);
+template void Context::Impl::begin(const std::span<const Token>& tokens);
+template void Context::Impl::begin(const Batch& batch);
+
+}  // namespace tinfer
