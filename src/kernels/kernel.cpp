@@ -20,6 +20,11 @@ std::int64_t WorkQueue::claim(int thread, std::int64_t n_chunks) noexcept {
     return chunk < n_chunks ? chunk : kNoChunk;
 }
 
+bool WorkQueue::finish(std::int64_t group, std::int64_t n) noexcept {
+    if (!counted_.load(std::memory_order_relaxed)) counted_.store(true, std::memory_order_relaxed);
+    return done_[static_cast<std::size_t>(group)].fetch_add(1, std::memory_order_acq_rel) + 1 == n;
+}
+
 const KernelDescriptor* KernelTable::find(Op op, DType type) const noexcept {
     for (std::size_t i = 0; i < n_kernels; ++i)
         if (kernels[i].op == op && (kernels[i].type == type || kernels[i].type == DType::none)) return &kernels[i];

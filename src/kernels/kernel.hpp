@@ -69,12 +69,23 @@ public:
     void set_poll(PollFn poll, void* context) noexcept { poll_ = poll; poll_context_ = context; }
     [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
-    void rearm() noexcept { stopped_.store(false, std::memory_order_relaxed); reset(); }
+    void rearm() noexcept {
+        stopped_.store(false, std::memory_order_relaxed);
+        reset();
+        if (!counted_.load(std::memory_order_relaxed)) return;
+        for (std::atomic<std::int32_t>& done : done_) done.store(0, std::memory_order_relaxed);
+        counted_.store(false, std::memory_order_relaxed);
+    }
     /// Index of the next chunk below `n_chunks`, or kNoChunk.
     [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks) noexcept;
+    /// Counts what is done of the n chunks of a group. True for whoever does the last one: it sees what the others wrote.
+    static constexpr std::int64_t kGroups = 64;
+    [[nodiscard]] bool finish(std::int64_t group, std::int64_t n) noexcept;
 
 private:
     alignas(64) std::atomic<std::int64_t> next_{0};
+    alignas(64) std::array<std::atomic<std::int32_t>, kGroups> done_{};
+    std::atomic<bool> counted_{false};        ///< some of them may not be 0
     alignas(64) std::atomic<bool> stopped_{false};
     PollFn poll_ = nullptr;
     void* poll_context_ = nullptr;

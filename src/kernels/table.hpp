@@ -58,6 +58,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     TINFER_BLOCK_KERNELS(q2_0, Q2_0),
     TINFER_ACTIVATION_KERNELS(x8_32),     TINFER_ACTIVATION_KERNELS(x8_256),
     TINFER_CACHE_KERNELS(f32),            TINFER_CACHE_KERNELS(f16),            TINFER_CACHE_KERNELS(bf16),
+    TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
     describe("add", Op::add, DType::none, add<Arch>),
     describe("mul", Op::mul, DType::none, mul<Arch>),
