@@ -59,9 +59,9 @@ tinfer::MetadataOverride parse_override(const std::string& text) {
 }
 
 tinfer::KvType parse_kv_type(const std::string& name) {
-    for (const auto type : {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16})
+    for (const auto type : {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16, tinfer::KvType::q8_0, tinfer::KvType::q4_0})
         if (tinfer::to_string(type) == name) return type;
-    refuse("cache type '" + name + "': f32, f16 or bf16");
+    refuse("cache type '" + name + "': f32, f16, bf16, q8_0 or q4_0");
 }
 
 tinfer::Isa parse_isa(const std::string& name) {
@@ -139,7 +139,7 @@ void ContextArgs::add_to(CLI::App& command) {
     command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the cache's")->type_name("N")->group(group);
     command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once")->capture_default_str()->type_name("N")->group(group);
     command.add_option("--isa", isa, "kernel table: auto, reference, avx2, avx512, avx512vnni, amx, neon or neon_dot")->capture_default_str()->group(group);
-    command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16 or bf16")->capture_default_str()->group(group);
+    command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")->capture_default_str()->group(group);
     command.add_option("--kv-type-v", type_v, "cache type of values")->capture_default_str()->group(group);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(group);
 }

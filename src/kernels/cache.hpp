@@ -1,23 +1,42 @@
 // SPDX-License-Identifier: MIT
 // Writing K and V into a cache, with or without rotation on the way, and how cells of each float type are stored and
-// loaded.
+// loaded. Cells of codes: quants/quantize_cell.hpp.
 #pragma once
 
+#include "base/dtype.hpp"
 #include "base/half.hpp"
 #include "kernels/kv_layout.hpp"
+#include "kernels/quants/quantize_cell.hpp"
 #include "kernels/rope.hpp"
 
 namespace tinfer::kernels {
 
+/// What cells of floats have in common: 16 of a row of V, or the first n of them and zeros, nothing behind them read.
+template <class Arch, class Cell, class Element>
+struct FloatCell {
+    using Stored = Element;
+    static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return n * std::int64_t{sizeof(Stored)}; }
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept {
+        return Cell::load(reinterpret_cast<const Stored*>(row) + channel);
+    }
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
+                                               int n) noexcept {
+        if (n == 16) return load_row(row, channel, d);
+        Stored piece[16] = {};
+        for (int l = 0; l < n; ++l) piece[l] = reinterpret_cast<const Stored*>(row)[channel + l];
+        return Cell::load(piece);
+    }
+};
+
 template <class Arch>
-struct CellF32 {
+struct CellF32 : FloatCell<Arch, CellF32<Arch>, float> {
     using Stored = float;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept { x.store(p); }
     static TINFER_INLINE f32x16<Arch> load(const Stored* p) noexcept { return f32x16<Arch>::load(p); }
 };
 /// Rounded to nearest even; finite values beyond ±65504 saturate, infinities and NaN stay what they are.
 template <class Arch>
-struct CellF16 {
+struct CellF16 : FloatCell<Arch, CellF16<Arch>, std::uint16_t> {
     using Stored = std::uint16_t;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept {
         using Lanes = VectorLanes<Arch>;
@@ -32,7 +51,7 @@ struct CellF16 {
     static TINFER_INLINE f32x16<Arch> load(const Stored* p) noexcept { return f32x16<Arch>::load_f16(p); }
 };
 template <class Arch>
-struct CellBf16 {
+struct CellBf16 : FloatCell<Arch, CellBf16<Arch>, std::uint16_t> {
     using Stored = std::uint16_t;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept {
         alignas(64) float lanes[16];
@@ -67,6 +86,21 @@ TINFER_INLINE void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) n
     const bool is_v = call.params.is_v != 0;
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k;
     const Range items = slice.share(cells.ne[0] * n_head);
+    if (is_coded<Arch>(cache.type)) {      // quantized when a row is complete
+        const std::int64_t bytes = row_bytes(cache.type, d);
+        auto* row = reinterpret_cast<float*>(call.scratch(slice.thread));
+        for (std::int64_t i = items.begin; i < items.end; ++i) {
+            const std::int64_t token = i / n_head, head = i % n_head;
+            const std::int64_t cell = cells.template row<const std::int32_t>(0)[token];
+            if (cell < 0) continue;
+            fn(token, head_row<Arch>(call[1], token, head, n_head, d), d,
+               [&](std::int64_t c, const f32x16<Arch>& values, int n) { store_piece(values, row + c, n); });
+            const std::int64_t offset =
+                is_v ? v_row_offset(cell, head, n_head, bytes) : k_group_offset(cell, head, n_head, bytes);
+            store_cell<Arch>(cache.type, is_v, cache.data + offset, d, cell % kGroup, row);
+        }
+        return;
+    }
     visit_cell<Arch>(cache.type, [&](auto kind) {
         using Cell = decltype(kind);
         auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);

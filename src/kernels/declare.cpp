@@ -6,6 +6,7 @@
 
 #include "base/dtype.hpp"
 #include "kernels/kv_layout.hpp"
+#include "kernels/quants/quantize_cell.hpp"
 
 namespace tinfer::kernels {
 
@@ -357,7 +358,13 @@ std::uint64_t macs_moe_sum(const KernelCall& call) noexcept {
 std::uint64_t scratch_row(const StepShape& shape) noexcept { return scratch_floats(shape, shape[0].ne[0]); }
 
 std::uint64_t scratch_attention(const StepShape& shape) noexcept {
-    return scratch_floats(shape, 2 * ((shape.params.attention.head_dim_v + std::int64_t{15}) / 16 * 16));
+    const AttentionParams& p = shape.params.attention;
+    return scratch_floats(shape, 2 * ((p.head_dim_v + std::int64_t{15}) / 16 * 16) + CodedQuery::floats(p.head_dim_k));
+}
+
+std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {
+    const AttentionParams& p = shape.params.attention;
+    return scratch_floats(shape, p.head_dim_k > p.head_dim_v ? p.head_dim_k : p.head_dim_v);
 }
 
 }  // namespace tinfer::kernels

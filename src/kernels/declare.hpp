@@ -37,8 +37,10 @@ std::uint64_t macs_moe_sum(const KernelCall& call) noexcept;
 
 /// One row of floats per thread, as long as the output's rows.
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
-/// Two vectors of head_dim_v floats per thread: the chunk's and the whole.
+/// Two vectors of head_dim_v floats per thread, the chunk's and the whole, and a query as codes.
 std::uint64_t scratch_attention(const StepShape& shape) noexcept;
+/// A head per thread, where the cache's cells are codes.
+std::uint64_t scratch_kv_write(const StepShape& shape) noexcept;
 
 /// The descriptor of a kernel with everything that follows from its op. Tables with other scratch needs overwrite that
 /// field.
@@ -69,6 +71,7 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
     case Op::rope_kv_write:
         kernel.declare = declare_kv_write;
         kernel.resolve = resolve_kv_write;
+        if (type == DType::q8_0 || type == DType::q4_0) kernel.scratch_bytes = scratch_kv_write;
         break;
     case Op::attention:
         kernel.declare = declare_attention;

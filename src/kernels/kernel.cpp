@@ -11,6 +11,9 @@ void WorkQueue::rearm() noexcept {
     stopped_.store(false, std::memory_order_relaxed);
     left_of_.store(0, std::memory_order_relaxed);
     next_.store(0, std::memory_order_relaxed);
+    if (!counted_.load(std::memory_order_relaxed)) return;
+    for (std::atomic<std::int32_t>& done : done_) done.store(0, std::memory_order_relaxed);
+    counted_.store(false, std::memory_order_relaxed);
 }
 
 // A thread begins no chunk that would end behind the deadline, judged by its last one; but it does one in every slice, so
@@ -43,6 +46,11 @@ std::int64_t WorkQueue::claim(int thread, std::int64_t n_chunks, Worker* worker)
     if (chunk >= n_chunks) return kNoChunk;
     if (worker != nullptr) ++worker->n_chunks;
     return chunk;
+}
+
+bool WorkQueue::finish(std::int64_t group, std::int64_t n) noexcept {
+    if (!counted_.load(std::memory_order_relaxed)) counted_.store(true, std::memory_order_relaxed);
+    return done_[static_cast<std::size_t>(group)].fetch_add(1, std::memory_order_acq_rel) + 1 == n;
 }
 
 const KernelDescriptor* KernelTable::find(Op op, DType type) const noexcept {

@@ -97,6 +97,9 @@ public:
     [[nodiscard]] bool in_use() const noexcept { return next_.load(std::memory_order_relaxed) > 0 || left_of() > 0; }
     /// Chunks are left because time was over. To be asked when no thread claims.
     [[nodiscard]] bool unfinished() const noexcept { return next_.load(std::memory_order_relaxed) < left_of(); }
+    /// Counts what is done of the n chunks of a group. True for whoever does the last one: it sees what the others wrote.
+    static constexpr std::int64_t kGroups = 64;
+    [[nodiscard]] bool finish(std::int64_t group, std::int64_t n) noexcept;
 
 private:
     [[nodiscard]] bool time_is_over(Worker& worker) const noexcept;
@@ -105,6 +108,8 @@ private:
     alignas(64) std::atomic<std::int64_t> next_{0};
     std::atomic<std::int64_t> left_of_{0};   ///< n_chunks of a thread that was turned away by the deadline; 0: none was
     std::atomic<bool> stopped_{false};
+    std::atomic<bool> counted_{false};       ///< some of done_ may not be 0
+    alignas(64) std::array<std::atomic<std::int32_t>, kGroups> done_{};
     alignas(64) Clock::time_point deadline_ = kNoDeadline;
     PollFn poll_ = nullptr;
     void* poll_context_ = nullptr;

@@ -59,6 +59,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     TINFER_BLOCK_KERNELS(q2_0, Q2_0),
     TINFER_ACTIVATION_KERNELS(x8_32),     TINFER_ACTIVATION_KERNELS(x8_256),
     TINFER_CACHE_KERNELS(f32),            TINFER_CACHE_KERNELS(f16),            TINFER_CACHE_KERNELS(bf16),
+    TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
     describe("add", Op::add, DType::none, add<Arch>),
     describe("mul", Op::mul, DType::none, mul<Arch>),
@@ -70,8 +71,12 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
+#if defined(__x86_64__)
     with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
                  resolve_attention_by_groups),
+#else
+    describe("attention", Op::attention, DType::none, ref::attention),
+#endif
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),

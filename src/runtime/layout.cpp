@@ -17,6 +17,8 @@ DType cache_dtype(KvType type) noexcept {
         case KvType::f32: return DType::f32;
         case KvType::f16: return DType::f16;
         case KvType::bf16: return DType::bf16;
+        case KvType::q8_0: return DType::q8_0;
+        case KvType::q4_0: return DType::q4_0;
     }
     return DType::f16;
 }
@@ -76,6 +78,10 @@ void Layout::add_caches() {
     cache_names_.reserve(2 * n_layer);
     caches_.reserve(2 * n_layer);
     for (const bool is_v : {false, true}) {
+        const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
+        const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
+        if (head_dim % block != 0)
+            fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
         for (std::size_t il = 0; il < n_layer; ++il) {
             TensorInfo info;
             cache_names_.push_back(cat(is_v ? "cache_v-" : "cache_k-", il));
@@ -83,10 +89,10 @@ void Layout::add_caches() {
             info.name = cache_names_.back();
             info.role = is_v ? "cache_v" : "cache_k";
             info.tensor_class = is_v ? TensorClass::cache_v : TensorClass::cache_k;
-            info.type = cache_dtype(is_v ? options_.type_v : options_.type_k);
+            info.type = type;
             info.layer = static_cast<int>(il);
             info.n_dims = 2;
-            info.ne = {std::int64_t{hp.n_head_kv[il]} * (is_v ? hp.head_dim_v : hp.head_dim_k), cells, 1, 1};
+            info.ne = {std::int64_t{hp.n_head_kv[il]} * head_dim, cells, 1, 1};
             info.row_bytes = static_cast<std::uint64_t>(row_bytes(info.type, info.ne[0]));
             info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(cells));
             cache_bytes_ = plus(cache_bytes_, align64(info.bytes));

@@ -72,6 +72,8 @@ std::string_view to_string(KvType type) noexcept {
         case KvType::f32: return "f32";
         case KvType::f16: return "f16";
         case KvType::bf16: return "bf16";
+        case KvType::q8_0: return "q8_0";
+        case KvType::q4_0: return "q4_0";
     }
     return "unknown";
 }

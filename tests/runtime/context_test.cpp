@@ -289,6 +289,35 @@ TEST_CASE_FIXTURE(Fixture, "[M2] context: K and V types are chosen apart, and me
     }
 }
 
+TEST_CASE("[M2] context: caches of codes take the memory that is computed, keep results close and need heads of 32") {
+    const test::TempFolder folder;
+    TinyModel wide;
+    wide.head_dim = 32;
+    const Model model = Model::load(wide.save(folder.path()));
+    const auto tokens = test::random_tokens(48, 128, 7);
+    const auto row = [](KvType type) { return type == KvType::q8_0 ? 68u : type == KvType::q4_0 ? 36u : 128u; };   // two heads of 32
+    const auto exact = test::logits_of(model, tokens, {.type_k = KvType::f32, .type_v = KvType::f32});
+    for (const auto& [k, v, limit] : {std::tuple{KvType::q8_0, KvType::f16, 0.05}, std::tuple{KvType::f16, KvType::q8_0, 0.05},
+                                      std::tuple{KvType::q8_0, KvType::q4_0, 0.5}, std::tuple{KvType::q4_0, KvType::q4_0, 0.5}}) {
+        const ContextOptions options{.n_ctx = 128, .type_k = k, .type_v = v};
+        CHECK(Context(model, options).memory().cache == 2u * 128u * (row(k) + row(v)));
+        const auto logits = test::logits_of(model, tokens, options);
+        double worst = 0;
+        for (std::size_t i = 0; i < logits.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - exact[i]));
+        CAPTURE(worst);
+        CHECK(worst < limit);
+        CHECK(worst > 0);
+        for (const Isa isa : available_isas()) {
+            ContextOptions other = options;
+            other.isa = isa;
+            other.fuse = isa == Isa::automatic;
+            CHECK(bits_of(test::logits_of(model, tokens, other)) == bits_of(logits));
+        }
+    }
+    const Model narrow = Model::load(TinyModel{}.save(folder.path()));
+    CHECK(code_of([&] { Context(narrow, {.type_v = KvType::q4_0}); }) == ErrorCode::bad_cache_type);
+}
+
 TEST_CASE_FIXTURE(Fixture, "[E1] context: logits of the last token are the same with all rows and with one") {
     Context context(model, {.n_ctx = 128});
     REQUIRE(context.decode(tokens) == DecodeStatus::ok);

@@ -120,6 +120,22 @@ TEST_CASE("[N1] trace: coverage holds for every kind of weight and cache type") 
     }
 }
 
+TEST_CASE("[N1] [M2] trace: coverage holds for caches of codes") {
+    TinyModel tiny = TinyModel::of("llama", DType::q8_0);
+    tiny.head_dim = 32;
+    const Model model = load_tiny(tiny);
+    for (const Isa isa : available_isas())
+        for (const KvType type : {KvType::q8_0, KvType::q4_0})
+            for (const bool fuse : {true, false}) {
+                ContextOptions options = exercise_options();
+                options.isa = isa;
+                options.fuse = fuse;
+                options.n_threads = 2;
+                options.type_k = options.type_v = type;
+                check_coverage(model, options);
+            }
+}
+
 TEST_CASE("[N1] [K7] [X3] trace: the pairs of node and operand in the events are those of the graph, inner results elided") {
     for (const char* arch : kTracedModels)
         for (const bool fuse : {true, false}) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/dtype.hpp"
 #include "base/math.hpp"
 #include "base/reduce.hpp"
 #include "kernels/kv_layout.hpp"
@@ -30,7 +31,9 @@ public:
         entry_ = sequence[0];
         entries_end_ = sequence[0] + sequence[1];
     }
-    struct Token { std::int64_t ordinal, cell; };
+    struct Token {
+        std::int64_t ordinal, cell;
+    };
     /// False at the end.
     bool next(Token& token) noexcept {
         while (mask_ == 0 || ordinal_ < begin_) {
@@ -100,25 +103,24 @@ struct Tile {
 template <class K, class V>
 struct QueryHead {
     const KernelCall& call;
-    const float* q;
+    Query q;
     std::int64_t head;
-    std::int64_t last;      ///< the query's own ordinal
-    float slope;            ///< ALiBi, 0 = none
+    std::int64_t last;  ///< the query's own ordinal
+    float slope;        ///< ALiBi, 0 = none
 
     [[nodiscard]] std::int64_t kv_head() const noexcept {
         const AttentionParams& p = call.params.attention;
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = Σ q[d]·k[d], one fma chain over d; then · scale; then c · tanh(s / c); then fma(−slope, distance, s). The
+    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, distance, s). The
     /// cache stores no positions: the distance is that of the ordinals, which is that of the positions where they have
     /// no gaps.
     [[nodiscard]] float score(std::int64_t cell, std::int64_t ordinal) const noexcept {
         const AttentionParams& p = call.params.attention;
-        const auto* k = reinterpret_cast<const typename K::Stored*>(call[2].data) +
-                        k_index(cell, kv_head(), p.n_head_kv, p.head_dim_k);
-        float s = 0.0f;
-        for (std::int64_t d = 0; d < p.head_dim_k; ++d) s = std::fma(q[d], K::load(k[d * kGroup]), s);
+        const auto* group =
+            call[2].data + k_group_offset(cell, kv_head(), p.n_head_kv, row_bytes(call[2].type, p.head_dim_k));
+        float s = K::dot(q, group, cell % kGroup, p.head_dim_k);
         s *= p.scale;
         if (p.softcap != 0.0f) s = p.softcap * math::tanh(s / p.softcap);
         if (slope != 0.0f) s = std::fma(-slope, static_cast<float>(last - ordinal), s);
@@ -141,9 +143,10 @@ struct QueryHead {
         state.l += sum16(p, kTile);
         for (std::int64_t i = 0; i < kTile; ++i) {
             if (tile.cell[i] < 0) continue;
-            const auto* v = reinterpret_cast<const typename V::Stored*>(call[3].data) +
-                            v_index(tile.cell[i], kv_head(), params.n_head_kv, params.head_dim_v);
-            for (std::int64_t d = 0; d < params.head_dim_v; ++d) state.o[d] = std::fma(p[i], V::load(v[d]), state.o[d]);
+            const auto* v = call[3].data + v_row_offset(tile.cell[i], kv_head(), params.n_head_kv,
+                                                        row_bytes(call[3].type, params.head_dim_v));
+            for (std::int64_t d = 0; d < params.head_dim_v; ++d)
+                state.o[d] = std::fma(p[i], V::value(v, d, params.head_dim_v), state.o[d]);
         }
     }
 };
@@ -190,13 +193,16 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
     auto* buffer = reinterpret_cast<float*>(call.scratch(slice.thread));
     const std::int64_t dv = p.head_dim_v, padded = (dv + 15) / 16 * 16;
     const Range items = slice.share(call[6].ne[1] * p.n_head);
-    visit_cell(call[2].type, [&]<class K>(K) {
-        visit_cell(call[3].type, [&]<class V>(V) {
+    const CodedQuery codes = coded_query<reference>(buffer + 2 * padded, p.head_dim_k);
+    visit_cells(call[2].type, [&]<class K>(K) {
+        visit_cells(call[3].type, [&]<class V>(V) {
             for (std::int64_t i = items.begin; i < items.end; ++i) {
                 const std::int64_t token = i / p.n_head, head = i % p.n_head;
                 const float slope =
                     p.max_bias > 0.0f ? math::alibi_slope(p.max_bias, static_cast<int>(head), p.n_head) : 0.0f;
-                const QueryHead<K, V> query{call, q.row<const float>(head, token), head,
+                const Query channels{q.row<const float>(head, token), codes};
+                if constexpr (K::kCoded) quantize_query<reference>(channels.x, p.head_dim_k, 0, codes);
+                const QueryHead<K, V> query{call, channels, head,
                                             call[6].row<const std::int32_t>(token)[2] - std::int64_t{1}, slope};
                 attend(query, VisibleCells(call, token), Softmax{0.0f, 0.0f, buffer, dv},
                        Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);

@@ -18,30 +18,40 @@ const float* head_row(const Operand& rows, std::int64_t token, std::int64_t head
     return by_head ? rows.row<const float>(head, token) : rows.row<const float>(token) + head * d;
 }
 
-/// Calls fn(token, head, put) for this thread's share of (token, head); put(channel, value) stores one element.
+/// Calls row(token, x, d, put) for this thread's share of (token, head), where x are the head's channels and
+/// put(channel, value) takes what the cache gets. Cells of codes are quantized when a row is complete.
 template <class Fn>
-void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
+void write_cells(const KernelCall& call, WorkSlice slice, Fn row) noexcept {
     const Operand &cache = call[0], &cells = call[2];
     const AttentionParams& p = call.params.attention;
     const bool is_v = call.params.is_v != 0;
-    const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k;
+    const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k, bytes = row_bytes(cache.type, d);
     const Range items = slice.share(cells.ne[0] * n_head);
-    visit_cell(cache.type, [&]<class Cell>(Cell) {
-        auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
-        for (std::int64_t i = items.begin; i < items.end; ++i) {
-            const std::int64_t token = i / n_head, head = i % n_head, cell = cells.row<const std::int32_t>(0)[token];
-            if (cell < 0) continue;
-            const std::int64_t first = is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d);
-            const std::int64_t step = is_v ? 1 : kGroup;
-            fn(token, head_row(call[1], token, head, n_head, d), d,
-               [&](std::int64_t channel, float value) { elements[first + channel * step] = Cell::store(value); });
+    auto* buffer = reinterpret_cast<float*>(call.scratch(slice.thread));
+    for (std::int64_t i = items.begin; i < items.end; ++i) {
+        const std::int64_t token = i / n_head, head = i % n_head, cell = cells.row<const std::int32_t>(0)[token];
+        if (cell < 0) continue;
+        const float* x = head_row(call[1], token, head, n_head, d);
+        if (is_coded<reference>(cache.type)) {
+            row(token, x, d, [&](std::int64_t channel, float value) { buffer[channel] = value; });
+            store_cell<reference>(cache.type, is_v,
+                                  cache.data + (is_v ? v_row_offset(cell, head, n_head, bytes)
+                                                     : k_group_offset(cell, head, n_head, bytes)),
+                                  d, cell % kGroup, buffer);
         }
-    });
+        visit_cell(cache.type, [&]<class Cell>(Cell) {
+            auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
+            const std::int64_t first = is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d);
+            row(token, x, d, [&](std::int64_t channel, float value) {
+                elements[first + channel * (is_v ? 1 : kGroup)] = Cell::store(value);
+            });
+        });
+    }
 }
 
 }  // namespace
 
-/// Each element rounded once to the cache's type. A negative cell number is skipped.
+/// Each element rounded once to the cache's type, or quantized. A negative cell number is skipped.
 void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
     write_cells(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
         for (std::int64_t j = 0; j < d; ++j) put(j, x[j]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Elements of a cache of each float type: the one rounding at the store, the exact widening at the load.
+// Cells of a cache of each type: the one rounding at the store, the exact widening at the load, and the order of
+// operations of a score.
 #pragma once
 
 #include <cmath>
@@ -7,6 +8,7 @@
 
 #include "base/half.hpp"
 #include "kernels/quants/format.hpp"
+#include "kernels/quants/quantize_cell.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::kernels::ref {
@@ -33,12 +35,70 @@ struct CellBf16 {
     static float load(Stored x) noexcept { return bf16_to_f32<reference>(x); }
 };
 
-/// Calls fn with the cell type of a cache's element type.
+/// A query's channels and, for coded keys, the same as codes.
+struct Query {
+    const float* x;
+    CodedQuery codes;
+};
+
+/// Cells of floats: s = fma(q[c], k[c], s), channels ascending.
+template <class Cell>
+struct FloatCells {
+    using Stored = typename Cell::Stored;
+    static constexpr bool kCoded = false;
+    static float dot(const Query& q, const std::byte* group, std::int64_t lane, std::int64_t d) noexcept {
+        const auto* k = reinterpret_cast<const Stored*>(group) + lane;
+        float s = 0.0f;
+        for (std::int64_t c = 0; c < d; ++c) s = std::fma(q.x[c], Cell::load(k[c * kGroup]), s);
+        return s;
+    }
+    static float value(const std::byte* row, std::int64_t c, std::int64_t) noexcept {
+        return Cell::load(reinterpret_cast<const Stored*>(row)[c]);
+    }
+};
+
+/// Cells of codes: per block of 32 channels, ascending, s = fma(d_k · d_q, float(Σ code_k · code_q), s); |Σ| ≤ 32 ·
+/// 127². A value is d_v · code.
+template <DType Type>
+struct CodedCells {
+    static constexpr bool kCoded = true;
+    static int code(const std::byte* from, CodePlace at) noexcept {
+        const int byte = static_cast<int>(from[at.byte]);
+        return Type == DType::q8_0 ? static_cast<std::int8_t>(byte) : (byte >> at.shift & 15) - 8;
+    }
+    static float scale(const std::byte* at) noexcept {
+        std::uint16_t half;
+        std::memcpy(&half, at, 2);
+        return f16_to_f32<reference>(half);
+    }
+    static float dot(const Query& q, const std::byte* group, std::int64_t lane, std::int64_t d) noexcept {
+        float s = 0.0f;
+        for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
+            int sum = 0;
+            for (std::int64_t c = b * kKvBlock; c < (b + 1) * kKvBlock; ++c)
+                sum += code(group, k_code(Type, lane, c)) * q.codes.codes[c];
+            s = std::fma(scale(group + k_scale(Type, d, lane, b)) * q.codes.d[b], static_cast<float>(sum), s);
+        }
+        return s;
+    }
+    static float value(const std::byte* row, std::int64_t c, std::int64_t d) noexcept {
+        return scale(row + v_scale(Type, d, c / kKvBlock)) * static_cast<float>(code(row, v_code(Type, c)));
+    }
+};
+
+/// Calls fn with the element type of a cache of floats.
 template <class Fn>
 void visit_cell(DType type, Fn fn) noexcept {
     if (type == DType::f32) fn(CellF32{});
     if (type == DType::f16) fn(CellF16{});
     if (type == DType::bf16) fn(CellBf16{});
+}
+/// Calls fn with the cells of any cache.
+template <class Fn>
+void visit_cells(DType type, Fn fn) noexcept {
+    visit_cell(type, [&]<class Cell>(Cell) { fn(FloatCells<Cell>{}); });
+    if (type == DType::q8_0) fn(CodedCells<DType::q8_0>{});
+    if (type == DType::q4_0) fn(CodedCells<DType::q4_0>{});
 }
 
 }  // namespace tinfer::kernels::ref

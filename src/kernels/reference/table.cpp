@@ -38,6 +38,7 @@ constexpr KernelDescriptor kReferenceKernels[] = {
     TINFER_WEIGHT_KERNELS(q2_0),
     TINFER_ACTIVATION_KERNELS(x8_32), TINFER_ACTIVATION_KERNELS(x8_256),
     TINFER_CACHE_KERNELS(f32),      TINFER_CACHE_KERNELS(f16),     TINFER_CACHE_KERNELS(bf16),
+    TINFER_CACHE_KERNELS(q8_0),     TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, ref::rms_norm),
     describe("add", Op::add, DType::none, ref::add),
     describe("mul", Op::mul, DType::none, ref::mul),

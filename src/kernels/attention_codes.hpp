@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Attention over cells of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact, with
+// one float step per 32 channels; V widened as code times scale.
+#pragma once
+
+#include "kernels/attention_tile.hpp"
+#include "kernels/quants/quantize_cell.hpp"
+
+#if defined(__x86_64__)   // elsewhere the reference kernel runs
+
+namespace tinfer::kernels {
+
+// ---- Lanes ----------------------------------------------------------------------------------------------------------
+
+static TINFER_INLINE float half_value(const std::byte* p) {
+    std::uint16_t half;
+    std::memcpy(&half, p, 2);
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+// A register's worth of signed or unsigned bytes as floats.
+static TINFER_INLINE f32v<avx2> float_bytes(const void* p, avx2) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+}
+/// acc + the four products of each lane: w signed bytes above −128, or unsigned ones up to 15; a signed.
+static TINFER_INLINE i32v<avx2> dot_key(i32v<avx2> acc, i32v<avx2> w, i32v<avx2> a, avx2) {
+    return dot2(acc, dot_signed_bytes(w, a, avx2{}), i32v<avx2>(0x00010001), avx2{});
+}
+#if defined(__AVX512DQ__)
+static TINFER_INLINE f32v<avx512> float_bytes(const void* p, avx512) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
+static TINFER_INLINE i32v<avx512> dot_key(i32v<avx512> acc, i32v<avx512> w, i32v<avx512> a, avx512) {
+    return dot2(acc, dot_signed_bytes(w, a, avx512{}), i32v<avx512>(0x00010001), avx512{});
+}
+#endif
+#if defined(__AVX512VNNI__)
+static TINFER_INLINE i32v<avx512vnni> dot_key(i32v<avx512vnni> acc, i32v<avx512vnni> w, i32v<avx512vnni> a,
+                                              avx512vnni) {
+    return dot4(acc, w, a, avx512vnni{});
+}
+#endif
+
+// ---- Cells ----------------------------------------------------------------------------------------------------------
+
+/// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
+template <class Arch, DType Type>
+struct CodedCell {
+    static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return code_bytes(Type, n); }
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept {
+        const f32x16<Arch> scale(half_value(row + v_scale(Type, d, channel / kKvBlock)));
+        const std::byte* codes = row + (Type == DType::q8_0 ? channel : channel / 32 * 16);
+        alignas(16) std::int8_t low[16];
+        if constexpr (Type == DType::q4_0) {
+            const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+            const __m128i half = channel % 32 != 0 ? _mm_srli_epi16(bytes, 4) : bytes;
+            const __m128i nibbles = _mm_and_si128(half, _mm_set1_epi8(15));
+            _mm_store_si128(reinterpret_cast<__m128i*>(low), _mm_sub_epi8(nibbles, _mm_set1_epi8(8)));
+            codes = reinterpret_cast<const std::byte*>(low);
+        }
+        return scale * f32x16<Arch>::each([&](int i) { return float_bytes(codes + i * Arch::kLanes, Arch{}); });
+    }
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
+                                               int) noexcept {
+        return load_row(row, channel, d);
+    }
+};
+
+/// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
+template <class Arch, DType Type>
+inline constexpr int kKeyBias = Type == DType::q4_0 ? 8
+                                : Arch::kHasVnni    ? 128
+                                                    : 0;
+
+/// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
+template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
+[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, std::int64_t d,
+                                 float* const* s) noexcept {
+    constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
+    constexpr std::int64_t kStep = kWords * 64;
+    f32x16<Arch> sum[Queries][Groups];
+    for (int r = 0; r < Queries; ++r)
+        for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
+    const std::int64_t scales = kGroup * code_bytes(Type, d);
+    for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
+        i32v<Arch> acc[Queries][Groups][kParts];
+#pragma GCC unroll 8
+        for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+            for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
+        if constexpr (Ahead) prefetch_lines<Arch>(k[0] + b * kStep + kReadAhead, kStep);
+        for (int w = 0; w < kWords; ++w) {
+            i32v<Arch> codes[Groups][kParts];
+#pragma GCC unroll 4
+            for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                for (int i = 0; i < kParts; ++i) {
+                    codes[g][i] = load_i32<Arch>(k[g] + b * kStep + w * 64 + i * Arch::kLanes * 4);
+                    if constexpr (kKeyBias<Arch, Type> == 128)
+                        codes[g][i] = codes[g][i] ^ i32v<Arch>(static_cast<std::int32_t>(0x80808080u));
+                }
+#pragma GCC unroll 2
+            for (int half = 0; half < 8 / kWords; ++half)
+#pragma GCC unroll 8
+                for (int r = 0; r < Queries; ++r) {
+                    const auto a = bcast4<Arch>(q[r].codes + b * kKvBlock + w * (32 / kWords) + 4 * half);
+#pragma GCC unroll 4
+                    for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                        for (int i = 0; i < kParts; ++i) {
+                            i32v<Arch> key = codes[g][i];
+                            if constexpr (Type == DType::q4_0)
+                                key = (half == 0 ? key : key >> 4) & i32v<Arch>(0x0F0F0F0F);
+                            acc[r][g][i] = dot_key(acc[r][g][i], key, a, Arch{});
+                        }
+                }
+        }
+#pragma GCC unroll 4
+        for (int g = 0; g < Groups; ++g) {
+            const auto scale =
+                f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(k[g] + scales + b * kGroup * 2));
+#pragma GCC unroll 8
+            for (int r = 0; r < Queries; ++r) {
+                const auto dot = f32x16<Arch>::each([&](int i) { return as_float(acc[r][g][i], Arch{}); });
+                sum[r][g] = fma(scale * f32x16<Arch>(q[r].d[b]), dot, sum[r][g]);
+            }
+        }
+    }
+    for (int r = 0; r < Queries; ++r)
+        for (int g = 0; g < Groups; ++g) sum[r][g].store(s[r] + g * kGroup);
+}
+
+/// The same for n ≤ Queries queries and four groups.
+template <class Arch, DType Type, bool Ahead, int Queries>
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], std::int64_t d,
+                             float* const* s) noexcept {
+    if constexpr (Queries > 1)
+        if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, d, s);
+    constexpr int kGroups = Ahead || Arch::kLanes < 16 ? 1 : 2;
+    for (int g = 0; g < 4; g += kGroups) {
+        float* to[Queries];
+        for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
+        dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, d, to);
+    }
+}
+
+/// Calls fn with the cells of V of any cache.
+template <class Arch, class Fn>
+TINFER_INLINE void visit_values(DType type, Fn fn) noexcept {
+    visit_cell<Arch>(type, fn);
+    if (type == DType::q8_0) fn(CodedCell<Arch, DType::q8_0>{});
+    if (type == DType::q4_0) fn(CodedCell<Arch, DType::q4_0>{});
+}
+
+}  // namespace tinfer::kernels
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// The register tiles of attention: scores of a few queries against four groups of sixteen cells, and the weighted sum
+// of V rows for a few queries. Each score is one fma chain over the channels and each channel of a result one over the
+// positions, so the shape of a tile never changes a bit.
+#pragma once
+
+#include "kernels/cache.hpp"
+#include "kernels/simd_math.hpp"
+
+#if defined(__x86_64__)   // elsewhere the reference kernel runs
+
+namespace tinfer::kernels {
+
+/// Queries of a tile, and the most that are worked straight from the cache, without widening it first.
+template <class Arch>
+inline constexpr int kTileQueries = Arch::kLanes == 16 ? 6 : 3;
+template <class Arch>
+inline constexpr int kDirectQueries = Arch::kLanes == 16 ? 8 : 4;
+/// Vectors of sixteen beside them: as many accumulators as registers hold.
+template <class Arch>
+constexpr int tile_vectors(int queries) noexcept {
+    if (Arch::kLanes == 16) return queries <= 6 ? 4 : 2;
+    return queries <= 3 ? 2 : 1;
+}
+
+// ---- Lanes ----------------------------------------------------------------------------------------------------------
+
+// larger: a > b ? a : b, which is b where either is NaN. keep: a in the lanes whose bit is set, else b.
+static TINFER_INLINE f32v<avx2> larger(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_max_ps(a, b); }
+static TINFER_INLINE f32v<avx2> keep(std::uint32_t bits, f32v<avx2> a, f32v<avx2> b, avx2) {
+    const __m256i lane_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane_bit);
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane_bit)));
+}
+/// The largest lane, where none is NaN.
+static TINFER_INLINE float top_lane(f32v<avx2> a, avx2) {
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+static TINFER_INLINE float top_lane(const f32v<avx2> (&part)[2], avx2) {
+    return top_lane(f32v<avx2>(_mm256_max_ps(part[0], part[1])), avx2{});
+}
+/// exp where x ≤ 0 or NaN: the bits of math::exp.
+template <class Arch>
+TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> x, avx2) noexcept {
+    return math::exp<VectorLanes<Arch>>(x);
+}
+#if defined(__AVX512DQ__)
+static TINFER_INLINE f32v<avx512> larger(f32v<avx512> a, f32v<avx512> b, avx512) { return _mm512_max_ps(a, b); }
+static TINFER_INLINE f32v<avx512> keep(std::uint32_t bits, f32v<avx512> a, f32v<avx512> b, avx512) {
+    return _mm512_mask_mov_ps(b, static_cast<__mmask16>(bits), a);
+}
+static TINFER_INLINE float top_lane(const f32v<avx512> (&part)[1], avx512) {
+    return top_lane(f32v<avx2>(_mm256_max_ps(_mm512_castps512_ps256(part[0]), _mm512_extractf32x8_ps(part[0], 1))),
+                    avx2{});
+}
+/// The steps of base/math_lanes.hpp. 2^n needs one instruction instead of two factors: the first of them is exact
+/// there, so both round once.
+template <class Arch>
+TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> given, avx512) noexcept {
+    const __m512 x = _mm512_max_ps(_mm512_set1_ps(-104.0f), given), magic = _mm512_set1_ps(0x1.8p23f);
+    const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), magic);
+    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e43p-1f), x);
+    r = _mm512_fmadd_ps(n, _mm512_set1_ps(0x1.05c61p-29f), r);
+    __m512 q = _mm512_set1_ps(0x1.6d117cp-10f);
+    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.120be2p-7f));
+    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.555518p-5f));
+    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.5554dcp-3f));
+    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
+    const __m512 p = _mm512_add_ps(_mm512_set1_ps(1.0f), _mm512_fmadd_ps(_mm512_mul_ps(r, r), q, r));
+    return _mm512_scalef_ps(p, n);
+}
+#endif
+
+template <class Arch>
+TINFER_INLINE f32x16<Arch> larger(const f32x16<Arch>& a, const f32x16<Arch>& b) noexcept {
+    return f32x16<Arch>::each([&](int i) { return larger(a.part[i], b.part[i], Arch{}); });
+}
+template <class Arch>
+TINFER_INLINE f32x16<Arch> keep(std::uint32_t bits, const f32x16<Arch>& a, const f32x16<Arch>& b) noexcept {
+    return f32x16<Arch>::each([&](int i) { return keep(bits >> i * Arch::kLanes, a.part[i], b.part[i], Arch{}); });
+}
+template <class Arch>
+TINFER_INLINE f32x16<Arch> exp_below(const f32x16<Arch>& x) noexcept {
+    return f32x16<Arch>::each([&](int i) { return exp_below<Arch>(x.part[i], Arch{}); });
+}
+template <class Arch>
+inline float exp_below(float x) noexcept {
+    alignas(64) float lanes[16];
+    exp_below(f32x16<Arch>(x)).store(lanes);
+    return lanes[0];
+}
+
+/// Asks for memory that will be read soon, into the second-level cache: a request to the first level keeps one of its
+/// few buffers until the memory answers. It may lie behind the cache's end.
+template <class Arch>
+TINFER_INLINE void prefetch_lines(const std::byte* p, std::int64_t bytes) noexcept {
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+/// How far in front of a read from the cache: measured.
+inline constexpr std::int64_t kReadAhead = 4096;
+
+// ---- Scores ---------------------------------------------------------------------------------------------------------
+
+/// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch.
+template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
+[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, std::int64_t d,
+                                 float* const* s) noexcept {
+    using Stored = typename Cell::Stored;
+    f32x16<Arch> sum[Queries][Groups];
+#pragma GCC unroll 8
+    for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+        for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
+    for (std::int64_t c = 0; c < d; ++c) {
+        constexpr std::int64_t kStep = kGroup * sizeof(Stored);
+        if constexpr (Ahead) prefetch_lines<Arch>(k[0] + c * kStep + kReadAhead, kStep);
+        f32x16<Arch> cells[Groups];
+#pragma GCC unroll 4
+        for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
+#pragma GCC unroll 8
+        for (int r = 0; r < Queries; ++r) {
+            const f32x16<Arch> channel(q[r][c]);
+#pragma GCC unroll 4
+            for (int g = 0; g < Groups; ++g) sum[r][g] = fma(channel, cells[g], sum[r][g]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+        for (int g = 0; g < Groups; ++g) sum[r][g].store(s[r] + g * kGroup);
+}
+
+/// The same for n ≤ Queries queries and four groups.
+template <class Arch, class Cell, bool Ahead, int Queries>
+inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], std::int64_t d,
+                       float* const* s) noexcept {
+    if constexpr (Queries > 1)
+        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, d, s);
+    constexpr int kGroups = Ahead ? 1 : tile_vectors<Arch>(Queries);  // read in order
+    for (int g = 0; g < 4; g += kGroups) {
+        float* to[Queries];
+        for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
+        dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, d, to);
+    }
+}
+
+// ---- Values ---------------------------------------------------------------------------------------------------------
+
+/// V rows [from, to) of a tile.
+struct ValueRows {
+    const std::byte* const* row;
+    int from, to;
+    std::int64_t d;  ///< channels; whole pieces of 16
+};
+
+/// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
+template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
+[[gnu::noinline]] void add_cells(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+                                 float* const* o) noexcept {
+    f32x16<Arch> sum[Queries][Pieces];
+#pragma GCC unroll 8
+    for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+        for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>(factor[r]);
+    const int to = v.to;
+    [[maybe_unused]] const std::int64_t step = Cell::row_bytes(16 * Pieces), skip = Cell::row_bytes(c), d = v.d;
+    const std::byte* const* row = v.row;
+    for (int at = v.from; at < to; ++at) {
+        if constexpr (Ahead) prefetch_lines<Arch>(row[at] + skip + kReadAhead, step);
+        f32x16<Arch> cells[Pieces];
+#pragma GCC unroll 4
+        for (int i = 0; i < Pieces; ++i) cells[i] = Cell::load_row(row[at], c + 16 * i, d);
+#pragma GCC unroll 8
+        for (int r = 0; r < Queries; ++r) {
+            const f32x16<Arch> weight(p[r][at]);
+#pragma GCC unroll 4
+            for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, cells[i], sum[r][i]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+        for (int i = 0; i < Pieces; ++i) sum[r][i].store(o[r] + c + 16 * i);
+}
+
+template <class Arch, class Cell, int Queries, bool Ahead, int Pieces>
+inline void add_last_cells(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+                           float* const* o) noexcept {
+    if constexpr (Pieces > 1)
+        if (v.d - c < 16 * Pieces) return add_last_cells<Arch, Cell, Queries, Ahead, Pieces - 1>(v, p, factor, c, o);
+    add_cells<Arch, Cell, Queries, Pieces, Ahead>(v, p, factor, c, o);
+}
+
+/// All channels, for n ≤ Queries queries.
+template <class Arch, class Cell, bool Ahead, int Queries>
+inline void add_rows(int n, const ValueRows& v, const float* const* p, const float* factor, float* const* o) noexcept {
+    if constexpr (Queries > 1)
+        if (n < Queries) return add_rows<Arch, Cell, Ahead, Queries - 1>(n, v, p, factor, o);
+    constexpr int kPieces = tile_vectors<Arch>(Queries);
+    std::int64_t c = 0;
+    for (; c + 16 * kPieces <= v.d; c += 16 * kPieces)
+        add_cells<Arch, Cell, Queries, kPieces, Ahead>(v, p, factor, c, o);
+    if constexpr (kPieces > 1)
+        if (c < v.d) add_last_cells<Arch, Cell, Queries, Ahead, kPieces - 1>(v, p, factor, c, o);
+}
+
+}  // namespace tinfer::kernels
+
+#endif
