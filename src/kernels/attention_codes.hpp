@@ -68,7 +68,7 @@ struct CodedCell {
 /// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
 template <class Arch, DType Type>
 inline constexpr int kKeyBias = Type == DType::q4_0 ? 8
-                                : Arch::kHasVnni    ? 128
+                                : Arch::kHasDot4    ? 128
                                                     : 0;
 
 /// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).

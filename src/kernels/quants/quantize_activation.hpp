@@ -57,14 +57,19 @@ float quantize_block(const float* x, int n, std::int8_t* q) noexcept {
     return d;
 }
 
+template <class Arch>
+std::int32_t sum_codes(const std::int8_t* q, int n) noexcept {
+    std::int32_t sum = 0;
+    for (int i = 0; i < n; ++i) sum += q[i];
+    return sum;
+}
+
 /// What products need to know of the codes of block b, besides its d: their sums, and how far partial products reach.
 template <class Arch>
 void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
     if (type == DType::x8_32) {
-        std::int32_t sum = 0;
-        for (int i = 0; i < 32; ++i) sum += row.q[32 * b + i];
-        row.sum[b] = sum;
-        row.s[b] = row.d[b] * static_cast<float>(sum);
+        row.sum[b] = sum_codes<Arch>(row.q + 32 * b, 32);
+        row.s[b] = row.d[b] * static_cast<float>(row.sum[b]);
         return;
     }
     int reach32 = 0, reach16 = 0;
