@@ -119,9 +119,11 @@ private:
 struct Range { std::int64_t begin, end; };
 
 /// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit. A kernel either
-/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear repetition.
+/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear repetition,
+/// and what a chunk is may depend on n_threads but on no more of the team.
 struct WorkSlice {
-    int thread = 0, n_threads = 1;
+    int thread = 0;
+    int n_threads = 1;               ///< asked for; the team may be smaller
     WorkQueue* queue = nullptr;      ///< of this step; shared by its threads
     Worker* worker = nullptr;
     std::int64_t part = thread, n_parts = n_threads;   ///< of even shares: more than threads where time is limited

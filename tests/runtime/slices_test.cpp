@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using test::bits_of;
 using test::TinyModel;
 
-void two_std_threads(int n_threads, runtime::TeamFn fn, void* context) noexcept {
+void std_threads(int n_threads, runtime::TeamFn fn, void* context) noexcept {
     std::vector<std::thread> helpers;
     for (int t = 1; t < n_threads; ++t) helpers.emplace_back([=] { fn(context, t, n_threads); });
     fn(context, 0, n_threads);
@@ -113,13 +113,40 @@ TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the b
                     CAPTURE(budget.count());
                     Context context(model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
                     context.impl().team_limit = n_threads;
-                    if (n_threads == 2) context.impl().team = two_std_threads;
+                    if (n_threads == 2) context.impl().team = std_threads;
                     context.begin(tokens);
                     const int n = step_to_end(context, budget);
                     if (budget <= 0ns) CHECK(n > 60);   // every step of two runs ends a slice
                     if (budget > 1s) CHECK(n == 1);
                     CHECK(bits_of(context.result("result_output")) == expected);
                 }
+    }
+}
+
+TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit") {
+    test::TempFolder folder;
+    TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
+    tiny.n_ff = 4096;   // enough rows for chunks of several panels
+    const auto model = Model::load(tiny.save(folder.path()));
+    const auto tokens = test::random_tokens(6, 160, 5);
+    const auto expected = bits_of(test::logits_of(model, tokens));
+    for (const Isa isa : available_isas()) {
+        CAPTURE(to_string(isa));
+        static int n_slices;
+        n_slices = 0;
+        Context context(model, {.n_ctx = 64, .n_outputs = 6, .n_threads = 4, .isa = isa, .logits_all = true});
+        context.impl().team_limit = 4;
+        context.impl().team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+            std_threads(1 + n_slices++ % n_threads, fn, self);
+        };
+        std::vector<std::uint32_t> bits;
+        for (const Token token : tokens) {
+            context.begin(std::span(&token, 1));
+            (void)step_to_end(context, 0ns);
+            const auto row = bits_of(context.logits());
+            bits.insert(bits.end(), row.begin(), row.end());
+        }
+        CHECK(bits == expected);
     }
 }
 
