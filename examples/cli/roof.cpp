@@ -164,7 +164,7 @@ std::vector<ReadLoop*> read_loops() {
 
 Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
-    if (isa == "avx512vnni" && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
+    if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
