@@ -52,8 +52,8 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     if (w.attn_k_norm != nullptr) k = g.name(g.rms_norm(k, vector(g, w.attn_k_norm), b.hp.rms_eps), "k_norm");
     q = g.name(g.rope(q, in.rope_table, b.rope), "q_rope");
     k = g.name(g.rope(k, in.rope_table, b.rope), "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), k, in.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), v, in.cells, params, true), "cache_v_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), k, in.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), v, in.cells, params, true), "cache_v_write");
     if (il == b.hp.n_layer - 1 && b.shape.n_outputs == 0) return keys;
     const Tensor a = g.name(g.attention(q, keys, values, in.kv, params), "attn");
     g.set_part(Part::attn_out);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gguf/file.hpp"
@@ -13,6 +14,10 @@ namespace tinfer::model {
 
 enum class RopeKind : std::uint8_t { none, norm, neox };
 enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
+
+/// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
+struct StateShape { std::string_view role; std::int64_t size = 0; };
+inline constexpr std::size_t kMaxStates = 3;
 
 struct HParams {
     std::string arch;
@@ -31,6 +36,11 @@ struct HParams {
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
+    std::vector<std::vector<StateShape>> states;
+    [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
+    [[nodiscard]] bool has_attention() const noexcept;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
