@@ -65,7 +65,8 @@ void Context::Impl::write_inputs() {
         std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
     cache.write_inputs({.table = integers(input("kv_table"), 4 * cache.max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * cache.max_run_sequences()),
-                        .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
+                        .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T),
+                        .cell_positions = layout.model().hp.max_alibi_bias > 0 ? integers(input("kv_positions"), static_cast<std::size_t>(cache.n_pages()) * 64) : std::span<std::int32_t>{}});
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
