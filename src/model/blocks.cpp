@@ -28,7 +28,7 @@ Inputs make_inputs(const BuildContext& b) {
     in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.max_alibi_bias > 0) in.kv.positions = g.input("kv_positions", DType::i32, {b.cache_k[0].ne[1], 1, 1, 1});
+    if (b.hp.max_alibi_bias > 0) in.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
     if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
     if (b.hp.rope != RopeKind::none) {
         const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
@@ -104,8 +104,8 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
     const AttentionParams params = attention_params(b, il);
-    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), x.k, in.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), x.v, in.cells, params, true), "cache_v_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, in.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, in.cells, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
     return g.name(g.attention(x.q, keys, values, in.kv, params, vector(g, w.attn_sinks)), "attn");
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gguf/file.hpp"
@@ -22,6 +23,10 @@ struct MlaSizes {
     int head_dim_k = 0, head_dim_v = 0;           ///< of the heads, not of the cache
     bool absorbed = false;                        ///< the cache holds latents
 };
+
+/// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
+struct StateShape { std::string_view role; std::int64_t size = 0; };
+inline constexpr std::size_t kMaxStates = 3;
 
 struct HParams {
     std::string arch;
@@ -55,6 +60,11 @@ struct HParams {
     float yarn_log_multiplier = 0.0f;             ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
     MlaSizes mla;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
+    std::vector<std::vector<StateShape>> states;
+    [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
+    [[nodiscard]] bool has_attention() const noexcept;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
