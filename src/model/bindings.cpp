@@ -60,8 +60,9 @@ void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    if (binder.exists(block_name(il, "ffn_gate.weight"))) return bind_gated_ffn(binder, hp, il, w);
     const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+    const TensorInfo* up = binder.file().find_tensor(block_name(il, "ffn_up.weight"));
+    if (binder.exists(block_name(il, "ffn_gate.weight")) || (up != nullptr && up->ne[1] == n_ff)) return bind_gated_ffn(binder, hp, il, w);
     w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, 2 * n_ff);
     w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd);
 }
