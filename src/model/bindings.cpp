@@ -79,7 +79,7 @@ void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights&
     if (binder.exists(block_name(il, "ffn_gate_up_exps.weight"))) {
         w.ffn_gate_up_exps = binder.experts(block_name(il, "ffn_gate_up_exps"), e, 2 * f, n, bias);
     } else {
-        if (binder.exists(block_name(il, "ffn_gate.0.weight"))) binder.unsupported("legacy per-expert layout; reconvert the file");
+        binder.refuse(block_name(il, "ffn_gate.0.weight"), "legacy per-expert layout; reconvert the file");
         w.ffn_gate_exps = binder.experts(block_name(il, "ffn_gate_exps"), e, f, n, bias);
         w.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n, bias);
     }

@@ -28,6 +28,7 @@ constexpr Architecture kRegistry[] = {
     {{"granite", "attention", "norm", "golden granite"}, granite::read, granite::bind, granite::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
     {{"internlm2", "attention", "norm", "golden internlm2"}, internlm2::read, internlm2::bind, internlm2::build},
+    {{"jais", "attention", "alibi", "small model"}, jais::read, jais::bind, jais::build},
     {{"llama", "attention", "norm", "golden llama*, quant-*"}, llama::read, llama::bind, llama::build},
     {{"minicpm", "attention", "norm", "golden minicpm"}, minicpm::read, minicpm::bind, minicpm::build},
     {{"minicpm3", "attention", "neox", "golden minicpm3"}, minicpm3::read, minicpm3::bind, minicpm3::build},
@@ -59,7 +60,7 @@ constexpr Architecture kRegistry[] = {
 // Names we know and do not run: the message then says so instead of "unknown". The first lines are on their way.
 constexpr std::string_view kKnown[] = {
     "arctic", "bert", "bitnet", "chameleon", "cohere2", "deci", "gemma-embedding",
-    "gemma2", "gemma3", "gpt-oss", "grok", "jais", "jamba", "jina-bert-v2", "lfm2", "llama4", "mamba", "mamba2",
+    "gemma2", "gemma3", "gpt-oss", "grok", "jamba", "jina-bert-v2", "lfm2", "llama4", "mamba", "mamba2",
     "nomic-bert", "qwen3next", "rwkv6", "rwkv6qwen2", "rwkv7",
     "t5", "t5encoder",
     "apertus", "arcee", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",

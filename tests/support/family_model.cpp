@@ -243,7 +243,7 @@ private:
             const int g = h / (n_head / n_kv);
             Row score;
             for (std::size_t j = 0; j < cache.k.size(); ++j) {
-                double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) / std::sqrt(static_cast<double>(d));
+                double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) * f_.attn_scale;
                 if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - static_cast<int>(j));
                 score.push_back(s);
             }
@@ -340,6 +340,8 @@ const std::vector<Family>& small_families() {
             {.arch = "dbrx", .norm = K::layer, .rope = R::neox, .fused_qkv = true, .clamp = 0.8, .n_expert = 5, .n_expert_used = 2,
              .ffn_norm = "attn_output_norm", .keys = {{"dbrx.attention.clamp_kqv", {0.8f}}}},
             {.arch = "exaone", .rope = R::neox},
+            {.arch = "jais", .norm = K::layer, .norm_bias = true, .rope = R::none, .fused_qkv = true, .qkv_bias = true, .out_bias = true, .ffn_bias = true,
+             .attn_scale = 1.0 / 16, .alibi = 8, .kv_heads = {4, 4}},
             {.arch = "nemotron", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 8, .act = A::relu_sqr, .gated = false},
             {.arch = "olmo", .norm = K::layer, .norm_weight = false, .clamp = 0.7, .tied = true, .keys = {{"olmo.attention.clamp_kqv", {0.7f}}}},
             {.arch = "openelm", .rope = R::neox, .fused_qkv = true, .head_norms = true, .tied = true, .heads = {4, 6}, .kv_heads = {2, 3}, .ff = {64, 112}},

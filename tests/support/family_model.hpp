@@ -30,7 +30,7 @@ struct Family {
     bool wide_norms = false;                      ///< over all of q and of k
     bool norm_per_head = false;                   ///< weights of head_norms are {head_dim, n_head}
     bool act_scales = false;                      ///< the activation is divided by them
-    double embd_scale = 1, residual_scale = 1, logit_scale = 1;
+    double attn_scale = 0.25, embd_scale = 1, residual_scale = 1, logit_scale = 1;
     bool learned_positions = false, embd_norm = false;
     double alibi = 0, clamp = 0;
     bool tied = false;
