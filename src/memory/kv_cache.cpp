@@ -460,6 +460,7 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
         out.spans[4 * i + 2] = token.end;
         out.spans[4 * i + 3] = token.pos;
     }
+    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
     return {n, n_run_sequences_};
 }
 

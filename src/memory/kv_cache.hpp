@@ -70,6 +70,7 @@ struct KvInputs {
     std::span<std::int32_t> spans;      ///< {4, T}
     std::span<std::int32_t> cells;      ///< {T}
     std::span<std::int32_t> positions;  ///< {T}
+    std::span<std::int32_t> cell_positions{};   ///< {64 · n_pages}, or empty where nobody asks
 };
 
 struct KvInputSizes {

@@ -67,6 +67,8 @@ void Context::Impl::write_inputs() {
     if (const memory::KvCache* kv = sequences.kv())
         places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
                      .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
+    if (layout.model().hp.max_alibi_bias > 0 && sequences.kv() != nullptr)
+        places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(sequences.kv()->n_pages()) * memory::kPageSlots);
     places.state_rows = integers(input("state_rows"), 2 * T);
     sequences.write_inputs(places);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
