@@ -30,7 +30,8 @@ struct AttentionParams {
 };
 
 struct OpParams {
-    float eps = 0.0f;                   ///< rms_norm, layer_norm
+    float eps = 0.0f;                   ///< rms_norm, layer_norm, l2_norm
+    std::int32_t eps_is_floor = 0;      ///< l2_norm: of the norm, instead of an addend under the root
     float scale = 1.0f;                 ///< scale; moe_weights
     float low = 0.0f, high = 0.0f;      ///< clamp
     std::int32_t k = 0;                 ///< top_k; keep_groups: groups that stay

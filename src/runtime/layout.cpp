@@ -51,7 +51,7 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
 
-constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 100 per layer
+constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 110 per layer
 
 }  // namespace
 
