@@ -152,6 +152,7 @@ enum class Op : std::uint16_t {
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
     keep_groups,                 ///< scores of the best groups of experts, −inf for the others
     add_id,                      ///< adds the bias of the chosen expert to each row
+    key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
@@ -547,6 +548,15 @@ public:
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);                       ///< seq_rm for every sequence
     void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
     void seq_keep(SeqId seq);
+    /// Moves tokens by `delta` positions, or to their position divided by `divisor`, rounded down; those that would stand
+    /// before 0 are removed. Keys are rotated by the difference before the next decode. Throws bad_sequence where tokens
+    /// would pass or meet others of the sequence (in a division they may meet each other), shared_cell where another
+    /// sequence shares one, and unsupported_operation where positions cannot move: learned positions, part of a recurrent
+    /// state.
+    void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
+    /// Positions of any range can move: the model knows them by rotation or ALiBi alone and has no recurrent layers.
+    [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;   ///< nullopt when empty
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;

@@ -38,6 +38,7 @@ struct OpParams {
     std::int32_t n_group = 0;           ///< keep_groups
     std::int32_t normalize = 0;         ///< moe_weights: divide by the sum of the chosen gate values
     std::int32_t is_v = 0;              ///< kv_write: the rows go into a V cache (row layout), not a K cache
+    std::int32_t first = 0;             ///< key_shift: first element of a head that is rotated
     RopeParams rope;
     AttentionParams attention;
 };

@@ -126,6 +126,8 @@ public:
     Tensor moe_sum(Tensor y, Tensor weights);
     Tensor keep_groups(Tensor scores, int n_group, int n_kept);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
+    /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
+    Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params, int first);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
 
     // ---- views: no step, no event

@@ -204,6 +204,16 @@ Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionP
     return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
 }
 
+Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& attention, int first) {
+    OpParams params;
+    params.rope = rope;
+    params.attention = attention;
+    params.first = first;
+    int slot = 1;
+    for (const Tensor x : {cache, table, cells}) operand(Op::key_shift, slot++, x);
+    return emit_in_cache(Op::key_shift, {cache, table, cells}, cache, params);
+}
+
 Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
     operand(Op::kv_copy_page, 1, cache);
     operand(Op::kv_copy_page, 2, pairs);

@@ -315,6 +315,16 @@ const char* add_id_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* key_shift_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    TINFER_RULE(s[1].tensor_class == TensorClass::cache_k && s[0].root == s[1].root, "keys are rotated inside one K cache");
+    TINFER_RULE(s[1].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv, "a cache row must hold head_dim_k · n_head_kv values");
+    TINFER_RULE(is_i32(s[3]) && is_shape(s[3], s[3].ne[0]), "cells must be i32 {n}");
+    TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s.params().rope.n_rot, s[3].ne[0]), "the table must be f32 {n_rot,n}");
+    TINFER_RULE(s.params().first >= 0 && s.params().first + s.params().rope.n_rot <= a.head_dim_k, "the rotated part exceeds the head");
+    return nullptr;
+}
+
 const char* kv_copy_page_rule(const Site& s) noexcept {
     TINFER_RULE(is_cache(s[1]) && is_cache(s[0]) && s[0].root == s[1].root, "pages are copied inside one cache");
     TINFER_RULE(is_i32(s[2]) && is_shape(s[2], 2, s[2].ne[1]), "pairs must be i32 {2,n}");
@@ -386,6 +396,7 @@ constexpr OpRule kOpRules[] = {
     {Op::moe_sum, 2, 2, false, moe_sum_rule},
     {Op::keep_groups, 1, 1, false, keep_groups_rule},
     {Op::add_id, 3, 3, false, add_id_rule},
+    {Op::key_shift, 3, 3, true, key_shift_rule},
     {Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
 };
 

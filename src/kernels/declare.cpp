@@ -252,6 +252,8 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
+void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept { declare_kv_copy_page(shape, sink); }
+
 void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     sink.dynamic(1, kRead);
@@ -379,6 +381,15 @@ void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_cells(call, sink, 2, kGroup);
     resolve_cells(call, sink, 3, 1);
+}
+
+void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
+    for (const int slot : {0, 1}) {
+        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
+        DistinctIds cells(call[3]);
+        for (auto cell = cells.next(); cell.count != 0; cell = cells.next()) runs.add(cell.id, 1, cell.count);
+        runs.flush();
+    }
 }
 
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {

@@ -19,6 +19,7 @@ void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
+void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept;
 
 /// Recurrent ops: the state's slot, state_rows in the next one.
@@ -36,6 +37,7 @@ void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible cells; weight = most queries
 /// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
+void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the cells
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
@@ -104,6 +106,11 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
         kernel.resolve = resolve_attention;
         kernel.macs = macs_attention;
         kernel.scratch_bytes = scratch_attention;
+        break;
+    case Op::key_shift:
+        kernel.declare = declare_key_shift;
+        kernel.resolve = resolve_key_shift;
+        kernel.scratch_bytes = scratch_kv_write;
         break;
     case Op::kv_copy_page:
         kernel.declare = declare_kv_copy_page;

@@ -41,6 +41,7 @@
 // moe_sum            none           out f32 {E,T}          y f32 {E,k,T}    w f32 {k,T}
 // keep_groups        none           out f32 {X,T}          x f32 {X,T}                                    params.n_group, params.k
 // add_id             none           out f32 {N,k,T}        x f32 {N,k,T}    b f32 {N,X}     ids i32 {k,T}
+// key_shift          0              K cache (written)      the same cache   table {n_rot,n}  cells i32 {n}: < 0: none (params.first)
 // kv_copy_page       0              cache (written)        the same cache (read)   pairs i32 {2,n}: from page, to page; from < 0: none
 //
 // fused, one step for several nodes:

@@ -45,6 +45,7 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
 #define TINFER_CACHE_KERNELS(type)                                                                          \
     describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
+    describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
     describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
 
 template <class Arch>

@@ -172,6 +172,15 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(2);
             return;
+        case Op::key_shift: {   // inputs: the cache, table, cells
+            std::vector<std::int32_t> cells = integers(data, *node.inputs[2]);
+            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+            out.push_back(rows(*node.output, AccessMode::write, cells));
+            out.push_back(rows(*node.inputs[0], AccessMode::read, cells));
+            read_whole(1);
+            read_whole(2);
+            return;
+        }
         case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
         default:
             out.push_back(all(*node.output, AccessMode::write));

@@ -103,6 +103,11 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
     g.copy(g.view(x, 1, 2));
     build_recurrent_ops(g);
+    const TensorInfo& keys = model.tensor("cache_k.0");
+    RopeParams rope;
+    rope.n_rot = 4;
+    const AttentionParams one_head{.n_head_kv = 1, .head_dim_k = static_cast<std::int32_t>(keys.ne[0])};
+    g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}), rope, one_head, 2);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
 }
 
@@ -297,6 +302,10 @@ const std::vector<Attack>& attacks() {
         {Op::moe_sum, "y must be f32 {E,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
         {Op::moe_sum, "weights must be f32 {k,T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::moe_sum, "result must be f32 {E,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::key_shift, "a cache row must hold head_dim_k · n_head_kv values", [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
+        {Op::key_shift, "cells must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::key_shift, "the table must be f32 {n_rot,n}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::key_shift, "the rotated part exceeds the head", [](Damaged& d) { d.node().params.first = 1 << 20; }},
         {Op::l2_norm, "eps must be finite and above 0", [](Damaged& d) { d.node().params.eps = 0.0f; }},
         {Op::sum_rows, "x must be f32", [](Damaged& d) { d.replace(1, DType::i32, {8, 3, 1, 1}); }},
         {Op::sum_rows, "result must be f32 {1,…}", [](Damaged& d) { d.stretch_result(0); }},

@@ -15,7 +15,7 @@ RunFn add, mul, div, scale, copy, concat;                         // elementwise
 RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus;
 RunFn silu_mul, silu_mul_quantize;
 RunFn rope_table, rope;                                           // rope.cpp
-RunFn kv_write, rope_kv_write, kv_copy_page;                      // cache.cpp
+RunFn kv_write, rope_kv_write, key_shift, kv_copy_page;           // cache.cpp
 RunFn attention;                                                  // attention.cpp
 RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp
 RunFn wkv6, wkv7, delta_rule;
