@@ -28,6 +28,7 @@ constexpr Architecture kRegistry[] = {
     {{"granite", "attention", "norm", "golden granite"}, granite::read, granite::bind, granite::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
     {{"internlm2", "attention", "norm", "golden internlm2"}, internlm2::read, internlm2::bind, internlm2::build},
+    {{"jais", "attention", "alibi", "small model"}, jais::read, jais::bind, jais::build},
     {{"jamba", "hybrid", "none", "golden jamba"}, jamba::read, jamba::bind, jamba::build},
     {{"lfm2", "hybrid", "neox", "golden lfm2"}, lfm2::read, lfm2::bind, lfm2::build},
     {{"llama", "attention", "norm", "golden llama*, quant-*"}, llama::read, llama::bind, llama::build},
@@ -66,8 +67,7 @@ constexpr Architecture kRegistry[] = {
 // Names we know and do not run: the message then says so instead of "unknown". The first lines are on their way.
 constexpr std::string_view kKnown[] = {
     "arctic", "bert", "bitnet", "chameleon", "cohere2", "deci", "gemma-embedding",
-    "gemma2", "gemma3", "gpt-oss", "grok", "jais", "jina-bert-v2", "llama4", 
-    "nomic-bert", "rwkv6qwen2", 
+    "gemma2", "gemma3", "gpt-oss", "grok", "jina-bert-v2", "llama4", "nomic-bert", "rwkv6qwen2",
     "t5", "t5encoder",
     "apertus", "arcee", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
     "deepseek4", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
