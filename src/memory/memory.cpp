@@ -77,6 +77,34 @@ void Memory::seq_keep(SeqId seq) {
         if (SeqId{other} != seq) remove(SeqId{other}, Pos{-1}, Pos{-1});
 }
 
+// What of a state lies in the range: none or all of it.
+Covered Memory::movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const {
+    check(seq);
+    const Covered covered = states_ ? states_->covered(seq, p0, p1) : Covered::nothing;
+    if (covered == Covered::part)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(seq),
+                                                   ": a state moves as a whole"));
+    return covered;
+}
+
+void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
+    const Covered covered = movable("seq_add", seq, p0, p1);
+    if (covered == Covered::all) {
+        const std::int64_t last = std::int64_t{states_->pos(seq)} + delta, first = last - states_->count(seq) + 1;
+        if (first < 0 || last >= std::numeric_limits<std::int32_t>::max())
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
+    }
+    if (kv_) kv_->seq_add(seq, p0, p1, delta);
+    if (covered == Covered::all) states_->move(seq, delta);
+}
+
+void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
+    if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
+        fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " has a recurrent state, which has one position"));
+    if (kv_) kv_->seq_div(seq, p0, p1, divisor);
+    else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
+}
+
 void Memory::clear() noexcept {
     if (kv_) kv_->clear();
     if (states_) states_->clear();

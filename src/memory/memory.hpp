@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "memory/kv_cache.hpp"
 #include "memory/state_cache.hpp"
@@ -39,6 +40,9 @@ public:
     /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
+    /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
+    void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
     void clear() noexcept;
 
     // -- what is there
@@ -52,6 +56,15 @@ public:
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
     [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
+
+    /// Rotations that keys have yet to be given (KvCache::take_shifts).
+    [[nodiscard]] bool has_shifts() const noexcept { return kv_ && kv_->has_shifts(); }
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
+        return kv_->take_shifts(cells, shifts);
+    }
+    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
+        kv_->give_back_shifts(cells, shifts);
+    }
 
     // -- transactions
 
@@ -78,6 +91,7 @@ private:
     void check(SeqId seq) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
+    [[nodiscard]] Covered movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const;
 
     MemoryLimits limits_;
     std::optional<KvCache> kv_;  // of layers that see everything; a cache for layers with a window stands beside it

@@ -7,6 +7,27 @@
 
 namespace tinfer::model {
 
+namespace {
+
+// Positions, as far as they are looked up or rotated by, and the tables of the cache.
+void add_attention_inputs(const BuildContext& b, Inputs& in) {
+    Graph& g = b.g;
+    const BatchShape& s = b.shape;
+    const Tensor positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    if (b.w.position_embd != nullptr)
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+    in.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
+    in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
+    in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.hp.max_alibi_bias > 0) in.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    if (b.hp.rope == RopeKind::none) return;
+    const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
+    in.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+}
+
+}  // namespace
+
 Inputs make_inputs(const BuildContext& b) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
@@ -20,20 +41,10 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    const Tensor positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
-    if (b.w.position_embd != nullptr)
-        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+    if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
-    in.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.max_alibi_bias > 0) in.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    if (b.hp.has_states()) in.state_rows = g.input("state_rows", DType::i32, {2, s.n_tokens, 1, 1});
     if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
-    if (b.hp.rope != RopeKind::none) {
-        const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
-        in.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
-    }
     return in;
 }
 

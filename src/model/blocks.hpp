@@ -11,13 +11,14 @@ namespace tinfer::model {
 using graph::Graph;
 using graph::Tensor;
 
-/// The graph inputs of an attention model.
+/// The graph inputs of a model, as far as it needs them.
 struct Inputs {
     Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
     Tensor cells;         ///< {T}: where K and V of each token go
     Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
     Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
     graph::KvInputs kv;
+    Tensor state_rows;    ///< {2, T}: rows of recurrent states; absent without them
 };
 
 /// Embedding, times its scale, plus learned positions, normed, as far as the model has them; positions and cache tables.
@@ -40,7 +41,7 @@ struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
-/// The last layer of a run without outputs: its K and V are all that is asked for.
+/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
