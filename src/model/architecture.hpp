@@ -29,6 +29,7 @@ struct BuildContext {
     const Weights& w;
     BatchShape shape;
     RopeParams rope;                              ///< effective in this context
+    RopeParams rope_window;                       ///< the same for windowed layers
     const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
     std::span<const TensorInfo> cache_k, cache_v; ///< one per layer
 };

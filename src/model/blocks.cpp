@@ -18,13 +18,23 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
     }
     const Tensor positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    AttentionInputs& full = in.full;
+    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
+    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
+    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
     if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
     const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
-    in.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    full.rope = b.rope;
+    full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    if (!b.hp.has_windowed_layers()) return in;
+
+    in.windowed = full;
+    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.hp.has_window_rope()) {
+        in.windowed.rope = b.rope_window;
+        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
+    }
     return in;
 }
 
@@ -43,19 +53,21 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
     const AttentionParams params{.n_head = b.hp.n_head[i], .n_head_kv = b.hp.n_head_kv[i], .head_dim_k = b.hp.head_dim_k,
-                                 .head_dim_v = b.hp.head_dim_v, .scale = b.hp.attn_scale};
+                                 .head_dim_v = b.hp.head_dim_v, .scale = b.hp.attn_scale, .softcap = b.hp.attn_softcap};
+    const AttentionInputs& ins = in.of(b.hp, il);
     g.set_part(Part::attn);
     Tensor q = g.heads(g.name(linear(g, w.attn_q, h), "q"), params.n_head);
     Tensor k = g.heads(g.name(linear(g, w.attn_k, h), "k"), params.n_head_kv);
     const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), params.n_head_kv);
     if (w.attn_q_norm != nullptr) q = g.name(g.rms_norm(q, vector(g, w.attn_q_norm), b.hp.rms_eps), "q_norm");
     if (w.attn_k_norm != nullptr) k = g.name(g.rms_norm(k, vector(g, w.attn_k_norm), b.hp.rms_eps), "k_norm");
-    q = g.name(g.rope(q, in.rope_table, b.rope), "q_rope");
-    k = g.name(g.rope(k, in.rope_table, b.rope), "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), k, in.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), v, in.cells, params, true), "cache_v_write");
+    q = g.name(g.rope(q, ins.rope_table, ins.rope), "q_rope");
+    k = g.name(g.rope(k, ins.rope_table, ins.rope), "k_rope");
+    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), k, ins.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), v, ins.cells, params, true), "cache_v_write");
     if (il == b.hp.n_layer - 1 && b.shape.n_outputs == 0) return keys;
-    const Tensor a = g.name(g.attention(q, keys, values, in.kv, params), "attn");
+    const Tensor sinks = w.attn_sinks != nullptr ? vector(g, w.attn_sinks) : Tensor{};
+    const Tensor a = g.name(g.attention(q, keys, values, ins.kv, params, sinks), "attn");
     g.set_part(Part::attn_out);
     return g.name(linear(g, w.attn_output, a), "attn_out");
 }

@@ -10,13 +10,20 @@ namespace tinfer::model {
 using graph::Graph;
 using graph::Tensor;
 
+/// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
+struct AttentionInputs {
+    Tensor cells;         ///< {T}: where K and V of each token go
+    graph::KvInputs kv;   ///< what each token sees
+    RopeParams rope;
+    Tensor rope_table;    ///< {n_rot, T}
+};
+
 /// The graph inputs of an attention model.
 struct Inputs {
     Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
-    Tensor cells;         ///< {T}: where K and V of each token go
     Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
-    Tensor rope_table;    ///< {n_rot, T}
-    graph::KvInputs kv;
+    AttentionInputs full, windowed;
+    [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
 };
 
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
@@ -26,7 +33,8 @@ struct Inputs {
 /// y = W x (+ b)
 [[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
 
-/// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with per-head RMS norms of q and k before RoPE where the layer has them.
+/// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with per-head RMS norms of q and k before RoPE, a window, a soft cap and sinks
+/// where the layer has them, and without RoPE where it has none.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
 /// Wdown · (silu(Wgate·h) ⊙ (Wup·h))

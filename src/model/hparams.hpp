@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/window.hpp"
 #include "gguf/file.hpp"
 
 namespace tinfer::model {
@@ -31,6 +32,17 @@ struct HParams {
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+    float rope_freq_base_window = 0;              ///< of windowed layers; 0: as all others
+    bool rope_window_scaled = true;               ///< false: windowed layers turn by plain angles
+    [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
+
+    // what queries see (architectures §2.6)
+    bool causal = true;
+    Window window;                                ///< of windowed layers; kind none: there are none
+    std::vector<bool> windowed;                   ///< per layer; empty: none
+    [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
+    float attn_softcap = 0;                       ///< c of c · tanh(score / c); 0 = none
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
@@ -57,6 +69,8 @@ public:
     [[nodiscard]] bool boolean(std::string_view key, bool otherwise);
     [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
+    [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
@@ -70,6 +84,11 @@ private:
 
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope);
+/// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
+/// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
+void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);
+/// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
+[[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
 /// Width of a hidden layer of experts, given by a key that not every file has.

@@ -14,8 +14,7 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     hp.n_ff_expert = hp.n_ff[0];
-    if (const auto window = keys.find_u32("attention.sliding_window"); window && *window > 0 && static_cast<int>(*window) < hp.n_ctx_train)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture 'llama' with a sliding window of ", *window, " is not supported by this version"));
+    read_window(keys, hp, WindowKind::standard, 0, 0);   // Mistral's first release: every layer slides
     return hp;
 }
 

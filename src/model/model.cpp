@@ -95,6 +95,15 @@ RopeParams effective_rope(const HParams& hp, const ContextOptions& options) {
     return rope;
 }
 
+RopeParams effective_window_rope(const HParams& hp, const ContextOptions& options) {
+    RopeParams rope = effective_rope(hp, options);
+    if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
+    if (hp.rope_window_scaled) return rope;
+    rope.freq_scale = rope.magnitude = 1.0f;
+    rope.ext_factor = 0.0f;
+    return rope;
+}
+
 const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept {
     const Weights& w = model.weights;
     if (w.rope_freqs != nullptr) return w.rope_freqs;

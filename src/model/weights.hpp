@@ -27,6 +27,7 @@ struct LayerWeights {
     const TensorInfo* attn_norm = nullptr;
     Linear attn_q, attn_k, attn_v, attn_output;
     const TensorInfo *attn_q_norm = nullptr, *attn_k_norm = nullptr;
+    const TensorInfo* attn_sinks = nullptr;                          ///< one logit per head
     const TensorInfo* ffn_norm = nullptr;
     Linear ffn_gate, ffn_up, ffn_down;
     Linear ffn_gate_inp;                                             ///< router

@@ -65,7 +65,10 @@ void Context::Impl::write_inputs() {
         std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
     cache.write_inputs({.table = integers(input("kv_table"), 4 * cache.max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * cache.max_run_sequences()),
-                        .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
+                        .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
+    const model::HParams& hp = layout.model().hp;
+    cache.write_spans({.causal = hp.causal}, integers(input("kv_spans"), 4 * T));
+    if (hp.has_windowed_layers()) cache.write_spans(hp.window, integers(input("kv_spans_window"), 4 * T));
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);

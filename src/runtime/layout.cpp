@@ -58,6 +58,7 @@ constexpr std::uint32_t kNodesPerLayer = 64, kNodesOutside = 64;   // builders u
 Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
     : model_(&model), options_(effective_options(model, options)), table_(&table) {
     rope_ = model::effective_rope(model.hp, options_);
+    rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
     kv_limits_ = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch};
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
@@ -104,7 +105,7 @@ void Layout::add_caches() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(9);
+    inputs_.reserve(10);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -116,6 +117,7 @@ void Layout::add_inputs() {
     add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
     add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
     add("kv_spans", 16 * T);
+    if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
     add("inp_out_rows", 4 * n_out);
     add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
@@ -127,7 +129,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
                                                 .want_logits = true, .want_embeddings = options_.embeddings},
-                                      .rope = rope_, .rope_factors = rope_factors_,
+                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_,
                                       .cache_k = std::span(caches_).first(n_layer), .cache_v = std::span(caches_).subspan(n_layer)};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)

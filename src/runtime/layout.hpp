@@ -76,7 +76,7 @@ private:
     const model::BoundModel* model_;
     ContextOptions options_;
     const kernels::KernelTable* table_;
-    RopeParams rope_;
+    RopeParams rope_, rope_window_;
     const TensorInfo* rope_factors_ = nullptr;
     memory::KvLimits kv_limits_;
     BatchLimits batch_limits_;

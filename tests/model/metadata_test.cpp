@@ -452,7 +452,7 @@ TEST_CASE("[L10][N3] values that disagree with each other are refused") {
         {"qwen2", "qwen2.attention.causal", {false}, ErrorCode::unsupported_arch},
         {"qwen2", "qwen2.nextn_predict_layers", {1u}, ErrorCode::unsupported_arch},
         {"qwen2", "qwen2.pooling_type", {9u}, ErrorCode::bad_key},
-        {"llama", "llama.attention.sliding_window", {16u}, ErrorCode::unsupported_arch},
+        {"llama", "llama.attention.sliding_window", {0x80000000u}, ErrorCode::bad_key},
         {"llama-moe", "llama.expert_used_count", {6u}, ErrorCode::bad_key},
         {"llama-moe", "llama.expert_count", {2000u}, ErrorCode::bad_key},
         {"llama", "llama.expert_count", {5u}, ErrorCode::bad_key},
