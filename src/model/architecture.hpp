@@ -3,6 +3,7 @@
 // architecture's name to code.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,12 @@ struct BatchShape {
     bool want_logits = true, want_embeddings = false;
 };
 
+/// The tensors that a layer remembers its tokens in; null where it has none.
+struct LayerMemory {
+    const TensorInfo *k = nullptr, *v = nullptr;          ///< of attention
+    std::array<const TensorInfo*, kMaxStates> states{};   ///< of recurrence, in the order of HParams::states
+};
+
 /// Everything a builder reads. It owns nothing.
 struct BuildContext {
     graph::Graph& g;
@@ -31,7 +38,7 @@ struct BuildContext {
     RopeParams rope;                              ///< effective in this context
     RopeParams rope_window;                       ///< the same for windowed layers
     const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
-    std::span<const TensorInfo> cache_k, cache_v; ///< one per layer
+    std::span<const LayerMemory> memory;          ///< one per layer
 };
 
 struct Architecture {

@@ -63,8 +63,8 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     if (w.attn_k_norm != nullptr) k = g.name(g.rms_norm(k, vector(g, w.attn_k_norm), b.hp.rms_eps), "k_norm");
     q = g.name(g.rope(q, ins.rope_table, ins.rope), "q_rope");
     k = g.name(g.rope(k, ins.rope_table, ins.rope), "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), k, ins.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), v, ins.cells, params, true), "cache_v_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), k, ins.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), v, ins.cells, params, true), "cache_v_write");
     if (il == b.hp.n_layer - 1 && b.shape.n_outputs == 0) return keys;
     const Tensor sinks = w.attn_sinks != nullptr ? vector(g, w.attn_sinks) : Tensor{};
     const Tensor a = g.name(g.attention(q, keys, values, ins.kv, params, sinks), "attn");

@@ -9,6 +9,10 @@
 
 namespace tinfer::model {
 
+bool HParams::has_attention() const noexcept {
+    return std::ranges::any_of(n_head_kv, [](int n) { return n > 0; });
+}
+
 KeyReader::KeyReader(const gguf::File& file) : file_(&file), arch_(file.require_string("general.architecture")) {}
 
 std::string KeyReader::full(std::string_view key) const { return cat(arch_, ".", key); }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/window.hpp"
@@ -14,6 +15,10 @@ namespace tinfer::model {
 
 enum class RopeKind : std::uint8_t { none, norm, neox };
 enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
+
+/// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
+struct StateShape { std::string_view role; std::int64_t size = 0; };
+inline constexpr std::size_t kMaxStates = 3;
 
 struct HParams {
     std::string arch;
@@ -43,6 +48,11 @@ struct HParams {
     [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
     [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
     float attn_softcap = 0;                       ///< c of c · tanh(score / c); 0 = none
+
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
+    std::vector<std::vector<StateShape>> states;
+    [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
+    [[nodiscard]] bool has_attention() const noexcept;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;

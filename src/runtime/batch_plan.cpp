@@ -47,34 +47,34 @@ void BatchPlan::clear() noexcept {
     size_ = n_outputs_ = 0;
 }
 
-void BatchPlan::build(const Batch& batch, const memory::KvCache& cache) {
+void BatchPlan::build(const Batch& batch, const memory::Memory& memory) {
     clear();
     try {
         take(batch);
-        finish(&batch, cache);
+        finish(&batch, memory);
     } catch (...) {
         clear();
         throw;
     }
 }
 
-void BatchPlan::build(std::span<const Token> tokens, const memory::KvCache& cache) {
+void BatchPlan::build(std::span<const Token> tokens, const memory::Memory& memory) {
     clear();
     try {
         take(tokens);
-        finish(nullptr, cache);
+        finish(nullptr, memory);
     } catch (...) {
         clear();
         throw;
     }
 }
 
-void BatchPlan::finish(const Batch* batch, const memory::KvCache& cache) {
+void BatchPlan::finish(const Batch* batch, const memory::Memory& memory) {
     check_sequences();
-    resolve_positions(batch, cache);
-    check_order();
-    check_starts(cache);
-    check_coupling(cache);
+    resolve_positions(batch, memory);
+    check_order(memory);
+    check_starts(memory);
+    check_coupling(memory);
     check_model();
     choose_outputs(batch);
 }
@@ -154,9 +154,9 @@ void BatchPlan::check_sequences() {
 }
 
 /// Automatic positions follow the last one of the token's first sequence, tokens of this batch included.
-void BatchPlan::resolve_positions(const Batch* batch, const memory::KvCache& cache) {
+void BatchPlan::resolve_positions(const Batch* batch, const memory::Memory& memory) {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
-        per_seq_[static_cast<std::size_t>(seq)] = std::int64_t{cache.pos_max(SeqId{seq})} + 1;
+        per_seq_[static_cast<std::size_t>(seq)] = std::int64_t{memory.pos_max(SeqId{seq})} + 1;
     const auto limit = (std::int64_t{1} << 31) - static_cast<std::int64_t>(size_);
     for (std::size_t i = 0; i < size_; ++i) {
         const bool given = batch != nullptr && batch->rows()[i].has_pos;
@@ -169,13 +169,14 @@ void BatchPlan::resolve_positions(const Batch* batch, const memory::KvCache& cac
 }
 
 /// Within the batch, the positions of a sequence go up by one (with gaps allowed: go up).
-void BatchPlan::check_order() {
+void BatchPlan::check_order(const memory::Memory& memory) {
+    const bool gaps = limits_.allow_position_gaps && !memory.positions_are_counted();
     std::ranges::fill(per_seq_, -1);
     for (std::size_t i = 0; i < size_; ++i) {
         const std::int64_t pos = places_[i].pos;
         for (const SeqId seq : places_[i].seqs) {
             auto& before = per_seq_[slot_of(seq)];
-            const bool follows = limits_.allow_position_gaps ? pos > before : pos == before + 1;
+            const bool follows = gaps ? pos > before : pos == before + 1;
             if (before >= 0 && !follows)
                 refuse_batch("positions of sequence ", number(seq), " are not consecutive at index ", i);
             before = pos;
@@ -183,15 +184,16 @@ void BatchPlan::check_order() {
     }
 }
 
-/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere.
-void BatchPlan::check_starts(const memory::KvCache& cache) {
+/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere, with recurrent states at 0.
+void BatchPlan::check_starts(const memory::Memory& memory) {
     std::ranges::fill(per_seq_, 0);  // 1: seen
     for (std::size_t i = 0; i < size_; ++i) {
         const auto pos = places_[i].pos;
         for (const SeqId seq : places_[i].seqs) {
             if (std::exchange(per_seq_[slot_of(seq)], 1) == 1) continue;
-            const auto end = cache.pos_max(seq);
-            if (end < 0 || pos == end + 1 || (limits_.allow_position_gaps && pos > end)) continue;
+            const auto end = memory.pos_max(seq);
+            const bool may_skip = !memory.positions_are_counted() && (end < 0 || (limits_.allow_position_gaps && pos > end));
+            if (pos == end + 1 || may_skip) continue;
             refuse_batch("sequence ", number(seq), ": batch starts at ", pos, ", cache ends at ", end, "; expected ",
                          end + 1);
         }
@@ -200,13 +202,13 @@ void BatchPlan::check_starts(const memory::KvCache& cache) {
 
 /// All sequences of a token share every token before it, so that attention over the first one's is attention over
 /// each's.
-void BatchPlan::check_coupling(const memory::KvCache& cache) {
+void BatchPlan::check_coupling(const memory::Memory& memory) {
     std::ranges::fill(per_seq_, -1);  // the last token of this batch in the sequence: equal ones were checked there
     for (std::size_t i = 0; i < size_; ++i) {
         const auto seqs = places_[i].seqs;
         for (const SeqId seq : seqs.subspan(1)) {
             const auto ours = per_seq_[slot_of(seqs[0])], theirs = per_seq_[slot_of(seq)];
-            if (ours == theirs && (ours >= 0 || cache.same_history(seqs[0], seq))) continue;
+            if (ours == theirs && (ours >= 0 || memory.same_history(seqs[0], seq))) continue;
             refuse_batch("sequences ", number(seqs[0]), " and ", number(seq), " are coupled at index ", i,
                          " but have different history");
         }

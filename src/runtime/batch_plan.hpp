@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/kv_cache.hpp"
+#include "memory/memory.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::runtime {
@@ -39,9 +39,9 @@ public:
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
     /// of the plan, which refers to its sequence ids and embeddings.
-    void build(const Batch& batch, const memory::KvCache& cache);
+    void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
-    void build(std::span<const Token> tokens, const memory::KvCache& cache);
+    void build(std::span<const Token> tokens, const memory::Memory& memory);
     void clear() noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -78,13 +78,13 @@ private:
     void check_token_ids() const;
     void check_embeddings(const Batch& batch) const;
     void check_sequences();
-    void resolve_positions(const Batch* batch, const memory::KvCache& cache);
-    void check_order();
-    void check_starts(const memory::KvCache& cache);
-    void check_coupling(const memory::KvCache& cache);
+    void resolve_positions(const Batch* batch, const memory::Memory& memory);
+    void check_order(const memory::Memory& memory);
+    void check_starts(const memory::Memory& memory);
+    void check_coupling(const memory::Memory& memory);
     void check_model() const;
     void choose_outputs(const Batch* batch);
-    void finish(const Batch* batch, const memory::KvCache& cache);
+    void finish(const Batch* batch, const memory::Memory& memory);
     [[nodiscard]] std::size_t outputs_before(std::size_t row) const noexcept;
 
     BatchLimits limits_;

@@ -45,7 +45,7 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
         case TensorClass::weight:
             base = static_cast<std::byte*>(const_cast<void*>(memory.weights[root.tensor].address));
             break;
-        case TensorClass::cache_k: case TensorClass::cache_v:
+        case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent:
             base = static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
             break;
         case TensorClass::input:

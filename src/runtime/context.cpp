@@ -21,7 +21,7 @@ void check_memory_limit(const runtime::Layout& layout, const ContextOptions& opt
     const std::uint64_t needs = plan.context_total();
     if (options.memory_limit == 0 || needs <= options.memory_limit) return;
     fail(ErrorCode::limit_exceeded, cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
-                                        " too many (cache ", plan.cache, ", compute ", plan.compute, ", outputs ", plan.outputs, ", fixed ", plan.fixed,
+                                        " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ", plan.outputs, ", fixed ", plan.fixed,
                                         "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
 }
 
@@ -36,14 +36,15 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_, const kernels::KernelTable& table)
     : owner(std::move(owner_)), layout(bound, options_, table), options((check_memory_limit(layout, options_), layout.options())),
-      cache(layout.kv_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), arena(layout.arena_bytes()),
+      sequences(layout.memory_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
       embeddings_data(layout.embeddings_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
-    std::uint64_t offset = 0;
+    std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
-        layout.place_cache(i, cache_data.data() + offset);
-        offset += (layout.caches()[i].bytes + 63) / 64 * 64;
+        std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
+        layout.place_cache(i, next);
+        next += (layout.caches()[i].bytes + 63) / 64 * 64;
     }
     input_slots_.reserve(layout.inputs().size());
     for (const runtime::InputSlot& slot : layout.inputs()) input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
@@ -135,8 +136,9 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
 }
 
 void Context::Impl::clear(bool zero_data) {
-    cache.clear();
-    if (zero_data && cache_data.size() > 0) std::memset(cache_data.data(), 0, cache_data.size());
+    sequences.clear();
+    for (AlignedBuffer* buffer : {&cache_data, &state_data})
+        if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
     n_outputs = 0;
 }
 

@@ -51,7 +51,7 @@ struct Context::Impl {
     Model owner;
     runtime::Layout layout;
     ContextOptions options;             ///< effective
-    memory::KvCache cache;
+    memory::Memory sequences;
     runtime::BatchPlan batch;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
@@ -59,7 +59,7 @@ struct Context::Impl {
     int team_limit = runtime::usable_cpu_count();   ///< more threads could only wait for each other; tests may raise it
     Timings timings;
 
-    AlignedBuffer cache_data, arena, scratch, input_data;
+    AlignedBuffer cache_data, state_data, arena, scratch, input_data;
     AlignedBuffer logits_data, embeddings_data, kept_data;
     int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
     std::vector<std::uint64_t> kept_values;   ///< floats of each kept value in the last micro-batch

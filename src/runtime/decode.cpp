@@ -36,8 +36,7 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
     n_threads = std::min(n_threads, team_limit);
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
-                            .cells_used = static_cast<std::uint32_t>(cache.used()),
-                            .cells_total = static_cast<std::uint32_t>(cache.n_pages()) * static_cast<std::uint32_t>(memory::kPageSlots),
+                            .cells_used = static_cast<std::uint32_t>(sequences.used()), .cells_total = static_cast<std::uint32_t>(sequences.capacity()),
                             .tokens = tokens, .inputs = input_slots_});
         run_is_seen_ = true;
     }
@@ -64,11 +63,16 @@ void Context::Impl::write_inputs() {
     } else {
         std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
-    cache.write_inputs({.table = integers(input("kv_table"), 4 * cache.max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * cache.max_run_sequences()),
-                        .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
-    const model::HParams& hp = layout.model().hp;
-    cache.write_spans({.causal = hp.causal}, integers(input("kv_spans"), 4 * T));
-    if (hp.has_windowed_layers()) cache.write_spans(hp.window, integers(input("kv_spans_window"), 4 * T));
+    memory::MemoryInputs places;
+    if (const memory::KvCache* kv = sequences.kv()) {
+        const model::HParams& hp = layout.model().hp;
+        places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
+                     .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
+        kv->write_spans({.causal = hp.causal}, integers(input("kv_spans"), 4 * T));
+        if (hp.has_windowed_layers()) kv->write_spans(hp.window, integers(input("kv_spans_window"), 4 * T));
+    }
+    places.state_rows = integers(input("state_rows"), 2 * T);
+    sequences.write_inputs(places);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
@@ -123,10 +127,10 @@ void Context::Impl::open(const Input& input) {
     Busy busy(session->busy);
     n_outputs = 0;
     std::ranges::fill(kept_values, 0);
-    batch.build(input, cache);
-    fits_ = cache.can_place(batch.tokens());
+    batch.build(input, sequences);
+    fits_ = sequences.can_place(batch.tokens());
     if (fits_) {
-        cache.begin();
+        sequences.begin();
         ++n_decodes_;
     }
     n_done_ = 0;
@@ -142,11 +146,11 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
         if (stage_ == Stage::place) {
             if (n_done_ == batch.size()) return DecodeStatus::ok;
             micro_batch_ = batch.micro_batch(n_done_);
-            const memory::Placed placed = cache.place(batch.tokens().subspan(n_done_, micro_batch_.n));
+            const memory::Placed placed = sequences.place(batch.tokens().subspan(n_done_, micro_batch_.n));
             if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch.shortened(micro_batch_, placed.tokens);
-            const bool copies = !cache.copies().empty();
-            copies ? start_page_copies(cache.copies()) : start_micro_batch();
+            const bool copies = !sequences.copies().empty();
+            copies ? start_page_copies(sequences.copies()) : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
         }
         switch (continue_run(deadline)) {
@@ -172,11 +176,11 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
 // Commits or rolls back; the context is free again.
 void Context::Impl::finish(DecodeStatus status) noexcept {
     if (status == DecodeStatus::ok) {
-        cache.commit();
+        sequences.commit();
         n_outputs = static_cast<int>(batch.output_rows().size());
         (batch.size() > 1 ? timings.prompt_n : timings.generation_n) += batch.size();
-    } else if (cache.in_transaction()) {
-        cache.rollback();
+    } else if (sequences.in_transaction()) {
+        sequences.rollback();
     }
     stage_ = Stage::none;
     session->detach_requested();

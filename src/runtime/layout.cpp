@@ -60,52 +60,78 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     rope_ = model::effective_rope(model.hp, options_);
     rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
-    kv_limits_ = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch};
+    memory_limits_ = {.kv = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states()};
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
                      .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
-    table_entries_ = run_sequences_ * kv_limits_.table_capacity();
+    table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
     add_caches();
     add_inputs();
     measure_graphs();
 }
 
-// Cache tensors: one K and one V per layer, rows of all KV heads, cells of all pages.
+// Cache tensors: one K and one V per attention layer, rows of all KV heads, cells of all pages; per recurrent layer its
+// states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
-    const auto n_layer = static_cast<std::size_t>(hp.n_layer);
-    const std::int64_t cells = std::int64_t{kv_limits_.n_pages()} * memory::kPageSlots;
-    cache_names_.reserve(2 * n_layer);
-    caches_.reserve(2 * n_layer);
-    for (const bool is_v : {false, true}) {
-        const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
-        const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
-        if (head_dim % block != 0)
-            fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
-        for (std::size_t il = 0; il < n_layer; ++il) {
-            TensorInfo info;
-            cache_names_.push_back(cat(is_v ? "cache_v-" : "cache_k-", il));
-            info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
-            info.name = cache_names_.back();
-            info.role = is_v ? "cache_v" : "cache_k";
-            info.tensor_class = is_v ? TensorClass::cache_v : TensorClass::cache_k;
-            info.type = type;
-            info.layer = static_cast<int>(il);
-            info.n_dims = 2;
-            info.ne = {std::int64_t{hp.n_head_kv[il]} * head_dim, cells, 1, 1};
-            info.row_bytes = static_cast<std::uint64_t>(row_bytes(info.type, info.ne[0]));
-            info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(cells));
-            cache_bytes_ = plus(cache_bytes_, align64(info.bytes));
-            caches_.push_back(info);
-        }
+    std::size_t n = 2 * static_cast<std::size_t>(hp.n_layer);
+    for (const auto& states : hp.states) n += states.size();
+    cache_names_.reserve(n);
+    caches_.reserve(n);   // LayerMemory points into it
+    layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
+    add_kv(false);
+    add_kv(true);
+    add_states();
+}
+
+const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows) {
+    TensorInfo info;
+    cache_names_.push_back(cat(role, "-", layer));
+    info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+    info.name = cache_names_.back();
+    info.role = role;
+    info.tensor_class = tensor_class;
+    info.type = type;
+    info.layer = layer;
+    info.n_dims = 2;
+    info.ne = {width, rows, 1, 1};
+    info.row_bytes = static_cast<std::uint64_t>(row_bytes(type, width));
+    info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(rows));
+    std::uint64_t& sum = tensor_class == TensorClass::recurrent ? state_bytes_ : cache_bytes_;
+    sum = plus(sum, align64(info.bytes));
+    caches_.push_back(info);
+    return &caches_.back();
+}
+
+void Layout::add_kv(bool is_v) {
+    const model::HParams& hp = model_->hp;
+    if (!hp.has_attention()) return;
+    const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
+    const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
+    if (head_dim % block != 0)
+        fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
+    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0) continue;
+        const TensorInfo*& cache = is_v ? layer_memory_[i].v : layer_memory_[i].k;
+        cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, is_v ? "cache_v" : "cache_k", il, type, std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
     }
+}
+
+void Layout::add_states() {
+    const model::HParams& hp = model_->hp;
+    for (std::size_t i = 0; i < hp.states.size(); ++i)
+        for (std::size_t k = 0; k < hp.states[i].size(); ++k)
+            layer_memory_[i].states[k] = add_cache(TensorClass::recurrent, hp.states[i][k].role, static_cast<int>(i), DType::f32, hp.states[i][k].size,
+                                                   memory_limits_.states().n_rows());
 }
 
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(10);
+    inputs_.reserve(11);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -113,24 +139,25 @@ void Layout::add_inputs() {
     add("inp_tokens", 4 * T);
     add("inp_embd", times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
     add("inp_pos", 4 * T);
-    add("kv_cells", 4 * T);
-    add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
-    add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
-    add("kv_spans", 16 * T);
-    if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+    if (memory_limits_.has_attention) {
+        add("kv_cells", 4 * T);
+        add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
+        add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
+        add("kv_spans", 16 * T);
+        if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+        add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+    }
+    if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
-    add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
 
 void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
     graph.reset();
-    const auto n_layer = static_cast<std::size_t>(model_->hp.n_layer);
     const model::BuildContext context{.g = graph, .hp = model_->hp, .w = model_->weights,
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
                                                 .want_logits = true, .want_embeddings = options_.embeddings},
-                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_,
-                                      .cache_k = std::span(caches_).first(n_layer), .cache_v = std::span(caches_).subspan(n_layer)};
+                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
         for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
@@ -147,6 +174,7 @@ void Layout::build_page_copies(graph::Graph& graph) const {
     const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
     graph.set_part(Part::state);
     for (const TensorInfo& cache : caches_) {
+        if (cache.tensor_class == TensorClass::recurrent) continue;
         graph.set_layer(cache.layer);
         graph.name(graph.kv_copy_page(graph.cache(cache), pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
     }
@@ -189,6 +217,7 @@ void Layout::measure_graphs() {
         measure();
         worst_offsets_[kind.index()] = plan.offsets;
     }
+    if (!memory_limits_.has_attention) return;
     build_page_copies(graph);
     measure();
 }
@@ -205,9 +234,10 @@ MemoryPlan Layout::memory() const {
     MemoryPlan plan;
     for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
     plan.cache = cache_bytes_;
+    plan.recurrent = state_bytes_;
     plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
-    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
+    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
                  graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
                  kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
                  inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
@@ -217,7 +247,7 @@ MemoryPlan Layout::memory() const {
 
 // A layout that is made again from the same model and options allocates the same.
 std::uint64_t Layout::bytes_held() const noexcept {
-    std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(inputs_) + bytes_of(kept_);
+    std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(layer_memory_) + bytes_of(inputs_) + bytes_of(kept_);
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);
     for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
     for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel.hpp"
-#include "memory/kv_cache.hpp"
+#include "memory/memory.hpp"
 #include "model/model.hpp"
 #include "runtime/batch_plan.hpp"
 #include "runtime/binding.hpp"
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] const model::BoundModel& model() const noexcept { return *model_; }
     [[nodiscard]] const ContextOptions& options() const noexcept { return options_; }
     [[nodiscard]] const kernels::KernelTable& table() const noexcept { return *table_; }
-    [[nodiscard]] const memory::KvLimits& kv_limits() const noexcept { return kv_limits_; }
+    [[nodiscard]] const memory::MemoryLimits& memory_limits() const noexcept { return memory_limits_; }
     [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
     /// Sets where cache tensor i lies (a context does, once).
@@ -52,6 +52,7 @@ public:
     [[nodiscard]] std::span<const InputSlot> inputs() const noexcept { return inputs_; }
     [[nodiscard]] std::uint64_t input_bytes() const noexcept { return input_bytes_; }
     [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_bytes_; }
+    [[nodiscard]] std::uint64_t state_bytes() const noexcept { return state_bytes_; }
     [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
     [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
     [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
@@ -68,6 +69,9 @@ public:
 
 private:
     void add_caches();
+    void add_kv(bool is_v);
+    void add_states();
+    const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows);
     void add_inputs();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
@@ -78,13 +82,14 @@ private:
     const kernels::KernelTable* table_;
     RopeParams rope_, rope_window_;
     const TensorInfo* rope_factors_ = nullptr;
-    memory::KvLimits kv_limits_;
+    memory::MemoryLimits memory_limits_;
     BatchLimits batch_limits_;
     std::int64_t table_entries_ = 0, run_sequences_ = 0;
     std::vector<std::string> cache_names_;
-    std::vector<TensorInfo> caches_;          ///< K of each layer, then V of each
+    std::vector<TensorInfo> caches_;          ///< K of each layer that has them, then V of each, then states
+    std::vector<model::LayerMemory> layer_memory_;
     std::vector<InputSlot> inputs_;
-    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
+    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
     std::uint32_t max_nodes_ = 0, max_values_ = 0;
     std::array<std::vector<std::uint64_t>, 4> worst_offsets_;
     std::vector<Kept> kept_;

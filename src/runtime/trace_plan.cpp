@@ -85,7 +85,7 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
         const graph::Value& v = values[id];
         if (v.is_view) continue;
         switch (v.tensor_class) {
-            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
             default: tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
         }
         if (v.tensor_class == TensorClass::input) inputs_.push_back({tensors_[id], v.role});

@@ -124,7 +124,7 @@ public:
         const auto tokens = random_tokens(6, bound_.hp.n_vocab, 2);
         CHECK(context.decode(std::span(tokens).first(4)) == DecodeStatus::ok);
         CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
-        context.cache.seq_cp(SeqId{0}, SeqId{1}, Pos{-1}, Pos{-1});
+        context.sequences.seq_cp(SeqId{0}, SeqId{1}, Pos{-1}, Pos{-1});
         CHECK(context.decode(std::span(tokens).subspan(5, 1)) == DecodeStatus::ok);
         wrapping.drop = {};
         return check;

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// What a context remembers of its sequences, under one interface: cells with keys and values where the model has attention
+// layers, recurrent states where it has recurrent ones, both in hybrids. A sequence operation acts on all parts or on none,
+// a decode is one transaction over them (kv_cache.hpp tells how it goes).
+#pragma once
+
+#include <optional>
+
+#include "memory/kv_cache.hpp"
+#include "memory/state_cache.hpp"
+
+namespace tinfer::memory {
+
+struct MemoryLimits {
+    KvLimits kv;                ///< n_seq_max and n_run bound the states too
+    bool has_attention = true;  ///< some layer keeps keys and values
+    bool has_states = false;    ///< some layer keeps a recurrent state
+
+    [[nodiscard]] StateLimits states() const noexcept { return {kv.n_seq_max, kv.n_run}; }
+};
+
+/// Destinations of the inputs of a run.
+struct MemoryInputs {
+    KvInputs kv;
+    std::span<std::int32_t> state_rows;  ///< {2, T}
+};
+
+class Memory {
+public:
+    /// Throws bad_parameter.
+    explicit Memory(const MemoryLimits& limits);
+
+    // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked here
+    // (bad_sequence). Whatever is refused has changed nothing.
+
+    /// partial_state where the range cuts a recurrent state.
+    RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
+    RemoveStatus rm_all_seqs(Pos p0, Pos p1);
+    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state.
+    void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
+    void seq_keep(SeqId seq);
+    void clear() noexcept;
+
+    // -- what is there
+
+    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;  ///< first position that every layer still has; -1 when empty
+    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;  ///< -1 when empty
+    [[nodiscard]] std::int32_t count(SeqId seq) const;    ///< tokens of a sequence
+    [[nodiscard]] std::int32_t used() const noexcept;     ///< live tokens; without attention: states
+    [[nodiscard]] std::int32_t capacity() const noexcept;  ///< cells; without attention: rows of states
+    [[nodiscard]] std::int32_t room(SeqId seq) const;     ///< tokens the sequence can take now
+    [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
+    /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
+    [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
+
+    // -- transactions
+
+    [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
+    void begin() noexcept;
+    [[nodiscard]] Placed place(std::span<const KvToken> run);
+    void commit() noexcept;
+    void rollback() noexcept;
+    [[nodiscard]] bool in_transaction() const noexcept { return in_transaction_; }
+
+    // -- the run placed last
+
+    [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
+    void write_inputs(const MemoryInputs& out) const noexcept;
+
+    /// The cells of attention layers; null where there are none.
+    [[nodiscard]] const KvCache* kv() const noexcept { return kv_ ? &*kv_ : nullptr; }
+
+    /// Bytes of metadata; known before it is made.
+    [[nodiscard]] static std::uint64_t bytes(const MemoryLimits& limits);
+    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+
+private:
+    void check(SeqId seq) const;
+    [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
+    void remove(SeqId seq, Pos p0, Pos p1);
+
+    MemoryLimits limits_;
+    std::optional<KvCache> kv_;  // of layers that see everything; a cache for layers with a window stands beside it
+    std::optional<StateCache> states_;
+    bool in_transaction_ = false;
+};
+
+}  // namespace tinfer::memory
