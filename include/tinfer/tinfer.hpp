@@ -124,11 +124,16 @@ enum class DType : std::uint32_t {
 enum class Op : std::uint16_t {
     none, input, alias,          ///< no step: graph inputs, weights, views
     get_rows,                    ///< rows of a (quantized) matrix by index, as f32: embedding lookup, output selection
-    rms_norm,                    ///< y = w · x / sqrt(mean(x²) + eps), per row
+    rms_norm,                    ///< y = w · x / sqrt(mean(x²) + eps), per row; w optional
+    layer_norm,                  ///< y = w · (x − mean) / sqrt(var + eps) + b, per row; w and b optional
     quantize,                    ///< f32 row → x8_32 or x8_256
     mul_mat,                     ///< y[n,t] = ⟨W[n], x[t]⟩
     mul_mat_id,                  ///< the same with one of X stacked matrices per row, chosen by index: experts
-    add, mul, scale, silu, sigmoid, softmax, copy,
+    mul_mat_heads,               ///< y[:,h,t] = W[h] x[:,h,t]: a matrix of its own for every head
+    add, mul, div, scale,
+    silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
+    softmax, copy,
+    concat,                      ///< rows of b behind rows of a
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
     kv_write,                    ///< rows of K or V into cells of the cache
@@ -136,6 +141,8 @@ enum class Op : std::uint16_t {
     top_k,                       ///< indices of the k largest, descending, ties by lower index
     moe_weights,                 ///< gate values of the chosen experts, normalized and scaled
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
+    keep_groups,                 ///< scores of the best groups of experts, −inf for the others
+    add_id,                      ///< adds the bias of the chosen expert to each row
     kv_copy_page,                ///< whole pages inside the cache: copy on write
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
@@ -685,6 +692,13 @@ struct Access {
     [[nodiscard]] TINFER_API std::uint64_t bytes() const noexcept;
 };
 
+/// The part of its tensor that an operand is: count[2] · count[1] · count[0] rows of `length` bytes, `stride` bytes apart.
+struct ViewShape {
+    bool whole = true;               ///< all of the tensor: the rest says nothing
+    std::uint64_t offset = 0, length = 0;
+    std::array<std::uint64_t, 3> count{1, 1, 1}, stride{0, 0, 0};
+};
+
 /// One symbolic operation of the graph.
 struct NodeView {
     std::uint32_t number = 0;
@@ -695,6 +709,7 @@ struct NodeView {
     std::uint32_t step = 0xFFFFFFFF; ///< all ones: alias, no step
     const TensorInfo* output = nullptr;
     std::span<const TensorInfo* const> inputs;
+    std::span<const ViewShape> shapes;   ///< of the inputs
 };
 
 /// One step of a plan: one kernel call, standing for one node or, fused, for several.

@@ -54,8 +54,11 @@ struct Node {
     OpParams params{};
 };
 
-/// The three inputs that tell attention where the visible cells lie (kernels/ops.hpp).
-struct KvInputs { Tensor table, seqs, spans; };
+/// The inputs that tell attention where the visible cells lie (kernels/ops.hpp).
+struct KvInputs {
+    Tensor table, seqs, spans;
+    Tensor positions;   ///< of the token in each cell; absent where no bias depends on them
+};
 
 class Graph {
 public:
@@ -81,15 +84,23 @@ public:
     // ---- operations (slots: kernels/ops.hpp; meaning: tinfer::Op)
     Tensor get_rows(Tensor matrix, Tensor ids);
     Tensor rms_norm(Tensor x, Tensor weight, float eps);          ///< over ne[0] of every row (heads included)
+    Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps);
     Tensor mul_mat(Tensor w, Tensor x);                           ///< quantizes x as w's type asks; siblings share the result
     Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);            ///< x {K,T} (same for every expert) or {K,k,T}
+    Tensor mul_mat_heads(Tensor w, Tensor x);                     ///< w {K,N,H}, x {K,H,T}
     Tensor add(Tensor a, Tensor b);
     Tensor mul(Tensor a, Tensor b);
     Tensor scale(Tensor x, float factor);
+    Tensor div(Tensor a, Tensor b);
     Tensor silu(Tensor x);
+    Tensor gelu(Tensor x);
+    Tensor relu(Tensor x);
+    Tensor tanh(Tensor x);
+    Tensor clamp(Tensor x, float low, float high);
     Tensor sigmoid(Tensor x);
     Tensor softmax(Tensor x);
     Tensor copy(Tensor x);                                        ///< contiguous
+    Tensor concat(Tensor a, Tensor b);                            ///< along ne[0]; b may have one row for all of a's
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
     /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache as
@@ -99,6 +110,8 @@ public:
     Tensor top_k(Tensor x, int k);
     Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);
     Tensor moe_sum(Tensor y, Tensor weights);
+    Tensor keep_groups(Tensor scores, int n_group, int n_kept);
+    Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
 
     // ---- views: no step, no event

@@ -21,8 +21,17 @@ Tensor Graph::rms_norm(Tensor x, Tensor weight, float eps) {
     OpParams params;
     params.eps = eps;
     const Shape ne = operand(Op::rms_norm, 1, x).ne;
-    operand(Op::rms_norm, 2, weight);
+    if (weight) operand(Op::rms_norm, 2, weight);
     return emit(Op::rms_norm, {x, weight}, DType::f32, ne, params);
+}
+
+Tensor Graph::layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
+    OpParams params;
+    params.eps = eps;
+    const Shape ne = operand(Op::layer_norm, 1, x).ne;
+    if (weight) operand(Op::layer_norm, 2, weight);
+    if (bias) operand(Op::layer_norm, 3, bias);
+    return emit(Op::layer_norm, {x, weight, bias}, DType::f32, ne, params);
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------
@@ -86,6 +95,17 @@ Tensor Graph::mul_mat_id(Tensor w, Tensor x, Tensor ids) {
     return emit(Op::mul_mat_id, {w, x, ids}, DType::f32, ne);
 }
 
+Tensor Graph::mul_mat_heads(Tensor w, Tensor x) {
+    const Value& matrices = operand(Op::mul_mat_heads, 1, w);
+    const Value& rows = operand(Op::mul_mat_heads, 2, x);
+    const DType activation = activation_for(Op::mul_mat_heads, matrices);
+    if (matrices.ne[0] != rows.ne[0])
+        refuse(Op::mul_mat_heads, {w, x}, ErrorCode::compute_failed, "inner extents differ");
+    const Shape ne{matrices.ne[1], rows.ne[1], rows.ne[2], 1};
+    if (is_activation(activation)) x = quantized(x, activation);
+    return emit(Op::mul_mat_heads, {w, x}, DType::f32, ne);
+}
+
 // ---- element-wise ---------------------------------------------------------------------------------------------------
 
 Tensor Graph::elementwise(Op op, Tensor x, const OpParams& params) {
@@ -105,6 +125,12 @@ Tensor Graph::mul(Tensor a, Tensor b) {
     return emit(Op::mul, {a, b}, DType::f32, ne);
 }
 
+Tensor Graph::div(Tensor a, Tensor b) {
+    const Shape ne = operand(Op::div, 1, a).ne;
+    operand(Op::div, 2, b);
+    return emit(Op::div, {a, b}, DType::f32, ne);
+}
+
 Tensor Graph::scale(Tensor x, float factor) {
     OpParams params;
     params.scale = factor;
@@ -112,9 +138,26 @@ Tensor Graph::scale(Tensor x, float factor) {
 }
 
 Tensor Graph::silu(Tensor x) { return elementwise(Op::silu, x); }
+Tensor Graph::gelu(Tensor x) { return elementwise(Op::gelu, x); }
+Tensor Graph::relu(Tensor x) { return elementwise(Op::relu, x); }
+Tensor Graph::tanh(Tensor x) { return elementwise(Op::tanh, x); }
+
+Tensor Graph::clamp(Tensor x, float low, float high) {
+    OpParams params;
+    params.low = low;
+    params.high = high;
+    return elementwise(Op::clamp, x, params);
+}
+
 Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
 Tensor Graph::copy(Tensor x) { return elementwise(Op::copy, x); }
+
+Tensor Graph::concat(Tensor a, Tensor b) {
+    Shape ne = operand(Op::concat, 1, a).ne;
+    ne[0] += operand(Op::concat, 2, b).ne[0];
+    return emit(Op::concat, {a, b}, DType::f32, ne);
+}
 
 // ---- positions, cache, attention ------------------------------------------------------------------------------------
 
@@ -161,8 +204,9 @@ Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv
     int slot = 2;
     for (const Tensor x : {keys, values, kv.table, kv.seqs, kv.spans}) operand(Op::attention, slot++, x);
     if (sinks) operand(Op::attention, slot, sinks);
+    if (kv.positions) operand(Op::attention, slot + 1, kv.positions);
     const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
-    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks}, DType::f32,
+    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions}, DType::f32,
                 {width, n_tokens, 1, 1}, params);
 }
 
@@ -188,6 +232,20 @@ Tensor Graph::moe_sum(Tensor y, Tensor weights) {
     const Value& rows = operand(Op::moe_sum, 1, y);
     operand(Op::moe_sum, 2, weights);
     return emit(Op::moe_sum, {y, weights}, DType::f32, {rows.ne[0], rows.ne[2], 1, 1});
+}
+
+Tensor Graph::keep_groups(Tensor scores, int n_group, int n_kept) {
+    OpParams params;
+    params.n_group = n_group;
+    params.k = n_kept;
+    return elementwise(Op::keep_groups, scores, params);
+}
+
+Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
+    const Shape ne = operand(Op::add_id, 1, x).ne;
+    operand(Op::add_id, 2, bias);
+    operand(Op::add_id, 3, ids);
+    return emit(Op::add_id, {x, bias, ids}, DType::f32, ne);
 }
 
 }  // namespace tinfer::graph

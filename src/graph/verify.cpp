@@ -57,9 +57,15 @@ const char* get_rows_rule(const Site& s) noexcept {
     return nullptr;
 }
 
-const char* rms_norm_rule(const Site& s) noexcept {
+// {n}, or {n,H}: one row per head.
+bool is_per_row(const Value& weight, const Value& x) noexcept {
+    return is_f32(weight) && (is_shape(weight, x.ne[0]) || is_shape(weight, x.ne[0], x.ne[1]));
+}
+
+const char* norm_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[1]), "x must be f32");
-    TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s[1].ne[0]), "weight must be f32 with one value per element of a row");
+    TINFER_RULE(!s.has(2) || is_per_row(s[2], s[1]), "weight must be f32 with one value per element of a row");
+    TINFER_RULE(!s.has(3) || is_per_row(s[3], s[1]), "bias must be f32 with one value per element of a row");
     TINFER_RULE(s.params().eps >= 0.0f && std::isfinite(s.params().eps), "eps must be finite and not negative");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 like x");
     return nullptr;
@@ -96,6 +102,16 @@ const char* mul_mat_id_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* mul_mat_heads_rule(const Site& s) noexcept {
+    TINFER_RULE(partner(s[1]) != DType::none, "W has a type without a product");
+    TINFER_RULE(s[1].ne[3] == 1, "W must be {K,N,H}");
+    TINFER_RULE(s[2].ne[0] == s[1].ne[0], "inner extents differ");
+    TINFER_RULE(s[2].ne[1] == s[1].ne[2] && s[2].ne[3] == 1, "x must be {K,H,T}");
+    TINFER_RULE(s[2].type == partner(s[1]), "x has not the type that W multiplies with");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], s[1].ne[1], s[2].ne[1], s[2].ne[2]), "result must be f32 {N,H,T}");
+    return nullptr;
+}
+
 const char* broadcast_rule(const Site& s) noexcept {
     const Extents &a = s[1].ne, &b = s[2].ne;
     TINFER_RULE(is_f32(s[1]) && is_f32(s[2]), "a and b must be f32");
@@ -108,6 +124,19 @@ const char* broadcast_rule(const Site& s) noexcept {
 const char* elementwise_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[1]), "x must be f32");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 like x");
+    return nullptr;
+}
+
+const char* clamp_rule(const Site& s) noexcept {
+    TINFER_RULE(s.params().low <= s.params().high, "low must not exceed high");
+    return elementwise_rule(s);
+}
+
+const char* concat_rule(const Site& s) noexcept {
+    const Extents &a = s[1].ne, &b = s[2].ne;
+    TINFER_RULE(is_f32(s[1]) && is_f32(s[2]), "a and b must be f32");
+    TINFER_RULE(a[3] == 1 && b[3] == 1 && b[2] == a[2] && (b[1] == a[1] || b[1] == 1), "b must be {m,H,T} or {m,1,T}");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], a[0] + b[0], a[1], a[2]), "result must be f32 {n+m,H,T}");
     return nullptr;
 }
 
@@ -166,6 +195,8 @@ const char* attention_rule(const Site& s) noexcept {
     TINFER_RULE(is_i32(s[5]) && is_shape(s[5], 2, s[5].ne[1]), "kv_seqs must be i32 {2,sequences}");
     TINFER_RULE(is_i32(s[6]) && is_shape(s[6], 4, s[1].ne[2]), "kv_spans must be i32 {4,T}");
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
+    TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");
+    TINFER_RULE(!s.has(8) || (is_i32(s[8]) && is_shape(s[8], s[2].ne[1])), "kv_positions must be i32 {cells}");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], std::int64_t{a.head_dim_v} * a.n_head, s[1].ne[2]),
                 "result must be f32 {head_dim_v·n_head,T}");
     return nullptr;
@@ -189,6 +220,22 @@ const char* moe_sum_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[1]) && s[1].ne[3] == 1, "y must be f32 {E,k,T}");
     TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s[1].ne[1], s[1].ne[2]), "weights must be f32 {k,T}");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], s[1].ne[0], s[1].ne[2]), "result must be f32 {E,T}");
+    return nullptr;
+}
+
+const char* keep_groups_rule(const Site& s) noexcept {
+    const std::int32_t n = s.params().n_group;
+    TINFER_RULE(s[1].ne[2] == 1 && s[1].ne[3] == 1, "x must be {X,T}");
+    TINFER_RULE(n > 0 && s[1].ne[0] % n == 0, "X must be a multiple of n_group");
+    TINFER_RULE(s.params().k > 0 && s.params().k <= n, "k must lie in 1 … n_group");
+    return elementwise_rule(s);
+}
+
+const char* add_id_rule(const Site& s) noexcept {
+    TINFER_RULE(is_f32(s[1]) && s[1].ne[3] == 1, "x must be f32 {N,k,T}");
+    TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s[1].ne[0], s[2].ne[1]), "b must be f32 {N,X}");
+    TINFER_RULE(is_i32(s[3]) && is_shape(s[3], s[1].ne[1], s[1].ne[2]), "ids must be i32 {k,T}");
+    TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 like x");
     return nullptr;
 }
 
@@ -225,24 +272,34 @@ struct OpRule {
 constexpr OpRule kOpRules[] = {
     {Op::alias, 1, 1, false, alias_rule},
     {Op::get_rows, 2, 2, false, get_rows_rule},
-    {Op::rms_norm, 2, 2, false, rms_norm_rule},
+    {Op::rms_norm, 1, 2, false, norm_rule},
+    {Op::layer_norm, 1, 3, false, norm_rule},
     {Op::quantize, 1, 1, false, quantize_rule},
     {Op::mul_mat, 2, 2, false, mul_mat_rule},
     {Op::mul_mat_id, 3, 3, false, mul_mat_id_rule},
+    {Op::mul_mat_heads, 2, 2, false, mul_mat_heads_rule},
     {Op::add, 2, 2, false, broadcast_rule},
     {Op::mul, 2, 2, false, broadcast_rule},
+    {Op::div, 2, 2, false, broadcast_rule},
     {Op::scale, 1, 1, false, elementwise_rule},
     {Op::silu, 1, 1, false, elementwise_rule},
+    {Op::gelu, 1, 1, false, elementwise_rule},
+    {Op::relu, 1, 1, false, elementwise_rule},
+    {Op::tanh, 1, 1, false, elementwise_rule},
     {Op::sigmoid, 1, 1, false, elementwise_rule},
+    {Op::clamp, 1, 1, false, clamp_rule},
     {Op::softmax, 1, 1, false, softmax_rule},
     {Op::copy, 1, 1, false, copy_rule},
+    {Op::concat, 2, 2, false, concat_rule},
     {Op::rope_table, 1, 2, false, rope_table_rule},
     {Op::rope, 2, 2, false, rope_rule},
     {Op::kv_write, 2, 2, true, kv_write_rule},
-    {Op::attention, 6, 7, false, attention_rule},
+    {Op::attention, 6, 8, false, attention_rule},
     {Op::top_k, 1, 1, false, top_k_rule},
     {Op::moe_weights, 2, 2, false, moe_weights_rule},
     {Op::moe_sum, 2, 2, false, moe_sum_rule},
+    {Op::keep_groups, 1, 1, false, keep_groups_rule},
+    {Op::add_id, 3, 3, false, add_id_rule},
     {Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
 };
 

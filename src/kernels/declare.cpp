@@ -232,6 +232,13 @@ void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept {
 
 void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept { declare_get_rows(shape, sink); }
 
+void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept {
+    declare_operand(shape, 0, kWrite, sink);
+    declare_operand(shape, 1, kRead, sink);
+    sink.dynamic(2, kRead);
+    declare_inputs(shape, 3, sink);
+}
+
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     declare_inputs(shape, 1, sink);
@@ -265,6 +272,15 @@ void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
     DistinctIds experts(call[3]);
     for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
         sink.range(1, kRead, {.offset = unsigned_bytes(expert.id * w.nb[2]), .length = length,
+                              .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
+}
+
+void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
+    const Operand& bias = call[2];
+    const auto length = unsigned_bytes(row_bytes(bias.type, bias.ne[0]));
+    DistinctIds experts(call[3]);
+    for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
+        sink.range(2, kRead, {.offset = unsigned_bytes(expert.id * bias.nb[1]), .length = length,
                               .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
 }
 

@@ -16,6 +16,7 @@ void declare_operands(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcept;   ///< slot 3 is a second output
 void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept;
+void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept;
@@ -23,6 +24,7 @@ void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept;
 void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;      ///< rows; tag = id, weight = how often
 void resolve_mul_mat_id(const KernelCall& call,
                         AccessSink& sink) noexcept;  ///< slices; tag = expert, weight = rows routed
+void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;        ///< biases; tag = expert, weight = rows routed
 void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;      ///< logical rows of the cells
 void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible cells; weight = most queries
@@ -53,12 +55,17 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
         break;
     case Op::mul_mat:
     case Op::mul_mat_add:
+    case Op::mul_mat_heads:
         kernel.macs = macs_mul_mat;
         break;
     case Op::mul_mat_id:
         kernel.declare = declare_mul_mat_id;
         kernel.resolve = resolve_mul_mat_id;
         kernel.macs = macs_mul_mat_id;
+        break;
+    case Op::add_id:
+        kernel.declare = declare_add_id;
+        kernel.resolve = resolve_add_id;
         break;
     case Op::rms_norm_quantize:
         kernel.declare = declare_rms_norm_quantize;

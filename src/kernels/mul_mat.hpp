@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of weight rows and activation rows: mul_mat, mul_mat_add and mul_mat_id of every weight type. A chunk of
-// work is one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
+// Products of weight rows and activation rows: mul_mat, mul_mat_add, mul_mat_id and mul_mat_heads (mul_mat_id without
+// ids: row i of a token meets matrix i) of every weight type. A chunk of work is one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
 #include "kernels/product.hpp"
@@ -20,7 +20,7 @@ std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
 }
 template <class Arch, class Weights>
 std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
-    const std::int64_t n = shape[3].ne[0] * shape[3].ne[1], n_experts = shape[1].ne[2];
+    const std::int64_t n = shape[0].ne[1] * shape[0].ne[2], n_experts = shape[1].ne[2];
     const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) +
                                in_lines<Arch>(static_cast<std::uint64_t>(2 * n_experts) * sizeof(std::int64_t)) +
                                in_lines<Arch>(Weights::scratch_bytes(n));
@@ -95,18 +95,18 @@ struct ExpertColumns {
         const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
         const std::int64_t n_experts = w.ne[2];
         expert = reinterpret_cast<std::int64_t*>(scratch
-            + in_lines<Arch>(static_cast<std::uint64_t>(ids.ne[0] * ids.ne[1]) * sizeof(Column<Arch>)));
+            + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column<Arch>)));
         end = expert + n_experts;
         // Counting sort: end[e] = number of columns of expert e, then where they begin, then where they end.
         for (std::int64_t e = 0; e < n_experts; ++e) end[e] = 0;
-        each_pick(ids, n_experts, [&](std::int64_t, std::int64_t, std::int32_t e) { ++end[e]; });
+        each_pick(out, ids, n_experts, [&](std::int64_t, std::int64_t, std::int64_t e) { ++end[e]; });
         std::int64_t begin = 0;
         for (std::int64_t e = 0; e < n_experts; ++e) {
             const std::int64_t count = end[e];
             end[e] = begin;
             begin += count;
         }
-        each_pick(ids, n_experts, [&](std::int64_t i, std::int64_t t, std::int32_t e) {
+        each_pick(out, ids, n_experts, [&](std::int64_t i, std::int64_t t, std::int64_t e) {
             columns[end[e]++] = {x.template row<const std::byte>(x.ne[1] == 1 ? 0 : i, t),
                 out.template row<float>(i, t), nullptr};
         });
@@ -120,10 +120,10 @@ struct ExpertColumns {
 
 private:
     template <class Fn>
-    static void each_pick(const Operand& ids, std::int64_t n_experts, Fn fn) noexcept {
-        for (std::int64_t t = 0; t < ids.ne[1]; ++t)
-            for (std::int64_t i = 0; i < ids.ne[0]; ++i) {
-                const std::int32_t e = ids.template row<const std::int32_t>(t)[i];
+    static void each_pick(const Operand& out, const Operand& ids, std::int64_t n_experts, Fn fn) noexcept {
+        for (std::int64_t t = 0; t < out.ne[2]; ++t)
+            for (std::int64_t i = 0; i < out.ne[1]; ++i) {
+                const std::int64_t e = ids.present() ? ids.template row<const std::int32_t>(t)[i] : i;
                 if (e >= 0 && e < n_experts) fn(i, t, e);
             }
     }

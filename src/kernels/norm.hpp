@@ -72,6 +72,36 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
+/// c = x − Σ x / n;  y = c · 1/sqrt(Σ c² / n + eps), then · weight, then + bias, either null for none.
+template <class Arch>
+inline void layer_norm_row(const float* x, const float* weight, const float* bias, std::int64_t n, float eps,
+                           float* y) noexcept {
+    f32x16<Arch> sum(0.0f), squares(0.0f);
+    each_piece<Arch>(n, [&](std::int64_t i, int count) { sum = sum + load_piece<Arch>(x + i, count); });
+    const f32x16<Arch> mean(fold(sum) / static_cast<float>(n));
+    each_piece<Arch>(n, [&](std::int64_t i, int count) {
+        store_piece(load_piece<Arch>(x + i, count) - mean, y + i, count);
+        const auto piece = load_piece<Arch>(y + i, count);   // padded with zeros again
+        squares = fma(piece, piece, squares);
+    });
+    const f32x16<Arch> factor(1.0f / root(fold(squares) / static_cast<float>(n) + eps, Arch{}));
+    each_piece<Arch>(n, [&](std::int64_t i, int count) {
+        auto piece = load_piece<Arch>(y + i, count) * factor;
+        if (weight != nullptr) piece = piece * load_piece<Arch>(weight + i, count);
+        if (bias != nullptr) piece = piece + load_piece<Arch>(bias + i, count);
+        store_piece(piece, y + i, count);
+    });
+}
+
+template <class Arch>
+void layer_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        layer_norm_row<Arch>(x.template flat_row<const float>(i), norm_weight<Arch>(weight, x, i),
+                             norm_weight<Arch>(bias, x, i), x.ne[0], call.params.eps, out.template flat_row<float>(i));
+}
+
 /// Threads share blocks, not rows, because one token has one row.
 template <class Arch>
 void quantize(const KernelCall& call, WorkSlice slice) noexcept {

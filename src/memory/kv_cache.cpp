@@ -456,6 +456,7 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
         out.cells[i] = token.cell;
         out.positions[i] = token.pos;
     }
+    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
     return {n, n_run_sequences_};
 }
 

@@ -70,6 +70,7 @@ struct KvInputs {
     std::span<std::int32_t> seqs;       ///< {2, max_run_sequences()}
     std::span<std::int32_t> cells;      ///< {T}
     std::span<std::int32_t> positions;  ///< {T}
+    std::span<std::int32_t> cell_positions{};   ///< {64 · n_pages}, or empty where nobody asks
 };
 
 struct KvInputSizes {

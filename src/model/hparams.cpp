@@ -41,9 +41,15 @@ float KeyReader::require_f32(std::string_view key) {
     return *value;
 }
 
-bool KeyReader::boolean(std::string_view key, bool otherwise) {
+std::optional<bool> KeyReader::find_bool(std::string_view key) {
     asked_.push_back(full(key));
-    return file_->find_bool(asked_.back()).value_or(otherwise);
+    return file_->find_bool(asked_.back());
+}
+
+bool KeyReader::require_bool(std::string_view key) {
+    const auto value = find_bool(key);
+    if (!value) fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key), "' (architecture '", escaped(arch_), "')"));
+    return *value;
 }
 
 std::optional<std::string_view> KeyReader::find_string(std::string_view key) {
@@ -192,23 +198,46 @@ int vocabulary_size(KeyReader& keys) {
     return static_cast<int>(n);
 }
 
+// The trailing blocks that only draft tokens ("MTP") are not run; per-layer keys cover them too.
+void leave_out_draft_blocks(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n = keys.u32("nextn_predict_layers", 0);
+    if (n >= static_cast<std::uint32_t>(hp.n_layer)) keys.bad("nextn_predict_layers", cat(n), cat("must be below block_count = ", hp.n_layer));
+    hp.n_layer_draft = static_cast<int>(n);
+    hp.n_layer -= hp.n_layer_draft;
+}
+
 }  // namespace
 
-HParams read_common(KeyReader& keys, RopeKind rope) {
+void unsupported(const gguf::File& file, std::string_view arch, std::string_view text) {
+    fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", escaped(arch), "': ", text));
+}
+
+float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise) {
+    const float value = otherwise ? keys.f32(key, *otherwise) : keys.require_f32(key);
+    if (!(value > 0)) keys.bad(key, cat(value), "must be above 0");
+    return value;
+}
+
+HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm) {
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
+    hp.norm = norm;
     hp.n_layer = positive(keys, "block_count", 1024);
     hp.n_embd = positive(keys, "embedding_length", 1u << 24);
     hp.n_ctx_train = positive(keys, "context_length", 1u << 30);
     hp.n_ff = per_layer(keys, "feed_forward_length", hp, nullptr);
     hp.n_vocab = vocabulary_size(keys);
-    hp.rms_eps = keys.require_f32("attention.layer_norm_rms_epsilon");
-    if (!(hp.rms_eps > 0)) keys.bad("attention.layer_norm_rms_epsilon", cat(hp.rms_eps), "must be above 0");
+    if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
+    if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
     read_head_sizes(keys, hp);
-    read_rope(keys, hp);
-    if (const auto nextn = keys.find_u32("nextn_predict_layers"); nextn && *nextn > 0)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with draft blocks (nextn_predict_layers = ", *nextn, ") is not supported"));
+    if (rope != RopeKind::none) read_rope(keys, hp);
+    leave_out_draft_blocks(keys, hp);
+    if (keys.u32("attention.shared_kv_layers", 0) > 0) unsupported(keys.file(), hp.arch, "shared KV layers not supported");
+    for (const char* const side : {"key", "value"})
+        if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
+            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) != (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
+            unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
     if (!keys.boolean("attention.causal", true))
         fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with bidirectional attention is not supported by this version"));
     if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
@@ -232,6 +261,26 @@ int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise)
     return static_cast<int>(value);
 }
 
+int shared_width(KeyReader& keys, const HParams& hp) {
+    const std::uint64_t n = std::uint64_t{keys.u32("expert_shared_count", 0)} * static_cast<std::uint32_t>(hp.n_ff_expert);
+    if (n > (1u << 24)) keys.bad("expert_shared_count", cat(n / static_cast<std::uint32_t>(hp.n_ff_expert)), "times expert_feed_forward_length must be at most 16777216");
+    return static_cast<int>(n);
+}
+
+namespace {
+
+void read_expert_groups(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n_group = keys.u32("expert_group_count", 0), n_used = keys.u32("expert_group_used_count", 0);
+    if (n_group <= 1) return;
+    const auto n_expert = static_cast<std::uint32_t>(hp.n_expert);
+    if (n_expert % n_group != 0 || n_used == 0 || n_used > n_group || static_cast<std::uint32_t>(hp.n_expert_used) > n_expert / n_group * n_used)
+        keys.bad("expert_group_count", cat(n_group), cat("expert group settings inconsistent: ", n_used, " groups used, ", n_expert, " experts, ", hp.n_expert_used, " used"));
+    hp.n_expert_group = static_cast<int>(n_group);
+    hp.n_expert_group_used = static_cast<int>(n_used);
+}
+
+}  // namespace
+
 void read_experts(KeyReader& keys, HParams& hp) {
     hp.n_expert = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_count", 0), 1u << 20));
     hp.n_expert_used = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_used_count", 0), 1u << 20));
@@ -243,10 +292,11 @@ void read_experts(KeyReader& keys, HParams& hp) {
     hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
     const std::uint32_t gating = keys.u32("expert_gating_func", 0);
     if (gating > 3) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
-    if (gating > 1)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert_gating_func ", gating, " is not supported by this version"));
-    if (keys.u32("expert_group_count", 0) > 1)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert groups is not supported by this version"));
+    if (gating > 0) hp.expert_gating = static_cast<GatingFunc>(gating);
+    hp.n_layer_dense = static_cast<int>(std::min<std::uint32_t>(keys.u32("leading_dense_block_count", 0), 1u << 20));
+    if (hp.n_layer_dense > hp.n_layer + hp.n_layer_draft)
+        keys.bad("leading_dense_block_count", cat(hp.n_layer_dense), cat("must lie in 0 to block_count = ", hp.n_layer + hp.n_layer_draft));
+    read_expert_groups(keys, hp);
 }
 
 }  // namespace tinfer::model

@@ -2,6 +2,7 @@
 // Llama 1–3 and everything stored under that name: Mistral, Mixtral, SmolLM, Yi, … (arXiv:2302.13971, arXiv:2401.04088).
 // Pre-norm blocks with RMS norm, RoPE on neighbouring pairs, grouped-query attention, gated SiLU or experts.
 #include "base/error.hpp"
+#include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
 
@@ -19,24 +20,17 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    using Bias = WeightBinder::Bias;
     Weights w = bind_globals(binder, hp);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, Bias::optional, Bias::optional, layer);
-        if (hp.n_expert > 0) {
-            bind_experts(binder, hp, il, layer);
-        } else {
-            bind_dense_ffn(binder, hp, il, Bias::optional, layer);
-        }
+        bind_norms(binder, hp, il, layer);
+        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
+        if (hp.n_expert > 0) bind_experts(binder, hp, il, layer);
+        else bind_gated_ffn(binder, hp, il, layer, Bias::optional);
     }
     return w;
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) {
-        return b.hp.n_expert > 0 ? moe_ffn(b, w, h) : gated_ffn(b.g, w.ffn_gate, w.ffn_up, w.ffn_down, h);
-    });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace tinfer::model::llama

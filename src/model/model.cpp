@@ -90,7 +90,7 @@ RopeParams effective_rope(const HParams& hp, const ContextOptions& options) {
     // m = attn_factor · (1 + 0.1 ln(1/s)) where YaRN extends the context (arXiv:2309.00071 §3.4)
     rope.magnitude = hp.rope_attn_factor * (options.yarn_attn_factor > 0 ? options.yarn_attn_factor : 1.0f);
     const double factor = 1.0 / static_cast<double>(rope.freq_scale);
-    if (rope.ext_factor != 0.0f && factor > 1.0)
+    if (rope.ext_factor != 0.0f && factor > 1.0 && hp.yarn_log_multiplier == 0.0f)
         rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
     return rope;
 }

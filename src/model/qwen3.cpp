@@ -2,6 +2,7 @@
 // Qwen3 and Qwen3-MoE (arXiv:2505.09388): llama's block with half-split RoPE and RMS norms over each head of q and k before
 // it; no biases. The expert form normalizes the chosen gate values.
 #include "base/error.hpp"
+#include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
 
@@ -10,9 +11,9 @@ namespace tinfer::model {
 namespace {
 
 void bind_normed_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    bind_attention(binder, hp, il, WeightBinder::Bias::none, WeightBinder::Bias::none, w);
-    w.attn_q_norm = binder.vector(block_name(il, "attn_q_norm.weight"), hp.head_dim_k);
-    w.attn_k_norm = binder.vector(block_name(il, "attn_k_norm.weight"), hp.head_dim_k);
+    bind_norms(binder, hp, il, w);
+    bind_attention(binder, hp, il, w);
+    bind_head_norms(binder, hp, il, w);
 }
 
 }  // namespace
@@ -26,14 +27,12 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         bind_normed_attention(binder, hp, il, layer);
-        bind_dense_ffn(binder, hp, il, WeightBinder::Bias::none, layer);
+        bind_gated_ffn(binder, hp, il, layer);
     }
     return w;
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) { return gated_ffn(b.g, w.ffn_gate, w.ffn_up, w.ffn_down, h); });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace qwen3
 
@@ -53,16 +52,14 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         if (!binder.exists(block_name(il, "ffn_gate_inp.weight")) && binder.exists(block_name(il, "ffn_gate.weight")))
-            fail(ErrorCode::unsupported_arch, cat(binder.file().name(), ": 'qwen3moe' with mixed dense/MoE layers (layer ", il, ") is not supported"));
+            binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
         bind_normed_attention(binder, hp, il, layer);
         bind_experts(binder, hp, il, layer);
     }
     return w;
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) { return moe_ffn(b, w, h); });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace qwen3moe
 

@@ -13,7 +13,7 @@ namespace {
 // The operand that selects the kernel (kernels/ops.hpp, "selected by"); -1 where any type fits.
 int selecting_slot(Op op) noexcept {
     switch (op) {
-        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_add: return 1;
+        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_heads: case Op::mul_mat_add: return 1;
         case Op::quantize: case Op::rms_norm_quantize: case Op::silu_mul_quantize: case Op::kv_write: case Op::rope_kv_write:
         case Op::kv_copy_page: return 0;
         default: return -1;
@@ -127,7 +127,7 @@ struct Touched {
 };
 
 // Steps that keep to their thread's own part of scratch, which lies at the same place in all of them.
-bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id; }
+bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads; }
 
 // Memory of step i that other threads may see.
 std::size_t touched_by(const BoundPlan& bound, std::size_t i, std::array<Touched, kernels::kMaxOperands>& out) noexcept {

@@ -68,6 +68,8 @@ void Context::Impl::write_inputs() {
         const model::HParams& hp = layout.model().hp;
         places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
                      .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
+        if (hp.max_alibi_bias > 0)
+            places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
         kv->write_spans({.causal = hp.causal}, integers(input("kv_spans"), 4 * T));
         if (hp.has_windowed_layers()) kv->write_spans(hp.window, integers(input("kv_spans_window"), 4 * T));
     }

@@ -51,7 +51,7 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
 
-constexpr std::uint32_t kNodesPerLayer = 64, kNodesOutside = 64;   // builders use fewer than 45 per layer
+constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 100 per layer
 
 }  // namespace
 
@@ -62,7 +62,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
     memory_limits_ = {.kv = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states()};
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
-                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
+                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
@@ -145,6 +145,7 @@ void Layout::add_inputs() {
         add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
         add("kv_spans", 16 * T);
         if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+        if (model_->hp.max_alibi_bias > 0) add("kv_positions", 4 * static_cast<std::uint64_t>(memory_limits_.kv.n_pages()) * memory::kPageSlots);
         add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);

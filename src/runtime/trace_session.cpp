@@ -267,10 +267,11 @@ void TraceSession::begin_run(const RunDetails& details) {
     step_begin_ = now();
 }
 
-// Copies the expert ids that a routed product is about to use: the expectation needs them, and they may be recycled before
+// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be recycled before
 // the run ends.
 void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
-    if (plan_->view().steps[step].op != Op::mul_mat_id) return;
+    const Op op = plan_->view().steps[step].op;
+    if (op != Op::mul_mat_id && op != Op::add_id) return;
     if (n_routing_ == routing_.size()) routing_.emplace_back();
     auto& [tensor, ids] = routing_[n_routing_++];
     const kernels::Operand& operand = call[3];

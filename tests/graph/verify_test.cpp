@@ -65,6 +65,13 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     model.build(g, 3, 2);
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
+    g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));
+    g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}), 1e-5f);
+    g.concat(x, g.input("tail", DType::f32, {3, 1, 1, 1}));
+    g.keep_groups(x, 2, 1);
+    const Tensor stack = g.input("stack", DType::f32, {4, 5, 2, 1}), rows = g.input("rows", DType::f32, {4, 2, 3, 1});
+    const Tensor chosen = g.input("chosen", DType::i32, {2, 3, 1, 1});
+    g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
     g.copy(g.view(x, 1, 2));
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
 }
@@ -104,6 +111,44 @@ const std::vector<Attack>& attacks() {
         {Op::rms_norm, "weight must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::rms_norm, "eps must be finite and not negative", [](Damaged& d) { d.node().params.eps = -1.0f; }},
         {Op::rms_norm, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::layer_norm, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::f16, {4, 3, 1, 1});
+         }},
+        {Op::layer_norm, "weight must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::layer_norm, "bias must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::layer_norm, "eps must be finite and not negative", [](Damaged& d) { d.node().params.eps = -1.0f; }},
+        {Op::mul_mat_heads, "W has a type without a product",
+         [](Damaged& d) {
+             d.replace(1, DType::i8, {4, 5, 2, 1});
+         }},
+        {Op::mul_mat_heads, "W must be {K,N,H}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::mul_mat_heads, "inner extents differ", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::mul_mat_heads, "x must be {K,H,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::mul_mat_heads, "x has not the type that W multiplies with",
+         [](Damaged& d) {
+             d.replace(2, DType::f16, {4, 2, 3, 1});
+         }},
+        {Op::mul_mat_heads, "result must be f32 {N,H,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::div, "b must be like a, {n}, or {1,…}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::gelu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::relu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::tanh, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::clamp, "low must not exceed high", [](Damaged& d) { d.node().params.low = 2.0f; }},
+        {Op::clamp, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::concat, "a and b must be f32",
+         [](Damaged& d) {
+             d.replace(2, DType::f16, {3, 1, 1, 1});
+         }},
+        {Op::concat, "b must be {m,H,T} or {m,1,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::concat, "result must be f32 {n+m,H,T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::keep_groups, "x must be {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::keep_groups, "X must be a multiple of n_group", [](Damaged& d) { d.node().params.n_group = 3; }},
+        {Op::keep_groups, "k must lie in 1 … n_group", [](Damaged& d) { d.node().params.k = 3; }},
+        {Op::add_id, "x must be f32 {N,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::add_id, "b must be f32 {N,X}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::add_id, "ids must be i32 {k,T}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::add_id, "result must be f32 like x", [](Damaged& d) { d.stretch_result(2); }},
         {Op::quantize, "x must be f32",
          [](Damaged& d) {
              d.replace(1, DType::i32, {256, 3, 1, 1});
@@ -206,6 +251,11 @@ const std::vector<Attack>& attacks() {
         {Op::attention, "sinks must be f32 {n_head}",
          [](Damaged& d) {
              d.replace(7, DType::f32, {5, 1, 1, 1});
+         }},
+        {Op::attention, "ALiBi needs kv_positions", [](Damaged& d) { d.node().params.attention.max_bias = 8.0f; }},
+        {Op::attention, "kv_positions must be i32 {cells}",
+         [](Damaged& d) {
+             d.replace(8, DType::i32, {64, 1, 1, 1});
          }},
         {Op::attention, "result must be f32 {head_dim_v·n_head,T}", [](Damaged& d) { d.stretch_result(1); }},
         {Op::top_k, "x must be f32 {X,T}", [](Damaged& d) { d.stretch(1, 2); }},

@@ -84,7 +84,8 @@ public:
         params.attention = problem_.heads;
         return compare_tables(
             Op::attention, DType::none, out_[0],
-            {&q_[0], &k_[0], &v_[0], &tables_[0], &tables_[1], &tables_[2], problem_.sinks ? &sinks_[0] : nullptr},
+            {&q_[0], &k_[0], &v_[0], &tables_[0], &tables_[1], &tables_[2], problem_.sinks ? &sinks_[0] : nullptr,
+             problem_.heads.max_bias != 0.0f ? &tables_[3] : nullptr},
             params, n_threads);
     }
 
@@ -112,6 +113,9 @@ private:
         tables_.push_back(int_tensor({4, static_cast<std::int64_t>(entries.size() / 4), 1, 1}, entries));
         tables_.push_back(int_tensor({2, static_cast<std::int64_t>(seqs.size() / 2), 1, 1}, seqs));
         tables_.push_back(int_tensor({4, static_cast<std::int64_t>(spans.size() / 4), 1, 1}, spans));
+        std::vector<std::int32_t> positions(static_cast<std::size_t>(n_cells_));
+        for (std::int32_t& position : positions) position = static_cast<std::int32_t>(random_.below(1000));
+        tables_.push_back(int_tensor({n_cells_, 1, 1, 1}, positions));
     }
     /// Random rows, written by the reference kernel into the cells of the sequences.
     TestTensor filled(DType type, std::int64_t d, bool is_v) {

@@ -15,6 +15,7 @@ namespace {
     describe("mul_mat." #type, Op::mul_mat, DType::type, ref::mul_mat),            \
     describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, ref::mul_mat_add), \
     describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, ref::mul_mat_id),   \
+    describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, ref::mul_mat_id), \
     describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
 #define TINFER_ACTIVATION_KERNELS(type)                                                              \
     describe("quantize." #type, Op::quantize, DType::type, ref::quantize),                           \
@@ -40,13 +41,20 @@ constexpr KernelDescriptor kReferenceKernels[] = {
     TINFER_CACHE_KERNELS(f32),      TINFER_CACHE_KERNELS(f16),     TINFER_CACHE_KERNELS(bf16),
     TINFER_CACHE_KERNELS(q8_0),     TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, ref::rms_norm),
+    describe("layer_norm", Op::layer_norm, DType::none, ref::layer_norm),
     describe("add", Op::add, DType::none, ref::add),
     describe("mul", Op::mul, DType::none, ref::mul),
+    describe("div", Op::div, DType::none, ref::div),
     describe("scale", Op::scale, DType::none, ref::scale),
     describe("silu", Op::silu, DType::none, ref::silu),
+    describe("gelu", Op::gelu, DType::none, ref::gelu),
+    describe("relu", Op::relu, DType::none, ref::relu),
+    describe("tanh", Op::tanh, DType::none, ref::tanh),
     describe("sigmoid", Op::sigmoid, DType::none, ref::sigmoid),
+    describe("clamp", Op::clamp, DType::none, ref::clamp),
     describe("softmax", Op::softmax, DType::none, ref::softmax),
     describe("copy", Op::copy, DType::none, ref::copy),
+    describe("concat", Op::concat, DType::none, ref::concat),
     describe("silu_mul", Op::silu_mul, DType::none, ref::silu_mul),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, ref::rope),
@@ -54,6 +62,8 @@ constexpr KernelDescriptor kReferenceKernels[] = {
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
+    describe("keep_groups", Op::keep_groups, DType::none, ref::keep_groups),
+    describe("add_id", Op::add_id, DType::none, ref::add_id),
 };
 
 #undef TINFER_WEIGHT_KERNELS

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Gemma (arXiv:2403.08295): llama's block with half-split RoPE, gated GELU, embeddings times sqrt(n_embd) and a head that
+// is always the embedding. The "+1" of its norms is folded into the weights of the file.
+#include <cmath>
+
+#include "model/bindings.hpp"
+#include "model/blocks.hpp"
+#include "model/families.hpp"
+
+namespace tinfer::model::gemma {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox);
+    hp.activation = Activation::gelu;
+    hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    if (binder.exists("blk.0.post_attention_norm.weight")) binder.unsupported("looks like gemma2/3 under the wrong name");
+    Weights w = bind_globals(binder, hp, Head::always_tied);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+        bind_norms(binder, hp, il, layer);
+        bind_attention(binder, hp, il, layer);
+        bind_gated_ffn(binder, hp, il, layer);
+    }
+    return w;
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace tinfer::model::gemma

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// GPT-2 and StarCoder (arXiv:2305.06161), which is GPT-2 with one KV head: learned positions, layer norms, biases
+// everywhere, plain GELU.
+#include "model/bindings.hpp"
+#include "model/blocks.hpp"
+#include "model/families.hpp"
+
+namespace tinfer::model {
+
+namespace gpt2 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::none, NormKind::layer);
+    hp.activation = Activation::gelu;
+    hp.n_pos_table = hp.n_ctx_train;
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
+    w.position_embd = binder.matrix("position_embd", {hp.n_embd, hp.n_pos_table});
+    for (int il = 0; il < hp.n_layer; ++il) {
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+        bind_norms(binder, hp, il, layer, Bias::required);
+        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
+        bind_plain_ffn(binder, hp, il, layer, Bias::required);
+    }
+    return w;
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace gpt2
+
+namespace starcoder {
+
+HParams read(KeyReader& keys) { return gpt2::read(keys); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return gpt2::bind(binder, hp); }
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace starcoder
+
+}  // namespace tinfer::model
