@@ -264,6 +264,13 @@ std::vector<tinfer::Token> parse_tokens(std::string_view text) {
     return tokens;
 }
 
+tinfer::Pooling parse_pooling(std::string_view name) {
+    using tinfer::Pooling;
+    for (const Pooling kind : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank})
+        if (tinfer::to_string(kind) == name) return kind;
+    refuse("'" + std::string(name.substr(0, 32)) + "' is no kind of pooling");
+}
+
 void print(std::string_view bytes) {
     if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
         throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout cannot be written");

@@ -112,6 +112,8 @@ public:
     Tensor moe_sum(Tensor y, Tensor weights);
     Tensor keep_groups(Tensor scores, int n_group, int n_kept);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
+    Tensor log_temperature(Tensor positions, float factor, int n);
+    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);   ///< segment of each row of x; what the sums begin with
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
 
     // ---- views: no step, no event

@@ -21,6 +21,8 @@ struct BatchShape {
     std::int64_t n_seqs = 1;             ///< capacity of the kv_seqs input
     bool from_embeddings = false;        ///< rows of n_embd floats instead of token ids
     bool want_logits = true, want_embeddings = false;
+    Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
+    std::int64_t n_pooled = 0;           ///< sequences that may get one
 };
 
 /// The tensors that a layer remembers its tokens in; null where it has none.

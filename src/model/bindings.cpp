@@ -59,11 +59,20 @@ void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     bind_plain_ffn(binder, hp, il, w, bias);
 }
 
-void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    if (binder.exists(block_name(il, "ffn_gate.weight"))) return bind_gated_ffn(binder, hp, il, w);
+void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias down) {
     const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
-    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, 2 * n_ff);
-    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd);
+    w.ffn_gate = binder.find_linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff);
+    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, w.ffn_gate ? n_ff : 2 * n_ff);
+    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, down);
+}
+
+void bind_classifier(WeightBinder& binder, const HParams& hp, Weights& w) {
+    const auto classes = [&](std::string_view name) {   // as many as the tensor has rows
+        const TensorInfo* tensor = binder.file().find_tensor(name);
+        return tensor == nullptr ? 0 : tensor->ne[1];
+    };
+    w.cls_output = binder.find_linear("cls.output", hp.n_embd, classes("cls.output.weight"), Bias::optional);
+    w.cls = binder.find_linear("cls", hp.n_embd, w.cls_output ? hp.n_embd : classes("cls.weight"), Bias::optional);
 }
 
 void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {

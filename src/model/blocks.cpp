@@ -2,6 +2,7 @@
 #include "model/blocks.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -21,6 +22,10 @@ Inputs make_inputs(const BuildContext& b) {
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
     const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    if (b.w.token_types != nullptr) {   // row 0 as a rule: nothing in a batch tells the second text of a pair
+        const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
+    }
     if (b.w.position_embd != nullptr)
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
@@ -148,6 +153,8 @@ Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv&
 
 namespace {
 
+constexpr float kSwigluLimit = 7.0f;   // of gpt-oss: gate ≤ 7, |up| ≤ 7
+
 Tensor activate(Graph& g, Activation activation, Tensor x) {
     switch (activation) {
         case Activation::silu: return g.silu(x);
@@ -156,6 +163,10 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
         case Activation::relu_sqr: {
             const Tensor y = g.name(g.relu(x), "ffn_relu");
             return g.mul(y, y);
+        }
+        case Activation::swiglu_clamped: {   // z · σ(1.702 z), z ≤ 7: gated() does the rest
+            const Tensor z = g.name(g.clamp(x, std::numeric_limits<float>::lowest(), kSwigluLimit), "ffn_clamped");
+            return g.mul(z, g.name(g.sigmoid(g.name(g.scale(z, 1.702f), "ffn_scaled")), "ffn_sigmoid"));
         }
     }
     return x;
@@ -193,7 +204,8 @@ Tensor expert_linear(Graph& g, const Linear& map, Tensor x, Tensor ids, std::str
     return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
 }
 
-// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+}  // namespace
+
 Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::shared_expert);
@@ -203,10 +215,12 @@ Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(g.mul(shared, gate), "shexp_out");
 }
 
-}  // namespace
-
 Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names) {
-    return b.g.name(b.g.mul(b.g.name(activate(b.g, b.hp.activation, gate), names.activation), up), names.product);
+    Graph& g = b.g;
+    const Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
+    if (b.hp.activation != Activation::swiglu_clamped) return g.name(g.mul(z, up), names.product);
+    up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");   // z ⊙ (up + 1)
+    return g.name(g.add(g.name(g.mul(z, up), "ffn_times_up"), z), names.product);
 }
 
 namespace {
@@ -227,22 +241,27 @@ Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, co
     return g.name(linear(g, down, gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation))), "ffn_out");
 }
 
-Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
     Graph& g = b.g;
-    const Routing routing = route(b, w, h);
     g.set_part(Part::experts);
     Tensor gate, up;
     if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, h, routing.ids, "ffn_moe_gate_up");
+        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
         const std::int64_t n_ff = g.value(both).ne[0] / 2;
         gate = g.view(both, 0, n_ff);
         up = g.view(both, n_ff, n_ff);
     } else {
-        gate = expert_linear(g, w.ffn_gate_exps, h, routing.ids, "ffn_moe_gate");
-        up = expert_linear(g, w.ffn_up_exps, h, routing.ids, "ffn_moe_up");
+        gate = expert_linear(g, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
+        up = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
     }
     const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"});
-    const Tensor down = expert_linear(g, w.ffn_down_exps, product, routing.ids, "ffn_moe_down");
+    return expert_linear(g, w.ffn_down_exps, product, ids, "ffn_moe_down");
+}
+
+Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    const Routing routing = route(b, w, h);
+    const Tensor down = experts(b, w, h, routing.ids);
     const Tensor routed = g.name(g.moe_sum(down, routing.weights), "ffn_moe_out");
     if (!w.ffn_up_shexp) return routed;
     const Tensor shared = shared_expert(b, w, h);
@@ -275,11 +294,38 @@ Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view 
     return b.g.name(b.g.add(x, y), name);
 }
 
+namespace {
+
+// One vector per sequence. A mean takes all rows: their sums go from run to run. What is taken of one row is that row.
+void pool(const BuildContext& b, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::pool);
+    if (b.shape.pooling == Pooling::mean) {
+        const Tensor rows = g.input("pool_rows", DType::i32, {b.shape.n_outputs, 1, 1, 1});
+        const Tensor before = g.input("pool_sums", DType::f32, {b.hp.n_embd, b.shape.n_pooled, 1, 1});
+        const Tensor counts = g.input("pool_counts", DType::f32, {1, b.shape.n_pooled, 1, 1});
+        const Tensor sums = g.name(g.segment_sum(h, rows, before), "pool_sums_after");
+        g.output(sums);
+        h = g.div(sums, counts);
+    }
+    if (b.shape.pooling == Pooling::rank) {   // a hidden layer and scores, or one of them; of scores alone a distribution
+        const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
+        if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
+        if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
+        if (scores) h = linear(g, b.w.cls_output, h);
+        if (!hidden) h = g.softmax(g.name(h, "cls_scores"));
+    }
+    g.output(g.name(h, "result_pooled"));
+}
+
+}  // namespace
+
 void head(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    const Tensor h = norm(b, b.w.output_norm, x, "result_norm");
+    const Tensor h = b.w.output_norm ? norm(b, b.w.output_norm, x, "result_norm") : g.name(x, "result_norm");
+    if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
     Tensor logits = linear(g, b.w.output, h);

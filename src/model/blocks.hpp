@@ -28,7 +28,7 @@ struct Inputs {
     [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
 };
 
-/// Embedding, times its scale, plus learned positions, normed, as far as the model has them; positions and cache tables.
+/// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions and cache tables.
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
@@ -64,6 +64,10 @@ struct GatedNames { std::string_view activation, product; };
 [[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h))
 [[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h);
+/// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
+[[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
+/// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+[[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Experts, gated, fused gated or plain Wdown · act(Wup·h): whatever the layer has weights for.
@@ -75,7 +79,8 @@ struct GatedNames { std::string_view activation, product; };
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
 /// x + residual_scale · y
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
-/// Final norm, output projection, its scale and cap; marks "result_norm" and "result_output" as asked for.
+/// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
+/// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind

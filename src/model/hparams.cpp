@@ -238,10 +238,11 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm) {
         if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
             size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) != (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
             unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
-    if (!keys.boolean("attention.causal", true))
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with bidirectional attention is not supported by this version"));
-    if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
-        keys.bad("pooling_type", cat(*pooling), "must lie in 0 to 4");
+    hp.causal = keys.boolean("attention.causal", true);
+    const std::uint32_t pooling = keys.u32("pooling_type", 0);
+    if (pooling > 4) keys.bad("pooling_type", cat(pooling), "must lie in 0 to 4");
+    constexpr Pooling kPoolings[] = {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank};
+    hp.pooling = kPoolings[pooling];
     return hp;
 }
 

@@ -15,7 +15,7 @@ namespace tinfer::model {
 
 enum class RopeKind : std::uint8_t { none, norm, neox };
 enum class NormKind : std::uint8_t { rms, layer };
-enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr };
+enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr, swiglu_clamped };
 enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
 
 /// Latent attention: n_rot of the head_dim_k values of a head are rotated.
@@ -67,6 +67,7 @@ struct HParams {
 
     // what queries see (architectures §2.6)
     bool causal = true;
+    Pooling pooling = Pooling::none;
     Window window;                                ///< of windowed layers; kind none: there are none
     std::vector<bool> windowed;                   ///< per layer; empty: none
     [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
@@ -84,6 +85,7 @@ struct HParams {
     GatingFunc expert_gating = GatingFunc::softmax;
     int n_expert_group = 0, n_expert_group_used = 0;   ///< 0 = no limit by groups
     int n_layer_dense = 0;                        ///< layers in front that have no experts
+    int expert_layer_step = 1;                    ///< every so many layers one has experts
 
     [[nodiscard]] bool rotates(int il) const noexcept {
         return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);

@@ -48,6 +48,11 @@ ModelInfo make_info(const BoundModel& m) {
     info.rope_freq_base = hp.rope_freq_base;
     info.rope_freq_scale = hp.rope_freq_scale;
     info.rms_eps = hp.rms_eps;
+    info.n_window = hp.window.size;
+    info.n_class = m.weights.n_class();
+    info.causal = hp.causal;
+    info.has_output_head = static_cast<bool>(m.weights.output);
+    info.pooling = hp.pooling;
     for (const TensorInfo& t : m.file->tensors()) {
         info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) * static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
         info.weight_bytes += t.bytes;

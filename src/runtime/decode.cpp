@@ -70,11 +70,12 @@ void Context::Impl::write_inputs() {
                      .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
         if (hp.max_alibi_bias > 0)
             places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
-        kv->write_spans({.causal = hp.causal}, integers(input("kv_spans"), 4 * T));
-        if (hp.has_windowed_layers()) kv->write_spans(hp.window, integers(input("kv_spans_window"), 4 * T));
+        kv->write_spans(layout.full_view(), integers(input("kv_spans"), 4 * T));
+        if (hp.has_windowed_layers()) kv->write_spans(layout.window(), integers(input("kv_spans_window"), 4 * T));
     }
     places.state_rows = integers(input("state_rows"), 2 * T);
     sequences.write_inputs(places);
+    write_pooling_inputs(mb);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
@@ -93,8 +94,10 @@ void Context::Impl::collect_outputs() {
         const graph::Value& value = graph_.values()[id];
         if (!value.output) continue;
         const auto width = static_cast<std::size_t>(value.ne[0]);
+        if (pooled_data.size() > 0)
+            collect_pooled(mb, value.role, {reinterpret_cast<const float*>(arena.data() + running_->plan.offsets[id]), running_->value_bytes[id] / sizeof(float)}, width);
         if (value.role == "result_output") copy(id, floats(logits_data).subspan(mb.first_output * width, mb.n_outputs * width));
-        if (value.role == "result_norm" && options.embeddings) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
+        if (value.role == "result_norm" && embeddings_data.size() > 0) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
         for (std::size_t k = 0; k < layout.kept().size(); ++k) {
             const auto& kept = layout.kept()[k];
             if (kept.role != value.role || kept.layer != value.layer) continue;
@@ -109,7 +112,7 @@ void Context::Impl::start_micro_batch() {
     const runtime::MicroBatch& mb = micro_batch_;
     const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch.has_embeddings()});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
-    start_run(bound, is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    start_run(bound, !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
 void Context::Impl::start_page_copies(std::span<const memory::PageCopy> copies) {
@@ -135,6 +138,7 @@ void Context::Impl::open(const Input& input) {
         sequences.begin();
         ++n_decodes_;
     }
+    begin_pooling();
     n_done_ = 0;
     number_ = 0;
     stage_ = Stage::place;
@@ -178,8 +182,9 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
 // Commits or rolls back; the context is free again.
 void Context::Impl::finish(DecodeStatus status) noexcept {
     if (status == DecodeStatus::ok) {
-        sequences.commit();
-        n_outputs = static_cast<int>(batch.output_rows().size());
+        layout.causal() ? sequences.commit() : sequences.rollback();   // a bidirectional call leaves nothing behind
+        n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch.output_rows().size());
+        has_pooled = pooled_data.size() > 0;
         (batch.size() > 1 ? timings.prompt_n : timings.generation_n) += batch.size();
     } else if (sequences.in_transaction()) {
         sequences.rollback();

@@ -55,14 +55,30 @@ constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders 
 
 }  // namespace
 
+namespace {
+
+bool gives_logits_at_all(const model::BoundModel& model) noexcept { return static_cast<bool>(model.weights.output); }
+
+// A classifier looks at the first token where that sees all others, else at the last.
+Pooling pooled_rows(const ContextOptions& o) noexcept {
+    if (o.pooling != Pooling::rank) return o.pooling;
+    return o.attention == AttentionKind::causal ? Pooling::last : Pooling::cls;
+}
+
+}  // namespace
+
 Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
     : model_(&model), options_(effective_options(model, options)), table_(&table) {
     rope_ = model::effective_rope(model.hp, options_);
     rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
-    memory_limits_ = {.kv = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states()};
+    // Without causality nothing outlasts a call, and a call is one micro-batch.
+    const std::int32_t n_cells = causal() ? options_.n_ctx : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states()};
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
-                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
+                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
+                     .has_output_head = gives_logits_at_all(model), .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
+                     .embeddings = options_.embeddings, .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
@@ -131,7 +147,7 @@ void Layout::add_states() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(11);
+    inputs_.reserve(16);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -150,6 +166,11 @@ void Layout::add_inputs() {
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
+    if (model_->weights.token_types != nullptr) add("inp_types", 4 * T);   // zeros: nobody writes it
+    if (options_.pooling != Pooling::mean) return;
+    add("pool_rows", 4 * n_out);
+    add("pool_sums", times(4 * static_cast<std::uint64_t>(options_.n_seq_max), static_cast<std::uint64_t>(model_->hp.n_embd)));
+    add("pool_counts", 4 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
 
 void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
@@ -157,7 +178,8 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
     const model::BuildContext context{.g = graph, .hp = model_->hp, .w = model_->weights,
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
-                                                .want_logits = true, .want_embeddings = options_.embeddings},
+                                                .want_logits = logits_bytes() > 0, .want_embeddings = options_.embeddings,
+                                                .pooling = options_.pooling, .n_pooled = options_.n_seq_max},
                                       .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
@@ -224,11 +246,20 @@ void Layout::measure_graphs() {
 }
 
 std::uint64_t Layout::logits_bytes() const noexcept {
+    if (options_.pooling != Pooling::none || !gives_logits_at_all(*model_)) return 0;
     return align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_vocab));
 }
 
 std::uint64_t Layout::embeddings_bytes() const noexcept {
-    return options_.embeddings ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_embd)) : 0;
+    return options_.embeddings && options_.pooling == Pooling::none ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_embd)) : 0;
+}
+
+std::size_t Layout::pooled_width() const noexcept {
+    return static_cast<std::size_t>(options_.pooling == Pooling::rank ? model_->weights.n_class() : model_->hp.n_embd);
+}
+
+std::uint64_t Layout::pooled_bytes() const noexcept {
+    return options_.pooling == Pooling::none ? 0 : align64(4ull * static_cast<std::uint64_t>(options_.n_seq_max) * pooled_width());
 }
 
 MemoryPlan Layout::memory() const {
@@ -237,7 +268,7 @@ MemoryPlan Layout::memory() const {
     plan.cache = cache_bytes_;
     plan.recurrent = state_bytes_;
     plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
-    plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
+    plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
     plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
                  graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
                  kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +

@@ -14,8 +14,9 @@ RunFn rms_norm, layer_norm, rms_norm_quantize, softmax;           // norm.cpp
 RunFn add, mul, div, scale, copy, concat;                         // elementwise.cpp
 RunFn silu, gelu, relu, tanh, sigmoid, clamp;
 RunFn silu_mul, silu_mul_quantize;
-RunFn rope_table, rope;                                           // rope.cpp
+RunFn rope_table, rope, log_temperature;                          // rope.cpp
 RunFn kv_write, rope_kv_write, kv_copy_page;                      // cache.cpp
+RunFn segment_sum;                                                // pooling.cpp
 RunFn attention;                                                  // attention.cpp
 RunFn top_k, moe_weights, moe_sum, keep_groups, add_id;           // moe.cpp
 
