@@ -63,7 +63,7 @@ struct ContextArgs {
     int n_ctx = -1;   ///< -1: not given
     int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
     std::string isa = "auto", type_k = "f16", type_v = "f16";
-    bool no_fuse = false;
+    bool no_fuse = false, swa_full = false;
 
     void add_to(CLI::App& command);
     void add_threads_to(CLI::App& command);

@@ -52,7 +52,7 @@ void limit_lines(std::vector<Line>& lines, std::size_t most, bool truncate) {
 
 class Embedder {
 public:
-    Embedder(const EmbedArgs& args, const tinfer::Model& model, std::span<const Line> lines) : args_(args), context_(model, options(args, model, lines)) {}
+    Embedder(const EmbedArgs& args, const tinfer::Model& model) : args_(args), context_(model, options(args, model)) {}
 
     /// Tokens of one decode: a bidirectional model computes them all at once.
     [[nodiscard]] std::size_t capacity() const {
@@ -87,9 +87,7 @@ public:
     }
 
 private:
-    static tinfer::ContextOptions options(const EmbedArgs& args, const tinfer::Model& model, std::span<const Line> lines) {
-        std::size_t longest = 0;
-        for (const Line& line : lines) longest = std::max(longest, line.tokens.size());
+    static tinfer::ContextOptions options(const EmbedArgs& args, const tinfer::Model& model) {
         auto options = args.context.options(args.model, model.info(), 0);
         options.embeddings = true;
         options.pooling = args.pooling == "auto" ? tinfer::Pooling::from_model : parse_pooling(args.pooling);
@@ -105,7 +103,7 @@ private:
 int embed(const EmbedArgs& args) {
     const auto model = args.model.load();
     auto lines = read_lines(args, model.vocab());
-    Embedder embedder(args, model, lines);
+    Embedder embedder(args, model);
     limit_lines(lines, embedder.capacity(), args.truncate);
 
     std::vector<float> values;

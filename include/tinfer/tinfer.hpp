@@ -440,6 +440,7 @@ struct ContextOptions {
                                    ///< On where `pooling` asks for it and where a model has nothing else to give
     Pooling pooling = Pooling::from_model;   ///< other than none: vectors per sequence (Context::pooled) and no logits
     AttentionKind attention = AttentionKind::from_model;
+    bool swa_full = false;         ///< layers with a window keep all cells too: more memory, and every seq_rm is possible
     bool logits_all = false;       ///< every row is an output when a batch gives no flags
     bool allow_position_gaps = false;   ///< positions need only increase
     bool check_finite = false;     ///< refuse embedding input that is not finite
@@ -500,7 +501,8 @@ private:
 /// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
 /// comes from Context::step alone: there is more to do.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
-/// Outcomes of Context::seq_rm.
+/// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
+/// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
 /// Seconds and counts since construction or reset_timings().
@@ -564,7 +566,8 @@ public:
     void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
     void seq_keep(SeqId seq);
     void clear(bool zero_data = false);
-    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;   ///< nullopt when empty
+    /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.
+    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
     [[nodiscard]] int used() const noexcept;                         ///< cells in use

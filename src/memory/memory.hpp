@@ -8,6 +8,7 @@
 
 #include "memory/kv_cache.hpp"
 #include "memory/state_cache.hpp"
+#include "memory/window_pages.hpp"
 
 namespace tinfer::memory {
 
@@ -15,7 +16,11 @@ struct MemoryLimits {
     KvLimits kv;                ///< n_seq_max and n_run bound the states too
     bool has_attention = true;  ///< some layer keeps keys and values
     bool has_states = false;    ///< some layer keeps a recurrent state
+    Window window;              ///< of layers whose cells lie in a pool of their own; kind none: there are none
+    std::int32_t n_batch = 1;   ///< most tokens of a transaction
 
+    [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
+    [[nodiscard]] std::int32_t n_window_pages() const noexcept { return WindowPages::n_pages(kv, window, n_batch); }
     [[nodiscard]] StateLimits states() const noexcept { return {kv.n_seq_max, kv.n_run}; }
 };
 
@@ -23,6 +28,7 @@ struct MemoryLimits {
 struct MemoryInputs {
     KvInputs kv;
     std::span<std::int32_t> state_rows;  ///< {2, T}
+    std::span<std::int32_t> window_table, window_cells;   ///< as in kv, for layers with a pool of their own
 };
 
 class Memory {
@@ -33,10 +39,11 @@ public:
     // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked here
     // (bad_sequence). Whatever is refused has changed nothing.
 
-    /// partial_state where the range cuts a recurrent state.
+    /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released cells.
     RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);
-    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state.
+    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state or
+    /// `to` would go on without cells of its window.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
     void clear() noexcept;
@@ -65,6 +72,7 @@ public:
     // -- the run placed last
 
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
+    [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;   ///< likewise, in the pool of windows
     void write_inputs(const MemoryInputs& out) const noexcept;
 
     /// The cells of attention layers; null where there are none.
@@ -76,11 +84,13 @@ public:
 
 private:
     void check(SeqId seq) const;
+    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept { return window_ && window_->would_miss(*kv_, seq, p0, p1); }
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
 
     MemoryLimits limits_;
-    std::optional<KvCache> kv_;  // of layers that see everything; a cache for layers with a window stands beside it
+    std::optional<KvCache> kv_;
+    std::optional<WindowPages> window_;   // places of its pages in layers that have a window
     std::optional<StateCache> states_;
     bool in_transaction_ = false;
 };

@@ -44,6 +44,10 @@ Inputs make_inputs(const BuildContext& b) {
     if (!b.hp.has_windowed_layers()) return in;
 
     in.windowed = full;
+    if (s.window_pool) {
+        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
+    }
     in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
     if (rotates && b.hp.has_window_rope()) {
         in.windowed.rope = b.rope_window;

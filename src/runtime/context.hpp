@@ -75,7 +75,7 @@ private:
     DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(DecodeStatus status) noexcept;
     void start_micro_batch();
-    void start_page_copies(std::span<const memory::PageCopy> copies);
+    void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);

@@ -74,6 +74,10 @@ void Context::Impl::write_inputs() {
         if (hp.has_windowed_layers()) kv->write_spans(layout.window(), integers(input("kv_spans_window"), 4 * T));
     }
     places.state_rows = integers(input("state_rows"), 2 * T);
+    if (layout.memory_limits().has_window_pool()) {
+        places.window_table = integers(input("kv_table_window"), places.kv.table.size());
+        places.window_cells = integers(input("kv_cells_window"), T);
+    }
     sequences.write_inputs(places);
     write_pooling_inputs(mb);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
@@ -115,13 +119,17 @@ void Context::Impl::start_micro_batch() {
     start_run(bound, !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
-void Context::Impl::start_page_copies(std::span<const memory::PageCopy> copies) {
-    const auto pairs = integers(input("kv_pairs"), 2 * static_cast<std::size_t>(options.n_seq_max));
-    std::ranges::fill(pairs, -1);
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-        pairs[2 * i] = copies[i].from;
-        pairs[2 * i + 1] = copies[i].to;
-    }
+void Context::Impl::start_page_copies() {
+    const auto write = [&](std::string_view role, std::span<const memory::PageCopy> copies) {
+        const auto pairs = integers(input(role), 2 * static_cast<std::size_t>(options.n_seq_max));
+        std::ranges::fill(pairs, -1);
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+            pairs[2 * i] = copies[i].from;
+            pairs[2 * i + 1] = copies[i].to;
+        }
+    };
+    write("kv_pairs", sequences.copies());
+    if (layout.memory_limits().has_window_pool()) write("kv_pairs_window", sequences.window_copies());
     start_run(page_copy_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
 }
 
@@ -156,7 +164,7 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch.shortened(micro_batch_, placed.tokens);
             const bool copies = !sequences.copies().empty();
-            copies ? start_page_copies(sequences.copies()) : start_micro_batch();
+            copies ? start_page_copies() : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
         }
         switch (continue_run(deadline)) {

@@ -74,7 +74,10 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
     // Without causality nothing outlasts a call, and a call is one micro-batch.
     const std::int32_t n_cells = causal() ? options_.n_ctx : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
-    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states()};
+    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states(),
+                      .window = {}, .n_batch = options_.n_batch};
+    const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && model.hp.max_alibi_bias == 0;
+    if (may_release && memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages()) memory_limits_.window = window();
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
                      .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model), .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
@@ -127,10 +130,11 @@ void Layout::add_kv(bool is_v) {
     const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
     if (head_dim % block != 0)
         fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
-    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head_kv[i] == 0) continue;
+        const bool in_pool = memory_limits_.has_window_pool() && hp.is_windowed(il);
+        const std::int64_t cells = std::int64_t{in_pool ? memory_limits_.n_window_pages() : memory_limits_.kv.n_pages()} * memory::kPageSlots;
         const TensorInfo*& cache = is_v ? layer_memory_[i].v : layer_memory_[i].k;
         cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, is_v ? "cache_v" : "cache_k", il, type, std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
     }
@@ -147,7 +151,7 @@ void Layout::add_states() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(16);
+    inputs_.reserve(20);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -161,6 +165,11 @@ void Layout::add_inputs() {
         add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
         add("kv_spans", 16 * T);
         if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+        if (memory_limits_.has_window_pool()) {
+            add("kv_cells_window", 4 * T);
+            add("kv_table_window", 16 * static_cast<std::uint64_t>(table_entries_));
+            add("kv_pairs_window", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+        }
         if (model_->hp.max_alibi_bias > 0) add("kv_positions", 4 * static_cast<std::uint64_t>(memory_limits_.kv.n_pages()) * memory::kPageSlots);
         add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
     }
@@ -179,7 +188,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
                                                 .want_logits = logits_bytes() > 0, .want_embeddings = options_.embeddings,
-                                                .pooling = options_.pooling, .n_pooled = options_.n_seq_max},
+                                                .pooling = options_.pooling, .window_pool = memory_limits_.has_window_pool(), .n_pooled = options_.n_seq_max},
                                       .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
@@ -195,11 +204,13 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
 void Layout::build_page_copies(graph::Graph& graph) const {
     graph.reset();
     const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
+    const bool pool = memory_limits_.has_window_pool();
+    const graph::Tensor window_pairs = pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : caches_) {
         if (cache.tensor_class == TensorClass::recurrent) continue;
         graph.set_layer(cache.layer);
-        graph.name(graph.kv_copy_page(graph.cache(cache), pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+        graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
     }
 }
 

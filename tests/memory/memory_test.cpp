@@ -20,7 +20,7 @@ constexpr Pos kAll{-1};
 constexpr int kSeqs = 4, kRun = 16;
 
 MemoryLimits limits_of(bool attention, bool states) {
-    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states};
+    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states, .window = {}, .n_batch = 1024};
 }
 
 using History = std::vector<int>;

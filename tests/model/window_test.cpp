@@ -96,3 +96,177 @@ TEST_CASE("[A12][M4] model: a window counts positions, also where tokens between
     CHECK(std::vector(a.begin(), a.begin() + 128) != std::vector(b.begin(), b.begin() + 128));   // position 40 sees 32
     CHECK(std::vector(a.begin() + 128, a.end()) == std::vector(b.begin() + 128, b.end()));       // position 41 does not
 }
+
+// ---- cells that windows no longer see are given back ----------------------------------------------------------------
+
+namespace {
+
+constexpr int kPoolWindow = 70;   // reaches over a page and into the next
+
+// Two layers: one slides, one sees everything.
+Model half_windowed(int window, bool all_slide = false) {
+    const TempFolder folder;
+    TinyModel tiny;
+    tiny.n_ctx = 8192;
+    GgufWriter w = tiny.writer();
+    w.kv("llama.attention.sliding_window", static_cast<std::uint32_t>(window));
+    w.array("llama.attention.sliding_window_pattern", std::vector<bool>{true, all_slide});
+    w.save(folder.path() / "half.gguf");
+    return Model::load(folder.path() / "half.gguf");
+}
+
+// The same operations on a context that releases cells and on one that keeps them all.
+class Twins {
+public:
+    Twins(const Model& model, ContextOptions options) : ring(model, options), full(model, keeping(options)) {}
+
+    void decode(const Batch& batch) {
+        REQUIRE(ring.decode(batch) == DecodeStatus::ok);
+        REQUIRE(full.decode(batch) == DecodeStatus::ok);
+        REQUIRE(bits_of(ring.result("result_output")) == bits_of(full.result("result_output")));
+    }
+    void append(int seq, int n, std::uint64_t seed) {
+        Batch batch;
+        const SeqId id{seq};
+        for (const Token token : random_tokens(n, 128, seed)) batch.add(token, std::nullopt, std::span(&id, 1), true);
+        decode(batch);
+    }
+    // What the one refuses the other must not do either.
+    bool remove(int seq, int p0, int p1) {
+        if (ring.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1}) == RemoveStatus::window_lost) return false;
+        REQUIRE(full.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1}) == RemoveStatus::ok);
+        return true;
+    }
+    bool copy(int from, int to, int p1) {
+        try {
+            ring.seq_cp(SeqId{from}, SeqId{to}, Pos{-1}, Pos{p1});
+        } catch (const Error& error) {
+            REQUIRE(error.code() == ErrorCode::unsupported_operation);
+            return false;
+        }
+        full.seq_cp(SeqId{from}, SeqId{to}, Pos{-1}, Pos{p1});
+        return true;
+    }
+
+    Context ring, full;
+
+private:
+    static ContextOptions keeping(ContextOptions options) {
+        options.swa_full = true;
+        return options;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not the context") {
+    const Model model = half_windowed(kPoolWindow);
+    const auto cache = [&](ContextOptions options) { return plan(model, options).cache; };
+    // f16 rows of K and V, two heads of 16: 128 bytes per cell and layer
+    const auto bound = [](std::uint64_t n_ctx, std::uint64_t n_seqs, std::uint64_t n_batch, std::uint64_t n_ubatch) {
+        const std::uint64_t w = 128, cells = std::min(n_ctx, n_seqs * w + std::min(n_batch, n_seqs * w + n_ubatch));
+        return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (cells + 63) / 64 + 2 * n_seqs);
+    };
+    for (const int n_ctx : {2048, 8192}) {
+        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32}) <= bound(static_cast<std::uint64_t>(n_ctx), 1, static_cast<std::uint64_t>(n_ctx), 32));
+        CHECK(cache({.n_ctx = n_ctx, .n_seq_max = 3, .n_batch = 100, .n_ubatch = 32}) <= bound(static_cast<std::uint64_t>(n_ctx), 3, 100, 32));
+        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32, .swa_full = true}) == 2ull * 128 * static_cast<std::uint64_t>(n_ctx));
+        CHECK(Context(model, {.n_ctx = n_ctx, .n_ubatch = 32}).memory().cache == cache({.n_ctx = n_ctx, .n_ubatch = 32}));
+    }
+    const Model all = half_windowed(kPoolWindow, true);   // nothing grows with the context but its bookkeeping
+    CHECK(plan(all, {.n_ctx = 8192, .n_ubatch = 32}).cache == plan(all, {.n_ctx = 2048, .n_ubatch = 32}).cache);
+}
+
+TEST_CASE("[M10][A12][N2] windows: released cells change no bit, however a long text is cut") {
+    for (const int window : {1, 20, 64, 70, 128}) {
+        CAPTURE(window);
+        Twins twins(half_windowed(window), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
+        CHECK(twins.ring.memory().cache < twins.full.memory().cache);
+        std::uint64_t seed = 1;
+        for (const int n : {300, 1, 1, 64, 129, 7, 1, 250, 63, 65, 100}) twins.append(0, n, ++seed);
+        CHECK(twins.ring.seq_pos_max(SeqId{0}) == Pos{980});
+        CHECK(twins.ring.seq_pos_min(SeqId{0}).value() <= Pos{981 - window});
+        CHECK(twins.ring.seq_pos_min(SeqId{0}).value() > Pos{981 - window - 64});
+        CHECK(twins.full.seq_pos_min(SeqId{0}) == Pos{0});
+    }
+}
+
+TEST_CASE("[M10][M4] windows: going back into what was released is refused and changes nothing") {
+    Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
+    twins.append(0, 400, 1);
+    CHECK(twins.ring.seq_rm(SeqId{0}, Pos{200}, Pos{-1}) == RemoveStatus::window_lost);
+    CHECK(twins.ring.rm_all_seqs(Pos{200}, Pos{-1}) == RemoveStatus::window_lost);
+    CHECK(twins.ring.count(SeqId{0}) == 400);
+    CHECK(twins.remove(0, 399, -1));   // the window of position 399 is still there
+    CHECK(twins.remove(0, 100, 150));  // far behind the window: nothing that anybody will see
+    twins.append(0, 30, 2);
+    CHECK(twins.remove(0, -1, -1));
+    twins.append(0, 100, 3);
+    CHECK(twins.remove(0, 10, 60));    // all of it is there
+    twins.append(0, 200, 4);
+    CHECK_FALSE(twins.remove(0, 80, -1));
+    CHECK(twins.remove(0, 0, 5));
+    twins.append(0, 5, 5);
+}
+
+TEST_CASE("[M10][N5] windows: a call that is cancelled anywhere leaves the window as it was") {
+    const Model model = half_windowed(kPoolWindow);
+    int countdown = -1;
+    ContextOptions options{.n_ctx = 1024, .n_ubatch = 40, .n_threads = 1};
+    Context undisturbed(model, options);
+    options.cancel = [&] { return countdown >= 0 && countdown-- == 0; };
+    Context context(model, options);
+    const auto first = random_tokens(333, 128, 1), prompt = random_tokens(250, 128, 2), last = random_tokens(3, 128, 3);
+    for (Context* c : {&context, &undisturbed}) REQUIRE(c->decode(first) == DecodeStatus::ok);
+    const auto pos_min = context.seq_pos_min(SeqId{0});
+    int cancelled = 0;
+    for (int at = 0; at < 160; at += 3) {   // micro-batches of the call had released what the state before needs
+        countdown = at;
+        const auto status = context.decode(prompt);
+        if (status == DecodeStatus::ok) break;
+        REQUIRE(status == DecodeStatus::cancelled);
+        REQUIRE(context.seq_pos_min(SeqId{0}) == pos_min);
+        ++cancelled;
+    }
+    CHECK(cancelled > 30);
+    countdown = -1;
+    if (context.count(SeqId{0}) == 333) REQUIRE(context.decode(prompt) == DecodeStatus::ok);
+    REQUIRE(undisturbed.decode(prompt) == DecodeStatus::ok);
+    CHECK(bits_of(context.logits()) == bits_of(undisturbed.logits()));
+    for (Context* c : {&context, &undisturbed}) REQUIRE(c->decode(last) == DecodeStatus::ok);
+    CHECK(bits_of(context.logits()) == bits_of(undisturbed.logits()));
+}
+
+TEST_CASE("[M10][M4][M7] windows: random operations on several sequences give the bits of a cache that keeps everything") {
+    for (const std::uint32_t round : {1u, 2u, 3u}) {
+        Twins twins(half_windowed(round == 2 ? 130 : 30), {.n_ctx = 2048, .n_seq_max = 3, .n_ubatch = round == 3 ? 7 : 48, .n_outputs = 512});
+        REQUIRE(twins.ring.memory().cache < twins.full.memory().cache);
+        std::uint64_t state = round;
+        const auto below = [&](int n) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            return static_cast<int>((state >> 33) % static_cast<std::uint64_t>(n));
+        };
+        int refused = 0, copied = 0;
+        for (int step = 0; step < 120; ++step) {
+            const int seq = below(3);
+            const int length = twins.ring.seq_pos_max(SeqId{seq}) ? static_cast<int>(*twins.ring.seq_pos_max(SeqId{seq})) + 1 : 0;
+            switch (below(8)) {
+            case 0: refused += !twins.remove(seq, below(length + 1), below(2) == 0 ? -1 : length + below(5)); break;
+            case 1: refused += !twins.remove(seq, std::max(0, length - below(20)), -1); break;
+            case 2: {
+                const bool done = twins.copy(seq, (seq + 1) % 3, below(2) == 0 ? -1 : std::max(0, length - below(40)));
+                copied += done;
+                refused += !done;
+                break;
+            }
+            case 3: if (below(4) == 0) (void)twins.remove(seq, -1, -1); break;
+            default: {
+                const int n = std::min({1 + below(120), twins.ring.room(SeqId{seq}), twins.full.room(SeqId{seq})});
+                if (n > 0) twins.append(seq, n, state);
+            }
+            }
+        }
+        CHECK(refused > 3);
+        CHECK(copied > 3);
+    }
+}
