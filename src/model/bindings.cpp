@@ -61,8 +61,10 @@ void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 
 void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias down) {
     const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
-    w.ffn_gate = binder.find_linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff);
-    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, w.ffn_gate ? n_ff : 2 * n_ff);
+    const TensorInfo* up = binder.file().find_tensor(block_name(il, "ffn_up.weight"));
+    const bool split = binder.exists(block_name(il, "ffn_gate.weight")) || (up != nullptr && up->ne[1] == n_ff);
+    if (split) w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff);
+    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, split ? n_ff : 2 * n_ff);
     w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, down);
 }
 
@@ -87,7 +89,7 @@ void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights&
     if (binder.exists(block_name(il, "ffn_gate_up_exps.weight"))) {
         w.ffn_gate_up_exps = binder.experts(block_name(il, "ffn_gate_up_exps"), e, 2 * f, n, bias);
     } else {
-        if (binder.exists(block_name(il, "ffn_gate.0.weight"))) binder.unsupported("legacy per-expert layout; reconvert the file");
+        binder.refuse(block_name(il, "ffn_gate.0.weight"), "legacy per-expert layout; reconvert the file");
         w.ffn_gate_exps = binder.experts(block_name(il, "ffn_gate_exps"), e, f, n, bias);
         w.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n, bias);
     }

@@ -17,7 +17,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    if (binder.exists("blk.0.post_attention_norm.weight")) binder.unsupported("looks like gemma2/3 under the wrong name");
+    binder.refuse("blk.0.post_attention_norm.weight", "looks like gemma2/3 under the wrong name");
     Weights w = bind_globals(binder, hp, Head::always_tied);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];

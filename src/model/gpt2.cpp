@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // GPT-2 and StarCoder (arXiv:2305.06161), which is GPT-2 with one KV head: learned positions, layer norms, biases
-// everywhere, plain GELU.
+// everywhere, plain GELU. Jais (arXiv:2308.16149): ALiBi, gated SiLU and scores divided by head_dim instead.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -39,5 +39,29 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return gpt2::bind(binder
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace starcoder
+
+namespace jais {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::none, NormKind::layer);
+    hp.max_alibi_bias = positive_f32(keys, "attention.max_alibi_bias", 8.0f);
+    if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attn_scale = 1.0f / static_cast<float>(hp.head_dim_k);
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    Weights w = bind_globals(binder, hp, Head::required, Bias::required);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+        bind_norms(binder, hp, il, layer, Bias::required);
+        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
+        bind_gated_ffn(binder, hp, il, layer, Bias::required);
+    }
+    return w;
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace jais
 
 }  // namespace tinfer::model

@@ -20,7 +20,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    if (binder.exists("blk.0.ssm_in.weight")) binder.unsupported("hybrid granite not supported");
+    binder.refuse("blk.0.ssm_in.weight", "hybrid granite not supported");
     Weights w = bind_globals(binder, hp);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];

@@ -20,6 +20,9 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
+    binder.refuse("blk.0.attn_q_norm.weight", "q/k norm variant not supported under this name");
+    binder.refuse("blk.0.attn_sub_norm.weight", "bitnet-style scales not supported");
+    binder.refuse("blk.0.ffn_gate_shexp.weight", "shared experts not supported under this name");
     Weights w = bind_globals(binder, hp);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];

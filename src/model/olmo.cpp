@@ -53,7 +53,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    if (binder.exists("blk.0.attn_norm.weight")) binder.unsupported("not an olmo2 block layout");
+    binder.refuse("blk.0.attn_norm.weight", "not an olmo2 block layout");
     Weights w = bind_globals(binder, hp, Head::required);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];

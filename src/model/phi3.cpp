@@ -29,7 +29,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    if (binder.exists("blk.0.ffn_gate_inp.weight")) binder.unsupported("use architecture 'phimoe'");
+    binder.refuse("blk.0.ffn_gate_inp.weight", "use architecture 'phimoe'");
     Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::optional);
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
     for (int il = 0; il < hp.n_layer; ++il) {

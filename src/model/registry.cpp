@@ -34,6 +34,7 @@ constexpr Architecture kRegistry[] = {
     {{"granite", "attention", "norm", "golden granite"}, granite::read, granite::bind, granite::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
     {{"internlm2", "attention", "norm", "golden internlm2"}, internlm2::read, internlm2::bind, internlm2::build},
+    {{"jais", "attention", "alibi", "small model"}, jais::read, jais::bind, jais::build},
     {{"jina-bert-v2", "encoder", "alibi", "small model"}, jina_bert_v2::read, jina_bert_v2::bind, jina_bert_v2::build},
     {{"llama", "attention", "norm", "golden llama*, quant-*"}, llama::read, llama::bind, llama::build},
     {{"llama4", "windowed attention", "norm", "golden llama4*"}, llama4::read, llama4::bind, llama4::build},
@@ -67,7 +68,7 @@ constexpr Architecture kRegistry[] = {
 
 // Names we know and do not run: the message then says so instead of "unknown". The first lines are on their way.
 constexpr std::string_view kKnown[] = {
-    "arctic", "bitnet", "chameleon", "deci", "grok", "jais", "jamba", "lfm2", "mamba", "mamba2",
+    "arctic", "bitnet", "chameleon", "deci", "grok", "jamba", "lfm2", "mamba", "mamba2",
     "qwen3next", "rwkv6", "rwkv6qwen2", "rwkv7",
     "t5", "t5encoder",
     "apertus", "arcee", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",

@@ -128,6 +128,10 @@ void WeightBinder::missing(std::string_view name) const {
 
 void WeightBinder::unsupported(std::string_view text) const { model::unsupported(*file_, arch_, text); }
 
+void WeightBinder::refuse(std::string_view name, std::string_view text) const {
+    if (exists(name)) unsupported(text);
+}
+
 void WeightBinder::ignore(std::string_view name) {
     if (const TensorInfo* tensor = file_->find_tensor(name)) used_[tensor->id] = true;
 }

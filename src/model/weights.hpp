@@ -94,6 +94,8 @@ public:
     [[nodiscard]] const std::string& arch() const noexcept { return arch_; }
     [[noreturn]] void missing(std::string_view name) const;          ///< throws missing_tensor
     [[noreturn]] void unsupported(std::string_view text) const;      ///< throws unsupported_arch
+    /// The tensor is the mark of a variant that this family is not (architectures §6.4): unsupported, where it is there.
+    void refuse(std::string_view name, std::string_view text) const;
     void ignore(std::string_view name);
     /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
     void ignore_blocks(int first, int end);

@@ -23,6 +23,7 @@ public:
     GgufWriter write() {
         keys();
         matrix("token_embd", Family::kEmbd, Family::kVocab);
+        if (f_.embd_norm) norm("token_embd_norm", Family::kEmbd);
         if (f_.learned_positions) matrix("position_embd", Family::kEmbd, Family::kContext);
         for (int il = 0; il < f_.n_layer; ++il) layer(il);
         norm("output_norm", Family::kEmbd);
@@ -89,22 +90,28 @@ private:
             matrix(blk + "attn_k", e, n_kv, 1, f_.qkv_bias);
             matrix(blk + "attn_v", e, n_kv, 1, f_.qkv_bias);
         }
-        if (f_.head_norms) {
-            vector(blk + "attn_q_norm.weight", d, 1.0f);
-            vector(blk + "attn_k_norm.weight", d, 1.0f);
+        if (f_.norm_per_head) {
+            values(blk + "attn_q_norm.weight", {d, f_.heads[i]}, 1.0f, 0.3f);
+            values(blk + "attn_k_norm.weight", {d, f_.kv_heads[i]}, 1.0f, 0.3f);
+        } else if (f_.head_norms || f_.wide_norms) {
+            for (const auto& [name, n] : {std::pair{"attn_q_norm", f_.wide_norms ? n_q : d}, std::pair{"attn_k_norm", f_.wide_norms ? n_kv : d}}) {
+                vector(blk + name + ".weight", n, 1.0f);
+                if (f_.wide_norms && f_.norm_bias) vector(blk + name + ".bias", n, 0.0f);
+            }
         }
         matrix(blk + "attn_output", n_q, e, 1, f_.out_bias);
         if (!f_.parallel) norm(blk + f_.ffn_norm, e);
         if (f_.n_expert > 0) {
             matrix(blk + "ffn_gate_inp", e, f_.n_expert);
-            matrix(blk + "ffn_gate_exps", e, ff, f_.n_expert);
-            matrix(blk + "ffn_up_exps", e, ff, f_.n_expert);
+            if (f_.fused_experts) matrix(blk + "ffn_gate_up_exps", e, 2 * ff, f_.n_expert);
+            else matrix(blk + "ffn_gate_exps", e, ff, f_.n_expert), matrix(blk + "ffn_up_exps", e, ff, f_.n_expert);
             matrix(blk + "ffn_down_exps", ff, e, f_.n_expert);
             return;
         }
         if (f_.gated && !f_.fused_gate) matrix(blk + "ffn_gate", e, ff, 1, f_.ffn_bias);
         matrix(blk + "ffn_up", e, f_.fused_gate ? 2 * ff : ff, 1, f_.ffn_bias);
         matrix(blk + "ffn_down", ff, e, 1, f_.ffn_bias);
+        if (f_.act_scales) vector(blk + "ffn.act.scales", ff, 1.5f);
     }
 
     const Family& f_;
@@ -126,8 +133,9 @@ public:
     }
 
     Row logits(int token, int position) {
-        Row x = row("token_embd.weight", token, Family::kEmbd);
+        Row x = times(row("token_embd.weight", token, Family::kEmbd), f_.embd_scale);
         if (f_.learned_positions) x = sum(x, row("position_embd.weight", position, Family::kEmbd));
+        if (f_.embd_norm) x = norm("token_embd_norm", x);
         caches_.resize(static_cast<std::size_t>(f_.n_layer));
         for (int il = 0; il < f_.n_layer; ++il) {
             const std::string blk = "blk." + std::to_string(il) + ".";
@@ -136,13 +144,13 @@ public:
             if (f_.parallel) {
                 x = sum(sum(x, a), feed_forward(il, n));
             } else {
-                x = sum(x, a);
-                x = sum(x, feed_forward(il, norm(blk + f_.ffn_norm, x)));
+                x = sum(x, times(a, f_.residual_scale));
+                x = sum(x, times(feed_forward(il, norm(blk + f_.ffn_norm, x)), f_.residual_scale));
             }
         }
         x = linear(f_.tied ? "token_embd" : "output", norm("output_norm", x));
         if (f_.head_bias) x = sum(x, w_.at("output.bias"));
-        return x;
+        return times(x, f_.logit_scale);
     }
 
 private:
@@ -156,6 +164,10 @@ private:
         for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
         return a;
     }
+    static Row times(Row a, double factor) {
+        for (double& value : a) value *= factor;
+        return a;
+    }
     // Matrix number `expert` of a stack of `n_experts`.
     [[nodiscard]] Row linear(const std::string& name, const Row& x, std::size_t expert = 0, std::size_t n_experts = 1) const {
         const Row& w = w_.at(name + ".weight");
@@ -166,7 +178,8 @@ private:
         const auto bias = w_.find(name + ".bias");
         return bias == w_.end() || name == "output" ? y : sum(y, bias->second);
     }
-    [[nodiscard]] Row norm(const std::string& name, Row x) const {
+    // `first`: the weight's element for x[0].
+    [[nodiscard]] Row norm(const std::string& name, Row x, std::size_t first = 0) const {
         const double n = static_cast<double>(x.size());
         double mean = 0, square = 0;
         if (f_.norm == Family::NormKind::layer) mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
@@ -174,7 +187,7 @@ private:
         for (const double value : x) square += value * value / n;
         for (std::size_t i = 0; i < x.size(); ++i) {
             x[i] /= std::sqrt(square + static_cast<double>(Family::kEps));
-            if (const auto w = w_.find(name + ".weight"); w != w_.end()) x[i] *= w->second[i];
+            if (const auto w = w_.find(name + ".weight"); w != w_.end()) x[i] *= w->second[first + i];
             if (const auto b = w_.find(name + ".bias"); b != w_.end()) x[i] += b->second[i];
         }
         return x;
@@ -183,7 +196,7 @@ private:
         const std::size_t d = Family::kHeadDim;
         Row y(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(h) * d), x.begin() + static_cast<std::ptrdiff_t>((static_cast<std::size_t>(h) + 1) * d));
         if (norm_name.empty()) return y;
-        if (f_.head_norms) y = norm(norm_name, y);
+        if (f_.head_norms) y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0);
         const auto n_rot = static_cast<std::size_t>(f_.n_rot);
         if (f_.rope == Family::Rope::none) return y;
         for (std::size_t i = 0; i < n_rot / 2; ++i) {
@@ -215,6 +228,7 @@ private:
         for (Row* x : {&q, &k, &v})
             for (double& value : *x)
                 if (f_.clamp > 0) value = std::clamp(value, -f_.clamp, f_.clamp);
+        if (f_.wide_norms) q = norm(blk + "attn_q_norm", q), k = norm(blk + "attn_k_norm", k);
         Cache& cache = caches_[static_cast<std::size_t>(il)];
         Row keys;
         for (int h = 0; h < n_kv; ++h) {
@@ -229,7 +243,7 @@ private:
             const int g = h / (n_head / n_kv);
             Row score;
             for (std::size_t j = 0; j < cache.k.size(); ++j) {
-                double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) / std::sqrt(static_cast<double>(d));
+                double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) * f_.attn_scale;
                 if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - static_cast<int>(j));
                 score.push_back(s);
             }
@@ -261,6 +275,8 @@ private:
         }
         const Row gate = f_.gated ? linear(blk + "ffn_gate", n) : Row();
         for (std::size_t i = 0; i < up.size(); ++i) up[i] = f_.gated ? activation(gate[i]) * up[i] : activation(up[i]);
+        if (f_.act_scales)
+            for (std::size_t i = 0; i < up.size(); ++i) up[i] /= w_.at(blk + "ffn.act.scales")[i];
         return linear(blk + "ffn_down", up);
     }
     // Softmax over all experts, the best k, their shares normalized.
@@ -277,8 +293,13 @@ private:
         for (const std::size_t e : order) total += p[e];
         Row out(n.size(), 0.0);
         for (const std::size_t e : order) {
-            const Row gate = linear(blk + "ffn_gate_exps", n, e, x);
-            Row up = linear(blk + "ffn_up_exps", n, e, x);
+            Row gate, up;
+            if (f_.fused_experts) {
+                gate = linear(blk + "ffn_gate_up_exps", n, e, x);
+                up.assign(gate.begin() + static_cast<std::ptrdiff_t>(gate.size() / 2), gate.end());
+            } else {
+                gate = linear(blk + "ffn_gate_exps", n, e, x), up = linear(blk + "ffn_up_exps", n, e, x);
+            }
             for (std::size_t i = 0; i < up.size(); ++i) up[i] *= activation(gate[i]);
             const Row y = linear(blk + "ffn_down_exps", up, e, x);
             for (std::size_t i = 0; i < out.size(); ++i) out[i] += p[e] / total * y[i];
@@ -319,6 +340,8 @@ const std::vector<Family>& small_families() {
             {.arch = "dbrx", .norm = K::layer, .rope = R::neox, .fused_qkv = true, .clamp = 0.8, .n_expert = 5, .n_expert_used = 2,
              .ffn_norm = "attn_output_norm", .keys = {{"dbrx.attention.clamp_kqv", {0.8f}}}},
             {.arch = "exaone", .rope = R::neox},
+            {.arch = "jais", .norm = K::layer, .norm_bias = true, .rope = R::none, .fused_qkv = true, .qkv_bias = true, .out_bias = true, .ffn_bias = true,
+             .attn_scale = 1.0 / 16, .alibi = 8, .kv_heads = {4, 4}},
             {.arch = "nemotron", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 8, .act = A::relu_sqr, .gated = false},
             {.arch = "olmo", .norm = K::layer, .norm_weight = false, .clamp = 0.7, .tied = true, .keys = {{"olmo.attention.clamp_kqv", {0.7f}}}},
             {.arch = "openelm", .rope = R::neox, .fused_qkv = true, .head_norms = true, .tied = true, .heads = {4, 6}, .kv_heads = {2, 3}, .ff = {64, 112}},
@@ -333,6 +356,23 @@ const std::vector<Family>& small_families() {
              .qkv_bias = true, .out_bias = true, .ffn_bias = true, .learned_positions = true, .tied = true, .kv_heads = {1, 1}},
             {.arch = "xverse"},
         };
+        // what files of these architectures may hold and golden cases do not
+        const auto also = [&](Family f) { out.push_back(std::move(f)); };
+        also({.arch = "llama", .fused_qkv = true, .qkv_bias = true});
+        also({.arch = "llama", .n_expert = 5, .n_expert_used = 2, .fused_experts = true});
+        also({.arch = "mpt", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
+              .out_bias = true, .ffn_bias = true, .wide_norms = true, .act_scales = true, .learned_positions = true, .alibi = 4, .clamp = 0.9,
+              .heads = {6, 6}, .kv_heads = {6, 6}, .keys = {{"mpt.attention.max_alibi_bias", {4.0f}}, {"mpt.attention.clamp_kqv", {0.9f}}}});
+        also({.arch = "command-r", .norm = K::layer, .parallel = true, .qkv_bias = true, .head_norms = true, .norm_per_head = true, .logit_scale = 0.25,
+              .tied = true, .keys = {{"command-r.logit_scale", {0.25f}}}});
+        also({.arch = "granite", .qkv_bias = true, .out_bias = true, .ffn_bias = true, .logit_scale = 0.5, .keys = {{"granite.logit_scale", {2.0f}}}});
+        also({.arch = "granite", .rope = R::none, .embd_scale = 3, .residual_scale = 0.5, .logit_scale = 0.5, .tied = true,
+              .keys = {{"granite.logit_scale", {2.0f}}, {"granite.embedding_scale", {3.0f}}, {"granite.residual_scale", {0.5f}},
+                       {"granite.rope.scaling.finetuned", {false}}}});
+        also({.arch = "phi3", .norm_bias = true, .rope = R::neox, .n_rot = 12, .head_bias = true});
+        also({.arch = "bloom", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
+              .out_bias = true, .ffn_bias = true, .embd_norm = true, .alibi = 8, .tied = true, .heads = {5, 5}, .kv_heads = {5, 5}});
+        also({.arch = "stablelm", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 4, .parallel = true, .qkv_bias = true});
         Family deep{.arch = "baichuan", .rope = R::none, .alibi = 8, .n_layer = 40};   // 13B: 40 layers mean ALiBi
         deep.heads.assign(40, 5), deep.kv_heads.assign(40, 5), deep.ff.assign(40, 32);
         out.push_back(deep);

@@ -26,11 +26,16 @@ struct Family {
     bool gated = true, fused_gate = false;        ///< ffn_up of 2F rows, the gate's first
     bool parallel = false;                        ///< attention and feed-forward behind one norm
     bool fused_qkv = false, qkv_bias = false, out_bias = false, ffn_bias = false, head_bias = false;
-    bool head_norms = false;                      ///< RMS over each head of q and k
-    bool learned_positions = false;
+    bool head_norms = false;                      ///< over each head of q and k
+    bool wide_norms = false;                      ///< over all of q and of k
+    bool norm_per_head = false;                   ///< weights of head_norms are {head_dim, n_head}
+    bool act_scales = false;                      ///< the activation is divided by them
+    double attn_scale = 0.25, embd_scale = 1, residual_scale = 1, logit_scale = 1;
+    bool learned_positions = false, embd_norm = false;
     double alibi = 0, clamp = 0;
     bool tied = false;
     int n_expert = 0, n_expert_used = 0;
+    bool fused_experts = false;                   ///< gate and up of an expert in one matrix
     std::string ffn_norm = "ffn_norm";
     int n_layer = 2;
     int n_ff_key_factor = 1;                      ///< the key says so many times F
