@@ -23,8 +23,10 @@ HParams read_encoder(KeyReader& keys, RopeKind rope) {
 Weights bind_embedding(WeightBinder& binder, const HParams& hp) {
     Weights w;
     w.token_embd = binder.matrix("token_embd", {hp.n_embd, hp.n_vocab});
-    if (const TensorInfo* types = binder.file().find_tensor("token_types.weight"))
-        w.token_types = binder.matrix("token_types", {hp.n_embd, types->ne[1]});
+    if (const TensorInfo* types = binder.file().find_tensor("token_types.weight")) {
+        const auto n_types = binder.file().find_u32("tokenizer.ggml.token_type_count");
+        w.token_types = binder.matrix("token_types", {hp.n_embd, n_types ? std::int64_t{*n_types} : types->ne[1]});
+    }
     w.token_embd_norm = binder.norm("token_embd_norm", {hp.n_embd}, Bias::required);
     w.layers.resize(static_cast<std::size_t>(hp.n_layer));
     return w;

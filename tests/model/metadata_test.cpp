@@ -455,7 +455,6 @@ TEST_CASE("[L10][N3] values that disagree with each other are refused") {
         {"qwen3", "qwen3.rope.dimension_count", {0u}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.scaling.type", {std::string("sideways")}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.scaling.original_context_length", {0u}, ErrorCode::bad_key},
-        {"qwen2", "qwen2.attention.causal", {false}, ErrorCode::unsupported_arch},
         {"qwen2", "qwen2.nextn_predict_layers", {2u}, ErrorCode::bad_key},
         {"qwen2", "qwen2.pooling_type", {9u}, ErrorCode::bad_key},
         {"llama", "llama.attention.sliding_window", {0x80000000u}, ErrorCode::bad_key},
