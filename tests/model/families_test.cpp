@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -37,6 +38,50 @@ TEST_CASE("[A3][A5] families: logits agree with a straight-line evaluation in do
         CAPTURE(worst);
         CHECK(worst <= 1e-4);
         CHECK(spread > 0.5);   // logits that say something
+    }
+}
+
+TEST_CASE("[A10][M4] families: ALiBi counts positions, also behind a range that was removed") {
+    for (const Family& family : small_families()) {
+        if (family.alibi == 0 || family.n_layer > 4) continue;
+        CAPTURE(family.arch);
+        const TempFolder folder;
+        const GgufWriter file = family.writer();
+        file.save(folder.path() / "family.gguf");
+        const auto model = Model::load(folder.path() / "family.gguf");
+        const auto tokens = random_tokens(100, Family::kVocab, 4);
+        std::vector<int> ids;
+        for (const Token token : tokens) ids.push_back(static_cast<int>(token));
+        const auto exact = family.evaluate(file, ids, {.at = 90, .begin = 20, .end = 75});
+        Context context(model, {.n_ctx = 256, .type_k = KvType::f32, .type_v = KvType::f32});
+        REQUIRE(context.decode(std::span(tokens).first(90)) == DecodeStatus::ok);
+        REQUIRE(context.seq_rm(SeqId{0}, Pos{20}, Pos{75}) == RemoveStatus::ok);
+        REQUIRE(context.decode(std::span(tokens).subspan(90)) == DecodeStatus::ok);
+        const auto ours = context.logits();
+        double worst = 0;
+        for (std::size_t i = 0; i < ours.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ours[i]) - exact[exact.size() - ours.size() + i]));
+        CAPTURE(worst);
+        CHECK(worst <= 1e-4);
+    }
+}
+
+TEST_CASE("[A10] families: a position behind the learned table is refused") {
+    for (const Family& family : small_families()) {
+        if (!family.learned_positions) continue;
+        CAPTURE(family.arch);
+        const TempFolder folder;
+        family.writer().save(folder.path() / "family.gguf");
+        Context context(Model::load(folder.path() / "family.gguf"), {.n_ctx = 512, .allow_position_gaps = true});
+        REQUIRE(context.decode(std::array{Token{1}}) == DecodeStatus::ok);
+        Batch batch;
+        batch.add(Token{2}, Pos{Family::kContext}, SeqId{0}, true);
+        try {
+            (void)context.decode(batch);
+            FAIL_CHECK("decoded");
+        } catch (const Error& error) {
+            CHECK(std::string(error.what()).find("position 256 exceeds the learned position table (256)") != std::string::npos);
+        }
+        CHECK(context.seq_pos_max(SeqId{0}) == Pos{0});
     }
 }
 

@@ -73,9 +73,22 @@ TEST_CASE("[N2][N4] determinism: every small architecture gives the same bits on
     for (const Family& family : small_families()) {
         CAPTURE(family.arch);
         const TempFolder folder;
-        family.writer().save(folder.path() / "family.gguf");
-        check_bits(Model::load(folder.path() / "family.gguf"));
+        for (const DType type : {DType::f32, DType::q8_0}) {
+            family.writer(type).save(folder.path() / "family.gguf");
+            check_bits(Model::load(folder.path() / "family.gguf"));
+        }
     }
+}
+
+TEST_CASE("[N2][N4][A12] determinism: latent attention of quantized weights gives the same bits on every table and in every cut") {
+    for (const DType type : {DType::q8_0, DType::q4_0, DType::f16})
+        for (const bool absorbed : {true, false}) {
+            CAPTURE(to_string(type));
+            CAPTURE(absorbed);
+            const TempFolder folder;
+            latent_model(type, absorbed).save(folder.path() / "latent.gguf");
+            check_bits(Model::load(folder.path() / "latent.gguf"));
+        }
 }
 
 }  // namespace tinfer::test

@@ -18,7 +18,7 @@ using Row = std::vector<double>;
 
 class FamilyWriter {
 public:
-    explicit FamilyWriter(const Family& f) : f_(f) {}
+    FamilyWriter(const Family& f, DType type) : f_(f), type_(type) {}
 
     GgufWriter write() {
         keys();
@@ -42,7 +42,7 @@ private:
         else w_.array(f_.arch + "." + name, list);
     }
     void keys() {
-        w_.kv("general.architecture", f_.arch).kv("tokenizer.ggml.model", "no_vocab");
+        w_.kv("general.architecture", f_.arch).kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
         key("vocab_size", static_cast<std::uint32_t>(Family::kVocab));
         key("block_count", static_cast<std::uint32_t>(f_.n_layer));
         key("embedding_length", static_cast<std::uint32_t>(Family::kEmbd));
@@ -71,7 +71,8 @@ private:
     void matrix(const std::string& name, std::int64_t k, std::int64_t n, std::int64_t experts = 1, bool bias = false) {
         std::vector<std::int64_t> ne{k, n};
         if (experts > 1) ne.push_back(experts);
-        values(name + ".weight", ne, 0.0f, 1.2f / std::sqrt(static_cast<float>(k)));
+        if (type_ == DType::f32 || k % 32 != 0) values(name + ".weight", ne, 0.0f, 1.2f / std::sqrt(static_cast<float>(k)));
+        else w_.tensor(name + ".weight", type_, ne, random_weights(type_, k, n * experts, random_.bits(), Extremes::none));
         if (bias) vector(name + ".bias", n, 0.0f);
     }
     void norm(const std::string& name, std::int64_t n) {
@@ -115,6 +116,7 @@ private:
     }
 
     const Family& f_;
+    DType type_;
     GgufWriter w_;
     Random random_{77};
 };
@@ -154,8 +156,19 @@ public:
     }
 
 private:
-    struct Cache { std::vector<Row> k, v; };
+    struct Cache { std::vector<Row> k, v; std::vector<int> positions; };
 
+public:
+    void forget(int begin, int end) {
+        for (Cache& cache : caches_)
+            for (std::size_t j = cache.positions.size(); j-- > 0;) {
+                if (cache.positions[j] < begin || cache.positions[j] >= end) continue;
+                const auto at = static_cast<std::ptrdiff_t>(j);
+                cache.k.erase(cache.k.begin() + at), cache.v.erase(cache.v.begin() + at), cache.positions.erase(cache.positions.begin() + at);
+            }
+    }
+
+private:
     [[nodiscard]] Row row(const std::string& name, int i, int n) const {
         const Row& w = w_.at(name);
         return {w.begin() + std::ptrdiff_t{i} * n, w.begin() + (std::ptrdiff_t{i} + 1) * n};
@@ -237,6 +250,7 @@ private:
         }
         cache.k.push_back(keys);
         cache.v.push_back(v);
+        cache.positions.push_back(position);
         Row out;
         for (int h = 0; h < n_head; ++h) {
             const Row qh = head(blk + "attn_q_norm", q, h, position);
@@ -244,7 +258,7 @@ private:
             Row score;
             for (std::size_t j = 0; j < cache.k.size(); ++j) {
                 double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) * f_.attn_scale;
-                if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - static_cast<int>(j));
+                if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - cache.positions[j]);
                 score.push_back(s);
             }
             const double top = *std::ranges::max_element(score);
@@ -314,16 +328,63 @@ private:
 
 }  // namespace
 
-GgufWriter Family::writer() const { return FamilyWriter(*this).write(); }
+GgufWriter Family::writer(DType type) const { return FamilyWriter(*this, type).write(); }
 
-std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<int>& tokens) const {
+std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<int>& tokens, RemovedRange removed) const {
     StraightLine model(*this, file);
     std::vector<double> out;
     for (std::size_t p = 0; p < tokens.size(); ++p) {
+        if (static_cast<int>(p) == removed.at) model.forget(removed.begin, removed.end);
         const Row row = model.logits(tokens[p], static_cast<int>(p));
         out.insert(out.end(), row.begin(), row.end());
     }
     return out;
+}
+
+GgufWriter latent_model(DType type, bool absorbed) {
+    constexpr std::int64_t e = 64, n_head = 4, n_nope = 32, n_rot = 16, n_latent = 64, head_dim_v = 32, n_lora_q = 32, n_expert = 8, ff = 32;
+    GgufWriter w;
+    Random random(5);
+    const auto key = [&](const char* name, std::uint32_t value) { w.kv(std::string("deepseek2.") + name, value); };
+    const auto matrix = [&](const std::string& name, std::vector<std::int64_t> ne) {
+        std::int64_t rows = 1;
+        for (std::size_t i = 1; i < ne.size(); ++i) rows *= ne[i];
+        w.tensor(name + ".weight", type, ne, random_weights(type, ne[0], rows, random.bits(), Extremes::none));
+    };
+    const auto vector = [&](const std::string& name, std::int64_t n) {
+        std::vector<float> x(static_cast<std::size_t>(n));
+        for (float& value : x) value = 1.0f + 0.2f * random.normal();
+        w.tensor(name, DType::f32, {n}, x);
+    };
+    w.kv("general.architecture", "deepseek2").kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
+    for (const auto& [name, value] : {std::pair{"vocab_size", 96u}, {"block_count", 2u}, {"embedding_length", 64u}, {"context_length", 256u},
+                                      {"feed_forward_length", 96u}, {"attention.head_count", 4u}, {"attention.head_count_kv", absorbed ? 1u : 4u},
+                                      {"attention.q_lora_rank", 32u}, {"attention.kv_lora_rank", 64u}, {"rope.dimension_count", 16u},
+                                      {"attention.key_length", absorbed ? 80u : 48u}, {"attention.value_length", absorbed ? 64u : 32u},
+                                      {"leading_dense_block_count", 1u}, {"expert_count", 8u}, {"expert_used_count", 3u}, {"expert_group_count", 4u},
+                                      {"expert_group_used_count", 2u}, {"expert_feed_forward_length", 32u}, {"expert_shared_count", 1u},
+                                      {"expert_gating_func", 2u}})
+        key(name, value);
+    if (absorbed) key("attention.key_length_mla", 48), key("attention.value_length_mla", 32);
+    w.kv("deepseek2.attention.layer_norm_rms_epsilon", 2e-3f).kv("deepseek2.expert_weights_norm", true).kv("deepseek2.expert_weights_scale", 2.5f);
+    matrix("token_embd", {e, 96}), matrix("output", {e, 96}), vector("output_norm.weight", e);
+    for (int il = 0; il < 2; ++il) {
+        const std::string blk = "blk." + std::to_string(il) + ".";
+        vector(blk + "attn_norm.weight", e), vector(blk + "ffn_norm.weight", e);
+        matrix(blk + "attn_q_a", {e, n_lora_q}), vector(blk + "attn_q_a_norm.weight", n_lora_q), matrix(blk + "attn_q_b", {n_lora_q, n_head * (n_nope + n_rot)});
+        matrix(blk + "attn_kv_a_mqa", {e, n_latent + n_rot}), vector(blk + "attn_kv_a_norm.weight", n_latent);
+        if (absorbed) matrix(blk + "attn_k_b", {n_nope, n_latent, n_head}), matrix(blk + "attn_v_b", {n_latent, head_dim_v, n_head});
+        else matrix(blk + "attn_kv_b", {n_latent, n_head * (n_nope + head_dim_v)});
+        matrix(blk + "attn_output", {n_head * head_dim_v, e});
+        if (il == 0) {
+            matrix(blk + "ffn_gate", {e, 96}), matrix(blk + "ffn_up", {e, 96}), matrix(blk + "ffn_down", {96, e});
+            continue;
+        }
+        matrix(blk + "ffn_gate_inp", {e, n_expert}), vector(blk + "exp_probs_b.bias", n_expert);
+        matrix(blk + "ffn_gate_exps", {e, ff, n_expert}), matrix(blk + "ffn_up_exps", {e, ff, n_expert}), matrix(blk + "ffn_down_exps", {ff, e, n_expert});
+        matrix(blk + "ffn_gate_shexp", {e, ff}), matrix(blk + "ffn_up_shexp", {e, ff}), matrix(blk + "ffn_down_shexp", {ff, e});
+    }
+    return w;
 }
 
 const std::vector<Family>& small_families() {

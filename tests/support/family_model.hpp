@@ -11,6 +11,9 @@
 
 namespace tinfer::test {
 
+/// Before token number `at`, positions [begin, end) are forgotten.
+struct RemovedRange { int at = -1, begin = 0, end = 0; };
+
 /// What one family does, in the words of the page. Sizes are those of every model here.
 struct Family {
     enum class NormKind { rms, layer };
@@ -45,10 +48,15 @@ struct Family {
     static constexpr int kEmbd = 64, kHeadDim = 16, kVocab = 96, kContext = 256;
     static constexpr float kEps = 2e-3f;
 
-    [[nodiscard]] GgufWriter writer() const;
+    /// `type`: of every matrix whose rows are whole blocks of 32; other than f32, the weights are random blocks of that type, and evaluate() cannot read them.
+    [[nodiscard]] GgufWriter writer(DType type = DType::f32) const;
     /// Logits {vocab, tokens} in double, from the tensors of a file that writer() made.
-    [[nodiscard]] std::vector<double> evaluate(const GgufWriter& file, const std::vector<int>& tokens) const;
+    [[nodiscard]] std::vector<double> evaluate(const GgufWriter& file, const std::vector<int>& tokens, RemovedRange removed = {}) const;
 };
+
+/// A small deepseek2 with latents that are absorbed, or written out per head, and every kind of routing; for bits and
+/// traces, in any type whose blocks hold 32 values.
+[[nodiscard]] GgufWriter latent_model(DType type, bool absorbed);
 
 /// One example of every architecture without golden data, and variants of files that golden cases do not show.
 [[nodiscard]] const std::vector<Family>& small_families();

@@ -74,8 +74,14 @@ TEST_CASE("[N1][X1] trace: every step of every small architecture covers what it
     for (const Family& family : small_families()) {
         CAPTURE(family.arch);
         const TempFolder folder;
-        family.writer().save(folder.path() / "family.gguf");
+        family.writer(DType::q8_0).save(folder.path() / "family.gguf");
         check_trace(Model::load(folder.path() / "family.gguf"));
+    }
+    for (const bool absorbed : {true, false}) {
+        CAPTURE(absorbed);
+        const TempFolder folder;
+        latent_model(DType::q8_0, absorbed).save(folder.path() / "latent.gguf");
+        check_trace(Model::load(folder.path() / "latent.gguf"));
     }
 }
 
