@@ -130,14 +130,23 @@ enum class Op : std::uint16_t {
     mul_mat,                     ///< y[n,t] = ⟨W[n], x[t]⟩
     mul_mat_id,                  ///< the same with one of X stacked matrices per row, chosen by index: experts
     mul_mat_heads,               ///< y[:,h,t] = W[h] x[:,h,t]: a matrix of its own for every head
+    l2_norm,                     ///< y = x / sqrt(Σ x² + eps), or x / max(sqrt(Σ x²), eps), per row
     add, mul, div, scale,
     silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
-    softmax, copy,
+    exp, softplus,
+    softmax,
+    sum_rows,                    ///< y = Σ x, per row
+    copy,
     concat,                      ///< rows of b behind rows of a
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
     kv_write,                    ///< rows of K or V into cells of the cache
     attention,                   ///< online softmax over the visible cells of each query's sequence
+    causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
+    token_shift,                 ///< the token before minus the token: y = x[t−1] − x[t]
+    selective_scan,              ///< h ← h·exp(Δ·a) + Δ·x·B, y = ⟨h, C⟩ + D·x (Mamba)
+    wkv6, wkv7,                  ///< the recurrences of RWKV-6 and RWKV-7
+    delta_rule,                  ///< S ← γS + k ⊗ β(v − γSᵀk), y = Sᵀq (gated delta net)
     top_k,                       ///< indices of the k largest, descending, ties by lower index
     moe_weights,                 ///< gate values of the chosen experts, normalized and scaled
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
@@ -145,6 +154,7 @@ enum class Op : std::uint16_t {
     add_id,                      ///< adds the bias of the chosen expert to each row
     log_temperature,             ///< 1 + c · ln(1 + floor((p + 1) / n)) of every position p
     segment_sum,                 ///< adds each row to the sum of its segment: pooling
+    key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
@@ -565,6 +575,15 @@ public:
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);                       ///< seq_rm for every sequence
     void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
     void seq_keep(SeqId seq);
+    /// Moves tokens by `delta` positions, or to their position divided by `divisor`, rounded down; those that would stand
+    /// before 0 are removed. Keys are rotated by the difference before the next decode. Throws bad_sequence where tokens
+    /// would pass or meet others of the sequence (in a division they may meet each other), shared_cell where another
+    /// sequence shares one, and unsupported_operation where positions cannot move: learned positions, part of a recurrent
+    /// state.
+    void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
+    /// Positions of any range can move: the model knows them by rotation or ALiBi alone and has no recurrent layers.
+    [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
     /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
@@ -834,7 +853,7 @@ struct SessionInfo {
     std::uint64_t wall_clock_ns = 0;      ///< at time zero, since 1970
     int n_threads = 1;
     std::span<const TensorInfo> weights;  ///< every tensor of the GGUF directory, ids 0 …
-    std::span<const TensorInfo> caches;   ///< K and V per layer, ids go on
+    std::span<const TensorInfo> caches;   ///< K and V per attention layer, states per recurrent one; ids go on
     [[nodiscard]] TINFER_API const TensorInfo* find(const void* address) const noexcept;
     [[nodiscard]] TINFER_API const TensorInfo* find(std::string_view name) const noexcept;
     [[nodiscard]] const TensorInfo* find(const char* name) const noexcept { return find(std::string_view(name)); }

@@ -34,6 +34,13 @@ Tensor Graph::layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
     return emit(Op::layer_norm, {x, weight, bias}, DType::f32, ne, params);
 }
 
+Tensor Graph::l2_norm(Tensor x, float eps, bool eps_is_floor) {
+    OpParams params;
+    params.eps = eps;
+    params.eps_is_floor = eps_is_floor ? 1 : 0;
+    return elementwise(Op::l2_norm, x, params);
+}
+
 // ---- products -------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -150,7 +157,14 @@ Tensor Graph::clamp(Tensor x, float low, float high) {
 }
 
 Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
+Tensor Graph::exp(Tensor x) { return elementwise(Op::exp, x); }
+Tensor Graph::softplus(Tensor x) { return elementwise(Op::softplus, x); }
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
+Tensor Graph::sum_rows(Tensor x) {
+    Shape ne = operand(Op::sum_rows, 1, x).ne;
+    ne[0] = 1;
+    return emit(Op::sum_rows, {x}, DType::f32, ne);
+}
 Tensor Graph::copy(Tensor x) { return elementwise(Op::copy, x); }
 
 Tensor Graph::concat(Tensor a, Tensor b) {
@@ -190,6 +204,16 @@ Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionP
     return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
 }
 
+Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& attention, int first) {
+    OpParams params;
+    params.rope = rope;
+    params.attention = attention;
+    params.first = first;
+    int slot = 1;
+    for (const Tensor x : {cache, table, cells}) operand(Op::key_shift, slot++, x);
+    return emit_in_cache(Op::key_shift, {cache, table, cells}, cache, params);
+}
+
 Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
     operand(Op::kv_copy_page, 1, cache);
     operand(Op::kv_copy_page, 2, pairs);
@@ -208,6 +232,44 @@ Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv
     const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
     return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions}, DType::f32,
                 {width, n_tokens, 1, 1}, params);
+}
+
+// ---- recurrence -----------------------------------------------------------------------------------------------------
+
+// A result like `like`, which is an operand of the node.
+Tensor Graph::emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params) {
+    int slot = 1;
+    for (const Tensor x : inputs) {
+        if (x) operand(op, slot, x);
+        ++slot;
+    }
+    return emit(op, inputs, DType::f32, operand(op, 1, like).ne, params);
+}
+
+Tensor Graph::causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state) {
+    return emit_recurrent(Op::causal_conv, {x, weight, bias, state.states, state.rows}, x);
+}
+
+Tensor Graph::token_shift(Tensor x, const RecurrentState& state) {
+    return emit_recurrent(Op::token_shift, {x, state.states, state.rows}, x);
+}
+
+Tensor Graph::selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state) {
+    return emit_recurrent(Op::selective_scan, {x, dt, a, b, c, d, state.states, state.rows}, x);
+}
+
+Tensor Graph::wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state) {
+    return emit_recurrent(Op::wkv6, {r, k, v, w, first, state.states, state.rows}, r);
+}
+
+Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state) {
+    return emit_recurrent(Op::wkv7, {r, w, k, v, kappa, a, state.states, state.rows}, r);
+}
+
+Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor, const RecurrentState& state) {
+    OpParams params;
+    params.scale = factor;
+    return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);
 }
 
 // ---- mixture of experts ---------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
 #define TINFER_CACHE_KERNELS(type)                                                                          \
     describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
+    describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
     describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
 
 template <class Arch>
@@ -64,6 +65,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
     describe("layer_norm", Op::layer_norm, DType::none, layer_norm<Arch>),
+    describe("l2_norm", Op::l2_norm, DType::none, ref::l2_norm),
     describe("add", Op::add, DType::none, add<Arch>),
     describe("mul", Op::mul, DType::none, mul<Arch>),
     describe("div", Op::div, DType::none, div<Arch>),
@@ -74,7 +76,10 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("tanh", Op::tanh, DType::none, tanh<Arch>),
     describe("sigmoid", Op::sigmoid, DType::none, sigmoid<Arch>),
     describe("clamp", Op::clamp, DType::none, clamp<Arch>),
+    describe("exp", Op::exp, DType::none, ref::exp),
+    describe("softplus", Op::softplus, DType::none, ref::softplus),
     describe("softmax", Op::softmax, DType::none, softmax<Arch>),
+    describe("sum_rows", Op::sum_rows, DType::none, ref::sum_rows),
     describe("copy", Op::copy, DType::none, ref::copy),
     describe("concat", Op::concat, DType::none, ref::concat),
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
@@ -86,6 +91,12 @@ inline constexpr KernelDescriptor kKernels[] = {
 #else
     describe("attention", Op::attention, DType::none, ref::attention),
 #endif
+    describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
+    describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
+    describe("selective_scan", Op::selective_scan, DType::none, ref::selective_scan),
+    describe("wkv6", Op::wkv6, DType::none, ref::wkv6),
+    describe("wkv7", Op::wkv7, DType::none, ref::wkv7),
+    describe("delta_rule", Op::delta_rule, DType::none, ref::delta_rule),
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),

@@ -149,6 +149,7 @@ void KvCache::clear() noexcept {
     std::ranges::fill(owners_, std::uint16_t{0});
     n_free_pages_ = limits_.n_pages();
     n_free_tokens_ = limits_.n_ctx;
+    has_shifts_ = false;
     // Descending, so that the lowest page is on top.
     std::iota(free_pages_.rbegin(), free_pages_.rend(), 0);
     std::iota(free_tokens_.rbegin(), free_tokens_.rend(), 0);

@@ -57,12 +57,17 @@ RemoveStatus Memory::rm_all_seqs(Pos p0, Pos p1) {
     return RemoveStatus::ok;
 }
 
+void Memory::check_window(std::string_view operation, SeqId seq, bool misses) const {
+    if (misses)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
+                                                   " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
+}
+
 void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     check(from);
     check(to);
     if (from == to) return;
-    if (window_ && window_->copy_would_miss(*kv_, from, to, p0, p1))
-        fail(ErrorCode::unsupported_operation, cat("seq_cp: sequence ", static_cast<std::int32_t>(to), " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
+    check_window("seq_cp", to, window_ && window_->copy_would_miss(*kv_, from, to, p0, p1));
     if (!states_) return kv_->seq_cp(from, to, p0, p1);
 
     // The state of `to` afterwards is that of `from`, or none: nothing may be left of either outside the range.
@@ -82,6 +87,36 @@ void Memory::seq_keep(SeqId seq) {
     check(seq);
     for (std::int32_t other = 0; other < limits_.kv.n_seq_max; ++other)
         if (SeqId{other} != seq) remove(SeqId{other}, Pos{-1}, Pos{-1});
+}
+
+// What of a state lies in the range: none or all of it.
+Covered Memory::movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const {
+    check(seq);
+    const Covered covered = states_ ? states_->covered(seq, p0, p1) : Covered::nothing;
+    if (covered == Covered::part)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(seq),
+                                                   ": a state moves as a whole"));
+    return covered;
+}
+
+void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
+    const Covered covered = movable("seq_add", seq, p0, p1);
+    if (covered == Covered::all) {
+        const std::int64_t last = std::int64_t{states_->pos(seq)} + delta, first = last - states_->count(seq) + 1;
+        if (first < 0 || last >= std::numeric_limits<std::int32_t>::max())
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
+    }
+    check_window("seq_add", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1));
+    if (kv_) kv_->seq_add(seq, p0, p1, delta);
+    if (covered == Covered::all) states_->move(seq, delta);
+}
+
+void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
+    if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
+        fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " has a recurrent state, which has one position"));
+    check_window("seq_div", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor));
+    if (kv_) kv_->seq_div(seq, p0, p1, divisor);
+    else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
 }
 
 void Memory::clear() noexcept {

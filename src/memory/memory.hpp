@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "memory/kv_cache.hpp"
 #include "memory/state_cache.hpp"
@@ -46,6 +47,9 @@ public:
     /// `to` would go on without cells of its window.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
+    /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
+    void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
     void clear() noexcept;
 
     // -- what is there
@@ -59,6 +63,15 @@ public:
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
     [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
+
+    /// Rotations that keys have yet to be given (KvCache::take_shifts).
+    [[nodiscard]] bool has_shifts() const noexcept { return kv_ && kv_->has_shifts(); }
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
+        return kv_->take_shifts(cells, shifts);
+    }
+    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
+        kv_->give_back_shifts(cells, shifts);
+    }
 
     // -- transactions
 
@@ -74,6 +87,8 @@ public:
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
     [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;   ///< likewise, in the pool of windows
     void write_inputs(const MemoryInputs& out) const noexcept;
+    /// Where a cell lies in the pool of windows; -1: nowhere.
+    [[nodiscard]] std::int32_t window_cell(std::int32_t cell) const noexcept { return window_->cell(cell); }
 
     /// The cells of attention layers; null where there are none.
     [[nodiscard]] const KvCache* kv() const noexcept { return kv_ ? &*kv_ : nullptr; }
@@ -85,8 +100,10 @@ public:
 private:
     void check(SeqId seq) const;
     [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept { return window_ && window_->would_miss(*kv_, seq, p0, p1); }
+    void check_window(std::string_view operation, SeqId seq, bool misses) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
+    [[nodiscard]] Covered movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const;
 
     MemoryLimits limits_;
     std::optional<KvCache> kv_;

@@ -38,6 +38,7 @@ public:
     [[nodiscard]] Covered covered(SeqId seq, Pos p0, Pos p1) const noexcept;
     void drop(SeqId seq) noexcept;
     void share(SeqId from, SeqId to) noexcept;
+    void move(SeqId seq, std::int32_t delta) noexcept { at(seq).pos += delta; }   ///< the state does not know its positions
     void clear() noexcept;
 
     [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept { return at(seq).pos; }      ///< of the last token; -1 when empty

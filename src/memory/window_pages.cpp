@@ -187,6 +187,21 @@ bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) co
     return misses;
 }
 
+bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta, std::int32_t divisor) const noexcept {
+    std::int64_t begin = -1;
+    bool misses = false;
+    from_the_end(cache, seq, [&](std::int32_t page, std::int32_t pos) {   // the order of tokens does not change
+        const std::int64_t sum = in_window_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
+        const std::int64_t moved = in_window_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
+        if (moved < 0) return true;   // it leaves the sequence
+        if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
+        if (moved < begin) return false;
+        misses = misses || !holds(page);
+        return !misses;
+    });
+    return misses;
+}
+
 bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     std::int64_t last = -1;
     const auto look = [&](auto fn) {

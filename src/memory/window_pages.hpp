@@ -36,6 +36,12 @@ public:
     /// The cache's inputs with pages of the pool.
     void write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table, std::span<std::int32_t> cells) const noexcept;
 
+    /// The place of a cell of the cache, or -1.
+    [[nodiscard]] std::int32_t cell(std::int32_t cell) const noexcept {
+        const std::int32_t page = cell < 0 ? -1 : map_[static_cast<std::size_t>(cell / kPageSlots)];
+        return page < 0 ? -1 : page * kPageSlots + cell % kPageSlots;
+    }
+
     // -- what is still there
 
     [[nodiscard]] bool holds(std::int32_t page) const noexcept { return map_[static_cast<std::size_t>(page)] >= 0; }
@@ -43,6 +49,8 @@ public:
     [[nodiscard]] std::int32_t pos_min(const KvCache& cache, SeqId seq) const noexcept;
     /// Would the sequence, without its tokens in [p0, p1), go on with a window in which something is missing?
     [[nodiscard]] bool would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept;
+    /// The same after tokens in [p0, p1) have moved to (position + delta) / divisor.
+    [[nodiscard]] bool move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta, std::int32_t divisor) const noexcept;
     /// The same for `to` after seq_cp.
     [[nodiscard]] bool copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept;
 

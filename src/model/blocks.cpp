@@ -8,6 +8,41 @@
 
 namespace tinfer::model {
 
+namespace {
+
+// Positions, as far as they are looked up or rotated by, and the tables of the cache.
+void add_attention_inputs(const BuildContext& b, Inputs& in) {
+    Graph& g = b.g;
+    const BatchShape& s = b.shape;
+    const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    if (b.w.position_embd != nullptr)
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+    AttentionInputs& full = in.full;
+    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
+    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
+    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.hp.max_alibi_bias > 0) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    const bool rotates = b.hp.rope != RopeKind::none;
+    const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
+    full.rope = b.rope;
+    if (rotates) full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    if (!b.hp.has_windowed_layers()) return;
+
+    in.windowed = full;
+    if (s.window_pool) {
+        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
+    }
+    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
+    if (rotates && b.hp.has_window_rope()) {
+        in.windowed.rope = b.rope_window;
+        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
+    }
+}
+
+}  // namespace
+
 Inputs make_inputs(const BuildContext& b) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
@@ -21,38 +56,14 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
     if (b.w.token_types != nullptr) {   // row 0 as a rule: nothing in a batch tells the second text of a pair
         const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
-    if (b.w.position_embd != nullptr)
-        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+    if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
+    if (b.hp.has_states()) in.state_rows = g.input("state_rows", DType::i32, {2, s.n_tokens, 1, 1});
     if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
-
-    AttentionInputs& full = in.full;
-    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.max_alibi_bias > 0) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
-    const bool rotates = b.hp.rope != RopeKind::none;
-    const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
-    full.rope = b.rope;
-    if (rotates) full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
-    if (!b.hp.has_windowed_layers()) return in;
-
-    in.windowed = full;
-    if (s.window_pool) {
-        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
-        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
-    }
-    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
-    if (rotates && b.hp.has_window_rope()) {
-        in.windowed.rope = b.rope_window;
-        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
-    }
     return in;
 }
 

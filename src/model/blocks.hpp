@@ -19,13 +19,14 @@ struct AttentionInputs {
     Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
 };
 
-/// The graph inputs of an attention model.
+/// The graph inputs of a model, as far as it needs them.
 struct Inputs {
     Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
     Tensor positions;     ///< {T}
     Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
     AttentionInputs full, windowed;
     [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
+    Tensor state_rows;    ///< {2, T}: rows of recurrent states; absent without them
 };
 
 /// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions and cache tables.
@@ -48,7 +49,7 @@ struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
-/// The last layer of a run without outputs: its K and V are all that is asked for.
+/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);

@@ -109,15 +109,15 @@ void KeyReader::check_unknown(const ModelOptions& options) const {
     }
 }
 
-namespace {
-
-int positive(KeyReader& keys, std::string_view key, std::uint32_t limit) {
+int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit) {
     const std::uint32_t value = keys.require_u32(key);
     if (value == 0 || value > limit) keys.bad(key, cat(value), cat("must lie in 1 to ", limit));
     return static_cast<int>(value);
 }
 
-std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise) {
+namespace {
+
+std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise, std::uint32_t lowest = 1) {
     const auto n = static_cast<std::size_t>(hp.n_layer);
     const auto values = keys.find_per_layer(key, n);
     if (!values) {
@@ -126,34 +126,40 @@ std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams&
     }
     std::vector<int> out;
     for (const std::uint32_t value : *values) {
-        if (value == 0 || value > (1u << 24)) keys.bad(key, cat(value), "must lie in 1 to 16777216");
+        if (value < lowest || value > (1u << 24)) keys.bad(key, cat(value), cat("must lie in ", lowest, " to 16777216"));
         out.push_back(static_cast<int>(value));
     }
     return out;
 }
 
-void read_head_sizes(KeyReader& keys, HParams& hp) {
-    hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr);
-    hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head);
+// A hybrid's layer without KV heads is a recurrent one.
+void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
+    const std::uint32_t lowest = kinds == LayerKinds::hybrid ? 0 : 1;
+    hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr, lowest);
+    hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head, lowest);
+    int n_head = 0;   // of the first attention layer
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head[i] % hp.n_head_kv[i] != 0)
+        if (hp.n_head_kv[i] == 0) continue;
+        if (hp.n_head[i] == 0 || hp.n_head[i] % hp.n_head_kv[i] != 0)
             keys.bad("attention.head_count_kv", cat(hp.n_head_kv[i]), cat("must divide head_count ", hp.n_head[i]));
+        if (n_head == 0) n_head = hp.n_head[i];
     }
+    if (n_head == 0) keys.bad("attention.head_count_kv", "0", "some layer must have attention");
     const auto head_size = [&](std::string_view key) {
         if (const auto value = keys.find_u32(key)) {
             if (*value == 0 || *value > 65536) keys.bad(key, cat(*value), "must lie in 1 to 65536");
             return static_cast<int>(*value);
         }
-        if (hp.n_embd % hp.n_head[0] != 0)
-            keys.bad("attention.head_count", cat(hp.n_head[0]), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
-        return hp.n_embd / hp.n_head[0];
+        if (hp.n_embd % n_head != 0)
+            keys.bad("attention.head_count", cat(n_head), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
+        return hp.n_embd / n_head;
     };
     hp.head_dim_k = head_size("attention.key_length");
     hp.head_dim_v = head_size("attention.value_length");
-    for (const int n_head : hp.n_head)
-        if (std::int64_t{n_head} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
-            keys.bad("attention.head_count", cat(n_head), "head_count · head size must be below 2^31");
+    for (const int n : hp.n_head)
+        if (std::int64_t{n} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
+            keys.bad("attention.head_count", cat(n), "head_count · head size must be below 2^31");
     const float scale = keys.f32("attention.scale", 0.0f);
     hp.attn_scale = scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(hp.head_dim_k));
 }
@@ -218,19 +224,33 @@ float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> o
     return value;
 }
 
-HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm) {
+namespace {
+
+// No layer has attention: the keys that describe it say so, where they are there.
+void read_no_heads(KeyReader& keys, HParams& hp) {
+    hp.n_head.assign(static_cast<std::size_t>(hp.n_layer), 0);
+    hp.n_head_kv = hp.n_head;
+    for (const char* const key : {"attention.head_count", "attention.head_count_kv"})
+        if (const std::uint32_t n = keys.u32(key, 0); n != 0) keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
+}
+
+}  // namespace
+
+HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds kinds) {
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
     hp.norm = norm;
-    hp.n_layer = positive(keys, "block_count", 1024);
-    hp.n_embd = positive(keys, "embedding_length", 1u << 24);
-    hp.n_ctx_train = positive(keys, "context_length", 1u << 30);
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, nullptr);
+    hp.n_layer = positive_u32(keys, "block_count", 1024);
+    hp.n_embd = positive_u32(keys, "embedding_length", 1u << 24);
+    hp.n_ctx_train = positive_u32(keys, "context_length", 1u << 30);
+    const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer), 0);   // a recurrent model may have no feed-forward part
+    const bool recurrent = kinds == LayerKinds::recurrent;
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
     if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
-    read_head_sizes(keys, hp);
+    recurrent ? read_no_heads(keys, hp) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
     leave_out_draft_blocks(keys, hp);
     if (keys.u32("attention.shared_kv_layers", 0) > 0) unsupported(keys.file(), hp.arch, "shared KV layers not supported");

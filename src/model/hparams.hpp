@@ -29,6 +29,27 @@ struct MlaSizes {
 struct StateShape { std::string_view role; std::int64_t size = 0; };
 inline constexpr std::size_t kMaxStates = 3;
 
+/// Which of its layers remember tokens in cells of keys and values, and which in a state.
+enum class LayerKinds : std::uint8_t { attention, hybrid, recurrent };
+
+/// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
+struct StateSpaceParams {
+    int n_conv = 0;      ///< tokens that a convolution sees
+    int n_inner = 0;     ///< channels
+    int n_state = 0;     ///< numbers a channel keeps
+    int n_rank = 0;      ///< of the time step; heads of Mamba-2, value heads of a delta net
+    int n_group = 1;     ///< groups that share B and C; key heads of a delta net
+    bool norms = false;  ///< RMS norms of the time step, B and C, with weights or without
+};
+
+/// RWKV (architectures §5.29, §5.30).
+struct RwkvParams {
+    int head_size = 0;
+    int rescale_every = 0;                                 ///< layers after which the stream is halved; 0 = never
+    int n_mix = 0, n_decay = 0;                            ///< ranks of RWKV-6
+    int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;   ///< of RWKV-7
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
@@ -77,6 +98,9 @@ struct HParams {
     std::vector<std::vector<StateShape>> states;
     [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
     [[nodiscard]] bool has_attention() const noexcept;
+
+    StateSpaceParams ssm;
+    RwkvParams rwkv;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
@@ -127,7 +151,9 @@ private:
 };
 
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
-[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms);
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms, LayerKinds kinds = LayerKinds::attention);
+/// A count that must lie in 1 to `limit`.
+[[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
 /// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
 /// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
 void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);

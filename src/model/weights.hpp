@@ -4,6 +4,7 @@
 // nonsense.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -30,6 +31,30 @@ struct Norm {
     [[nodiscard]] explicit operator bool() const noexcept { return present; }
 };
 
+/// Of a recurrent layer: convolution and scan (Mamba), convolution alone (LFM2), delta net (Qwen3-Next).
+struct StateSpaceWeights {
+    Linear in, x, dt, out;                      ///< projections
+    Linear ba, gate;                            ///< of a delta net
+    const TensorInfo *conv = nullptr, *conv_bias = nullptr;
+    const TensorInfo *a = nullptr, *d = nullptr, *dt_bias = nullptr;
+    Norm norm, dt_norm, b_norm, c_norm;
+};
+
+/// Of an RWKV layer, by the roles behind "time_mix_" and "channel_mix_".
+struct RwkvWeights {
+    Norm attn_norm_2, ln;
+    const TensorInfo *lerp_x = nullptr, *lerp_fused = nullptr;
+    std::array<const TensorInfo*, 5> lerps{};   ///< w, k, v, r, g where they are not in one
+    Linear key, value, receptance, gate, output;
+    Linear w1, w2, a1, a2, v1, v2, g1, g2;      ///< of low rank
+    const TensorInfo *w0 = nullptr, *a0 = nullptr, *v0 = nullptr;
+    const TensorInfo *k_k = nullptr, *k_a = nullptr, *r_k = nullptr;
+    const TensorInfo *first = nullptr, *decay = nullptr;
+    Linear decay_w1, decay_w2;
+    const TensorInfo *channel_lerp_k = nullptr, *channel_lerp_r = nullptr;
+    Linear channel_key, channel_value, channel_receptance;
+};
+
 /// Per-layer weights; absent ones are null. Names are GGUF roles, but for norms, which are named by their place: before
 /// or behind attention and feed-forward.
 struct LayerWeights {
@@ -49,6 +74,8 @@ struct LayerWeights {
     Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;
     Linear ffn_gate_up_exps;                    ///< rows of gate and up in one matrix per expert
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
+    StateSpaceWeights ssm;
+    RwkvWeights rwkv;
 };
 
 struct Weights {

@@ -114,6 +114,12 @@ const BoundPlan& Context::Impl::page_copy_plan() {
     return bound_plan({}, false);
 }
 
+const BoundPlan& Context::Impl::key_shift_plan() {
+    built_plan_ = nullptr;
+    layout.build_key_shift(graph_);
+    return bound_plan({}, false);
+}
+
 // ---- results and small things ---------------------------------------------------------------------------------------
 
 std::span<const float> Context::Impl::output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const {
@@ -140,6 +146,11 @@ void Context::Impl::clear(bool zero_data) {
     for (AlignedBuffer* buffer : {&cache_data, &state_data})
         if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
     n_outputs = 0;
+}
+
+void Context::Impl::check_movable(std::string_view operation) const {
+    if (layout.model().hp.n_pos_table > 0)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {

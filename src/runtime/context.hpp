@@ -32,6 +32,7 @@ struct Context::Impl {
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     void clear(bool zero_data);
+    void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
 
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
@@ -67,7 +68,7 @@ struct Context::Impl {
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
 
     template <class Input>
     void open(const Input& input);
@@ -75,6 +76,7 @@ private:
     DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(DecodeStatus status) noexcept;
     void start_micro_batch();
+    void start_key_shift();
     void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
@@ -91,6 +93,7 @@ private:
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
     const runtime::BoundPlan& page_copy_plan();
+    const runtime::BoundPlan& key_shift_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
 
@@ -114,6 +117,7 @@ private:
     std::uint32_t number_ = 0;              ///< of the micro-batch
     runtime::MicroBatch micro_batch_;
     const runtime::BoundPlan* running_ = nullptr;
+    runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end
     bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
 };
 

@@ -103,6 +103,27 @@ void Context::seq_keep(SeqId seq) {
     reporting_memory(kInContext, [&] { impl_->sequences.seq_keep(seq); });
 }
 
+void Context::seq_add(SeqId seq, Pos p0, Pos p1, int delta) {
+    const Impl::Busy busy(impl_->session->busy);
+    reporting_memory(kInContext, [&] {
+        impl_->check_movable("seq_add");
+        impl_->sequences.seq_add(seq, p0, p1, delta);
+    });
+}
+
+void Context::seq_div(SeqId seq, Pos p0, Pos p1, int divisor) {
+    const Impl::Busy busy(impl_->session->busy);
+    reporting_memory(kInContext, [&] {
+        impl_->check_movable("seq_div");
+        impl_->sequences.seq_div(seq, p0, p1, divisor);
+    });
+}
+
+bool Context::can_shift() const noexcept {
+    const auto& hp = impl_->layout.model().hp;
+    return hp.n_pos_table == 0 && !hp.has_states();
+}
+
 void Context::clear(bool zero_data) {
     const Impl::Busy busy(impl_->session->busy);
     impl_->clear(zero_data);

@@ -40,12 +40,20 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
                             .tokens = tokens, .inputs = input_slots_});
         run_is_seen_ = true;
     }
-    executor.start(bound, n_threads, cancel, run_is_seen_ ? session.get() : nullptr, team);
+    runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
+    if (observer != nullptr && stage_ == Stage::shift_keys) {
+        deferring_.watch(observer);
+        observer = &deferring_;
+    }
+    executor.start(bound, n_threads, cancel, observer, team);
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
     const RunStatus status = executor.resume(deadline);
-    if (status != RunStatus::paused) end_run(status);
+    if (status == RunStatus::paused) return status;
+    const std::exception_ptr deferred = deferring_.take_error();
+    end_run(deferred ? RunStatus::failed : status);
+    if (deferred) std::rethrow_exception(deferred);
     return status;
 }
 
@@ -119,6 +127,23 @@ void Context::Impl::start_micro_batch() {
     start_run(bound, !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
+// Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
+void Context::Impl::start_key_shift() {
+    const auto T = static_cast<std::size_t>(options.n_ubatch);
+    const auto cells = integers(input("kv_cells"), T), shifts = integers(input("inp_pos"), T);
+    std::ranges::fill(cells, -1);
+    std::ranges::fill(shifts, 0);
+    const std::size_t n = sequences.take_shifts(cells, shifts);
+    if (layout.memory_limits().has_window_pool())
+        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(), [&](std::int32_t cell) { return sequences.window_cell(cell); });
+    try {
+        start_run(key_shift_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+    } catch (...) {
+        sequences.give_back_shifts(cells.first(n), shifts.first(n));
+        throw;
+    }
+}
+
 void Context::Impl::start_page_copies() {
     const auto write = [&](std::string_view role, std::span<const memory::PageCopy> copies) {
         const auto pairs = integers(input(role), 2 * static_cast<std::size_t>(options.n_seq_max));
@@ -157,7 +182,10 @@ void Context::Impl::open(const Input& input) {
 DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (!fits_) return DecodeStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place) {
+        if (stage_ == Stage::place && layout.rotates_keys() && sequences.has_shifts()) {
+            stage_ = Stage::shift_keys;
+            start_key_shift();
+        } else if (stage_ == Stage::place) {
             if (n_done_ == batch.size()) return DecodeStatus::ok;
             micro_batch_ = batch.micro_batch(n_done_);
             const memory::Placed placed = sequences.place(batch.tokens().subspan(n_done_, micro_batch_.n));
@@ -173,7 +201,9 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::cancelled: return DecodeStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
-        if (stage_ == Stage::copy_pages) {
+        if (stage_ == Stage::shift_keys) {
+            stage_ = Stage::place;
+        } else if (stage_ == Stage::copy_pages) {
             start_micro_batch();
             stage_ = Stage::compute;
         } else {
@@ -244,6 +274,7 @@ void Context::Impl::abandon() {
     const Busy busy(stepping_);
     if (stage_ == Stage::none) return;
     try {
+        if (stage_ == Stage::shift_keys) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
         finish(DecodeStatus::cancelled);

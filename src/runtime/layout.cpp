@@ -51,7 +51,7 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
 
-constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 100 per layer
+constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 110 per layer
 
 }  // namespace
 
@@ -214,6 +214,35 @@ void Layout::build_page_copies(graph::Graph& graph) const {
     }
 }
 
+// Angles are linear in the position: a key rotated by the difference is the key of the new one, its magnitude being in it
+// already.
+void Layout::build_key_shift(graph::Graph& graph) const {
+    graph.reset();
+    graph.set_part(Part::state);
+    const model::HParams& hp = model_->hp;
+    const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
+    const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne), cells = graph.input("kv_cells", DType::i32, ne);
+    const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
+    // Cells and angles of layers without a window, and of those with one.
+    struct Side { RopeParams rope; graph::Tensor table, cells; };
+    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor where) {
+        rope.magnitude = 1.0f;
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, factors), name), where};
+    };
+    const Side full = side(rope_, "rope_table", cells);
+    Side windowed = hp.has_window_rope() ? side(rope_window_, "rope_table_window", cells) : full;
+    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
+    const bool behind = hp.mla.n_lora_kv > 0;   // latent attention rotates the end of a key
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0 || !hp.rotates(il)) continue;
+        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_dim_k};
+        graph.set_layer(il);
+        const Side& x = hp.is_windowed(il) ? windowed : full;
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads, behind ? hp.head_dim_k - hp.n_rot : 0), "cache_k_shift");
+    }
+}
+
 // "l_out-1" → role "l_out" in layer 1; a name without layer is meant outside the layers.
 void Layout::find_kept(const graph::Graph& graph) {
     for (const std::string& name : options_.keep) {
@@ -253,6 +282,9 @@ void Layout::measure_graphs() {
     }
     if (!memory_limits_.has_attention) return;
     build_page_copies(graph);
+    measure();
+    if (!rotates_keys()) return;
+    build_key_shift(graph);
     measure();
 }
 

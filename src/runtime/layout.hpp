@@ -37,6 +37,10 @@ public:
     void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
+    /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
+    void build_key_shift(graph::Graph& graph) const;
+    /// Keys of some layer are rotated by their position.
+    [[nodiscard]] bool rotates_keys() const noexcept { return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention; }
 
     [[nodiscard]] MemoryPlan memory() const;
     [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }

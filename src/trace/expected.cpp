@@ -99,6 +99,18 @@ ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> i
     return access;
 }
 
+// Tokens take their turn: each goes on from a row of the state (none where it is negative) and leaves the next state in a
+// row. What a token of this run has left there comes from no earlier step.
+void expect_state(const TensorInfo& state, std::span<const std::int32_t> steps, std::vector<ExpectedAccess>& out) {
+    std::vector<std::int32_t> read, written;
+    for (std::size_t i = 0; i + 1 < steps.size(); i += 2) {
+        if (steps[i] >= 0 && std::ranges::find(written, steps[i]) == written.end()) read.push_back(steps[i]);
+        written.push_back(steps[i + 1]);
+    }
+    out.push_back(rows(state, AccessMode::read, read));
+    out.push_back(rows(state, AccessMode::write, written));
+}
+
 void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pairs, std::vector<ExpectedAccess>& out) {
     std::vector<std::int32_t> from, to;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -140,6 +152,14 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}, std::size_t{7}}) read_whole(i);
             return;
         }
+        case Op::causal_conv: case Op::token_shift: case Op::selective_scan: case Op::wkv6: case Op::wkv7: case Op::delta_rule: {
+            const std::size_t state = node.inputs.size() - 2;   // then state_rows
+            out.push_back(all(*node.output, AccessMode::write));
+            expect_state(*node.inputs[state], integers(data, *node.inputs[state + 1]), out);
+            for (std::size_t i = 0; i < node.inputs.size(); ++i)
+                if (i != state) read_whole(i);
+            return;
+        }
         case Op::mul_mat_id:   // inputs: W, x, ids
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(experts(*node.inputs[0], integers(data, *node.inputs[2])));
@@ -152,6 +172,15 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(2);
             return;
+        case Op::key_shift: {   // inputs: the cache, table, cells
+            std::vector<std::int32_t> cells = integers(data, *node.inputs[2]);
+            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+            out.push_back(rows(*node.output, AccessMode::write, cells));
+            out.push_back(rows(*node.inputs[0], AccessMode::read, cells));
+            read_whole(1);
+            read_whole(2);
+            return;
+        }
         case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
         default:
             out.push_back(all(*node.output, AccessMode::write));

@@ -270,3 +270,26 @@ TEST_CASE("[M10][M4][M7] windows: random operations on several sequences give th
         CHECK(copied > 3);
     }
 }
+
+TEST_CASE("[M10][M5] windows: moved positions rotate keys of the pool too, and may not reach back to what was released") {
+    Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
+    const auto move = [&](int p0, int delta) {
+        twins.ring.seq_add(SeqId{0}, Pos{p0}, Pos{-1}, delta);
+        twins.full.seq_add(SeqId{0}, Pos{p0}, Pos{-1}, delta);
+    };
+    twins.append(0, 300, 1);
+    REQUIRE(twins.remove(0, 100, 150));   // a context shift: the window lies behind what moves
+    move(150, -50);
+    twins.append(0, 100, 2);
+    move(0, 7);
+    twins.append(0, 60, 3);
+    REQUIRE(twins.remove(0, 60, 400));    // a few tokens are left behind the gap; closing it would bring back older ones
+    try {
+        twins.ring.seq_add(SeqId{0}, Pos{400}, Pos{-1}, -340);
+        FAIL("nothing was refused");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::unsupported_operation);
+        CHECK(std::string(error.what()).find("seq_add: sequence 0 would go on without cells of its window") == 0);
+    }
+    twins.append(0, 20, 4);
+}

@@ -93,6 +93,15 @@ void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [](float x) { return math::sigmoid(x); });
 }
 
+void exp(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::exp(x); });
+}
+
+/// y = log(1 + exp(x)).
+void softplus(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::softplus(x); });
+}
+
 /// Rows, packed; half precision is widened to f32, exactly.
 void copy(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];
