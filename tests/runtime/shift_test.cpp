@@ -94,6 +94,31 @@ TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one comput
     CHECK(n_moved > 0);
 }
 
+TEST_CASE("[M5][M11][M12][golden] shift: a recurrent state moves as a whole and does not notice; it is neither cut nor divided") {
+    if (skip_without_golden()) return;
+    int n_moved = 0;
+    for (const GoldenModel& golden : golden_models()) {
+        if (golden.encoder) continue;
+        CAPTURE(golden.name);
+        const auto model = Model::load(golden.file);
+        if (plan(model, shift_options()).recurrent == 0) continue;
+        const auto tokens = random_tokens(25, model.info().n_vocab, 9);
+        Context moved(model, shift_options()), stayed(model, shift_options());
+        for (Context* each : {&moved, &stayed}) REQUIRE(each->decode(std::span(tokens).first(24)) == DecodeStatus::ok);
+        CHECK(!moved.can_shift());
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{3}, kToEnd, 2); }, "cuts the recurrent state") == ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_div(SeqId{0}, Pos{0}, kToEnd, 2); }, "recurrent state") == ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{0}, kToEnd, -1); }, "would become") == ErrorCode::bad_sequence);
+        moved.seq_add(SeqId{0}, Pos{0}, kToEnd, 11);
+        CHECK(moved.seq_pos_max(SeqId{0}) == Pos{34});
+        const auto there = next_logits(moved, tokens[24], 35), here = next_logits(stayed, tokens[24], 24);
+        if (plan(model, shift_options()).cache == 0) CHECK(bits_of(there) == bits_of(here));
+        else CHECK(distance(there, here) <= 1e-3);   // keys of a hybrid's attention are rotated
+        ++n_moved;
+    }
+    CHECK(n_moved > 0);
+}
+
 TEST_CASE_FIXTURE(Shifted, "[M5] shift: caches of every type take it, with an error like that of their own rounding") {
     Context exact = filled(KvType::f32, 100);
     const auto expected = next_logits(exact, tokens[40], 140);
