@@ -17,7 +17,7 @@ struct MemoryLimits {
     KvLimits kv;                ///< n_seq_max and n_run bound the states too
     bool has_attention = true;  ///< some layer keeps keys and values
     bool has_states = false;    ///< some layer keeps a recurrent state
-    Window window;              ///< of layers whose cells lie in a pool of their own; kind none: there are none
+    Window window{};            ///< of layers whose cells lie in a pool of their own; kind none: there are none
     std::int32_t n_batch = 1;   ///< most tokens of a transaction
 
     [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
