@@ -152,6 +152,8 @@ enum class Op : std::uint16_t {
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
     keep_groups,                 ///< scores of the best groups of experts, −inf for the others
     add_id,                      ///< adds the bias of the chosen expert to each row
+    log_temperature,             ///< 1 + c · ln(1 + floor((p + 1) / n)) of every position p
+    segment_sum,                 ///< adds each row to the sum of its segment: pooling
     key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
     // fused steps
@@ -274,6 +276,13 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
+/// What attention sees: the tokens before each (a cache goes on from call to call), or all of a call's (nothing is kept).
+enum class AttentionKind : std::uint8_t { from_model, causal, bidirectional };
+/// One vector per sequence from those of its tokens in a call: their mean, the one at position 0, the last one, or what the
+/// model's classifier makes of one of them (a reranker's scores).
+enum class Pooling : std::uint8_t { from_model, none, mean, cls, last, rank };
+[[nodiscard]] TINFER_API std::string_view to_string(Pooling pooling) noexcept;
+
 /// Hyper-parameters under the field's names. Per-layer values are those of layer 0 where layers differ.
 struct ModelInfo {
     std::string architecture;
@@ -282,6 +291,11 @@ struct ModelInfo {
     int n_ctx_train = 0;               ///< tokens
     int n_rot = 0;                     ///< rotary dimensions per head
     int n_expert = 0, n_expert_used = 0;
+    int n_window = 0;                  ///< tokens that layers with a window see; 0 = no such layers
+    int n_class = 0;                   ///< scores of a reranker's classifier
+    bool causal = true;
+    bool has_output_head = true;       ///< gives logits
+    Pooling pooling = Pooling::none;   ///< as the file says
     float rope_freq_base = 0, rope_freq_scale = 0, rms_eps = 0;
     std::uint64_t n_params = 0;        ///< elements of all tensors
     std::uint64_t weight_bytes = 0;
@@ -432,7 +446,11 @@ struct ContextOptions {
     float yarn_ext_factor = -1;    ///< -1 = 1 if YaRN, else 0
     float yarn_attn_factor = 1, yarn_beta_fast = 32, yarn_beta_slow = 1;
     int yarn_orig_ctx = 0;         ///< 0 = from the model
-    bool embeddings = false;       ///< final hidden states of output rows (Context::embedding)
+    bool embeddings = false;       ///< final hidden states of output rows (Context::embedding), pooled if the model pools.
+                                   ///< On where `pooling` asks for it and where a model has nothing else to give
+    Pooling pooling = Pooling::from_model;   ///< other than none: vectors per sequence (Context::pooled) and no logits
+    AttentionKind attention = AttentionKind::from_model;
+    bool swa_full = false;         ///< layers with a window keep all cells too: more memory, and every seq_rm is possible
     bool logits_all = false;       ///< every row is an output when a batch gives no flags
     bool allow_position_gaps = false;   ///< positions need only increase
     bool check_finite = false;     ///< refuse embedding input that is not finite
@@ -493,7 +511,8 @@ private:
 /// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
 /// comes from Context::step alone: there is more to do.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
-/// Outcomes of Context::seq_rm.
+/// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
+/// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
 /// Seconds and counts since construction or reset_timings().
@@ -521,6 +540,11 @@ public:
     /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed.
     DecodeStatus decode(const Batch& batch);
 
+    /// A call of a bidirectional model (AttentionKind), which decode() does as well: its tokens see each other, so they are
+    /// at most n_ubatch, and none of them is remembered. Throws unsupported_operation where attention is causal.
+    DecodeStatus encode(std::span<const Token> tokens);
+    DecodeStatus encode(const Batch& batch);
+
     /// The same in slices of time: begin(), then step() until it is not `pending`. One transaction, the same bits and the
     /// same events; in between the context is busy for everything that would change it, and observers' clocks go on. The
     /// batch has to stay as it is until the end. begin() throws invalid_batch.
@@ -538,6 +562,9 @@ public:
     [[nodiscard]] int n_outputs() const noexcept;
     [[nodiscard]] std::span<const float> logits(int index = -1) const;      ///< n_vocab floats
     [[nodiscard]] std::span<const float> embedding(int index = -1) const;   ///< n_embd floats, after the final norm
+    /// The vector of a sequence (the first one of its tokens counts) from its tokens of the last decode: n_embd floats, with
+    /// Pooling::rank one per class. All tokens take part, whatever their flags. Throws no_output.
+    [[nodiscard]] std::span<const float> pooled(SeqId seq = SeqId{0}) const;
     /// Output index of the batch's token i; throws no_output when it was not flagged.
     [[nodiscard]] int output_index(int token_index) const;
     /// All rows of a named result of the last decode: "result_output", "result_norm", or a name of ContextOptions::keep.
@@ -558,7 +585,8 @@ public:
     /// Positions of any range can move: the model knows them by rotation or ALiBi alone and has no recurrent layers.
     [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
-    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;   ///< nullopt when empty
+    /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.
+    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
     [[nodiscard]] int used() const noexcept;                         ///< cells in use
@@ -586,6 +614,9 @@ public:
 private:
     std::unique_ptr<Impl> impl_;
 };
+
+/// Divides x by its p-norm, p ≥ 1 (2: Euclidean); 0: by max |x| / 32760; -1: not at all. Zeros stay zeros.
+TINFER_API void normalize(std::span<float> x, double p = 2);
 
 /// What export_graph draws.
 struct GraphRequest {

@@ -126,6 +126,8 @@ public:
     Tensor moe_sum(Tensor y, Tensor weights);
     Tensor keep_groups(Tensor scores, int n_group, int n_kept);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
+    Tensor log_temperature(Tensor positions, float factor, int n);
+    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);   ///< segment of each row of x; what the sums begin with
     /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
     Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params, int first);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);

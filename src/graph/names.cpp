@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count_)> kOp
     "delta_rule",     "top_k",
     "moe_weights",    "moe_sum",
     "keep_groups",    "add_id",
+    "log_temperature", "segment_sum",
     "key_shift",      "kv_copy_page",
     "rms_norm_quantize", "silu_mul",
     "silu_mul_quantize", "mul_mat_add",

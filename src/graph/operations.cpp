@@ -310,4 +310,21 @@ Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
     return emit(Op::add_id, {x, bias, ids}, DType::f32, ne);
 }
 
+// ---- positions as numbers, pooling ----------------------------------------------------------------------------------
+
+Tensor Graph::log_temperature(Tensor positions, float factor, int n) {
+    OpParams params;
+    params.scale = factor;
+    params.k = n;
+    const std::int64_t n_tokens = operand(Op::log_temperature, 1, positions).ne[0];
+    return emit(Op::log_temperature, {positions}, DType::f32, {1, n_tokens, 1, 1}, params);
+}
+
+Tensor Graph::segment_sum(Tensor x, Tensor segments, Tensor sums) {
+    operand(Op::segment_sum, 1, x);
+    operand(Op::segment_sum, 2, segments);
+    const Shape ne = operand(Op::segment_sum, 3, sums).ne;
+    return emit(Op::segment_sum, {x, segments, sums}, DType::f32, ne);
+}
+
 }  // namespace tinfer::graph

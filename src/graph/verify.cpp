@@ -315,6 +315,21 @@ const char* add_id_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* log_temperature_rule(const Site& s) noexcept {
+    TINFER_RULE(is_i32(s[1]) && is_shape(s[1], s[1].ne[0]), "positions must be i32 {T}");
+    TINFER_RULE(s.params().k > 0, "n must be positive");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], 1, s[1].ne[0]), "result must be f32 {1,T}");
+    return nullptr;
+}
+
+const char* segment_sum_rule(const Site& s) noexcept {
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], s[1].ne[0], s[1].ne[1]), "x must be f32 {E,T}");
+    TINFER_RULE(is_i32(s[2]) && is_shape(s[2], s[1].ne[1]), "segments must be i32 {T}");
+    TINFER_RULE(is_f32(s[3]) && is_shape(s[3], s[1].ne[0], s[3].ne[1]), "sums must be f32 {E,S}");
+    TINFER_RULE(is_f32(s[0]) && s[0].ne == s[3].ne, "result must be f32 like the sums");
+    return nullptr;
+}
+
 const char* key_shift_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     TINFER_RULE(s[1].tensor_class == TensorClass::cache_k && s[0].root == s[1].root, "keys are rotated inside one K cache");
@@ -396,6 +411,8 @@ constexpr OpRule kOpRules[] = {
     {Op::moe_sum, 2, 2, false, moe_sum_rule},
     {Op::keep_groups, 1, 1, false, keep_groups_rule},
     {Op::add_id, 3, 3, false, add_id_rule},
+    {Op::log_temperature, 1, 1, false, log_temperature_rule},
+    {Op::segment_sum, 3, 3, false, segment_sum_rule},
     {Op::key_shift, 3, 3, true, key_shift_rule},
     {Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
 };

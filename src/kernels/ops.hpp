@@ -41,6 +41,8 @@
 // moe_sum            none           out f32 {E,T}          y f32 {E,k,T}    w f32 {k,T}
 // keep_groups        none           out f32 {X,T}          x f32 {X,T}                                    params.n_group, params.k
 // add_id             none           out f32 {N,k,T}        x f32 {N,k,T}    b f32 {N,X}     ids i32 {k,T}
+// log_temperature    none           out f32 {1,T}          positions i32 {T}                          params.scale = c, params.k = n
+// segment_sum        none           out f32 {E,S}          x f32 {E,T}      segments i32 {T}, below S   sums f32 {E,S}
 // key_shift          0              K cache (written)      the same cache   table {n_rot,n}  cells i32 {n}: < 0: none (params.first)
 // kv_copy_page       0              cache (written)        the same cache (read)   pairs i32 {2,n}: from page, to page; from < 0: none
 //

@@ -102,6 +102,8 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
     describe("keep_groups", Op::keep_groups, DType::none, ref::keep_groups),
     describe("add_id", Op::add_id, DType::none, ref::add_id),
+    describe("log_temperature", Op::log_temperature, DType::none, ref::log_temperature),
+    describe("segment_sum", Op::segment_sum, DType::none, ref::segment_sum),
 };
 
 #undef TINFER_WEIGHT_KERNELS

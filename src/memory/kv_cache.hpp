@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "base/window.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::memory {
@@ -67,7 +68,6 @@ struct Placed {
 struct KvInputs {
     std::span<std::int32_t> table;      ///< {4, max_table_entries()}
     std::span<std::int32_t> seqs;       ///< {2, max_run_sequences()}
-    std::span<std::int32_t> spans;      ///< {4, T}
     std::span<std::int32_t> cells;      ///< {T}
     std::span<std::int32_t> positions;  ///< {T}
     std::span<std::int32_t> cell_positions{};   ///< {64 · n_pages}, or empty where nobody asks
@@ -137,8 +137,14 @@ public:
 
     /// Pages to copy before it computes, in every layer. No source is a destination, so any order will do.
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
-    /// A token sees all live tokens of its first sequence up to itself.
     KvInputSizes write_inputs(const KvInputs& out) const noexcept;
+    /// fn(sequence, cell, position) for each token, in order; the sequence is its first.
+    template <class Fn>
+    void for_each_placed(Fn&& fn) const {
+        for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_)) fn(run_sequences_[index(token.sequence)], token.cell, token.pos);
+    }
+    /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp.
+    void write_spans(const Window& window, std::span<std::int32_t> out) const noexcept;
     [[nodiscard]] std::size_t max_run_sequences() const noexcept;
     [[nodiscard]] std::size_t max_table_entries() const noexcept;
 
@@ -205,6 +211,7 @@ private:
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
     [[nodiscard]] Fit place_one(const KvToken& token, bool may_wait) noexcept;
     [[nodiscard]] std::int32_t run_sequence(SeqId seq) noexcept;
+    [[nodiscard]] std::int32_t count_before(SeqId seq, std::int64_t pos) const noexcept;
     void save(SeqId seq) noexcept;
 
     KvLimits limits_;

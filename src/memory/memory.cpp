@@ -10,15 +10,17 @@ namespace tinfer::memory {
 
 Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
     if (limits.has_attention) kv_.emplace(limits.kv);
+    if (limits.has_window_pool()) window_.emplace(limits.kv, limits.window, limits.n_batch);
     if (limits.has_states) states_.emplace(limits.states());
 }
 
 std::uint64_t Memory::bytes(const MemoryLimits& limits) {
-    return (limits.has_attention ? KvCache::bytes(limits.kv) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0);
+    return (limits.has_attention ? KvCache::bytes(limits.kv) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
+           (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
 }
 
 std::uint64_t Memory::bytes_held() const noexcept {
-    return (kv_ ? kv_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0);
+    return (kv_ ? kv_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) + (window_ ? window_->bytes_held() : 0);
 }
 
 void Memory::check(SeqId seq) const {
@@ -41,6 +43,7 @@ void Memory::remove(SeqId seq, Pos p0, Pos p1) {
 RemoveStatus Memory::seq_rm(SeqId seq, Pos p0, Pos p1) {
     check(seq);
     if (cuts_state(seq, p0, p1)) return RemoveStatus::partial_state;
+    if (loses_window(seq, p0, p1)) return RemoveStatus::window_lost;
     remove(seq, p0, p1);
     return RemoveStatus::ok;
 }
@@ -48,14 +51,23 @@ RemoveStatus Memory::seq_rm(SeqId seq, Pos p0, Pos p1) {
 RemoveStatus Memory::rm_all_seqs(Pos p0, Pos p1) {
     for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq)
         if (cuts_state(SeqId{seq}, p0, p1)) return RemoveStatus::partial_state;
+    for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq)
+        if (loses_window(SeqId{seq}, p0, p1)) return RemoveStatus::window_lost;
     for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq) remove(SeqId{seq}, p0, p1);
     return RemoveStatus::ok;
+}
+
+void Memory::check_window(std::string_view operation, SeqId seq, bool misses) const {
+    if (misses)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
+                                                   " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
 }
 
 void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     check(from);
     check(to);
     if (from == to) return;
+    check_window("seq_cp", to, window_ && window_->copy_would_miss(*kv_, from, to, p0, p1));
     if (!states_) return kv_->seq_cp(from, to, p0, p1);
 
     // The state of `to` afterwards is that of `from`, or none: nothing may be left of either outside the range.
@@ -94,6 +106,7 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
         if (first < 0 || last >= std::numeric_limits<std::int32_t>::max())
             fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
     }
+    check_window("seq_add", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1));
     if (kv_) kv_->seq_add(seq, p0, p1, delta);
     if (covered == Covered::all) states_->move(seq, delta);
 }
@@ -101,12 +114,14 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
 void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
     if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
         fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " has a recurrent state, which has one position"));
+    check_window("seq_div", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor));
     if (kv_) kv_->seq_div(seq, p0, p1, divisor);
     else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
 }
 
 void Memory::clear() noexcept {
     if (kv_) kv_->clear();
+    if (window_) window_->clear();
     if (states_) states_->clear();
 }
 
@@ -114,6 +129,7 @@ void Memory::clear() noexcept {
 
 std::int32_t Memory::pos_min(SeqId seq) const {
     check(seq);
+    if (window_ && !states_) return window_->pos_min(*kv_, seq);
     return states_ ? states_->pos(seq) : kv_->pos_min(seq);   // a state has one position: that of its last token
 }
 
@@ -151,11 +167,13 @@ bool Memory::can_place(std::span<const KvToken> tokens) { return !kv_ || kv_->ca
 void Memory::begin() noexcept {
     in_transaction_ = true;
     if (kv_) kv_->begin();
+    if (window_) window_->begin(*kv_);
     if (states_) states_->begin();
 }
 
 Placed Memory::place(std::span<const KvToken> run) {
     const Placed placed = kv_ ? kv_->place(run) : Placed{std::min(run.size(), static_cast<std::size_t>(limits_.kv.n_run)), false};
+    if (window_ && placed.tokens > 0 && !window_->place(*kv_)) return {0, true};
     if (states_) states_->place(run.first(placed.tokens));
     return placed;
 }
@@ -163,12 +181,14 @@ Placed Memory::place(std::span<const KvToken> run) {
 void Memory::commit() noexcept {
     in_transaction_ = false;
     if (kv_) kv_->commit();
+    if (window_) window_->commit(*kv_);
     if (states_) states_->commit();
 }
 
 void Memory::rollback() noexcept {
     in_transaction_ = false;
     if (kv_) kv_->rollback();
+    if (window_) window_->rollback();
     if (states_) states_->rollback();
 }
 
@@ -176,8 +196,13 @@ void Memory::rollback() noexcept {
 
 std::span<const PageCopy> Memory::copies() const noexcept { return kv_ ? kv_->copies() : std::span<const PageCopy>(); }
 
+std::span<const PageCopy> Memory::window_copies() const noexcept { return window_ ? window_->copies() : std::span<const PageCopy>(); }
+
 void Memory::write_inputs(const MemoryInputs& out) const noexcept {
-    if (kv_) kv_->write_inputs(out.kv);
+    if (kv_) {
+        const KvInputSizes sizes = kv_->write_inputs(out.kv);
+        if (window_) window_->write_inputs(out.kv, sizes, out.window_table, out.window_cells);
+    }
     if (states_) states_->write_rows(out.state_rows);
 }
 

@@ -9,6 +9,7 @@
 
 #include "memory/kv_cache.hpp"
 #include "memory/state_cache.hpp"
+#include "memory/window_pages.hpp"
 
 namespace tinfer::memory {
 
@@ -16,7 +17,11 @@ struct MemoryLimits {
     KvLimits kv;                ///< n_seq_max and n_run bound the states too
     bool has_attention = true;  ///< some layer keeps keys and values
     bool has_states = false;    ///< some layer keeps a recurrent state
+    Window window{};            ///< of layers whose cells lie in a pool of their own; kind none: there are none
+    std::int32_t n_batch = 1;   ///< most tokens of a transaction
 
+    [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
+    [[nodiscard]] std::int32_t n_window_pages() const noexcept { return WindowPages::n_pages(kv, window, n_batch); }
     [[nodiscard]] StateLimits states() const noexcept { return {kv.n_seq_max, kv.n_run}; }
 };
 
@@ -24,6 +29,7 @@ struct MemoryLimits {
 struct MemoryInputs {
     KvInputs kv;
     std::span<std::int32_t> state_rows;  ///< {2, T}
+    std::span<std::int32_t> window_table, window_cells;   ///< as in kv, for layers with a pool of their own
 };
 
 class Memory {
@@ -34,10 +40,11 @@ public:
     // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked here
     // (bad_sequence). Whatever is refused has changed nothing.
 
-    /// partial_state where the range cuts a recurrent state.
+    /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released cells.
     RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);
-    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state.
+    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state or
+    /// `to` would go on without cells of its window.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
     /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
@@ -78,7 +85,10 @@ public:
     // -- the run placed last
 
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
+    [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;   ///< likewise, in the pool of windows
     void write_inputs(const MemoryInputs& out) const noexcept;
+    /// Where a cell lies in the pool of windows; -1: nowhere.
+    [[nodiscard]] std::int32_t window_cell(std::int32_t cell) const noexcept { return window_->cell(cell); }
 
     /// The cells of attention layers; null where there are none.
     [[nodiscard]] const KvCache* kv() const noexcept { return kv_ ? &*kv_ : nullptr; }
@@ -89,12 +99,15 @@ public:
 
 private:
     void check(SeqId seq) const;
+    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept { return window_ && window_->would_miss(*kv_, seq, p0, p1); }
+    void check_window(std::string_view operation, SeqId seq, bool misses) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
     [[nodiscard]] Covered movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const;
 
     MemoryLimits limits_;
-    std::optional<KvCache> kv_;  // of layers that see everything; a cache for layers with a window stands beside it
+    std::optional<KvCache> kv_;
+    std::optional<WindowPages> window_;   // places of its pages in layers that have a window
     std::optional<StateCache> states_;
     bool in_transaction_ = false;
 };

@@ -21,6 +21,9 @@ struct BatchShape {
     std::int64_t n_seqs = 1;             ///< capacity of the kv_seqs input
     bool from_embeddings = false;        ///< rows of n_embd floats instead of token ids
     bool want_logits = true, want_embeddings = false;
+    Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
+    bool window_pool = false;            ///< layers with a window have cells of their own
+    std::int64_t n_pooled = 0;           ///< sequences that may get one
 };
 
 /// The tensors that a layer remembers its tokens in; null where it has none.
@@ -36,6 +39,7 @@ struct BuildContext {
     const Weights& w;
     BatchShape shape;
     RopeParams rope;                              ///< effective in this context
+    RopeParams rope_window;                       ///< the same for windowed layers
     const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
     std::span<const LayerMemory> memory;          ///< one per layer
 };

@@ -59,12 +59,22 @@ void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     bind_plain_ffn(binder, hp, il, w, bias);
 }
 
-void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias down) {
     const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
     const TensorInfo* up = binder.file().find_tensor(block_name(il, "ffn_up.weight"));
-    if (binder.exists(block_name(il, "ffn_gate.weight")) || (up != nullptr && up->ne[1] == n_ff)) return bind_gated_ffn(binder, hp, il, w);
-    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, 2 * n_ff);
-    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd);
+    const bool split = binder.exists(block_name(il, "ffn_gate.weight")) || (up != nullptr && up->ne[1] == n_ff);
+    if (split) w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff);
+    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, split ? n_ff : 2 * n_ff);
+    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, down);
+}
+
+void bind_classifier(WeightBinder& binder, const HParams& hp, Weights& w) {
+    const auto classes = [&](std::string_view name) {   // as many as the tensor has rows
+        const TensorInfo* tensor = binder.file().find_tensor(name);
+        return tensor == nullptr ? 0 : tensor->ne[1];
+    };
+    w.cls_output = binder.find_linear("cls.output", hp.n_embd, classes("cls.output.weight"), Bias::optional);
+    w.cls = binder.find_linear("cls", hp.n_embd, w.cls_output ? hp.n_embd : classes("cls.weight"), Bias::optional);
 }
 
 void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {

@@ -23,9 +23,11 @@ void bind_head_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeigh
 /// ffn_gate, ffn_up, ffn_down.
 void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias = Bias::none);
 /// ffn_up with gate and up in one matrix, ffn_down; or the three of bind_gated_ffn, where the file has them.
-void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
+void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias down = Bias::none);
 /// ffn_up, ffn_down.
 void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias);
+/// cls.weight and cls.output.weight, as far as the file has them (pooling by rank).
+void bind_classifier(WeightBinder& binder, const HParams& hp, Weights& w);
 /// Router and experts; where n_ff_shared > 0 the shared expert, without a gate of its own.
 void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias = Bias::none);
 /// Gated feed-forward in the layers in front, experts in the others, with exp_probs_b where the file has it.

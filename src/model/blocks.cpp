@@ -2,6 +2,7 @@
 #include "model/blocks.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -13,17 +14,31 @@ namespace {
 void add_attention_inputs(const BuildContext& b, Inputs& in) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
-    const Tensor positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
     if (b.w.position_embd != nullptr)
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
-    in.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.max_alibi_bias > 0) in.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
-    if (b.hp.rope == RopeKind::none) return;
-    const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
-    in.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    AttentionInputs& full = in.full;
+    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
+    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
+    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.hp.max_alibi_bias > 0) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    const bool rotates = b.hp.rope != RopeKind::none;
+    const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
+    full.rope = b.rope;
+    if (rotates) full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    if (!b.hp.has_windowed_layers()) return;
+
+    in.windowed = full;
+    if (s.window_pool) {
+        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
+    }
+    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
+    if (rotates && b.hp.has_window_rope()) {
+        in.windowed.rope = b.rope_window;
+        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
+    }
 }
 
 }  // namespace
@@ -40,6 +55,10 @@ Inputs make_inputs(const BuildContext& b) {
         const Tensor ids = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
+    }
+    if (b.w.token_types != nullptr) {   // row 0 as a rule: nothing in a batch tells the second text of a pair
+        const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
     if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
@@ -115,20 +134,30 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
     const AttentionParams params = attention_params(b, il);
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, in.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, in.cells, params, true), "cache_v_write");
+    const AttentionInputs& view = in.of(b.hp, il);
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.cells, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
-    return g.name(g.attention(x.q, keys, values, in.kv, params, vector(g, w.attn_sinks)), "attn");
+    return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");
 }
 
 Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
-    if (b.hp.rotates(il)) {
-        x.q = g.name(g.rope(x.q, in.rope_table, b.rope), "q_rope");
-        x.k = g.name(g.rope(x.k, in.rope_table, b.rope), "k_rope");
-    }
+    if (b.hp.rotates(il)) rotate(b, in, il, x);
+    return attention_out(b, in, il, x);
+}
+
+void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
+    Graph& g = b.g;
+    const AttentionInputs& view = in.of(b.hp, il);
+    x.q = g.name(g.rope(x.q, view.rope_table, view.rope), "q_rope");
+    x.k = g.name(g.rope(x.k, view.rope_table, view.rope), "k_rope");
+}
+
+Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
+    Graph& g = b.g;
     const Tensor a = cached_attention(b, in, il, x);
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
@@ -139,6 +168,8 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
 
 namespace {
 
+constexpr float kSwigluLimit = 7.0f;   // of gpt-oss: gate ≤ 7, |up| ≤ 7
+
 Tensor activate(Graph& g, Activation activation, Tensor x) {
     switch (activation) {
         case Activation::silu: return g.silu(x);
@@ -147,6 +178,10 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
         case Activation::relu_sqr: {
             const Tensor y = g.name(g.relu(x), "ffn_relu");
             return g.mul(y, y);
+        }
+        case Activation::swiglu_clamped: {   // z · σ(1.702 z), z ≤ 7: gated() does the rest
+            const Tensor z = g.name(g.clamp(x, std::numeric_limits<float>::lowest(), kSwigluLimit), "ffn_clamped");
+            return g.mul(z, g.name(g.sigmoid(g.name(g.scale(z, 1.702f), "ffn_scaled")), "ffn_sigmoid"));
         }
     }
     return x;
@@ -184,7 +219,8 @@ Tensor expert_linear(Graph& g, const Linear& map, Tensor x, Tensor ids, std::str
     return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
 }
 
-// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+}  // namespace
+
 Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::shared_expert);
@@ -194,10 +230,12 @@ Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(g.mul(shared, gate), "shexp_out");
 }
 
-}  // namespace
-
 Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names) {
-    return b.g.name(b.g.mul(b.g.name(activate(b.g, b.hp.activation, gate), names.activation), up), names.product);
+    Graph& g = b.g;
+    const Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
+    if (b.hp.activation != Activation::swiglu_clamped) return g.name(g.mul(z, up), names.product);
+    up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");   // z ⊙ (up + 1)
+    return g.name(g.add(g.name(g.mul(z, up), "ffn_times_up"), z), names.product);
 }
 
 namespace {
@@ -218,22 +256,27 @@ Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, co
     return g.name(linear(g, down, gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation))), "ffn_out");
 }
 
-Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
     Graph& g = b.g;
-    const Routing routing = route(b, w, h);
     g.set_part(Part::experts);
     Tensor gate, up;
     if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, h, routing.ids, "ffn_moe_gate_up");
+        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
         const std::int64_t n_ff = g.value(both).ne[0] / 2;
         gate = g.view(both, 0, n_ff);
         up = g.view(both, n_ff, n_ff);
     } else {
-        gate = expert_linear(g, w.ffn_gate_exps, h, routing.ids, "ffn_moe_gate");
-        up = expert_linear(g, w.ffn_up_exps, h, routing.ids, "ffn_moe_up");
+        gate = expert_linear(g, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
+        up = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
     }
     const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"});
-    const Tensor down = expert_linear(g, w.ffn_down_exps, product, routing.ids, "ffn_moe_down");
+    return expert_linear(g, w.ffn_down_exps, product, ids, "ffn_moe_down");
+}
+
+Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    const Routing routing = route(b, w, h);
+    const Tensor down = experts(b, w, h, routing.ids);
     const Tensor routed = g.name(g.moe_sum(down, routing.weights), "ffn_moe_out");
     if (!w.ffn_up_shexp) return routed;
     const Tensor shared = shared_expert(b, w, h);
@@ -266,11 +309,38 @@ Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view 
     return b.g.name(b.g.add(x, y), name);
 }
 
+namespace {
+
+// One vector per sequence. A mean takes all rows: their sums go from run to run. What is taken of one row is that row.
+void pool(const BuildContext& b, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::pool);
+    if (b.shape.pooling == Pooling::mean) {
+        const Tensor rows = g.input("pool_rows", DType::i32, {b.shape.n_outputs, 1, 1, 1});
+        const Tensor before = g.input("pool_sums", DType::f32, {b.hp.n_embd, b.shape.n_pooled, 1, 1});
+        const Tensor counts = g.input("pool_counts", DType::f32, {1, b.shape.n_pooled, 1, 1});
+        const Tensor sums = g.name(g.segment_sum(h, rows, before), "pool_sums_after");
+        g.output(sums);
+        h = g.div(sums, counts);
+    }
+    if (b.shape.pooling == Pooling::rank) {   // a hidden layer and scores, or one of them; of scores alone a distribution
+        const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
+        if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
+        if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
+        if (scores) h = linear(g, b.w.cls_output, h);
+        if (!hidden) h = g.softmax(g.name(h, "cls_scores"));
+    }
+    g.output(g.name(h, "result_pooled"));
+}
+
+}  // namespace
+
 void head(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    const Tensor h = norm(b, b.w.output_norm, x, "result_norm");
+    const Tensor h = b.w.output_norm ? norm(b, b.w.output_norm, x, "result_norm") : g.name(x, "result_norm");
+    if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
     Tensor logits = linear(g, b.w.output, h);

@@ -11,17 +11,25 @@ namespace tinfer::model {
 using graph::Graph;
 using graph::Tensor;
 
+/// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
+struct AttentionInputs {
+    Tensor cells;         ///< {T}: where K and V of each token go
+    graph::KvInputs kv;   ///< what each token sees
+    RopeParams rope;
+    Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
+};
+
 /// The graph inputs of a model, as far as it needs them.
 struct Inputs {
     Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
-    Tensor cells;         ///< {T}: where K and V of each token go
+    Tensor positions;     ///< {T}
     Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
-    Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
-    graph::KvInputs kv;
+    AttentionInputs full, windowed;
+    [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
     Tensor state_rows;    ///< {2, T}: rows of recurrent states; absent without them
 };
 
-/// Embedding, times its scale, plus learned positions, normed, as far as the model has them; positions and cache tables.
+/// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions and cache tables.
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
@@ -43,6 +51,10 @@ struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
 /// The last layer of a run without outputs: its K and V, or its states, are all that is asked for.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
+/// RoPE of q and k, by the angles of the layer.
+void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
+/// Wo · cached_attention(q, k, v)
+[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
 /// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
@@ -53,6 +65,10 @@ struct GatedNames { std::string_view activation, product; };
 [[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h))
 [[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h);
+/// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
+[[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
+/// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+[[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Experts, gated, fused gated or plain Wdown · act(Wup·h): whatever the layer has weights for.
@@ -64,7 +80,8 @@ struct GatedNames { std::string_view activation, product; };
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
 /// x + residual_scale · y
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
-/// Final norm, output projection, its scale and cap; marks "result_norm" and "result_output" as asked for.
+/// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
+/// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind

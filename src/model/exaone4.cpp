@@ -9,7 +9,8 @@ namespace tinfer::model::exaone4 {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
-    if (keys.u32("attention.sliding_window", 0) > 0) unsupported(keys.file(), hp.arch, "sliding windows are not supported by this version");
+    read_window(keys, hp, WindowKind::standard, 0, 4);
+    if (hp.has_windowed_layers()) hp.rope_layers = hp.windowed;   // layers that see everything know no positions
     return hp;
 }
 

@@ -62,6 +62,27 @@ std::optional<std::vector<std::uint32_t>> KeyReader::find_per_layer(std::string_
     return file_->find_u32_or_array(asked_.back(), n_layer);
 }
 
+std::optional<std::vector<bool>> KeyReader::find_layer_flags(std::string_view key, int n_layer) {
+    asked_.push_back(full(key));
+    if (!file_->is_array(asked_.back())) {
+        const auto period = file_->find_u32(asked_.back());
+        if (!period) return std::nullopt;
+        return periodic_layers(n_layer, static_cast<int>(std::min(*period, 1u << 20)));
+    }
+    const auto array = *file_->find_array(asked_.back());
+    if (array.size() != static_cast<std::uint64_t>(n_layer)) bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
+    std::vector<bool> out(static_cast<std::size_t>(n_layer));
+    for (std::size_t il = 0; il < out.size(); ++il)
+        out[il] = array.element_type() == gguf::ValueType::boolean ? array.boolean(il) : array.integer(il) != 0;
+    return out;
+}
+
+std::vector<bool> periodic_layers(int n_layer, int period) {
+    std::vector<bool> out(static_cast<std::size_t>(n_layer));
+    for (int il = 0; il < n_layer; ++il) out[static_cast<std::size_t>(il)] = period == 0 || il % period < period - 1;
+    return out;
+}
+
 void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {
     fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(full(key)), "' = ", value, " is invalid: ", rule));
 }
@@ -237,17 +258,22 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
         if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
             size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) != (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
             unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
-    if (!keys.boolean("attention.causal", true))
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with bidirectional attention is not supported by this version"));
-    if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
-        keys.bad("pooling_type", cat(*pooling), "must lie in 0 to 4");
+    hp.causal = keys.boolean("attention.causal", true);
+    const std::uint32_t pooling = keys.u32("pooling_type", 0);
+    if (pooling > 4) keys.bad("pooling_type", cat(pooling), "must lie in 0 to 4");
+    constexpr Pooling kPoolings[] = {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank};
+    hp.pooling = kPoolings[pooling];
     return hp;
 }
 
-void refuse_window(KeyReader& keys, const HParams& hp, std::uint32_t otherwise) {
-    const std::uint32_t window = keys.u32("attention.sliding_window", otherwise);
-    if (window > 0 && window < static_cast<std::uint32_t>(hp.n_ctx_train))
-        unsupported(keys.file(), hp.arch, cat("a sliding window of ", window, " is not supported by this version"));
+void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period) {
+    const std::uint32_t size = keys.u32("attention.sliding_window", otherwise);
+    if (size > 1u << 30) keys.bad("attention.sliding_window", cat(size), "must lie in 0 to 2^30");
+    const auto pattern = keys.find_layer_flags("attention.sliding_window_pattern", hp.n_layer);
+    if (size == 0) return;
+    hp.windowed = pattern ? *pattern : periodic_layers(hp.n_layer, period);
+    if (std::ranges::find(hp.windowed, true) == hp.windowed.end()) return;
+    hp.window = {kind, static_cast<std::int32_t>(size), hp.causal};
 }
 
 int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise) {

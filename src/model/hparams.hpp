@@ -8,13 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/window.hpp"
 #include "gguf/file.hpp"
 
 namespace tinfer::model {
 
 enum class RopeKind : std::uint8_t { none, norm, neox };
 enum class NormKind : std::uint8_t { rms, layer };
-enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr };
+enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr, swiglu_clamped };
 enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
 
 /// Latent attention: n_rot of the head_dim_k values of a head are rotated.
@@ -81,6 +82,17 @@ struct HParams {
     float yarn_log_multiplier = 0.0f;             ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
     MlaSizes mla;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+    float rope_freq_base_window = 0;              ///< of windowed layers; 0: as all others
+    bool rope_window_scaled = true;               ///< false: windowed layers turn by plain angles
+    [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
+
+    // what queries see (architectures §2.6)
+    bool causal = true;
+    Pooling pooling = Pooling::none;
+    Window window;                                ///< of windowed layers; kind none: there are none
+    std::vector<bool> windowed;                   ///< per layer; empty: none
+    [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
 
     /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
     std::vector<std::vector<StateShape>> states;
@@ -97,6 +109,7 @@ struct HParams {
     GatingFunc expert_gating = GatingFunc::softmax;
     int n_expert_group = 0, n_expert_group_used = 0;   ///< 0 = no limit by groups
     int n_layer_dense = 0;                        ///< layers in front that have no experts
+    int expert_layer_step = 1;                    ///< every so many layers one has experts
 
     [[nodiscard]] bool rotates(int il) const noexcept {
         return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
@@ -124,6 +137,8 @@ public:
     [[nodiscard]] bool require_bool(std::string_view key);
     [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
+    [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
@@ -139,14 +154,17 @@ private:
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms, LayerKinds kinds = LayerKinds::attention);
 /// A count that must lie in 1 to `limit`.
 [[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
+/// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
+/// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
+void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);
+/// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
+[[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
 /// A factor or limit that must be finite and above 0; `otherwise` where the key is absent.
 [[nodiscard]] float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise);
 /// Throws unsupported_arch: "model.gguf: architecture 'falcon': <text>".
 [[noreturn]] void unsupported(const gguf::File& file, std::string_view arch, std::string_view text);
-/// Refuses a sliding window that the training context exceeds, for models whose windows are not implemented.
-void refuse_window(KeyReader& keys, const HParams& hp, std::uint32_t otherwise = 0);
 /// Width of all shared experts together: expert_shared_count · n_ff_expert.
 [[nodiscard]] int shared_width(KeyReader& keys, const HParams& hp);
 /// Width of a hidden layer of experts, given by a key that not every file has.

@@ -28,8 +28,8 @@ Tensor gated_conv(const BuildContext& b, const Inputs& in, int il, Tensor h) {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, NormKind::rms, LayerKinds::hybrid);
     hp.ssm.n_conv = positive_u32(keys, "shortconv.l_cache", 256);
+    read_window(keys, hp, WindowKind::standard, 0, 0);
     if (hp.ssm.n_conv < 2) keys.bad("shortconv.l_cache", cat(hp.ssm.n_conv), "must lie in 2 to 256");
-    refuse_window(keys, hp, 0);
     if (keys.u32("expert_count", 0) > 0) unsupported(keys.file(), hp.arch, "variant with experts not supported");
     hp.states.resize(static_cast<std::size_t>(hp.n_layer));
     for (std::size_t il = 0; il < hp.states.size(); ++il)

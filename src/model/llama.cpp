@@ -15,7 +15,7 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     hp.n_ff_expert = hp.n_ff[0];
-    refuse_window(keys, hp);
+    read_window(keys, hp, WindowKind::standard, 0, 0);   // Mistral's first release: every layer slides
     return hp;
 }
 

@@ -36,12 +36,12 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     const Tensor from = w.attn_q ? h : norm(b, w.attn_q_a_norm, g.name(linear(g, w.attn_q_a, h), "q_a"), "q_a_norm");
     const Tensor q = g.heads(g.name(linear(g, w.attn_q ? w.attn_q : w.attn_q_b, from), "q"), n_head);
     const Tensor q_n = g.view(q, 0, n_nope);
-    const Tensor q_r = g.name(g.rope(g.view(q, n_nope, n_rot), in.rope_table, b.rope), "q_rope");
+    const Tensor q_r = g.name(g.rope(g.view(q, n_nope, n_rot), in.full.rope_table, b.rope), "q_rope");
 
     // [l | k_r] = W_kva·h: the latent, normed, and the rotated part of every head's key
     const Tensor kv_a = g.name(linear(g, w.attn_kv_a_mqa, h), "kv_a");
     const Tensor latent = norm(b, w.attn_kv_a_norm, g.view(kv_a, 0, m.n_lora_kv), "kv_a_norm");
-    const Tensor k_r = g.name(g.rope(g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), in.rope_table, b.rope), "k_rope");
+    const Tensor k_r = g.name(g.rope(g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), in.full.rope_table, b.rope), "k_rope");
 
     Qkv x;
     if (m.absorbed) {

@@ -47,7 +47,8 @@ namespace olmo2 {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
-    if (keys.u32("attention.sliding_window", 0) > 0) unsupported(keys.file(), hp.arch, "sliding windows are not supported by this version");
+    read_window(keys, hp, WindowKind::standard, 0, 4);
+    hp.rope_window_scaled = !hp.has_windowed_layers();   // OLMo 3: YaRN on the layers that see everything
     return hp;
 }
 

@@ -24,7 +24,7 @@ std::uint32_t implied_window(const HParams& hp) noexcept {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
-    refuse_window(keys, hp, implied_window(hp));
+    read_window(keys, hp, WindowKind::standard, implied_window(hp), 0);
     return hp;
 }
 
@@ -53,7 +53,7 @@ HParams read(KeyReader& keys) {
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'phimoe' needs expert_count > 0");
     hp.n_ff_expert = expert_width(keys, "expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0]));
-    refuse_window(keys, hp);
+    read_window(keys, hp, WindowKind::standard, 0, 0);
     return hp;
 }
 

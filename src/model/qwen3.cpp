@@ -29,6 +29,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         bind_normed_attention(binder, hp, il, layer);
         bind_gated_ffn(binder, hp, il, layer);
     }
+    if (binder.exists("cls.output.weight")) bind_classifier(binder, hp, w);   // rerankers
     return w;
 }
 

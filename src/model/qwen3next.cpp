@@ -26,7 +26,7 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const Tensor q = norm(b, w.attn_q_norm, g.view(q_gate, 0, p.head_dim_k), "q_norm");
     const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(g, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
     const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), p.n_head_kv);
-    const Tensor a = cached_attention(b, in, il, {g.name(g.rope(q, in.rope_table, b.rope), "q_rope"), g.name(g.rope(k, in.rope_table, b.rope), "k_rope"), v});
+    const Tensor a = cached_attention(b, in, il, {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"), g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
     const Tensor gate = g.name(g.sigmoid(g.view(q_gate, p.head_dim_k, p.head_dim_k)), "attn_gate");

@@ -12,7 +12,7 @@ namespace starcoder2 {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, NormKind::layer);
     hp.activation = Activation::gelu;
-    refuse_window(keys, hp);
+    read_window(keys, hp, WindowKind::standard, 0, 0);
     return hp;
 }
 

@@ -59,6 +59,7 @@ struct RwkvWeights {
 /// or behind attention and feed-forward.
 struct LayerWeights {
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
+    Norm attn_norm_2;                           ///< behind a second residual sum
     Linear attn_q, attn_k, attn_v, attn_output;
     Linear attn_qkv;                            ///< rows of q, k, v in one matrix
     Linear attn_q_a, attn_q_b, attn_kv_a_mqa, attn_kv_b;   ///< latent attention (mla.hpp)
@@ -80,9 +81,15 @@ struct LayerWeights {
 struct Weights {
     const TensorInfo* token_embd = nullptr;
     const TensorInfo* position_embd = nullptr;  ///< one row per position
+    const TensorInfo* token_types = nullptr;    ///< one row per kind of token
     Norm token_embd_norm, output_norm;
     Linear output;                              ///< weight = token_embd where the head is tied
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
+    Linear cls, cls_output;                     ///< a reranker's classifier: hidden layer, scores; one of them may be missing
+    [[nodiscard]] int n_class() const noexcept {
+        const TensorInfo* last = cls_output ? cls_output.weight : cls.weight;
+        return last == nullptr ? 0 : static_cast<int>(last->ne[1]);
+    }
     std::vector<LayerWeights> layers;
 };
 

@@ -29,16 +29,17 @@ BatchPlan::BatchPlan(const BatchLimits& limits) : limits_(limits) {
     places_.resize(n_batch);
     output_index_.resize(n_batch);
     output_rows_.resize(n_batch);
+    counts_.resize(static_cast<std::size_t>(limits.n_seq_max));
     per_seq_.resize(static_cast<std::size_t>(limits.n_seq_max));
 }
 
 std::uint64_t BatchPlan::bytes(const BatchLimits& limits) noexcept {
     return static_cast<std::uint64_t>(limits.n_batch) * (3 * sizeof(std::int32_t) + sizeof(memory::KvToken)) +
-           static_cast<std::uint64_t>(limits.n_seq_max) * sizeof(std::int64_t);
+           static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(std::int64_t) + sizeof(std::int32_t));
 }
 
 std::uint64_t BatchPlan::bytes_held() const noexcept {
-    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity()) * sizeof(std::int32_t) +
+    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity() + counts_.capacity()) * sizeof(std::int32_t) +
            places_.capacity() * sizeof(memory::KvToken) + per_seq_.capacity() * sizeof(std::int64_t);
 }
 
@@ -225,11 +226,15 @@ void BatchPlan::check_model() const {
                 refuse_batch("position ", place.pos, " exceeds the learned position table (", limits_.n_positions, ")");
     if (!limits_.causal && size_ > static_cast<std::size_t>(limits_.n_ubatch))
         refuse_batch("non-causal attention needs n_ubatch >= ", size_);
+    for (std::size_t i = 0; i < size_ && !limits_.causal; ++i)
+        if (places_[i].seqs.size() > 1)
+            refuse_batch("non-causal attention needs one sequence per token, index ", i, " has ", places_[i].seqs.size());
     if (limits_.causal && !limits_.has_output_head && !limits_.embeddings)
         refuse_batch("model has no output head; enable embeddings");
 }
 
 void BatchPlan::choose_outputs(const Batch* batch) {
+    if (limits_.pooling != Pooling::none) return choose_pooled_rows();
     const auto is_flagged = [](const Batch::Row& row) { return row.output; };
     const bool flagged = batch != nullptr && std::ranges::any_of(batch->rows(), is_flagged);
     n_outputs_ = 0;

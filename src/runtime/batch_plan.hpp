@@ -19,6 +19,7 @@ struct BatchLimits {
     std::int32_t n_vocab = 0, n_embd = 0;
     std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
     bool causal = true;
+    Pooling pooling = Pooling::none;   ///< rows of sequences instead of flagged ones: all, the first or the last
     bool has_output_head = true;
     bool accepts_embeddings = true;
     bool embeddings = false;           ///< the caller wants hidden states: no head is needed
@@ -62,6 +63,12 @@ public:
     /// Output of row i; throws index_out_of_range, and no_output where the row was not flagged.
     [[nodiscard]] std::int32_t output_index(std::int32_t i) const;
 
+    /// With pooling: tokens of the batch whose first sequence is this one, and the sequence behind an output.
+    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return counts_[static_cast<std::size_t>(seq)]; }
+    [[nodiscard]] SeqId sequence_of_output(std::size_t output) const noexcept {
+        return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];
+    }
+
     /// The next micro-batch: at most n_ubatch tokens from `first`.
     [[nodiscard]] MicroBatch micro_batch(std::size_t first) const noexcept;
     /// Its beginning: its first n tokens, where the cache wanted a cut.
@@ -84,6 +91,7 @@ private:
     void check_coupling(const memory::Memory& memory);
     void check_model() const;
     void choose_outputs(const Batch* batch);
+    void choose_pooled_rows();
     void finish(const Batch* batch, const memory::Memory& memory);
     [[nodiscard]] std::size_t outputs_before(std::size_t row) const noexcept;
 
@@ -94,6 +102,7 @@ private:
     std::vector<memory::KvToken> places_;     // {n_batch}
     std::vector<std::int32_t> output_index_;  // {n_batch}: -1 where the row is no output
     std::vector<std::int32_t> output_rows_;   // {n_batch}
+    std::vector<std::int32_t> counts_;        // {n_seq_max}: with pooling, tokens of each
     std::vector<std::int64_t> per_seq_;       // {n_seq_max}: what a check remembers of each sequence
 };
 

@@ -38,7 +38,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     : owner(std::move(owner_)), layout(bound, options_, table), options((check_memory_limit(layout, options_), layout.options())),
       sequences(layout.memory_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
-      embeddings_data(layout.embeddings_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
+      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
@@ -136,8 +136,8 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
     };
     for (std::size_t k = 0; k < layout.kept().size(); ++k)
         if (layout.kept()[k].name == name) return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
-    if (name == "result_output") return rows(logits_data, layout.model().hp.n_vocab);
-    if (name == "result_norm" && options.embeddings) return rows(embeddings_data, layout.model().hp.n_embd);
+    if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
+    if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
 }
 

@@ -61,7 +61,8 @@ struct Context::Impl {
     Timings timings;
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
-    AlignedBuffer logits_data, embeddings_data, kept_data;
+    AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
+    bool has_pooled = false;            ///< vectors of the last decode are in pooled_data
     int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
     std::vector<std::uint64_t> kept_values;   ///< floats of each kept value in the last micro-batch
 
@@ -76,12 +77,15 @@ private:
     void finish(DecodeStatus status) noexcept;
     void start_micro_batch();
     void start_key_shift();
-    void start_page_copies(std::span<const memory::PageCopy> copies);
+    void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
     void collect_outputs();
+    void begin_pooling();
+    void write_pooling_inputs(const runtime::MicroBatch& mb);
+    void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows, std::size_t width);
     struct GraphShape {
         std::int64_t n_tokens = 0, n_rows = 0;
         bool from_embeddings = false;

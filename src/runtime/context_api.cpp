@@ -23,6 +23,22 @@ DecodeStatus Context::decode(const Batch& batch) {
     return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
 }
 
+namespace {
+
+void require_encoder(const Context& context) {
+    if (context.options().attention == AttentionKind::causal) fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
+}
+
+}  // namespace
+
+DecodeStatus Context::encode(std::span<const Token> tokens) {
+    require_encoder(*this);
+    return decode(tokens);
+}
+DecodeStatus Context::encode(const Batch& batch) {
+    require_encoder(*this);
+    return decode(batch);
+}
 
 void Context::begin(std::span<const Token> tokens) {
     reporting_memory(kInContext, [&] { impl_->begin(tokens); });
@@ -45,7 +61,7 @@ std::span<const float> Context::logits(int index) const {
     const auto& data = impl_->logits_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, "logits");
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, impl_->options.pooling == Pooling::none ? "logits" : "logits (ContextOptions::pooling is on)");
     });
 }
 
@@ -53,7 +69,8 @@ std::span<const float> Context::embedding(int index) const {
     const auto& data = impl_->embeddings_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index, "embeddings (ContextOptions::embeddings is off)");
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
+                                 impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)" : "embeddings (ContextOptions::embeddings is off)");
     });
 }
 
@@ -155,7 +172,7 @@ MemoryPlan Context::memory() const noexcept {
     memory.cache = impl_->cache_data.size();
     memory.recurrent = impl_->state_data.size();
     memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->input_data.size();
-    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->kept_data.size();
+    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->pooled_data.size() + impl_->kept_data.size();
     return memory;
 }
 

@@ -61,6 +61,13 @@ public:
     [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
     [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
     [[nodiscard]] std::uint64_t embeddings_bytes() const noexcept;
+    [[nodiscard]] std::uint64_t pooled_bytes() const noexcept;
+    /// Floats of one vector per sequence.
+    [[nodiscard]] std::size_t pooled_width() const noexcept;
+    [[nodiscard]] bool causal() const noexcept { return options_.attention == AttentionKind::causal; }
+    /// What tokens see in layers without a window, and in those with one.
+    [[nodiscard]] Window full_view() const noexcept { return {.causal = causal()}; }
+    [[nodiscard]] Window window() const noexcept { return {model_->hp.window.kind, model_->hp.window.size, causal()}; }
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.
@@ -84,7 +91,7 @@ private:
     const model::BoundModel* model_;
     ContextOptions options_;
     const kernels::KernelTable* table_;
-    RopeParams rope_;
+    RopeParams rope_, rope_window_;
     const TensorInfo* rope_factors_ = nullptr;
     memory::MemoryLimits memory_limits_;
     BatchLimits batch_limits_;

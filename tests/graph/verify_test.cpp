@@ -101,6 +101,9 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const Tensor stack = g.input("stack", DType::f32, {4, 5, 2, 1}), rows = g.input("rows", DType::f32, {4, 2, 3, 1});
     const Tensor chosen = g.input("chosen", DType::i32, {2, 3, 1, 1});
     g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
+    const Tensor ids = g.input("ids", DType::i32, {3, 1, 1, 1});
+    g.log_temperature(ids, 0.1f, 8);
+    g.segment_sum(x, ids, g.input("sums", DType::f32, {4, 2, 1, 1}));
     g.copy(g.view(x, 1, 2));
     build_recurrent_ops(g);
     const TensorInfo& keys = model.tensor("cache_k.0");
@@ -180,6 +183,13 @@ const std::vector<Attack>& attacks() {
         {Op::keep_groups, "x must be {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
         {Op::keep_groups, "X must be a multiple of n_group", [](Damaged& d) { d.node().params.n_group = 3; }},
         {Op::keep_groups, "k must lie in 1 … n_group", [](Damaged& d) { d.node().params.k = 3; }},
+        {Op::log_temperature, "positions must be i32 {T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::log_temperature, "n must be positive", [](Damaged& d) { d.node().params.k = 0; }},
+        {Op::log_temperature, "result must be f32 {1,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::segment_sum, "x must be f32 {E,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::segment_sum, "segments must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::segment_sum, "sums must be f32 {E,S}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::segment_sum, "result must be f32 like the sums", [](Damaged& d) { d.stretch_result(1); }},
         {Op::add_id, "x must be f32 {N,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
         {Op::add_id, "b must be f32 {N,X}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::add_id, "ids must be i32 {k,T}", [](Damaged& d) { d.stretch(3, 0); }},

@@ -129,6 +129,15 @@ TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree
     const TestTensor biases = floats({24, 6, 1, 1}, 15), ids = integers({3, 5, 1, 1}, {0, 5, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 1, 0, 5}),
         out(DType::f32, {24, 3, 5, 1});
     CHECK(compare_tables(Op::add_id, DType::none, out, {&a, &biases, &ids}, {}, 2) == "");
+
+    const TestTensor rows = floats({100, 5, 1, 1}, 16, Extremes::non_finite, 4), sums = floats({100, 3, 1, 1}, 17),
+        segments = integers({5, 1, 1, 1}, {2, 0, 2, 1, 0}), after(DType::f32, {100, 3, 1, 1});
+    CHECK(compare_tables(Op::segment_sum, DType::none, after, {&rows, &segments, &sums}, {}, 3) == "");
+    OpParams temperature;
+    temperature.scale = 0.1f;
+    temperature.k = 7;
+    const TestTensor factors(DType::f32, {1, 5, 1, 1});
+    CHECK(compare_tables(Op::log_temperature, DType::none, factors, {&segments}, temperature, 2) == "");
 }
 
 TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, agree on every table") {

@@ -505,6 +505,34 @@ TEST_CASE("[A16] add_id: the bias of the chosen expert, row by row") {
     for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == x[i] + b[static_cast<std::size_t>(ids[i / 7]) * 7 + i % 7]);
 }
 
+TEST_CASE("[E3] segment_sum: rows are added to what their segment has so far, one after the other") {
+    OpRandom random(24);
+    const std::vector<float> x = random.floats(9 * 5), sums = random.floats(9 * 3);
+    const std::vector<std::int32_t> segments{1, 0, 1, 1, 0};
+    for (const int threads : {1, 2, 4}) {
+        const std::vector<float> y = packed(Op::segment_sum, {9, 3, 1, 1}, {f32(x, {9, 5, 1, 1}), f32(segments, {5, 1, 1, 1}), f32(sums, {9, 3, 1, 1})}, {}, threads);
+        for (std::size_t i = 0; i < 9; ++i) {
+            CHECK(y[i] == (sums[i] + x[9 + i]) + x[36 + i]);
+            CHECK(y[9 + i] == ((sums[9 + i] + x[i]) + x[18 + i]) + x[27 + i]);
+            CHECK(y[18 + i] == sums[18 + i]);
+        }
+    }
+}
+
+TEST_CASE("[A4] log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, within one rounding") {
+    OpParams params;
+    params.scale = 0.1f;
+    params.k = 8192;
+    const std::vector<std::int32_t> positions{0, 8190, 8191, 16382, 16383, 1000000, 2147483646};
+    const std::vector<float> y = packed(Op::log_temperature, {1, 7, 1, 1}, {f32(positions, {7, 1, 1, 1})}, params, 2);
+    CHECK(y[0] == 1.0f);
+    CHECK(y[1] == 1.0f);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+        const double exact = 1.0 + static_cast<double>(0.1f) * std::log(1.0 + std::floor((positions[i] + 1.0) / 8192.0));
+        CHECK(std::abs(y[i] - exact) <= 2.4e-7 * exact);   // the logarithm and the sum round once each
+    }
+}
+
 TEST_CASE("[K4] concat: rows of b behind rows of a, one row of b for all heads of a token") {
     OpRandom random(23);
     const std::vector<float> a = random.floats(5 * 3 * 2), b = random.floats(4 * 3 * 2), one = random.floats(4 * 2);

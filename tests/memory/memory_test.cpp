@@ -20,7 +20,7 @@ constexpr Pos kAll{-1};
 constexpr int kSeqs = 4, kRun = 16;
 
 MemoryLimits limits_of(bool attention, bool states) {
-    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states};
+    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states, .window = {}, .n_batch = 1024};
 }
 
 using History = std::vector<int>;
@@ -46,8 +46,8 @@ struct Bench {
             const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(n_run, tokens.size() - done)));
             REQUIRE(placed.tokens > 0);
             std::vector<std::int32_t> steps(2 * placed.tokens);
-            std::vector<std::int32_t> table(4096), seqs(64), spans(4 * placed.tokens), cells(placed.tokens), positions(placed.tokens);
-            memory.write_inputs({.kv = {table, seqs, spans, cells, positions}, .state_rows = steps});
+            std::vector<std::int32_t> table(4096), seqs(64), cells(placed.tokens), positions(placed.tokens);
+            memory.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
             for (std::size_t i = 0; i < placed.tokens; ++i) {
                 const int from = steps[2 * i], to = steps[2 * i + 1];
                 History history = from < 0 ? History{} : rows[static_cast<std::size_t>(from)];
@@ -78,8 +78,8 @@ struct Bench {
         const KvToken token{copy.pos_max(seq) + 1, std::span(&seq, 1)};
         copy.begin();
         REQUIRE(copy.place(std::span(&token, 1)).tokens == 1);
-        std::vector<std::int32_t> table(4096), seqs(64), spans(4), cells(1), positions(1), steps(2);
-        copy.write_inputs({.kv = {table, seqs, spans, cells, positions}, .state_rows = steps});
+        std::vector<std::int32_t> table(4096), seqs(64), cells(1), positions(1), steps(2);
+        copy.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
         return steps[0];
     }
 

@@ -33,7 +33,8 @@ bool names(const std::string& text, std::string_view part) { return text.find(pa
 
 // Tensors a file may do without: biases, the head, norms that a family has or has not, tables of factors.
 bool may_be_absent(std::string_view name) {
-    constexpr std::string_view kOptional[] = {".bias", "output.weight", "rope_freqs", "attn_q_norm", "attn_k_norm", "attn_norm_2", "exp_probs_b", "position_embd", ".act.scales", "ssm_norm"};
+    constexpr std::string_view kOptional[] = {".bias", "output.weight", "rope_freqs", "attn_q_norm", "attn_k_norm", "attn_norm_2", "exp_probs_b", "position_embd",
+                                              "token_types", ".act.scales", "ssm_norm"};
     return std::ranges::any_of(kOptional, [&](std::string_view part) { return names(std::string(name), part); });
 }
 
@@ -138,7 +139,11 @@ TEST_CASE("[L10][L13][golden] families: variants that would compute something el
         {"phi3", set("phi3.rope.scaling.type", std::string("longrope")), ErrorCode::missing_tensor, "rope_factors_long.weight"},
         {"phi3-longrope-long", drop("rope_factors_short.weight"), ErrorCode::missing_tensor, "rope_factors_short.weight"},
         {"phi3", set("phi3.rope.scaling.type", std::string("su")), ErrorCode::bad_key, "rope.scaling.type"},
-        {"phi3", set("phi3.attention.sliding_window", 64u), kUnsupported, "a sliding window of 64"},
+        {"gemma2", add("blk.0.attn_q_norm.weight", {24}), kUnsupported, "architecture 'gemma2': looks like gemma3 under the wrong name"},
+        {"gemma3", add("per_layer_token_embd.weight", {64}), kUnsupported, "architecture 'gemma3': gemma3n not supported"},
+        {"bert", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported, "architecture 'bert': expert bert not supported"},
+        {"bert", set("bert.attention.causal", true), kUnsupported, "architecture 'bert': causal bert not supported"},
+        {"nomic-bert", [](GgufWriter& w) { w.erase("nomic-bert.pooling_type"); }, ErrorCode::missing_key, "nomic-bert.pooling_type"},
         {"deepseek2-mla", set("deepseek2.attention.indexer.top_k", 64u), kUnsupported, "architecture 'deepseek2': sparse attention indexer not supported"},
         {"deepseek2-mla", [](GgufWriter& w) { w.erase("deepseek2.attention.key_length_mla"); }, kUnsupported, "tensor layout and attention.*_mla keys disagree"},
         {"deepseek2-kvb", set("deepseek2.attention.key_length_mla", 24u), kUnsupported, "tensor layout and attention.*_mla keys disagree"},

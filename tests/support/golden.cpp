@@ -24,8 +24,6 @@ std::optional<std::filesystem::path> golden_folder() {
     return std::nullopt;
 }
 
-bool needs_windows(const std::string& golden_case) { return golden_case == "exaone4-swa" || golden_case == "olmo3"; }
-
 std::vector<GoldenModel> golden_models() {
     std::vector<GoldenModel> out;
     const auto folder = golden_folder();
@@ -33,7 +31,7 @@ std::vector<GoldenModel> golden_models() {
     for (const auto& entry : std::filesystem::directory_iterator(*folder / "models")) {
         std::ifstream file(entry.path() / "case.json");
         const std::string name = entry.path().filename().string();
-        if (!file || name.starts_with("quant-") || needs_windows(name)) continue;
+        if (!file || name.starts_with("quant-")) continue;
         const auto info = nlohmann::json::parse(file);
         GoldenModel model{name, info["architecture"], entry.path() / "model.gguf", info["output"] != "logits"};
         if (std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == model.architecture; }))

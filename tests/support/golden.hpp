@@ -17,9 +17,6 @@ namespace tinfer::test {
 /// True, with a message naming the variable, where there is no golden data: `if (skip_without_golden()) return;`
 [[nodiscard]] bool skip_without_golden();
 
-/// Cases whose architecture runs, but not with the sliding windows that these files have.
-[[nodiscard]] bool needs_windows(const std::string& golden_case);
-
 /// A model of the golden data whose architecture is in the registry.
 struct GoldenModel {
     std::string name, architecture;

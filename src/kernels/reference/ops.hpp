@@ -14,8 +14,9 @@ RunFn rms_norm, layer_norm, l2_norm, rms_norm_quantize, softmax, sum_rows;   // 
 RunFn add, mul, div, scale, copy, concat;                         // elementwise.cpp
 RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus;
 RunFn silu_mul, silu_mul_quantize;
-RunFn rope_table, rope;                                           // rope.cpp
+RunFn rope_table, rope, log_temperature;                          // rope.cpp
 RunFn kv_write, rope_kv_write, key_shift, kv_copy_page;           // cache.cpp
+RunFn segment_sum;                                                // pooling.cpp
 RunFn attention;                                                  // attention.cpp
 RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp
 RunFn wkv6, wkv7, delta_rule;
