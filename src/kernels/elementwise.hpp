@@ -101,7 +101,7 @@ void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         each_piece<Arch>(gate.ne[0], [&](std::int64_t j, int n) {
             store_piece(silu(load_piece<Arch>(g + j, n)) * load_piece<Arch>(u + j, n), y + j, n);
         });
-        quantize_activation<Arch>(out.type, y, gate.ne[0], out.template flat_row<std::byte>(i));
+        quantize_blocks<Arch>(out.type, y, gate.ne[0], out.template flat_row<std::byte>(i));
     }
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/kernel.hpp"
-#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/quantize_avx512.hpp"
 #include "kernels/simd_math.hpp"
 
 namespace tinfer::kernels {
@@ -68,7 +68,7 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         if (norm.present()) y = norm.template flat_row<float>(i);
         const auto* in = x.template flat_row<const float>(i);
         norm_row<Arch>(in, norm_weight<Arch>(weight, x, i), x.ne[0], call.params.eps, y);
-        quantize_activation<Arch>(out.type, y, x.ne[0], out.template flat_row<std::byte>(i));
+        quantize_blocks<Arch>(out.type, y, x.ne[0], out.template flat_row<std::byte>(i));
     }
 }
 
@@ -110,7 +110,7 @@ void quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Range blocks = slice.share(n_blocks * x.n_rows());
     for (std::int64_t b = blocks.begin; b < blocks.end;) {
         const std::int64_t r = b / n_blocks, left = blocks.end - r * n_blocks, end = left < n_blocks ? left : n_blocks;
-        quantize_activation<Arch>(out.type, x.template flat_row<const float>(r), k,
+        quantize_blocks<Arch>(out.type, x.template flat_row<const float>(r), k,
                                   out.template flat_row<std::byte>(r), b % n_blocks, end);
         b = r * n_blocks + end;
     }

@@ -164,6 +164,18 @@ void place_barriers(BoundPlan& bound) {
     }
 }
 
+// Each product of whole matrices learns of the next one. Which experts follow is not known beforehand.
+void link_products(BoundPlan& bound) {
+    std::ptrdiff_t next = -1;
+    for (std::ptrdiff_t i = std::ssize(bound.calls) - 1; i >= 0; --i) {
+        const auto at = static_cast<std::size_t>(i);
+        const Op op = bound.plan.steps[at].op;
+        if (!is_product(op)) continue;
+        if (next >= 0) bound.calls[at].next_product = next - i;
+        next = op == Op::mul_mat || op == Op::mul_mat_add ? i : -1;
+    }
+}
+
 }  // namespace
 
 void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound) {
@@ -191,6 +203,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         bound.calls.push_back(call);
     }
     place_barriers(bound);
+    link_products(bound);
 }
 
 }  // namespace tinfer::runtime
