@@ -29,7 +29,7 @@ struct MemoryLimits {
 struct MemoryInputs {
     KvInputs kv;
     std::span<std::int32_t> state_rows;  ///< {2, T}
-    std::span<std::int32_t> window_table, window_cells;   ///< as in kv, for layers with a pool of their own
+    std::span<std::int32_t> window_table{}, window_cells{};   ///< as in kv, for layers with a pool of their own
 };
 
 class Memory {

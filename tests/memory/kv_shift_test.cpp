@@ -49,8 +49,8 @@ struct ShiftBench {
         REQUIRE(cache.place(run).tokens == run.size());
         for (const PageCopy& copy : cache.copies())
             std::copy_n(key_pos.begin() + std::ptrdiff_t{copy.from} * kPageSlots, kPageSlots, key_pos.begin() + std::ptrdiff_t{copy.to} * kPageSlots);
-        std::vector<std::int32_t> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences()), spans(4 * run.size()), cells(run.size()), pos(run.size());
-        cache.write_inputs({.table = table, .seqs = seqs, .spans = spans, .cells = cells, .positions = pos, .cell_positions = {}});
+        std::vector<std::int32_t> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences()), cells(run.size()), pos(run.size());
+        cache.write_inputs({.table = table, .seqs = seqs, .cells = cells, .positions = pos, .cell_positions = {}});
         for (std::size_t i = 0; i < cells.size(); ++i) {
             key_pos[static_cast<std::size_t>(cells[i])] = run[i].pos;
             tokens.push_back({run[i].pos, {seq}});
