@@ -442,6 +442,15 @@ std::uint64_t macs_causal_conv(const KernelCall& call) noexcept {
     return unsigned_bytes(call[2].ne[0]) * unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]);
 }
 
+template <int StateSlot, int PerElement>
+std::uint64_t macs_recurrent(const KernelCall& call) noexcept {
+    const Operand &state = call[StateSlot], &rows = call[StateSlot + 1];
+    return static_cast<std::uint64_t>(state.ne[0] * rows.ne[1]) * PerElement;
+}
+template std::uint64_t macs_recurrent<6, 4>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 3>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 5>(const KernelCall&) noexcept;
+
 std::uint64_t scratch_row(const StepShape& shape) noexcept { return scratch_floats(shape, shape[0].ne[0]); }
 
 std::uint64_t scratch_attention(const StepShape& shape) noexcept {

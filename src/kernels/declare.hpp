@@ -47,10 +47,7 @@ std::uint64_t macs_moe_sum(const KernelCall& call) noexcept;
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept;
 /// A state's elements take the same number of multiply-adds from every token.
 template <int StateSlot, int PerElement>
-std::uint64_t macs_recurrent(const KernelCall& call) noexcept {
-    const Operand &state = call[StateSlot], &rows = call[StateSlot + 1];
-    return static_cast<std::uint64_t>(state.ne[0] * rows.ne[1]) * PerElement;
-}
+std::uint64_t macs_recurrent(const KernelCall& call) noexcept;   // in declare.cpp, for no instruction set
 
 /// One row of floats per thread, as long as the output's rows.
 std::uint64_t scratch_row(const StepShape& shape) noexcept;

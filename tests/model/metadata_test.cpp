@@ -56,7 +56,7 @@ std::string shape_text(const std::vector<std::int64_t>& ne) {
 // ---- architectures --------------------------------------------------------------------------------------------------
 
 TEST_CASE("[A5] the table of architectures names each once, and each has a model that runs") {
-    std::set<std::string> tested;
+    std::set<std::string> tested{"jina-bert-v2"};   // jina_test.cpp
     for (const Example& example : kModels) tested.insert(example.arch);
     for (const Family& family : small_families()) tested.insert(family.arch);
     for (const GoldenModel& golden : golden_models()) tested.insert(golden.architecture);
@@ -75,7 +75,7 @@ TEST_CASE("[A5] the table of architectures names each once, and each has a model
 TEST_CASE("[L9] an architecture nobody knows and one that is not implemented are told apart, and both say what there is") {
     for (const auto& [name, code] : {std::pair{"frobnicator", ErrorCode::unknown_arch}, std::pair{"", ErrorCode::unknown_arch},
                                      std::pair{"LLAMA", ErrorCode::unknown_arch}, std::pair{"llama\n\x1b[2J", ErrorCode::unknown_arch},
-                                     std::pair{"gemma2", ErrorCode::unsupported_arch}, std::pair{"falcon-h1", ErrorCode::unsupported_arch}}) {
+                                     std::pair{"gemma3n", ErrorCode::unsupported_arch}, std::pair{"falcon-h1", ErrorCode::unsupported_arch}}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.set("general.architecture", GgufValue{std::string(name)});
         const Outcome outcome = load(w);
