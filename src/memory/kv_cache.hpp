@@ -77,8 +77,8 @@ struct KvInputSizes {
     std::size_t entries = 0, sequences = 0;
 };
 
-/// Positions ascend with the slots of a page and with the entries of a table, strictly but for tokens that a seq_div joined. Sequence ids are checked where
-/// they come from callers (bad_sequence); those of tokens are the batch's to check.
+/// Positions ascend with the slots of a page and with the entries of a table, strictly but for tokens that a seq_div
+/// joined. Sequence ids are checked where they come from callers (bad_sequence); those of tokens are the batch's to check.
 class KvCache {
 public:
     /// Throws bad_parameter.

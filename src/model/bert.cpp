@@ -32,9 +32,17 @@ Weights bind_embedding(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
-void bind_post_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
-    layer.attn_post_norm = binder.norm(block_name(il, "attn_output_norm"), {hp.n_embd}, Bias::required);
-    layer.ffn_post_norm = binder.norm(block_name(il, "layer_output_norm"), {hp.n_embd}, Bias::required);
+/// The embedding, blocks with norms behind each branch, and the classifier, where there is one.
+Weights bind_encoder(WeightBinder& binder, const HParams& hp, BlockParts parts) {
+    parts.norms = BlockNorms::own;
+    parts.norm_bias = Bias::required;
+    Weights w = bind_embedding(binder, hp);
+    bind_blocks(binder, hp, w, parts, [&](int il, LayerWeights& layer) {
+        layer.attn_post_norm = binder.norm(block_name(il, "attn_output_norm"), {hp.n_embd}, Bias::required);
+        layer.ffn_post_norm = binder.norm(block_name(il, "layer_output_norm"), {hp.n_embd}, Bias::required);
+    });
+    bind_classifier(binder, hp, w);
+    return w;
 }
 
 /// x = norm(x + attention(x)), x = norm(x + ffn(x)): the order of the original transformer (arXiv:1706.03762 §3.1).
@@ -76,15 +84,8 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_embedding(binder, hp);
+    Weights w = bind_encoder(binder, hp, kBiasedBlock);
     w.position_embd = binder.matrix("position_embd", {hp.n_embd, hp.n_ctx_train});
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_post_norms(binder, hp, il, layer);
-        bind_plain_ffn(binder, hp, il, layer, Bias::required);
-    }
-    bind_classifier(binder, hp, w);
     return w;
 }
 
@@ -99,17 +100,7 @@ HParams read(KeyReader& keys) {
     return read_encoder(keys, RopeKind::neox);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_embedding(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        bind_post_norms(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    bind_classifier(binder, hp, w);
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_encoder(binder, hp, {.qkv_bias = Bias::optional, .out_bias = Bias::optional}); }
 
 void build(const BuildContext& b) { post_norm_stack(b); }
 
@@ -125,18 +116,12 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_embedding(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        layer.attn_q_norm = binder.find_norm(block_name(il, "attn_q_norm"), {hp.n_head[i] * hp.head_dim_k}, Bias::required);
-        layer.attn_k_norm = binder.find_norm(block_name(il, "attn_k_norm"), {hp.n_head_kv[i] * hp.head_dim_k}, Bias::required);
-        layer.attn_norm_2 = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
-        bind_post_norms(binder, hp, il, layer);
-        bind_fused_ffn(binder, hp, il, layer, Bias::required);
-    }
-    bind_classifier(binder, hp, w);
+    BlockParts parts = kBiasedBlock;
+    parts.head_norms = HeadNorms::whole_if_given;
+    parts.ffn = FeedForward::fused;
+    Weights w = bind_encoder(binder, hp, parts);
+    for (int il = 0; il < hp.n_layer; ++il)
+        w.layers[static_cast<std::size_t>(il)].attn_norm_2 = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
     return w;
 }
 

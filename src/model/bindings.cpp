@@ -30,11 +30,6 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
     return w;
 }
 
-void bind_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    w.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd}, bias);
-    w.ffn_norm = binder.norm(block_name(il, "ffn_norm"), {hp.n_embd}, bias);
-}
-
 void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv, Bias out) {
     const auto i = static_cast<std::size_t>(il);
     const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k, n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
@@ -108,6 +103,74 @@ void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, Laye
         binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
     if (routed) bind_experts(binder, hp, il, w);
     else bind_gated_ffn(binder, hp, il, w);
+}
+
+namespace {
+
+void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
+    const auto norm = [&](std::string_view role) { return binder.norm(block_name(il, role), {hp.n_embd}, parts.norm_bias); };
+    const BlockNorms norms = parts.norms;
+    if (norms == BlockNorms::before || norms == BlockNorms::one || norms == BlockNorms::around) w.attn_norm = norm("attn_norm");
+    if (norms == BlockNorms::before || norms == BlockNorms::around) w.ffn_norm = norm(parts.ffn_norm);
+    if (norms == BlockNorms::after || norms == BlockNorms::around) {
+        w.attn_post_norm = norm("post_attention_norm");
+        w.ffn_post_norm = norm("post_ffw_norm");
+    }
+}
+
+void bind_norms_of_heads(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
+    const auto i = static_cast<std::size_t>(il);
+    const int size = hp.head_dim_k, n_q = hp.n_head[i], n_k = hp.n_head_kv[i];
+    const std::string q = block_name(il, "attn_q_norm"), k = block_name(il, "attn_k_norm");
+    const auto if_given = [&](WeightBinder::Shape of_q, WeightBinder::Shape of_k, Bias bias = Bias::none) {
+        w.attn_q_norm = binder.find_norm(q, of_q, bias);
+        w.attn_k_norm = binder.find_norm(k, of_k, bias);
+    };
+    switch (parts.head_norms) {
+        case HeadNorms::none: break;
+        case HeadNorms::shared: bind_head_norms(binder, hp, il, w); break;
+        case HeadNorms::shared_if_given: if_given({size}, {size}); break;
+        case HeadNorms::per_head_if_given: if_given({size, n_q}, {size, n_k}); break;
+        case HeadNorms::whole:
+            w.attn_q_norm = binder.norm(q, {n_q * size});
+            w.attn_k_norm = binder.norm(k, {n_k * size});
+            break;
+        case HeadNorms::whole_if_given: if_given({n_q * size}, {n_k * size}, parts.norm_bias); break;
+    }
+}
+
+void bind_feed_forward(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
+    switch (parts.ffn) {
+        case FeedForward::gated: bind_gated_ffn(binder, hp, il, w, parts.ffn_bias); break;
+        case FeedForward::fused: bind_fused_ffn(binder, hp, il, w, parts.ffn_bias); break;
+        case FeedForward::plain: bind_plain_ffn(binder, hp, il, w, parts.ffn_bias); break;
+        case FeedForward::experts: bind_experts(binder, hp, il, w, parts.ffn_bias); break;
+        case FeedForward::experts_if_any:
+            if (hp.n_expert > 0) bind_experts(binder, hp, il, w);
+            else bind_gated_ffn(binder, hp, il, w, parts.ffn_bias);
+            break;
+        case FeedForward::dense_or_experts: bind_dense_or_experts(binder, hp, il, w); break;
+        case FeedForward::own: break;
+    }
+}
+
+}  // namespace
+
+void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const BlockParts& parts, const OwnParts& own) {
+    for (int il = 0; il < hp.n_layer; ++il) {
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+        bind_block_norms(binder, hp, il, layer, parts);
+        if (parts.mixer == Mixer::attention) bind_attention(binder, hp, il, layer, parts.qkv_bias, parts.out_bias);
+        bind_norms_of_heads(binder, hp, il, layer, parts);
+        bind_feed_forward(binder, hp, il, layer, parts);
+        if (own) own(il, layer);
+    }
+}
+
+Weights bind_stack(WeightBinder& binder, const HParams& hp, Head head, const BlockParts& parts, const OwnParts& own) {
+    Weights w = bind_globals(binder, hp, head, parts.norm_bias);
+    bind_blocks(binder, hp, w, parts, own);
+    return w;
 }
 
 }  // namespace tinfer::model

@@ -15,14 +15,8 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, kBiasedBlock);
     w.token_embd_norm = binder.norm("token_embd_norm", {hp.n_embd}, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_plain_ffn(binder, hp, il, layer, Bias::required);
-    }
     return w;
 }
 

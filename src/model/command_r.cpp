@@ -17,17 +17,8 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::always_tied);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        bind_attention(binder, hp, il, layer, Bias::optional);
-        layer.attn_q_norm = binder.find_norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head[i]});
-        layer.attn_k_norm = binder.find_norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv[i]});
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::always_tied,
+                      {.norms = BlockNorms::one, .qkv_bias = Bias::optional, .head_norms = HeadNorms::per_head_if_given});
 }
 
 void build(const BuildContext& b) { parallel_stack(b); }

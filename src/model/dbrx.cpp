@@ -19,15 +19,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        layer.ffn_norm = binder.norm(block_name(il, "attn_output_norm"), {hp.n_embd});
-        bind_attention(binder, hp, il, layer);
-        bind_experts(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::required, {.ffn_norm = "attn_output_norm", .ffn = FeedForward::experts});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

@@ -17,16 +17,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer);
-        bind_dense_or_experts(binder, hp, il, layer);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.ffn = FeedForward::dense_or_experts}); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

@@ -62,14 +62,8 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_latent_attention(binder, hp, il, layer);
-        bind_dense_or_experts(binder, hp, il, layer);
-    }
-    return w;
+    const auto attention = [&](int il, LayerWeights& layer) { bind_latent_attention(binder, hp, il, layer); };
+    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts}, attention);
 }
 
 void build(const BuildContext& b) {

@@ -15,16 +15,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, layer);
-        bind_head_norms(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-        layer.attn_post_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
-        layer.ffn_post_norm = binder.norm(block_name(il, "post_ffw_norm"), {hp.n_embd});
-    }
-    return w;
+    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::after, .head_norms = HeadNorms::shared});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

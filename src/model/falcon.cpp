@@ -19,18 +19,13 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd}, Bias::required);
-        if (const Norm second = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required)) {
-            layer.ffn_norm = layer.attn_norm;   // by its place: "attn_norm" is then the feed-forward's
-            layer.attn_norm = second;
-        }
-        bind_attention(binder, hp, il, layer);
-        bind_plain_ffn(binder, hp, il, layer, Bias::none);
-    }
-    return w;
+    const BlockParts parts{.norms = BlockNorms::one, .norm_bias = Bias::required, .ffn = FeedForward::plain};
+    return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
+        const Norm second = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
+        if (!second) return;
+        layer.ffn_norm = layer.attn_norm;   // by its place: "attn_norm" is then the feed-forward's
+        layer.attn_norm = second;
+    });
 }
 
 void build(const BuildContext& b) { parallel_stack(b); }

@@ -18,14 +18,7 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     binder.refuse("blk.0.post_attention_norm.weight", "looks like gemma2/3 under the wrong name");
-    Weights w = bind_globals(binder, hp, Head::always_tied);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::always_tied);
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

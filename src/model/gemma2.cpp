@@ -42,14 +42,6 @@ void read_two_ropes(KeyReader& keys, HParams& hp) {
     hp.rope_window_scaled = false;
 }
 
-void bind_sandwich(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
-    bind_norms(binder, hp, il, layer);
-    layer.attn_post_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
-    layer.ffn_post_norm = binder.norm(block_name(il, "post_ffw_norm"), {hp.n_embd});
-    bind_attention(binder, hp, il, layer);
-    bind_gated_ffn(binder, hp, il, layer);
-}
-
 }  // namespace
 
 namespace gemma2 {
@@ -65,9 +57,7 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     if (binder.exists("blk.0.attn_q_norm.weight")) binder.unsupported("looks like gemma3 under the wrong name");
-    Weights w = bind_globals(binder, hp, Head::always_tied);
-    for (int il = 0; il < hp.n_layer; ++il) bind_sandwich(binder, hp, il, w.layers[static_cast<std::size_t>(il)]);
-    return w;
+    return bind_stack(binder, hp, Head::always_tied, {.norms = BlockNorms::around});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }
@@ -89,13 +79,7 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     for (const char* name : {"per_layer_token_embd.weight", "blk.0.altup_router.weight", "blk.0.laurel_l.weight"})
         if (binder.exists(name)) binder.unsupported("gemma3n not supported");
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_sandwich(binder, hp, il, layer);
-        bind_head_norms(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::around, .head_norms = HeadNorms::shared});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

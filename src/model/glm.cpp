@@ -16,16 +16,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::optional);
-        bind_fused_ffn(binder, hp, il, layer);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.qkv_bias = Bias::optional, .ffn = FeedForward::fused}); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 
@@ -36,16 +27,7 @@ namespace glm4 {
 HParams read(KeyReader& keys) { return chatglm::read(keys); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::optional);
-        bind_fused_ffn(binder, hp, il, layer);
-        layer.attn_post_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
-        layer.ffn_post_norm = binder.norm(block_name(il, "post_ffw_norm"), {hp.n_embd});
-    }
-    return w;
+    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .ffn = FeedForward::fused});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }
@@ -65,17 +47,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        layer.ffn_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});   // stored under the other's name
-        bind_attention(binder, hp, il, layer, Bias::required);
-        layer.attn_q_norm = binder.find_norm(block_name(il, "attn_q_norm"), {hp.head_dim_k});
-        layer.attn_k_norm = binder.find_norm(block_name(il, "attn_k_norm"), {hp.head_dim_k});
-        bind_dense_or_experts(binder, hp, il, layer);
-    }
-    return w;
+    // The norm before the feed-forward is stored under the name of one behind attention.
+    return bind_stack(binder, hp, Head::required,
+                      {.norms = BlockNorms::before, .ffn_norm = "post_attention_norm", .qkv_bias = Bias::required,
+                       .head_norms = HeadNorms::shared_if_given, .ffn = FeedForward::dense_or_experts});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

@@ -17,14 +17,8 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, kBiasedBlock);
     w.position_embd = binder.matrix("position_embd", {hp.n_embd, hp.n_pos_table});
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_plain_ffn(binder, hp, il, layer, Bias::required);
-    }
     return w;
 }
 
@@ -50,14 +44,9 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_gated_ffn(binder, hp, il, layer, Bias::required);
-    }
-    return w;
+    BlockParts parts = kBiasedBlock;
+    parts.ffn = FeedForward::gated;
+    return bind_stack(binder, hp, Head::required, parts);
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

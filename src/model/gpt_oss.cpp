@@ -21,17 +21,11 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head[i]);
-        layer.ffn_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});   // before the experts, whatever its name
-        bind_experts(binder, hp, il, layer, Bias::required);
-    }
-    return w;
+    const BlockParts parts{.ffn_norm = "post_attention_norm",   // before the experts, whatever its name
+                           .qkv_bias = Bias::required, .out_bias = Bias::required, .ffn = FeedForward::experts, .ffn_bias = Bias::required};
+    return bind_stack(binder, hp, Head::required, parts, [&](int il, LayerWeights& layer) {
+        layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head[static_cast<std::size_t>(il)]);
+    });
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

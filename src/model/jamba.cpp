@@ -28,17 +28,12 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        bind_norms(binder, hp, il, layer);
-        if (hp.n_head_kv[i] > 0) bind_attention(binder, hp, il, layer);
+    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
+        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_attention(binder, hp, il, layer);
         else bind_normed_state_space(binder, hp, il, layer);
         if (hp.n_expert > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight"))) bind_experts(binder, hp, il, layer);
         else bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
+    });
 }
 
 void build(const BuildContext& b) {

@@ -41,12 +41,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     if (binder.exists("dense_2.weight")) binder.unsupported("variant 'dense_2' not supported");
     const std::string_view norm = binder.exists("output_norm.weight") ? "output_norm" : "token_embd_norm";
     Weights w = bind_globals(binder, hp, Head::tied_if_missing, binder.norm(norm, {hp.n_embd}));
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        bind_norms(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-        if (hp.n_head_kv[i] > 0) {
+    bind_blocks(binder, hp, w, {.mixer = Mixer::own}, [&](int il, LayerWeights& layer) {
+        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) {
             bind_attention(binder, hp, il, layer);
             bind_head_norms(binder, hp, il, layer);
         } else {
@@ -54,7 +50,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
             layer.ssm.conv = binder.vectors(block_name(il, "shortconv.conv.weight"), {hp.ssm.n_conv, hp.n_embd});
             layer.ssm.out = binder.linear(block_name(il, "shortconv.out_proj"), hp.n_embd, hp.n_embd);
         }
-    }
+    });
     return w;
 }
 

@@ -23,15 +23,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     binder.refuse("blk.0.attn_q_norm.weight", "q/k norm variant not supported under this name");
     binder.refuse("blk.0.attn_sub_norm.weight", "bitnet-style scales not supported");
     binder.refuse("blk.0.ffn_gate_shexp.weight", "shared experts not supported under this name");
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        if (hp.n_expert > 0) bind_experts(binder, hp, il, layer);
-        else bind_gated_ffn(binder, hp, il, layer, Bias::optional);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

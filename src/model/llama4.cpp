@@ -70,15 +70,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer);
+    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
         if (hp.expert_layer_step > 0 && (il + 1) % hp.expert_layer_step == 0) bind_experts(binder, hp, il, layer);
         else bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
+    });
 }
 
 void build(const BuildContext& b) {

@@ -8,25 +8,10 @@
 
 namespace tinfer::model {
 
-namespace {
-
-Weights bind_plain_llama(WeightBinder& binder, const HParams& hp, Head head, Bias norm_bias = Bias::none) {
-    Weights w = bind_globals(binder, hp, head, norm_bias);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, norm_bias);
-        bind_attention(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
-}
-
-}  // namespace
-
 namespace internlm2 {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm); }
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::required); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace internlm2
@@ -34,7 +19,7 @@ void build(const BuildContext& b) { sequential_stack(b); }
 namespace exaone {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::tied_if_missing); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace exaone
@@ -42,7 +27,7 @@ void build(const BuildContext& b) { sequential_stack(b); }
 namespace xverse {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm); }
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::required); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace xverse
@@ -50,7 +35,7 @@ void build(const BuildContext& b) { sequential_stack(b); }
 namespace orion {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm, NormKind::layer); }
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::required, Bias::required); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.norm_bias = Bias::required}); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace orion
@@ -65,7 +50,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::required); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace baichuan
@@ -78,7 +63,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_plain_llama(binder, hp, Head::tied_if_missing); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing); }
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace refact
@@ -87,16 +72,7 @@ namespace plamo {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm); }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        bind_attention(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.norms = BlockNorms::one}); }
 
 void build(const BuildContext& b) { parallel_stack(b); }
 

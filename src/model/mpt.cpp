@@ -20,18 +20,14 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::optional);
+    BlockParts parts = kBiasesAsGiven;
+    parts.norm_bias = Bias::optional;
+    parts.head_norms = HeadNorms::whole_if_given;
+    parts.ffn = FeedForward::plain;
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
+        layer.ffn_act_scales = binder.find_vector(block_name(il, "ffn.act.scales"), hp.n_ff[static_cast<std::size_t>(il)]);
+    });
     w.position_embd = binder.find_matrix("position_embd", {hp.n_embd, hp.n_ctx_train});
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        bind_norms(binder, hp, il, layer, Bias::optional);
-        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        layer.attn_q_norm = binder.find_norm(block_name(il, "attn_q_norm"), {hp.n_head[i] * hp.head_dim_k}, Bias::optional);
-        layer.attn_k_norm = binder.find_norm(block_name(il, "attn_k_norm"), {hp.n_head_kv[i] * hp.head_dim_k}, Bias::optional);
-        bind_plain_ffn(binder, hp, il, layer, Bias::optional);
-        layer.ffn_act_scales = binder.find_vector(block_name(il, "ffn.act.scales"), hp.n_ff[i]);
-    }
     return w;
 }
 

@@ -8,16 +8,6 @@
 
 namespace tinfer::model {
 
-namespace {
-
-void bind_full_width_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    const auto i = static_cast<std::size_t>(il);
-    w.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.n_head[i] * hp.head_dim_k});
-    w.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.n_head_kv[i] * hp.head_dim_k});
-}
-
-}  // namespace
-
 namespace olmo {
 
 HParams read(KeyReader& keys) {
@@ -30,12 +20,8 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     constexpr Norm kPlain{.present = true};   // (x − mean) / sqrt(var + eps), nothing learned
     Weights w = bind_globals(binder, hp, Head::tied_if_missing, kPlain);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = layer.ffn_norm = kPlain;
-        bind_attention(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
+    bind_blocks(binder, hp, w, {.norms = BlockNorms::own});
+    for (LayerWeights& layer : w.layers) layer.attn_norm = layer.ffn_norm = kPlain;
     return w;
 }
 
@@ -54,16 +40,7 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     binder.refuse("blk.0.attn_norm.weight", "not an olmo2 block layout");
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, layer);
-        bind_full_width_norms(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-        layer.attn_post_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
-        layer.ffn_post_norm = binder.norm(block_name(il, "post_ffw_norm"), {hp.n_embd});
-    }
-    return w;
+    return bind_stack(binder, hp, Head::required, {.norms = BlockNorms::after, .head_norms = HeadNorms::whole});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }
@@ -81,15 +58,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer);
-        bind_full_width_norms(binder, hp, il, layer);
-        bind_experts(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::required, {.head_norms = HeadNorms::whole, .ffn = FeedForward::experts});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

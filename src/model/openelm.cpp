@@ -9,17 +9,7 @@ namespace tinfer::model::openelm {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::always_tied);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer);
-        bind_head_norms(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::always_tied, {.head_norms = HeadNorms::shared}); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

@@ -14,14 +14,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required, Bias::required);
+    BlockParts parts = kBiasedBlock;
+    parts.norms = BlockNorms::one;
+    Weights w = bind_stack(binder, hp, Head::required, parts);
     w.output.bias = binder.vector("output.bias", hp.n_vocab);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd}, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_plain_ffn(binder, hp, il, layer, Bias::required);
-    }
     return w;
 }
 

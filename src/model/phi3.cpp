@@ -30,14 +30,8 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     binder.refuse("blk.0.ffn_gate_inp.weight", "use architecture 'phimoe'");
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::optional);
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, {.norm_bias = Bias::optional, .ffn = FeedForward::fused});
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::optional);
-        bind_attention(binder, hp, il, layer);
-        bind_fused_ffn(binder, hp, il, layer);
-    }
     return w;
 }
 
@@ -58,14 +52,9 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing,
+                           {.norm_bias = Bias::required, .qkv_bias = Bias::required, .out_bias = Bias::required, .ffn = FeedForward::experts});
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_experts(binder, hp, il, layer);
-    }
     return w;
 }
 

@@ -19,16 +19,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::required);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.qkv_bias = Bias::required}); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 
@@ -39,14 +30,8 @@ namespace qwen2 {
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, {.qkv_bias = Bias::required});
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::required);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
     return w;
 }
 
@@ -80,15 +65,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::required);
-        bind_experts(binder, hp, il, layer);
+    const auto gate = [&](int il, LayerWeights& layer) {
         layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
-    }
-    return w;
+    };
+    return bind_stack(binder, hp, Head::required, {.qkv_bias = Bias::required, .ffn = FeedForward::experts}, gate);
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

@@ -8,27 +8,12 @@
 
 namespace tinfer::model {
 
-namespace {
-
-void bind_normed_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    bind_norms(binder, hp, il, w);
-    bind_attention(binder, hp, il, w);
-    bind_head_norms(binder, hp, il, w);
-}
-
-}  // namespace
-
 namespace qwen3 {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_normed_attention(binder, hp, il, layer);
-        bind_gated_ffn(binder, hp, il, layer);
-    }
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::shared});
     if (binder.exists("cls.output.weight")) bind_classifier(binder, hp, w);   // rerankers
     return w;
 }
@@ -49,15 +34,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+    for (int il = 0; il < hp.n_layer; ++il)
         if (!binder.exists(block_name(il, "ffn_gate_inp.weight")) && binder.exists(block_name(il, "ffn_gate.weight")))
             binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
-        bind_normed_attention(binder, hp, il, layer);
-        bind_experts(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::shared, .ffn = FeedForward::experts});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

@@ -135,18 +135,12 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
-        layer.ffn_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
-        if (hp.n_head_kv[i] > 0) bind_gated_attention(binder, hp, il, layer);
+    const BlockParts parts{.ffn_norm = "post_attention_norm", .mixer = Mixer::own, .ffn = FeedForward::experts};
+    return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
+        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_gated_attention(binder, hp, il, layer);
         else bind_delta_net(binder, hp, il, layer);
-        bind_experts(binder, hp, il, layer);
         layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
-    }
-    return w;
+    });
 }
 
 void build(const BuildContext& b) {

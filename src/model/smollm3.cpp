@@ -12,16 +12,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer);
-        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        bind_gated_ffn(binder, hp, il, layer, Bias::optional);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

@@ -16,18 +16,9 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        LayerWeights& layer = w.layers[i];
-        layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd}, Bias::required);
-        if (!hp.parallel_residual) layer.ffn_norm = binder.norm(block_name(il, "ffn_norm"), {hp.n_embd}, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::optional);
-        layer.attn_q_norm = binder.find_norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head[i]});
-        layer.attn_k_norm = binder.find_norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv[i]});
-        bind_gated_ffn(binder, hp, il, layer);
-    }
-    return w;
+    return bind_stack(binder, hp, Head::required,
+                      {.norms = hp.parallel_residual ? BlockNorms::one : BlockNorms::before, .norm_bias = Bias::required,
+                       .qkv_bias = Bias::optional, .head_norms = HeadNorms::per_head_if_given});
 }
 
 void build(const BuildContext& b) { b.hp.parallel_residual ? parallel_stack(b) : sequential_stack(b); }

@@ -16,16 +16,7 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::tied_if_missing, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::required, Bias::required);
-        bind_plain_ffn(binder, hp, il, layer, Bias::required);
-    }
-    return w;
-}
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasedBlock); }
 
 void build(const BuildContext& b) { sequential_stack(b); }
 
@@ -48,14 +39,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp, Head::required, Bias::required);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_norms(binder, hp, il, layer, Bias::required);
-        bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        bind_plain_ffn(binder, hp, il, layer, Bias::optional);
-    }
-    return w;
+    BlockParts parts = kBiasesAsGiven;
+    parts.norm_bias = Bias::required;
+    parts.ffn = FeedForward::plain;
+    return bind_stack(binder, hp, Head::required, parts);
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

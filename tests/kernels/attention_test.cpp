@@ -299,7 +299,7 @@ TEST_CASE("[A10] attention: windows may begin and end anywhere") {
     check_against_double(p, attend(p, Placement::packed(700)));
 }
 
-TEST_CASE("[A10] attention: score cap, ALiBi and sinks enter as the formulas say") {
+TEST_CASE("[A10][A11] attention: score cap, ALiBi and sinks enter as the formulas say") {
     OpRandom random(24);
     AttentionParams params = heads(6, 2);
     const std::vector<Span> spans{{0, 1}, {0, 70}, {30, 300}, {0, 400}};

@@ -149,7 +149,7 @@ TEST_CASE("[A9] math: double functions are good to a few units of 1e-16") {
     CHECK(std::fabs(math::pow(1e6, -0.73) / std::pow(1e6L, -0.73L) - 1) < 3e-15L);
 }
 
-TEST_CASE("[A10] math: ALiBi slopes are the published powers") {
+TEST_CASE("[A11] math: ALiBi slopes are the published powers") {
     CHECK(math::alibi_slope(8.0f, 0, 8) == 0.5f);            // arXiv:2108.12409: 1/2, 1/4, … 1/256 for 8 heads
     CHECK(math::alibi_slope(8.0f, 7, 8) == 1.0f / 256);
     CHECK(math::alibi_slope(8.0f, 15, 16) == 1.0f / 256);

@@ -41,7 +41,7 @@ TEST_CASE("[A3][A5] families: logits agree with a straight-line evaluation in do
     }
 }
 
-TEST_CASE("[A10][M4] families: ALiBi counts positions, also behind a range that was removed") {
+TEST_CASE("[A11][M4] families: ALiBi counts positions, also behind a range that was removed") {
     for (const Family& family : small_families()) {
         if (family.alibi == 0 || family.n_layer > 4) continue;
         CAPTURE(family.arch);
