@@ -13,6 +13,7 @@ namespace tinfer::model {
     void build(const BuildContext& context);               \
     }
 
+TINFER_ARCHITECTURE(arcee)
 TINFER_ARCHITECTURE(baichuan)
 TINFER_ARCHITECTURE(bert)
 TINFER_ARCHITECTURE(bloom)

@@ -9,6 +9,7 @@ namespace tinfer::model {
 namespace {
 
 constexpr Architecture kRegistry[] = {
+    {{"arcee", "attention", "norm", "small model"}, arcee::read, arcee::bind, arcee::build},
     {{"baichuan", "attention", "norm", "small model"}, baichuan::read, baichuan::bind, baichuan::build},
     {{"bert", "encoder", "learned", "golden bert"}, bert::read, bert::bind, bert::build},
     {{"bloom", "attention", "alibi", "golden bloom"}, bloom::read, bloom::bind, bloom::build},
@@ -77,7 +78,7 @@ constexpr Architecture kRegistry[] = {
 constexpr std::string_view kKnown[] = {
     "arctic", "bitnet", "chameleon", "deci", "grok", "rwkv6qwen2",
     "t5", "t5encoder",
-    "apertus", "arcee", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
+    "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
     "deepseek4", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
     "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",
     "llada-moe", "mimo2", "minimax-m2", "minimax-m3", "ministral", "mistral3", "mistral4", "modern-bert", "nemotron_h",

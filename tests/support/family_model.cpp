@@ -394,6 +394,7 @@ const std::vector<Family>& small_families() {
     using A = F::Act;
     static const std::vector<Family> list = [] {
         std::vector<Family> out{
+            {.arch = "arcee", .act = A::relu_sqr, .gated = false},
             {.arch = "baichuan"},
             {.arch = "chatglm", .n_rot = 8, .fused_gate = true, .fused_qkv = true, .qkv_bias = true},
             {.arch = "codeshell", .norm = K::layer, .norm_bias = true, .rope = R::neox, .act = A::gelu, .gated = false, .fused_qkv = true,
