@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Models whose forward pass is llama's block but for one thing: InternLM 2 (arXiv:2403.17297) and XVERSE as it stands;
-// EXAONE 3 (arXiv:2408.03541) with half-split RoPE; Orion (arXiv:2401.12246) with layer norms; Baichuan
-// (arXiv:2309.10305), whose larger model has ALiBi, as has Refact; PLaMo with both branches behind one norm.
+// Models whose forward pass is llama's block but for one thing: InternLM 2 (arXiv:2403.17297), XVERSE and ERNIE 4.5
+// (Baidu, 2025; without experts) as it stands; EXAONE 3 (arXiv:2408.03541) with half-split RoPE; Orion (arXiv:2401.12246)
+// with layer norms; Baichuan (arXiv:2309.10305), whose larger model has ALiBi, as has Refact; PLaMo with both branches
+// behind one norm.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -31,6 +32,14 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace xverse
+
+namespace ernie4_5 {
+
+HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven); }
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace ernie4_5
 
 namespace orion {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Qwen (arXiv:2309.16609), Qwen2 and Qwen2-MoE (arXiv:2407.10671): llama's block with half-split RoPE and biases on q, k, v;
-// the expert form adds a shared expert behind a sigmoid gate of its own. The text of Qwen2-VL is Qwen2.
+// the expert form adds a shared expert behind a sigmoid gate of its own. The text of Qwen2-VL is Qwen2, and so is Seed-OSS
+// (ByteDance, 2025) but for the name of a norm.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -51,6 +52,18 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return qwen2::bind(binde
 void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace qwen2vl
+
+namespace seed_oss {
+
+HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn_norm = "post_attention_norm", .qkv_bias = Bias::required});
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace seed_oss
 
 namespace qwen2moe {
 

@@ -9,6 +9,7 @@ namespace tinfer::model {
 namespace {
 
 constexpr Architecture kRegistry[] = {
+    {{"arcee", "attention", "norm", "small model"}, arcee::read, arcee::bind, arcee::build},
     {{"baichuan", "attention", "norm", "small model"}, baichuan::read, baichuan::bind, baichuan::build},
     {{"bert", "encoder", "learned", "golden bert"}, bert::read, bert::bind, bert::build},
     {{"bloom", "attention", "alibi", "golden bloom"}, bloom::read, bloom::bind, bloom::build},
@@ -19,6 +20,7 @@ constexpr Architecture kRegistry[] = {
     {{"dbrx", "attention", "neox", "small model"}, dbrx::read, dbrx::bind, dbrx::build},
     {{"deepseek", "attention", "norm", "golden deepseek"}, deepseek::read, deepseek::bind, deepseek::build},
     {{"deepseek2", "attention", "norm", "golden deepseek2-*"}, deepseek2::read, deepseek2::bind, deepseek2::build},
+    {{"ernie4_5", "attention", "norm", "small model"}, ernie4_5::read, ernie4_5::bind, ernie4_5::build},
     {{"exaone", "attention", "neox", "small model"}, exaone::read, exaone::bind, exaone::build},
     {{"exaone4", "attention", "neox", "golden exaone4*"}, exaone4::read, exaone4::bind, exaone4::build},
     {{"falcon", "attention", "neox", "golden falcon-*"}, falcon::read, falcon::bind, falcon::build},
@@ -66,6 +68,7 @@ constexpr Architecture kRegistry[] = {
     {{"refact", "attention", "alibi", "small model"}, refact::read, refact::bind, refact::build},
     {{"rwkv6", "recurrent", "none", "golden rwkv6"}, rwkv6::read, rwkv6::bind, rwkv6::build},
     {{"rwkv7", "recurrent", "none", "golden rwkv7"}, rwkv7::read, rwkv7::bind, rwkv7::build},
+    {{"seed_oss", "attention", "neox", "small model"}, seed_oss::read, seed_oss::bind, seed_oss::build},
     {{"smollm3", "attention", "norm", "golden smollm3"}, smollm3::read, smollm3::bind, smollm3::build},
     {{"stablelm", "attention", "neox", "golden stablelm*"}, stablelm::read, stablelm::bind, stablelm::build},
     {{"starcoder", "attention", "learned", "small model"}, starcoder::read, starcoder::bind, starcoder::build},
@@ -77,11 +80,11 @@ constexpr Architecture kRegistry[] = {
 constexpr std::string_view kKnown[] = {
     "arctic", "bitnet", "chameleon", "deci", "grok", "rwkv6qwen2",
     "t5", "t5encoder",
-    "apertus", "arcee", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
-    "deepseek4", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
+    "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
+    "deepseek4", "dots1", "dream", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
     "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",
     "llada-moe", "mimo2", "minimax-m2", "minimax-m3", "ministral", "mistral3", "mistral4", "modern-bert", "nemotron_h",
-    "neo-bert", "nomic-bert-moe", "openpangu", "plamo2", "qwen35", "qwen35moe", "qwen3vl", "qwen3vlmoe", "seed_oss",
+    "neo-bert", "nomic-bert-moe", "openpangu", "plamo2", "qwen35", "qwen35moe", "qwen3vl", "qwen3vlmoe",
     "smallthinker", "step35", "wavtokenizer-dec",
 };
 

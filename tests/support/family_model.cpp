@@ -394,12 +394,14 @@ const std::vector<Family>& small_families() {
     using A = F::Act;
     static const std::vector<Family> list = [] {
         std::vector<Family> out{
+            {.arch = "arcee", .act = A::relu_sqr, .gated = false},
             {.arch = "baichuan"},
             {.arch = "chatglm", .n_rot = 8, .fused_gate = true, .fused_qkv = true, .qkv_bias = true},
             {.arch = "codeshell", .norm = K::layer, .norm_bias = true, .rope = R::neox, .act = A::gelu, .gated = false, .fused_qkv = true,
              .qkv_bias = true, .out_bias = true, .ffn_bias = true},
             {.arch = "dbrx", .norm = K::layer, .rope = R::neox, .fused_qkv = true, .clamp = 0.8, .n_expert = 5, .n_expert_used = 2,
              .ffn_norm = "attn_output_norm", .keys = {{"dbrx.attention.clamp_kqv", {0.8f}}}},
+            {.arch = "ernie4_5"},
             {.arch = "exaone", .rope = R::neox},
             {.arch = "jais", .norm = K::layer, .norm_bias = true, .rope = R::none, .fused_qkv = true, .qkv_bias = true, .out_bias = true, .ffn_bias = true,
              .attn_scale = 1.0 / 16, .alibi = 8, .kv_heads = {4, 4}},
@@ -413,6 +415,7 @@ const std::vector<Family>& small_families() {
             {.arch = "qwen", .rope = R::neox, .fused_qkv = true, .qkv_bias = true, .n_ff_key_factor = 2},
             {.arch = "qwen2vl", .rope = R::neox, .qkv_bias = true, .keys = {{"qwen2vl.rope.dimension_sections", {GgufWriter::array_of<std::int32_t>({2, 3, 3, 0})}}}},
             {.arch = "refact", .rope = R::none, .alibi = 8, .heads = {6, 6}, .kv_heads = {1, 1}},
+            {.arch = "seed_oss", .rope = R::neox, .qkv_bias = true, .ffn_norm = "post_attention_norm"},
             {.arch = "starcoder", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true,
              .qkv_bias = true, .out_bias = true, .ffn_bias = true, .learned_positions = true, .tied = true, .kv_heads = {1, 1}},
             {.arch = "xverse"},
