@@ -42,6 +42,8 @@ struct GoldenModel {
 
 }  // namespace tinfer::test
 
-// Test files of every namespace use the two names as they stand.
+// Test files of every namespace use the names as they stand.
+using tinfer::test::golden_entries;        // NOLINT(misc-unused-using-decls)
+using tinfer::test::golden_file;           // NOLINT(misc-unused-using-decls)
 using tinfer::test::golden_folder;         // NOLINT(misc-unused-using-decls)
 using tinfer::test::skip_without_golden;   // NOLINT(misc-unused-using-decls)
