@@ -33,6 +33,12 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
 template <class Arch>
 TINFER_INLINE bool stores_stream(const Operand& out) noexcept { return out.n_rows() * out.ne[0] > (1 << 18); }
 
+/// One past the last weight of a matrix. Rows may lie apart: behind the last one nothing need be readable.
+template <class Arch>
+TINFER_INLINE const std::byte* end_of_matrix(const Operand& w, std::int64_t matrix) noexcept {
+    return w.data + matrix * w.nb[2] + (w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]);
+}
+
 /// Rows first … end of matrix number `matrix` of a stack; `ahead`: what this thread will read next.
 template <class Arch>
 inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int64_t first, std::int64_t end, const Ahead& ahead,
@@ -68,7 +74,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     [[maybe_unused]] const typename Weights::Session session;
     const bool streams = stores_stream<Arch>(out), few = n <= kFewColumns, runs = Weights::takes_runs(n);
     RowChunks<Arch> chunks(w, n, runs ? kRowsTogether : kPanelRows<Arch>, slice.n_threads);
-    const std::byte* w_end = w.data + w.ne[1] * w.nb[1];
+    const std::byte* w_end = end_of_matrix<Arch>(w, 0);
     const auto ahead_in = [&](Range rows) { return ahead_at<Arch>(w.data + rows.begin * w.nb[1], rows.end - rows.begin, w.nb[1], w_end); };
     for (std::int64_t chunk = slice.claim(chunks.count()), next = WorkQueue::kNoChunk; chunk != WorkQueue::kNoChunk; chunk = next) {
         const Range rows = chunks.rows(chunk);
@@ -157,7 +163,7 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
         if (then < n_chunks) {
             const std::byte* matrix = w.data + used.expert[then / panels] * w.nb[2];
             const std::int64_t row = first_row(then), n_rows = std::min<std::int64_t>(kPanelRows<Arch>, w.ne[1] - row);
-            ahead = ahead_at<Arch>(matrix + row * w.nb[1], n_rows, w.nb[1], matrix + w.ne[1] * w.nb[1]);
+            ahead = ahead_at<Arch>(matrix + row * w.nb[1], n_rows, w.nb[1], end_of_matrix<Arch>(w, used.expert[then / panels]));
         }
         Weights::multiply(panel_job<Arch>(w, used.expert[i], first, std::min(first + kPanelRows<Arch>, w.ne[1]), ahead,
             used.columns + begin, used.end[i] - begin, streams, scratch));

@@ -50,6 +50,18 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
     for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
 }
 
+/// Writes the results of all rows to all columns; acc[column][row of a panel]. What is added lies in other lines for every
+/// column, far apart: it is asked for some columns earlier.
+template <class Arch>
+TINFER_INLINE void store_panel(const PanelJob<Arch>& job, const float* acc) noexcept {
+    constexpr std::int64_t kEarlier = 12;
+    for (std::int64_t c = 0; c < job.n_columns; ++c) {
+        if (const float* addend = job.columns[std::min(c + kEarlier, job.n_columns - 1)].addend; addend != nullptr)
+            for (int r = 0; r < kPanelRows<Arch>; r += 16) __builtin_prefetch(addend + job.first_row + r);
+        store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
+    }
+}
+
 /// Asks for what the next decoding will read: the bytes of a panel's rows at slice s, or behind the last whole slice those
 /// that another panel begins with.
 template <class Arch, class Format>
@@ -100,8 +112,7 @@ struct VectorProduct {
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
             }
         }
-        for (std::int64_t c = 0; c < job.n_columns; ++c)
-            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
+        store_panel(job, acc);
     }
 };
 
@@ -113,7 +124,8 @@ struct AmxProduct {
     static_assert(kAmxRows == kPanelRows<Arch>);
     static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
     static constexpr bool kSuper = Format::kUnit == 256;
-    static constexpr std::int64_t kMinColumns = 8;   ///< with fewer, most of a tile would be empty
+    /// With fewer, vectors are faster: most of a tile would be empty. Signed codes take long to become bytes.
+    static constexpr std::int64_t kMinColumns = kSuper && !AmxRoute<Format>::kUnsigned ? 28 : 16;
 
     /// Columns that do not lie evenly, or do not fill their tile, are copied: what one slice needs of them.
     struct Copy {
@@ -155,7 +167,9 @@ struct AmxProduct {
         const std::int64_t sums = kSuper ? at.sum32_offset + 16 * s : at.s_offset + 32 * s;
         if (stride != 0 && n == kAmxTokens) {
             const std::byte* row = columns[0].x;
-            return {row + s * kSlice, row + d, row + sums, stride, stride, n};
+            const bool last = (g + 1) * kAmxTokens >= job.n_columns;   // the first ones follow, one slice further
+            return {row + s * kSlice, row + d, row + sums, stride, stride, n,
+                    last ? job.columns[0].x + (s + 1) * kSlice : row + kAmxTokens * stride + s * kSlice};
         }
         const std::int64_t left_k = job.k - s * kSlice, bytes = left_k < kSlice ? left_k : kSlice;
         for (int t = 0; t < n; ++t) {
@@ -165,7 +179,7 @@ struct AmxProduct {
             std::memcpy(copy.tails[t].sums, row + sums, kSuper ? 16 : 32);
         }
         return {copy.codes[0], reinterpret_cast<const std::byte*>(copy.tails[0].d), copy.tails[0].sums, kSlice,
-                sizeof(copy.tails[0]), n};
+                sizeof(copy.tails[0]), n, nullptr};
     }
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
@@ -183,7 +197,7 @@ struct AmxProduct {
             for (std::int64_t g = 0; g < n_groups; ++g)
                 amx_multiply<Format>(slice, tokens_at(job, at, stride, g, s, copy), n_units, acc + g * kAmxTokens * kAmxRows);
         }
-        for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kAmxRows);
+        store_panel(job, acc);
     }
 };
 #endif
@@ -216,10 +230,11 @@ private:
         alignas(64) float results[T][16];
         const int n_streamed = static_cast<int>(rows_in_streams<Arch>(job.n_rows)), middle = n_streamed / 2;
         const auto row_at = [&](int r) { return job.w + r * job.row_stride; };
+        const std::byte* end = row_at(n_streamed - 1) + job.k / Format::kBlockElems * Format::kBlockBytes;   // no gap is read behind the last
         for (int first = 0; first < middle; first += 8) {
             SixteenBlocks blocks;
             for (int r = 0; r < 16; ++r) blocks.row[r] = rows + (first + r % 8 + (r < 8 ? 0 : middle)) * job.row_stride;
-            Ahead ahead{row_at(first + 8), row_at(middle + first + 8), row_at(n_streamed)};
+            Ahead ahead{row_at(first + 8), row_at(middle + first + 8), end};
             if (first + 8 == middle) ahead = job.ahead.begin != nullptr ? job.ahead : Ahead{row_at(0), row_at(0), row_at(0)};
             product(blocks, ahead, results);
             for (int t = 0; t < T; ++t) {

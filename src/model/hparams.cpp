@@ -161,13 +161,15 @@ void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
         if (std::int64_t{n} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
             keys.bad("attention.head_count", cat(n), "head_count · head size must be below 2^31");
     const float scale = keys.f32("attention.scale", 0.0f);
+    if (scale < 0) keys.bad("attention.scale", cat(scale), "must not be below 0; 0 is 1/sqrt(head size)");
     hp.attn_scale = scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(hp.head_dim_k));
 }
 
 void read_rope(KeyReader& keys, HParams& hp) {
-    hp.n_rot = static_cast<int>(keys.u32("rope.dimension_count", static_cast<std::uint32_t>(hp.head_dim_k)));
-    if (hp.n_rot < 2 || hp.n_rot % 2 != 0 || hp.n_rot > hp.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be even and at most the head size ", hp.head_dim_k));
+    const std::uint32_t n_rot = keys.u32("rope.dimension_count", static_cast<std::uint32_t>(hp.head_dim_k));
+    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > static_cast<std::uint32_t>(hp.head_dim_k))
+        keys.bad("rope.dimension_count", cat(n_rot), cat("must be even and at most the head size ", hp.head_dim_k));
+    hp.n_rot = static_cast<int>(n_rot);
     hp.rope_freq_base = keys.f32("rope.freq_base", 10000.0f);
     if (!(hp.rope_freq_base > 0)) keys.bad("rope.freq_base", cat(hp.rope_freq_base), "must be above 0");
 
@@ -182,9 +184,9 @@ void read_rope(KeyReader& keys, HParams& hp) {
     factor = keys.f32("rope.scaling.factor", factor);
     hp.rope_freq_scale = factor == 0 ? 1.0f : 1.0f / factor;
     if (!(factor >= 0) || !std::isfinite(hp.rope_freq_scale)) keys.bad("rope.scaling.factor", cat(factor), "must be above 0, and not so small that 1/factor overflows");
-    hp.n_ctx_orig = static_cast<int>(std::min<std::uint32_t>(
-        keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train)), 1u << 30));
-    if (hp.n_ctx_orig == 0) keys.bad("rope.scaling.original_context_length", "0", "must be above 0");
+    const std::uint32_t n_ctx_orig = keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train));
+    if (n_ctx_orig == 0 || n_ctx_orig > (1u << 30)) keys.bad("rope.scaling.original_context_length", cat(n_ctx_orig), cat("must lie in 1 to ", 1u << 30));
+    hp.n_ctx_orig = static_cast<int>(n_ctx_orig);
     hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
     (void)keys.boolean("rope.scaling.finetuned", false);   // informational
     hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
@@ -303,20 +305,22 @@ void read_expert_groups(KeyReader& keys, HParams& hp) {
 }  // namespace
 
 void read_experts(KeyReader& keys, HParams& hp) {
-    hp.n_expert = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_count", 0), 1u << 20));
-    hp.n_expert_used = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_used_count", 0), 1u << 20));
-    if (hp.n_expert > 1024) keys.bad("expert_count", cat(hp.n_expert), "at most 1024 experts");
-    if (hp.n_expert_used > hp.n_expert || (hp.n_expert > 0) != (hp.n_expert_used > 0))
-        keys.bad("expert_used_count", cat(hp.n_expert_used), cat("must lie in 1 to expert_count = ", hp.n_expert));
+    const std::uint32_t n_expert = keys.u32("expert_count", 0), n_used = keys.u32("expert_used_count", 0);
+    if (n_expert > 1024) keys.bad("expert_count", cat(n_expert), "at most 1024 experts");
+    if (n_used > n_expert || (n_expert > 0) != (n_used > 0)) keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
+    hp.n_expert = static_cast<int>(n_expert);
+    hp.n_expert_used = static_cast<int>(n_used);
     hp.expert_weights_scale = keys.f32("expert_weights_scale", 1.0f);
+    if (hp.expert_weights_scale < 0) keys.bad("expert_weights_scale", cat(hp.expert_weights_scale), "must not be below 0; 0 is 1");
     if (hp.expert_weights_scale == 0) hp.expert_weights_scale = 1.0f;
     hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
     const std::uint32_t gating = keys.u32("expert_gating_func", 0);
     if (gating > 3) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
     if (gating > 0) hp.expert_gating = static_cast<GatingFunc>(gating);
-    hp.n_layer_dense = static_cast<int>(std::min<std::uint32_t>(keys.u32("leading_dense_block_count", 0), 1u << 20));
-    if (hp.n_layer_dense > hp.n_layer + hp.n_layer_draft)
-        keys.bad("leading_dense_block_count", cat(hp.n_layer_dense), cat("must lie in 0 to block_count = ", hp.n_layer + hp.n_layer_draft));
+    const std::uint32_t n_dense = keys.u32("leading_dense_block_count", 0);
+    if (const int n_block = hp.n_layer + hp.n_layer_draft; n_dense > static_cast<std::uint32_t>(n_block))
+        keys.bad("leading_dense_block_count", cat(n_dense), cat("must lie in 0 to block_count = ", n_block));
+    hp.n_layer_dense = static_cast<int>(n_dense);
     read_expert_groups(keys, hp);
 }
 

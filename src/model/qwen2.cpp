@@ -42,10 +42,18 @@ void build(const BuildContext& b) { sequential_stack(b); }
 
 namespace qwen2vl {
 
+// Text stands at (p, p, p, 0): the first three sections turn it as one, and there must be no fourth.
 HParams read(KeyReader& keys) {
-    if (!keys.find_per_layer("rope.dimension_sections", 4))
+    const auto sections = keys.find_per_layer("rope.dimension_sections", 4);
+    if (!sections)
         fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", keys.full("rope.dimension_sections"), "' (architecture 'qwen2vl')"));
-    return qwen2::read(keys);   // text stands at (p, p, p, 0): the sections turn it as one
+    HParams hp = qwen2::read(keys);
+    std::uint64_t n_pairs = 0;
+    for (const std::uint32_t n : *sections) n_pairs += n;
+    if ((*sections)[3] != 0 || n_pairs == 0 || n_pairs > static_cast<std::uint64_t>(hp.n_rot / 2))
+        keys.bad("rope.dimension_sections", cat(n_pairs, " pairs, ", (*sections)[3], " of them in a fourth section"),
+                 cat("must be 1 to ", hp.n_rot / 2, " pairs in three sections"));
+    return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return qwen2::bind(binder, hp); }

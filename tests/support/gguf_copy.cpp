@@ -60,30 +60,17 @@ private:
     std::size_t at_ = 0;
 };
 
-std::vector<std::pair<std::string, GgufValue>> read_keys(Cursor& cursor, std::uint64_t& n_tensors) {
-    n_tensors = cursor.number<std::uint64_t>();
-    std::vector<std::pair<std::string, GgufValue>> keys;
-    for (auto n = cursor.number<std::uint64_t>(); n > 0; --n) {
-        std::string key = cursor.text();
-        keys.emplace_back(std::move(key), cursor.value(cursor.number<std::uint32_t>()));
-    }
-    return keys;
-}
-
 }  // namespace
-
-std::vector<std::pair<std::string, GgufValue>> gguf_keys(const std::filesystem::path& path) {
-    Cursor cursor(path);
-    std::uint64_t n_tensors = 0;
-    return read_keys(cursor, n_tensors);
-}
 
 GgufWriter gguf_copy(const std::filesystem::path& path) {
     struct Entry { std::string name; std::vector<std::int64_t> ne; std::uint64_t offset; };
     Cursor cursor(path);
-    std::uint64_t n_tensors = 0;
     GgufWriter out;
-    for (auto& [key, value] : read_keys(cursor, n_tensors)) out.kv(key, value);
+    auto n_tensors = cursor.number<std::uint64_t>();
+    for (auto n = cursor.number<std::uint64_t>(); n > 0; --n) {
+        std::string key = cursor.text();
+        out.kv(std::move(key), cursor.value(cursor.number<std::uint32_t>()));
+    }
     std::vector<Entry> entries;
     for (; n_tensors > 0; --n_tensors) {
         Entry entry{cursor.text(), {}, 0};

@@ -11,7 +11,4 @@ namespace tinfer::test {
 /// Reads a little-endian file of version 3 with tensors of f32 alone; a parser of its own, for sound files.
 [[nodiscard]] GgufWriter gguf_copy(const std::filesystem::path& path);
 
-/// The keys of a file with their values, in order.
-[[nodiscard]] std::vector<std::pair<std::string, GgufValue>> gguf_keys(const std::filesystem::path& path);
-
 }  // namespace tinfer::test
