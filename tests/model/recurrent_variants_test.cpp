@@ -93,7 +93,10 @@ TEST_CASE("[A5][A17][golden] mamba2: equal groups are one group; the norm's weig
     const auto expected = bits(file);
     const auto n_layer = key_of("mamba2", "block_count"), n_inner = key_of("mamba2", "ssm.inner_size");
     const auto n_state = key_of("mamba2", "ssm.state_size"), n_head = key_of("mamba2", "ssm.time_step_rank");
-    if (key_of("mamba2", "ssm.group_count") != 1) return MESSAGE("skipped: mamba2 has several groups here");
+    if (key_of("mamba2", "ssm.group_count") != 1) {
+        MESSAGE("skipped: mamba2 has several groups here");
+        return;
+    }
     for (int il = 0; il < n_layer; ++il) file.tensor(blk(il, "ssm_norm.weight")).ne = {n_inner};
     CHECK(bits(file) == expected);
 
@@ -134,8 +137,10 @@ TEST_CASE("[A5][A17][golden] mamba: norms of the time step, B and C without weig
 TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copies of a key head, give the same bits") {
     if (skip_without_models({"qwen3next"})) return;
     const std::int64_t head_size = key_of("qwen3next", "ssm.state_size"), n_inner = key_of("qwen3next", "ssm.inner_size");
-    if (key_of("qwen3next", "ssm.group_count") != 1 || key_of("qwen3next", "ssm.time_step_rank") != 2 || n_inner != 2 * head_size)
-        return MESSAGE("skipped: qwen3next is not one key head with two value heads of its size here");
+    if (key_of("qwen3next", "ssm.group_count") != 1 || key_of("qwen3next", "ssm.time_step_rank") != 2 || n_inner != 2 * head_size) {
+        MESSAGE("skipped: qwen3next is not one key head with two value heads of its size here");
+        return;
+    }
     const auto n_layer = key_of("qwen3next", "block_count"), interval = key_of("qwen3next", "full_attention_interval");
     std::vector<int> recurrent;
     for (int il = 0; il < n_layer; ++il)
