@@ -50,16 +50,15 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
     for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
 }
 
-/// Writes the results of all rows to all columns; acc[column][row of a panel]. What is added lies in other lines for every
-/// column, far apart: it is asked for some columns earlier.
+/// Asks for the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
+/// every column others. In the last round over the columns that hides behind the products.
 template <class Arch>
-TINFER_INLINE void store_panel(const PanelJob<Arch>& job, const float* acc) noexcept {
-    constexpr std::int64_t kEarlier = 12;
-    for (std::int64_t c = 0; c < job.n_columns; ++c) {
-        if (const float* addend = job.columns[std::min(c + kEarlier, job.n_columns - 1)].addend; addend != nullptr)
-            for (int r = 0; r < kPanelRows<Arch>; r += 16) __builtin_prefetch(addend + job.first_row + r);
-        store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
-    }
+TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first, std::int64_t n) noexcept {
+    for (const Column<Arch>* column = job.columns + first; column != job.columns + first + n; ++column)
+        for (int r = 0; r < kPanelRows<Arch>; r += 16) {
+            if (column->addend != nullptr) __builtin_prefetch(column->addend + job.first_row + r, 0, 2);
+            if (!job.streams) __builtin_prefetch(column->out + job.first_row + r, 1, 2);
+        }
 }
 
 /// Asks for what the next decoding will read: the bytes of a panel's rows at slice s, or behind the last whole slice those
@@ -108,11 +107,13 @@ struct VectorProduct {
                 const std::int64_t left = job.n_columns - first;
                 const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
                 TokenSlice<Arch, Class> tokens;
+                if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
                 for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
             }
         }
-        store_panel(job, acc);
+        for (std::int64_t c = 0; c < job.n_columns; ++c)
+            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
     }
 };
 
@@ -194,10 +195,13 @@ struct AmxProduct {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice);
             prefetch_slice<Arch, Format>(job, s + 1);
-            for (std::int64_t g = 0; g < n_groups; ++g)
-                amx_multiply<Format>(slice, tokens_at(job, at, stride, g, s, copy), n_units, acc + g * kAmxTokens * kAmxRows);
+            for (std::int64_t g = 0; g < n_groups; ++g) {
+                const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
+                if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);
+                amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows);
+            }
         }
-        store_panel(job, acc);
+        for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kAmxRows);
     }
 };
 #endif
