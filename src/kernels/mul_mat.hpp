@@ -4,6 +4,7 @@
 // against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
+#include "kernels/float_product.hpp"
 #include "kernels/product.hpp"
 #include "kernels/row_chunks.hpp"
 

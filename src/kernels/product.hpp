@@ -301,29 +301,4 @@ struct BlockWeights {
     }
 };
 
-/// Weights in float types, multiplied straight from the file's rows.
-template <class Arch, DType Type>
-struct FloatWeights {
-    static constexpr DType kType = Type;
-    struct Session {};
-    static std::uint64_t scratch_bytes(std::int64_t) noexcept { return 0; }
-    static constexpr bool takes_runs(std::int64_t) noexcept { return false; }
-
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
-        for (int row = 0; row < job.n_rows; row += kRows)
-            for (std::int64_t first = 0; first < job.n_columns; first += kColumns) {
-                const int n_rows = job.n_rows - row < kRows ? job.n_rows - row : kRows;
-                const int n = static_cast<int>(job.n_columns - first < kColumns ? job.n_columns - first : kColumns);
-                const std::byte* w[kRows];
-                const float* x[kColumns];
-                for (int r = 0; r < kRows; ++r) w[r] = job.w + (row + (r < n_rows ? r : n_rows - 1)) * job.row_stride;
-                for (int c = 0; c < n; ++c) x[c] = reinterpret_cast<const float*>(job.columns[first + c].x);
-                float results[kColumns][kRows];
-                run_float_tile<Arch, Type>(w, x, job.k, n, results);
-                for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
-            }
-    }
-};
-
 }  // namespace tinfer::kernels
