@@ -12,6 +12,7 @@
 #include "support/family_model.hpp"
 #include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
+#include "support/jina_model.hpp"
 
 namespace tinfer::test {
 
@@ -170,6 +171,7 @@ TEST_CASE("[L13] families: damaged small files are refused by name, tensor by te
         CAPTURE(family.arch);
         damage_tensors(family.writer());
     }
+    damage_tensors(SmallJina(false, true, true, 3).file);
 }
 
 }  // namespace tinfer::test

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
@@ -194,6 +195,41 @@ TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants 
     file = golden;
     file.set("lfm2.expert_count", 4u);
     refused(file, ErrorCode::unsupported_arch, "experts");
+}
+
+TEST_CASE("[A5][A12][M10][golden] lfm2: with a window every attention layer slides; states and released cells change no bit") {
+    if (skip_without_golden()) return;
+    constexpr int kWindow = 6, kTokens = 40, kReach = 2 * (3 - 1) + 2 * (kWindow - 1);   // of two convolutions and two attentions
+    GgufWriter file = golden_copy("lfm2");
+    file.set("lfm2.attention.sliding_window", std::uint32_t{kWindow});
+    const TempFolder folder;
+    file.save(folder.path() / "model.gguf");
+    const auto model = Model::load(folder.path() / "model.gguf");
+    const int n_vocab = model.info().n_vocab;
+
+    auto tokens = random_tokens(kTokens, n_vocab, 5);
+    const auto last_row = [&] {
+        const auto all = logits_of(model, tokens);
+        return bits_of(std::span(all).last(static_cast<std::size_t>(n_vocab)));
+    };
+    const auto before = last_row();
+    for (int i = 0; i < kTokens; ++i) {
+        CAPTURE(i);
+        Token& token = tokens[static_cast<std::size_t>(i)];
+        const Token own = std::exchange(token, Token{static_cast<int>(token) ^ 1});
+        CHECK((last_row() != before) == (i >= kTokens - 1 - kReach));
+        token = own;
+    }
+
+    const auto text = random_tokens(300, n_vocab, 6);   // pages come and go
+    const auto kept = bits_of(logits_of(model, text, {.n_ctx = 320, .swa_full = true}));
+    for (const int n_ubatch : {1, 7, 128}) CHECK(bits_of(logits_of(model, text, {.n_ctx = 320, .n_ubatch = n_ubatch})) == kept);
+    CHECK(plan(model, {.n_ctx = 2048, .n_batch = 16}).cache < plan(model, {.n_ctx = 2048, .n_batch = 16, .swa_full = true}).cache);
+    Context released(model, {.n_ctx = 320, .n_batch = 16}), all(model, {.n_ctx = 320, .n_batch = 16, .swa_full = true});
+    for (std::size_t done = 0; done < text.size(); done += 15) {   // pages go between calls
+        for (Context* context : {&released, &all}) REQUIRE(context->decode(std::span(text).subspan(done, 15)) == DecodeStatus::ok);
+        CHECK(bits_of(released.logits()) == bits_of(all.logits()));
+    }
 }
 
 TEST_CASE("[L9][A17][golden] recurrent keys that fit no model are refused by name") {
