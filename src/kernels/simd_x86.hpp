@@ -72,7 +72,8 @@ static TINFER_INLINE void interleave(f32v<avx2> even, f32v<avx2> odd, f32v<avx2>
 }
 
 // Bytes. add_bytes wraps. add_pairs adds where it stands: GCC would keep all that is to be added, in memory, until the sum
-// is read. join_halves: the low int16 of a's lanes and the high one of b's. dot2: acc + the two int16 products of each lane, exact while the sum fits int32.
+// is read. join_halves: the low int16 of a's lanes and the high one of b's. dot2: acc + the two int16 products of each lane,
+// exact while the sum fits int32.
 static TINFER_INLINE i32v<avx2> add_bytes(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_add_epi8(a, b); }
 static TINFER_INLINE i32v<avx2> add_pairs(i32v<avx2> a, i32v<avx2> b, avx2) {
     __m256i sum = _mm256_add_epi16(a, b);
