@@ -30,9 +30,12 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 
-/// Results of more than a megabyte leave the caches before they are read again: stored past them, they cost half.
+/// Results of more than a megabyte are stored past the caches where they would push out the activations, which are read
+/// again for every panel. Few activations stay, and whoever reads such results finds them nearer.
 template <class Arch>
-TINFER_INLINE bool stores_stream(const Operand& out) noexcept { return out.n_rows() * out.ne[0] > (1 << 18); }
+TINFER_INLINE bool stores_stream(const Operand& out, const Operand& x) noexcept {
+    return out.n_rows() * out.ne[0] > (1 << 18) && x.n_rows() * x.nb[1] > (1 << 19);
+}
 
 /// One past the last weight of a matrix. Rows may lie apart: behind the last one nothing need be readable.
 template <class Arch>
@@ -73,7 +76,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     }
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
     [[maybe_unused]] const typename Weights::Session session;
-    const bool streams = stores_stream<Arch>(out), few = n <= kFewColumns, runs = Weights::takes_runs(n);
+    const bool streams = stores_stream<Arch>(out, x), few = n <= kFewColumns, runs = Weights::takes_runs(n);
     RowChunks<Arch> chunks(w, n, runs ? kRowsTogether : kPanelRows<Arch>, slice.n_threads);
     const std::byte* w_end = end_of_matrix<Arch>(w, 0);
     const auto ahead_in = [&](Range rows) { return ahead_at<Arch>(w.data + rows.begin * w.nb[1], rows.end - rows.begin, w.nb[1], w_end); };
@@ -154,7 +157,7 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
     [[maybe_unused]] const typename Weights::Session session;
-    const bool streams = stores_stream<Arch>(call[0]);
+    const bool streams = stores_stream<Arch>(call[0], call[2]);
     const std::int64_t panels = (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>, n_chunks = used.n_used * panels;
     const auto first_row = [&](std::int64_t chunk) { return chunk % panels * kPanelRows<Arch>; };
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {

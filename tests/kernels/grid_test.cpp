@@ -110,6 +110,14 @@ TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 
+TEST_CASE("[K1][N4] products: results that leave the caches, of many activations and of few, equal the reference") {
+    for (const int n_threads : {1, 2}) {
+        check_product({DType::f16, 512, 1031, 262, 5, n_threads});
+        check_product({DType::q4_k, 256, 1031, 262, 0, n_threads});
+    }
+    check_product({DType::q4_k, 2048, 1024, 262, 0, 2});
+}
+
 TEST_CASE("[K1][K2][N4] products: an addend per row or per result is added after the sum, once") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
