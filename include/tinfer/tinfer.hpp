@@ -140,6 +140,7 @@ enum class Op : std::uint16_t {
     concat,                      ///< rows of b behind rows of a
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
+    relative_bias,               ///< what each head adds to the score of a key so many positions ahead, by buckets (T5)
     kv_write,                    ///< rows of K or V into cells of the cache
     attention,                   ///< online softmax over the visible cells of each query's sequence
     causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b

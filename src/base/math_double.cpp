@@ -112,6 +112,18 @@ float alibi_slope(float max_bias, int head, int n_head) noexcept {
     return static_cast<float>(exp2(-exponent));
 }
 
+int relative_bucket(int distance, int n_bucket, int max_distance, bool both_sides) noexcept {
+    const int n = both_sides ? n_bucket / 2 : n_bucket, e = n / 2;
+    const int base = both_sides && distance > 0 ? n : 0;
+    const int d = distance < 0 ? -distance : both_sides ? distance : 0;
+    if (d < e) return base + d;
+    if (d >= max_distance) return base + n - 1;
+    // A boundary that is an integer may come out a rounding below it; no distance lies nearer than 1e-6 below another.
+    const double steps = log(static_cast<double>(d) / e) / log(static_cast<double>(max_distance) / e) * (n - e);
+    const int bucket = e + static_cast<int>(steps + 1e-9);
+    return base + (bucket < n - 1 ? bucket : n - 1);
+}
+
 YarnRamp yarn_ramp(int n_rot, double freq_base, double n_ctx_orig, double beta_fast, double beta_slow) noexcept {
     const auto dimension = [&](double turns) {
         return n_rot * log(n_ctx_orig / (2.0 * kPi * turns)) / (2.0 * log(freq_base));

@@ -39,6 +39,8 @@ struct OpParams {
     std::int32_t normalize = 0;         ///< moe_weights: divide by the sum of the chosen gate values
     std::int32_t is_v = 0;              ///< kv_write: the rows go into a V cache (row layout), not a K cache
     std::int32_t first = 0;             ///< key_shift: first element of a head that is rotated
+    std::int32_t max_distance = 0;      ///< relative_bias: positions from which on all share a bucket
+    std::int32_t both_sides = 0;        ///< relative_bias: keys behind the query have buckets of their own
     RopeParams rope;
     AttentionParams attention;
 };

@@ -25,7 +25,7 @@ struct Tensor {
 };
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
-inline constexpr std::size_t kMaxInputs = 8;
+inline constexpr std::size_t kMaxInputs = 9;
 
 /// A symbol: weight, cache, graph input or result of a node.
 struct Value {
@@ -58,6 +58,7 @@ struct Node {
 struct KvInputs {
     Tensor table, seqs, spans;
     Tensor positions{};   ///< of the token in each cell; absent where no bias depends on them
+    Tensor bias{};        ///< {2D+1, n_head}: by how far a key lies ahead; absent without
 };
 
 /// Where a recurrent layer's states lie, and which rows of them the tokens read and write (kernels/ops.hpp: state_rows).
@@ -110,6 +111,8 @@ public:
     Tensor concat(Tensor a, Tensor b);                            ///< along ne[0]; b may have one row for all of a's
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
+    /// table {n_head, buckets} spread out over the distances −max_distance … max_distance (arXiv:1910.10683 §2.1).
+    Tensor relative_bias(Tensor table, int max_distance, bool both_sides);
     /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache as
     /// attention may read it.
     Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);

@@ -191,6 +191,14 @@ Tensor Graph::rope(Tensor x, Tensor table, const RopeParams& rope) {
     return emit(Op::rope, {x, table}, DType::f32, ne, params);
 }
 
+Tensor Graph::relative_bias(Tensor table, int max_distance, bool both_sides) {
+    OpParams params;
+    params.max_distance = max_distance;
+    params.both_sides = both_sides ? 1 : 0;
+    const std::int64_t n_head = operand(Op::relative_bias, 1, table).ne[0];
+    return emit(Op::relative_bias, {table}, DType::f32, {2 * std::int64_t{max_distance} + 1, n_head, 1, 1}, params);
+}
+
 Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& attention, bool is_v) {
     OpParams params;
     params.attention = attention;
@@ -229,8 +237,9 @@ Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv
     for (const Tensor x : {keys, values, kv.table, kv.seqs, kv.spans}) operand(Op::attention, slot++, x);
     if (sinks) operand(Op::attention, slot, sinks);
     if (kv.positions) operand(Op::attention, slot + 1, kv.positions);
+    if (kv.bias) operand(Op::attention, slot + 2, kv.bias);
     const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
-    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions}, DType::f32,
+    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions, kv.bias}, DType::f32,
                 {width, n_tokens, 1, 1}, params);
 }
 

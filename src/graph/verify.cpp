@@ -184,6 +184,14 @@ const char* rope_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* relative_bias_rule(const Site& s) noexcept {
+    const std::int64_t farthest = s.params().max_distance, n_bucket = s[1].ne[1], n_side = s.params().both_sides != 0 ? n_bucket / 2 : n_bucket;
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], s[1].ne[0], n_bucket), "table must be f32 {H,buckets}");
+    TINFER_RULE(n_side >= 2 && n_side / 2 < farthest, "a side must have at least 2 buckets, and fewer than 2·max_distance");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], 2 * farthest + 1, s[1].ne[0]), "result must be f32 {2D+1,H}");
+    return nullptr;
+}
+
 const char* kv_write_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     const std::int64_t d = s.params().is_v != 0 ? a.head_dim_v : a.head_dim_k;
@@ -210,6 +218,9 @@ const char* attention_rule(const Site& s) noexcept {
     TINFER_RULE(is_i32(s[6]) && is_shape(s[6], 4, s[1].ne[2]), "kv_spans must be i32 {4,T}");
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
     TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");
+    TINFER_RULE(!s.has(9) || s.has(8), "a bias by distance needs kv_positions");
+    TINFER_RULE(!s.has(9) || (is_f32(s[9]) && is_gapless(s[9]) && is_shape(s[9], s[9].ne[0], a.n_head) && s[9].ne[0] % 2 == 1),
+                "the bias must be f32 {2D+1,n_head}");
     TINFER_RULE(!s.has(8) || (is_i32(s[8]) && is_shape(s[8], s[2].ne[1])), "kv_positions must be i32 {cells}");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], std::int64_t{a.head_dim_v} * a.n_head, s[1].ne[2]),
                 "result must be f32 {head_dim_v·n_head,T}");
@@ -398,8 +409,9 @@ constexpr OpRule kOpRules[] = {
     {Op::concat, 2, 2, false, concat_rule},
     {Op::rope_table, 1, 2, false, rope_table_rule},
     {Op::rope, 2, 2, false, rope_rule},
+    {Op::relative_bias, 1, 1, false, relative_bias_rule},
     {Op::kv_write, 2, 2, true, kv_write_rule},
-    {Op::attention, 6, 8, false, attention_rule},
+    {Op::attention, 6, 9, false, attention_rule},
     {Op::causal_conv, 5, 5, false, causal_conv_rule},
     {Op::token_shift, 3, 3, false, token_shift_rule},
     {Op::selective_scan, 8, 8, false, selective_scan_rule},

@@ -42,6 +42,7 @@ public:
             row.slope = params_.max_bias > 0.0f
                             ? math::alibi_slope(params_.max_bias, static_cast<int>(row.head), params_.n_head)
                             : 0.0f;
+            row.bias = call_[9].present() ? call_[9].template row<const float>(row.head) + call_[9].ne[0] / 2 : nullptr;
             row.o = scratch_.o + r * padded_;
             row.whole_o = scratch_.whole_o + r * padded_;
             row.any = false;
@@ -265,8 +266,8 @@ private:
         prefetch_lines<Arch>(p + first / n * each, each);
     }
 
-    /// Of each active row: s · scale; then c · tanh(s / c); then fma(−slope, distance, s). Then m from the visible
-    /// ones, p = exp(s − m), zero where nothing is visible, l = l · factor + Σ p with factor = exp(m_old − m). Step by
+    /// Of each active row: s · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance].
+    /// Then m from the visible ones, p = exp(s − m), zero where nothing is visible, l = l · factor + Σ p with factor = exp(m_old − m). Step by
     /// step for all rows, so that no chain waits for itself.
     template <bool Whole>
     void weigh(const AttentionTile<Arch>& tile, const Step& step) noexcept {
@@ -303,7 +304,7 @@ private:
         f32x16<Arch> x[4], max(row.m);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) x[i] = f32x16<Arch>::load(row.s + 16 * i) * scale;
-        if (params_.softcap != 0.0f || row.slope != 0.0f) bend(tile, row, x);
+        if (params_.softcap != 0.0f || row.slope != 0.0f || row.bias != nullptr) bend(tile, row, x);
         if constexpr (!Whole)
             for (int i = 0; i < 4; ++i) x[i] = keep(static_cast<std::uint32_t>(row.visible >> 16 * i), x[i], lowest);
 #pragma GCC unroll 4
@@ -316,16 +317,19 @@ private:
     [[gnu::noinline]] void bend(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row,
                                 f32x16<Arch> (&x)[4]) const noexcept {
         const f32x16<Arch> cap(params_.softcap);
+        const std::int64_t farthest = call_[9].ne[0] / 2;
         for (int i = 0; i < 4; ++i) {
             if (params_.softcap != 0.0f) x[i] = cap * tanh(x[i] / cap);
-            if (row.slope == 0.0f) continue;
-            alignas(64) float distance[16] = {};
+            if (row.slope == 0.0f && row.bias == nullptr) continue;
+            alignas(64) float distance[16] = {}, bias[16] = {};
             for (int l = 0; l < 16; ++l) {
                 if ((tile.live >> (16 * i + l) & 1) == 0) continue;
-                const std::int64_t d = row.position - call_[8].template row<const std::int32_t>(0)[tile.cell(16 * i + l)];
+                const std::int64_t d = call_[8].template row<const std::int32_t>(0)[tile.cell(16 * i + l)] - row.position;
                 distance[l] = static_cast<float>(d < 0 ? -d : d);
+                if (row.bias != nullptr) bias[l] = row.bias[d < -farthest ? -farthest : d > farthest ? farthest : d];
             }
-            x[i] = fma(f32x16<Arch>(-row.slope), f32x16<Arch>::load(distance), x[i]);
+            if (row.slope != 0.0f) x[i] = fma(f32x16<Arch>(-row.slope), f32x16<Arch>::load(distance), x[i]);
+            if (row.bias != nullptr) x[i] = x[i] + f32x16<Arch>::load(bias);
         }
     }
 

@@ -24,6 +24,7 @@ struct AttentionRow {
     CodedQuery codes;                      ///< where K is of codes
     std::int64_t begin, end;               ///< ordinals it sees
     float slope;                           ///< ALiBi, 0 = none
+    const float* bias;                     ///< of distance 0; null = none
     std::int64_t position;
     float m, l, factor, whole_m, whole_l;  ///< factor: what o has still to be multiplied by
     float *o, *whole_o, *s;                ///< s: scores, then weights, of one tile

@@ -16,8 +16,8 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kMaxOperands = 10;
-inline constexpr std::uint16_t kScratchSlot = 9;   ///< the scratch operand's place, where a kernel asks for scratch
+inline constexpr int kMaxOperands = 11;
+inline constexpr std::uint16_t kScratchSlot = 10;  ///< the scratch operand's place, where a kernel asks for scratch
 inline constexpr int kPageSlots = 64;              ///< tokens of one cache page
 
 /// A typed view of one operand. `data` is null while only shapes are known (declare, scratch_bytes, macs) and for

@@ -21,10 +21,12 @@
 // rope_table         none           out f32 {n_rot,T}      positions i32 {T}  factors f32 {n_rot/2} (optional)
 //                                   (element 2i = magnitude·cos, 2i+1 = magnitude·sin of pair i)
 // rope               none           out f32 {d,H,T}        x f32 {d,H,T}    table {n_rot,T}
+// relative_bias      none           out f32 {2D+1,H}       table f32 {H,buckets}       params.max_distance = D, params.both_sides
 // kv_write           0              cache {d·Hkv,cells}    rows {d,Hkv,T}   cells i32 {T}                 (params.is_v)
 // attention          none           out f32 {dv·H,T}       q f32 {dk,H,T}   K cache         V cache        kv_table i32 {4,entries}
 //                                   5 kv_seqs i32 {2,sequences}   6 kv_spans i32 {4,T}   7 sinks f32 {H} (optional)
-//                                   8 kv_positions i32 {cells} (with ALiBi only)
+//                                   8 kv_positions i32 {cells} (with ALiBi and bias)   9 bias f32 {2D+1,H}: element D + p_k − p_q,
+//                                   its ends for what is farther, added to the scaled score (optional)
 // causal_conv        none           out f32 {C,T}          x f32 {C,T}      weight f32 {n,C}   bias f32 {C} (optional)
 //                                   4 state {(n−1)·C,rows}   5 state_rows i32 {2,T}
 // token_shift        none           out f32 {E,T}          x f32 {E,T}      state {E,rows}     state_rows
@@ -58,7 +60,7 @@
 // state_rows: per token the row of every state that it goes on from (-1: all zeros), and the row it leaves it in. Tokens
 // take their turn in order, so a row may be read after an earlier token has written it; states are read and written.
 // kv_spans: per token (sequence index, first visible ordinal, end of visible ordinals, position). kv_positions: of the token
-// in each cell, by cell number; others hold anything. Slot 9 is scratch.
+// in each cell, by cell number; others hold anything. Slot 10 is scratch.
 //
 // Float sums follow the 16-lane order everywhere; each op's order of operations is written at its reference kernel.
 #pragma once

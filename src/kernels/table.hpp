@@ -85,6 +85,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
+    describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
 #if defined(__x86_64__)
     with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
                  resolve_attention_by_groups),

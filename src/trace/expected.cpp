@@ -144,12 +144,12 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(1);
             return;
-        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks, positions
+        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
             const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), integers(data, *node.inputs[5]));
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
             out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
-            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}, std::size_t{7}}) read_whole(i);
+            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}, std::size_t{7}, std::size_t{8}}) read_whole(i);
             return;
         }
         case Op::causal_conv: case Op::token_shift: case Op::selective_scan: case Op::wkv6: case Op::wkv7: case Op::delta_rule: {

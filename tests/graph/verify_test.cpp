@@ -103,6 +103,7 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
     const Tensor ids = g.input("ids", DType::i32, {3, 1, 1, 1});
     g.log_temperature(ids, 0.1f, 8);
+    g.relative_bias(g.input("bucket_biases", DType::f32, {2, 8, 1, 1}), 128, true);
     g.segment_sum(x, ids, g.input("sums", DType::f32, {4, 2, 1, 1}));
     g.copy(g.view(x, 1, 2));
     build_recurrent_ops(g);
@@ -282,6 +283,9 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.node().params.attention.n_head_kv = 1, d.replace(1, DType::f32, {64, 1, 3, 1});
          }},
+        {Op::relative_bias, "table must be f32 {H,buckets}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::relative_bias, "a side must have at least 2 buckets", [](Damaged& d) { d.node().params.max_distance = 2; }},
+        {Op::relative_bias, "result must be f32 {2D+1,H}", [](Damaged& d) { d.stretch_result(0); }},
         {Op::kv_write, "cells must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::attention, "n_head must be a multiple of n_head_kv",
          [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
@@ -298,6 +302,15 @@ const std::vector<Attack>& attacks() {
              d.replace(7, DType::f32, {5, 1, 1, 1});
          }},
         {Op::attention, "ALiBi needs kv_positions", [](Damaged& d) { d.node().params.attention.max_bias = 8.0f; }},
+        {Op::attention, "a bias by distance needs kv_positions",
+         [](Damaged& d) {
+             d.replace(9, DType::f32, {5, 2, 1, 1});
+         }},
+        {Op::attention, "the bias must be f32 {2D+1,n_head}",
+         [](Damaged& d) {
+             d.replace(8, DType::i32, {d.input(2).ne[1], 1, 1, 1});
+             d.replace(9, DType::f32, {4, d.node().params.attention.n_head, 1, 1});
+         }},
         {Op::attention, "kv_positions must be i32 {cells}",
          [](Damaged& d) {
              d.replace(8, DType::i32, {64, 1, 1, 1});
@@ -355,7 +368,7 @@ const std::vector<Attack>& attacks() {
         {Op::silu, "an operand is made by a later node", [](Damaged& d) { d.node().inputs[0] = d.node().output; }},
         {Op::silu, "node and result disagree about the layer", [](Damaged& d) { d.node().layer += 1; }},
         {Op::silu, "the producing node makes another value", [](Damaged& d) { d.node().output = d.nodes[0].output; }},
-        {Op::silu, "too many operands", [](Damaged& d) { d.node().n_inputs = 9; }},
+        {Op::silu, "too many operands", [](Damaged& d) { d.node().n_inputs = graph::kMaxInputs + 1; }},
         {Op::kv_write, "the result must be a view of a cache",
          [](Damaged& d) { d.result().tensor_class = TensorClass::value; }},
         {Op::silu, "the result needs memory of its own",

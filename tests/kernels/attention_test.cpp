@@ -65,6 +65,7 @@ struct Problem {
     std::vector<Span> spans;             ///< one per query
     std::vector<std::int32_t> positions; ///< of the tokens; their ordinals where it is empty
     std::vector<float> q, k, v, sinks;   ///< k, v: {d, Hkv, n_tokens}, already rounded to the cache type
+    std::vector<float> bias{};           ///< {2D+1, n_head}
 };
 
 std::int32_t position_of(const Problem& p, std::int32_t ordinal) {
@@ -142,7 +143,8 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
                  f32(table, {4, static_cast<std::int64_t>(table.size() / 4), 1, 1}), f32(seqs, {2, 2, 1, 1}),
                  f32(spans, {4, n_queries, 1, 1})},
                 params);
-    if (a.max_bias != 0.0f) call.operands[8] = f32(positions, {n_cells, 1, 1, 1});
+    if (a.max_bias != 0.0f || !p.bias.empty()) call.operands[8] = f32(positions, {n_cells, 1, 1, 1});
+    if (!p.bias.empty()) call.operands[9] = f32(p.bias, {static_cast<std::int64_t>(p.bias.size()) / a.n_head, a.n_head, 1, 1});
     if (!p.sinks.empty()) call.operands[7] = f32(p.sinks, {a.n_head, 1, 1, 1});
     run(reference_table, Op::attention, DType::none, call, n_threads);
     return out;
@@ -171,6 +173,11 @@ void check_against_double(const Problem& p, const std::vector<float>& out) {
                 if (a.max_bias != 0.0f)
                     s -= static_cast<double>(tinfer::math::alibi_slope(a.max_bias, h, a.n_head)) *
                          std::abs(position_of(p, end - 1) - position_of(p, j));
+                if (!p.bias.empty()) {
+                    const std::int64_t width = static_cast<std::int64_t>(p.bias.size()) / a.n_head, farthest = width / 2;
+                    const std::int64_t ahead = position_of(p, j) - position_of(p, end - 1);
+                    s += static_cast<double>(p.bias[static_cast<std::size_t>(h * width + farthest + std::clamp(ahead, -farthest, farthest))]);
+                }
                 weight.push_back(s);
                 max = std::max(max, s);
             }
@@ -315,6 +322,38 @@ TEST_CASE("[A10][A11] attention: score cap, ALiBi and sinks enter as the formula
     check_against_double(p, attend(p, Placement::packed(400)));
     p.sinks.assign(6, 50.0f);   // a sink that takes nearly everything
     check_against_double(p, attend(p, Placement::packed(400)));
+}
+
+TEST_CASE("[A10][A11] attention: biases by distance are added to the scores, and those of the ends to all that is farther") {
+    OpRandom random(30);
+    Problem p = make_problem(random, heads(6, 2), 400, {{0, 1}, {0, 70}, {30, 300}, {0, 400}});
+    p.bias = random.floats(6 * 41, 3.0f);   // 20 positions to either side
+    check_against_double(p, attend(p, Placement::packed(400)));
+    for (std::int32_t j = 0; j < 400; ++j) p.positions.push_back(3 * j + (j > 100 ? 50 : 0));
+    check_against_double(p, attend(p, Placement::scattered(400, random), 2));
+    std::swap(p.positions[10], p.positions[69]);   // keys ahead of the query too
+    check_against_double(p, attend(p, Placement::scattered(400, random)));
+    p.params.softcap = 1.5f;
+    p.params.max_bias = 8.0f;
+    check_against_double(p, attend(p, Placement::packed(400)));
+}
+
+TEST_CASE("[A11] relative_bias: every head's bias of every distance is that of its bucket, on any number of threads") {
+    OpRandom random(31);
+    const std::vector<float> table = random.floats(3 * 10);   // three heads, ten buckets: five to either side, or ten to one
+    OpParams params;
+    params.max_distance = 40;
+    for (params.both_sides = 0; params.both_sides < 2; ++params.both_sides)
+        for (const int threads : {1, 4}) {
+            std::vector<float> y(81 * 3);
+            auto call = call_of({f32(y, {81, 3, 1, 1}), f32(table, {3, 10, 1, 1})}, params);
+            run(reference_table, Op::relative_bias, DType::none, call, threads);
+            for (int h = 0; h < 3; ++h)
+                for (int d = -40; d <= 40; ++d) {
+                    const int bucket = tinfer::math::relative_bucket(d, 10, 40, params.both_sides != 0);
+                    CHECK(y[static_cast<std::size_t>(h * 81 + 40 + d)] == table[static_cast<std::size_t>(bucket * 3 + h)]);
+                }
+        }
 }
 
 TEST_CASE("[A13] attention: weights sum to 1, and tokens that are not visible contribute exactly nothing") {

@@ -158,6 +158,31 @@ TEST_CASE("[A11] math: ALiBi slopes are the published powers") {
     CHECK(math::alibi_slope(8.0f, 9, 12) == doctest::Approx(std::pow(2.0, -1.5)));
 }
 
+TEST_CASE("[A11] math: buckets of relative positions are those of the formula in extended precision, at every distance") {
+    constexpr int kFarthest = 128;
+    for (int n_bucket = 4; n_bucket < 256; ++n_bucket)
+        for (const bool both : {false, true}) {
+            const int n = both ? n_bucket / 2 : n_bucket, e = n / 2;
+            int wrong = 0, last = 0;
+            for (int distance = -300; distance <= 300; ++distance) {
+                const int d = both ? std::abs(distance) : std::max(-distance, 0), base = both && distance > 0 ? n : 0;
+                int bucket = d;
+                if (d >= e) {   // a hair above the rounding of four operations: boundaries that are integers count as reached
+                    const long double steps = std::log(static_cast<long double>(d) / e) / std::log(static_cast<long double>(kFarthest) / e) * (n - e);
+                    bucket = std::min(n - 1, e + static_cast<int>(std::floor(steps + 1e-15L)));
+                }
+                wrong += math::relative_bucket(distance, n_bucket, kFarthest, both) != base + bucket;
+                last = std::max(last, base + bucket);
+            }
+            CAPTURE(n_bucket);
+            CAPTURE(both);
+            CHECK(wrong == 0);
+            CHECK(last == (both ? 2 * n - 1 : n - 1));
+        }
+    for (const auto& [distance, bucket] : {std::pair{0, 0}, {-7, 7}, {-8, 8}, {-16, 10}, {-32, 12}, {-64, 14}, {-91, 15}, {-90, 14}, {-5000, 15}, {1, 17}, {16, 26}})
+        CHECK(math::relative_bucket(distance, 32, kFarthest, true) == bucket);   // of 16: 8 · 2^(j/2) begins bucket 8 + j
+}
+
 TEST_CASE("[K5] reduce: sums follow the 16-lane order") {
     std::vector<float> x(37), p(37);
     std::uint32_t state = 1;

@@ -136,6 +136,11 @@ TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree
     OpParams temperature;
     temperature.scale = 0.1f;
     temperature.k = 7;
+    OpParams buckets;
+    buckets.max_distance = 128;
+    const TestTensor table = floats({3, 32, 1, 1}, 18), spread(DType::f32, {257, 3, 1, 1});
+    for (buckets.both_sides = 0; buckets.both_sides < 2; ++buckets.both_sides)
+        CHECK(compare_tables(Op::relative_bias, DType::none, spread, {&table}, buckets, 3) == "");
     const TestTensor factors(DType::f32, {1, 5, 1, 1});
     CHECK(compare_tables(Op::log_temperature, DType::none, factors, {&segments}, temperature, 2) == "");
 }
@@ -190,6 +195,7 @@ struct AttentionCase {
     DType k_type = DType::f16, v_type = DType::f16;
     int n_threads = 1;
     Extremes extremes = Extremes::none;
+    std::int64_t farthest = 0;      ///< of a bias by distance; 0: none
 };
 
 /// Pages in disorder, half of them holding every slot, the others with holes where the case asks for them.
@@ -238,16 +244,19 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     std::vector<std::int32_t> at(static_cast<std::size_t>(n_cells));    // anywhere, also behind the query
     for (std::int32_t& position : at) position = static_cast<std::int32_t>(random.below(2000));
     const TestTensor positions = integers({n_cells, 1, 1, 1}, at);
+    const TestTensor bias = floats({2 * c.farthest + 1, p.n_head, 1, 1}, seed + 3, Extremes::none);
+    const bool by_distance = c.farthest > 0;
     OpParams params;
     params.attention = p;
     return compare_tables(Op::attention, DType::none, out,
-        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr, p.max_bias != 0.0f ? &positions : nullptr}, params,
+        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr,
+         p.max_bias != 0.0f || by_distance ? &positions : nullptr, by_distance ? &bias : nullptr}, params,
         c.n_threads);
 }
 
 }  // namespace
 
-TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks and ALiBi agree on every table") {
+TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks, ALiBi and biases by distance agree on every table") {
     std::uint64_t seed = 100;
     for (const std::int32_t n_tokens : {1, 15, 63, 64, 65, 255, 256, 257, 700}) {
         CAPTURE(n_tokens);
@@ -257,6 +266,10 @@ TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks and 
         CHECK(check_attention({{8, 1, 40, 23, 0.3f, 20.0f, 0.0f}, n_tokens, true, false, DType::bf16, DType::f16, 3},
             ++seed) == "");
         CHECK(check_attention({{6, 2, 17, 5, 0.3f, 0.0f, 8.0f}, n_tokens, false, true, DType::f16, DType::f32, 1},
+            ++seed) == "");
+        CHECK(check_attention({{4, 4, 24, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f16, DType::f16, 2, Extremes::none, 128},
+            ++seed) == "");
+        CHECK(check_attention({{6, 3, 16, 16, 1.0f, 5.0f, 8.0f}, n_tokens, false, true, DType::f32, DType::bf16, 3, Extremes::none, 7},
             ++seed) == "");
         CHECK(check_attention({{7, 7, 16, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f32, DType::f32, 3,
             Extremes::non_finite}, ++seed) == "");

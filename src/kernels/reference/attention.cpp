@@ -107,14 +107,16 @@ struct QueryHead {
     std::int64_t head;
     std::int64_t position;
     float slope;        ///< ALiBi, 0 = none
+    const float* bias;  ///< of distance 0; null = none
+    std::int64_t farthest;
 
     [[nodiscard]] std::int64_t kv_head() const noexcept {
         const AttentionParams& p = call.params.attention;
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, distance, s), the distance being that
-    /// of the positions.
+    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
+    /// the distance being p_k − p_q, to the bias no farther than its ends.
     [[nodiscard]] float score(std::int64_t cell) const noexcept {
         const AttentionParams& p = call.params.attention;
         const auto* group =
@@ -122,10 +124,10 @@ struct QueryHead {
         float s = K::dot(q, group, cell % kGroup, p.head_dim_k);
         s *= p.scale;
         if (p.softcap != 0.0f) s = p.softcap * math::tanh(s / p.softcap);
-        if (slope != 0.0f) {
-            const std::int64_t distance = position - call[8].row<const std::int32_t>(0)[cell];
-            s = std::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), s);
-        }
+        if (slope == 0.0f && bias == nullptr) return s;
+        const std::int64_t distance = call[8].row<const std::int32_t>(0)[cell] - position;
+        if (slope != 0.0f) s = std::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), s);
+        if (bias != nullptr) s += bias[distance < -farthest ? -farthest : distance > farthest ? farthest : distance];
         return s;
     }
 
@@ -204,7 +206,9 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
                     p.max_bias > 0.0f ? math::alibi_slope(p.max_bias, static_cast<int>(head), p.n_head) : 0.0f;
                 const Query channels{q.row<const float>(head, token), codes};
                 if constexpr (K::kCoded) quantize_query<reference>(channels.x, p.head_dim_k, 0, codes);
-                const QueryHead<K, V> query{call, channels, head, call[6].row<const std::int32_t>(token)[3], slope};
+                const std::int64_t farthest = call[9].ne[0] / 2;
+                const float* bias = call[9].present() ? call[9].row<const float>(head) + farthest : nullptr;
+                const QueryHead<K, V> query{call, channels, head, call[6].row<const std::int32_t>(token)[3], slope, bias, farthest};
                 attend(query, VisibleCells(call, token), Softmax{0.0f, 0.0f, buffer, dv},
                        Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);
             }

@@ -63,6 +63,7 @@ constexpr KernelDescriptor kReferenceKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, ref::silu_mul),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, ref::rope),
+    describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
     describe("attention", Op::attention, DType::none, ref::attention),
     describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
     describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
