@@ -104,6 +104,12 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
 
 const Vocab& Model::vocab() const noexcept { return impl_->vocab; }
 const ModelInfo& Model::info() const noexcept { return impl_->bound.info; }
+std::optional<Token> Model::decoder_start() const noexcept {
+    if (!impl_->bound.encoder) return std::nullopt;
+    if (const auto id = impl_->bound.hp.decoder_start) return Token{static_cast<std::int32_t>(*id)};
+    return vocab().bos() ? vocab().bos() : vocab().pad();
+}
+
 const ModelFile& Model::file() const noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 

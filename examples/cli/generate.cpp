@@ -69,7 +69,7 @@ Generation generate(tinfer::Context& context, tinfer::Sampler& sampler, const Ge
     const tinfer::Vocab& vocab = context.model().vocab();
     const auto ends = stop_tokens(vocab, request.stops);
     Generation result;
-    result.prompt_n = request.prompt.size();
+    result.prompt_n = request.text.size() + request.prompt.size();
     tinfer::Utf8Stream characters;
     StopStrings stops(request.stops);
     const auto show = [&](std::string_view text) {
@@ -80,7 +80,8 @@ Generation generate(tinfer::Context& context, tinfer::Sampler& sampler, const Ge
     };
 
     Stopwatch prompt_watch;
-    auto status = decode_prompt(context, request.prompt);
+    auto status = request.text.empty() ? tinfer::DecodeStatus::ok : context.encode(request.text);
+    if (status == tinfer::DecodeStatus::ok) status = decode_prompt(context, request.prompt);
     result.prompt_s = prompt_watch.seconds();
     if (status == tinfer::DecodeStatus::no_room)
         throw tinfer::Error(tinfer::ErrorCode::no_room, "prompt of " + std::to_string(request.prompt.size()) +

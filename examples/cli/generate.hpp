@@ -24,6 +24,7 @@ private:
 
 struct GenerationRequest {
     std::vector<tinfer::Token> prompt;
+    std::vector<tinfer::Token> text{};   ///< what an encoder reads before
     std::int64_t n_predict = -1;      ///< -1: until the end of generation or a full cache
     std::vector<std::string> stops;   ///< text; one that is a control token also stops at that token
 };

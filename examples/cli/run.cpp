@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer run: completes a text as it stands.
+// tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
 #include "generate.hpp"
 
 namespace cli {
@@ -27,6 +27,14 @@ void print_timings(const Generation& generation, double load_s) {
     line("generation  ", generation.tokens.size(), generation.generation_s);
 }
 
+/// The text is what the encoder reads, all of it at once; the decoder begins with a token of its own.
+void encode_first(GenerationRequest& request, const tinfer::Model& model, tinfer::ContextOptions& options) {
+    const auto start = model.decoder_start();
+    if (!start) throw tinfer::Error(tinfer::ErrorCode::missing_special, "the model does not say with which token its decoder begins");
+    request.text = std::exchange(request.prompt, {*start});
+    options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(request.text.size()));
+}
+
 int run(const RunArgs& args) {
     const std::string prompt = args.text.read();
     const auto sampler_options = args.sampler.get();
@@ -39,7 +47,9 @@ int run(const RunArgs& args) {
         request.prompt = {*vocab.bos()};
     }
     const auto needed = std::int64_t(request.prompt.size()) + std::max<std::int64_t>(args.n_predict, 0);
-    tinfer::Context context(model, args.context.options(args.model, model.info(), static_cast<int>(std::min<std::int64_t>(needed, 1 << 30))));
+    auto options = args.context.options(args.model, model.info(), static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
+    if (model.info().has_encoder) encode_first(request, model, options);
+    tinfer::Context context(model, options);
     tinfer::Sampler sampler(vocab, sampler_options);
 
     std::string shown;
@@ -64,7 +74,7 @@ int run(const RunArgs& args) {
 
 Action add_run(CLI::App& app) {
     auto args = std::make_shared<RunArgs>();
-    auto* command = app.add_subcommand("run", "Completes a text as it stands; the continuation goes to stdout as it comes.");
+    auto* command = app.add_subcommand("run", "Completes a text as it stands, or answers it where the model has an encoder; what it writes goes to stdout as it comes.");
     args->model.add_to(*command);
     args->text.add_to(*command, true);
     args->encode.add_to(*command);

@@ -295,6 +295,7 @@ struct ModelInfo {
     int n_window = 0;                  ///< tokens that layers with a window see; 0 = no such layers
     int n_class = 0;                   ///< scores of a reranker's classifier
     bool causal = true;
+    bool has_encoder = false;          ///< in front of the decoder: Context::encode comes before decode
     bool has_output_head = true;       ///< gives logits
     Pooling pooling = Pooling::none;   ///< as the file says
     float rope_freq_base = 0, rope_freq_scale = 0, rms_eps = 0;
@@ -313,6 +314,8 @@ public:
 
     [[nodiscard]] const Vocab& vocab() const noexcept;      ///< valid as long as any handle to the model
     [[nodiscard]] const ModelInfo& info() const noexcept;
+    /// What a decoder behind an encoder (ModelInfo::has_encoder) is given first; nullopt in other models.
+    [[nodiscard]] std::optional<Token> decoder_start() const noexcept;
     [[nodiscard]] const ModelFile& file() const noexcept;
     [[nodiscard]] double load_seconds() const noexcept;
 
@@ -544,11 +547,16 @@ public:
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
     /// length up to n_batch.
     DecodeStatus decode(std::span<const Token> tokens);
-    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed.
+    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed. Where the
+    /// model has an encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
     DecodeStatus decode(const Batch& batch);
 
     /// A call of a bidirectional model (AttentionKind), which decode() does as well: its tokens see each other, so they are
     /// at most n_ubatch, and none of them is remembered. Throws unsupported_operation where attention is causal.
+    /// Where the model has an encoder (ModelInfo::has_encoder) this runs it. There are no outputs; what it makes of each
+    /// sequence of the batch is kept, in place of what all had before, until the next encode or clear(true), for tokens that
+    /// are decoded in the same sequence. Those of the cache stay: clear() it for a new text. After a run that ended in
+    /// anything but `ok`, nothing is encoded.
     DecodeStatus encode(std::span<const Token> tokens);
     DecodeStatus encode(const Batch& batch);
 
@@ -589,7 +597,7 @@ public:
     /// state.
     void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
     void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
-    /// Positions of any range can move: the model knows them by rotation or ALiBi alone and has no recurrent layers.
+    /// Positions of any range can move: the model knows them by rotation or by biases alone and has no recurrent layers.
     [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
     /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.

@@ -24,6 +24,8 @@ struct BatchShape {
     Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
     bool window_pool = false;            ///< layers with a window have cells of their own
     std::int64_t n_pooled = 0;           ///< sequences that may get one
+    bool encodes = false;                ///< the encoder in front of a decoder: every row goes on, none is an output
+    std::int64_t n_cross_entries = 1, n_cross_seqs = 1;   ///< capacities of cross_table and cross_seqs
 };
 
 /// The tensors that a layer remembers its tokens in; null where it has none.
@@ -42,6 +44,7 @@ struct BuildContext {
     RopeParams rope_window;                       ///< the same for windowed layers
     const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
     std::span<const LayerMemory> memory;          ///< one per layer
+    std::span<const LayerMemory> cross{};         ///< of each decoder layer: what it looks at of the encoder's result
 };
 
 struct Architecture {
@@ -49,6 +52,11 @@ struct Architecture {
     HParams (*read)(KeyReader&);
     Weights (*bind)(WeightBinder&, const HParams&);
     void (*build)(const BuildContext&);
+    /// The same of an encoder in the same file whose result these layers look at; null where there is none.
+    HParams (*read_encoder)(KeyReader&) = nullptr;
+    Weights (*bind_encoder)(WeightBinder&, const HParams&) = nullptr;
+    void (*build_encoder)(const BuildContext&) = nullptr;
+    [[nodiscard]] bool has_encoder() const noexcept { return build_encoder != nullptr; }
 };
 
 /// The row for a name; throws unsupported_arch (known, not implemented) or unknown_arch, both listing what there is.

@@ -10,6 +10,8 @@ namespace tinfer::model {
 
 namespace {
 
+constexpr int kFarthestBucket = 128;   // of T5 (arXiv:1910.10683 §2.1): what is farther has the bias of this distance
+
 // Positions, as far as they are looked up or rotated by, and the tables of the cache.
 void add_attention_inputs(const BuildContext& b, Inputs& in) {
     Graph& g = b.g;
@@ -22,7 +24,8 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.max_alibi_bias > 0) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    if (b.hp.biases_by_position()) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    if (b.w.attn_rel_b != nullptr) full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
     const bool rotates = b.hp.rope != RopeKind::none;
     const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
     full.rope = b.rope;
@@ -127,7 +130,7 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
     return out;
 }
 
-bool writes_only(const BuildContext& b, int il) noexcept { return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0; }
+bool writes_only(const BuildContext& b, int il) noexcept { return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes; }
 
 Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
     Graph& g = b.g;
@@ -349,10 +352,14 @@ void head(const BuildContext& b, Tensor x) {
     g.output(g.name(logits, "result_output"));
 }
 
-void sequential_stack(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return self_attention(b, in, il, h); },
+Tensor sequential_layers(const BuildContext& b, const Inputs& in) {
+    return sequential_layers(
+        b, in, [&](const Inputs& inputs, int il, Tensor h) { return self_attention(b, inputs, il, h); },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+}
+
+void sequential_stack(const BuildContext& b) {
+    if (const Tensor x = sequential_layers(b, make_inputs(b))) head(b, x);
 }
 
 void parallel_stack(const BuildContext& b) {

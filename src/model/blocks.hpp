@@ -85,11 +85,10 @@ struct GatedNames { std::string_view activation, product; };
 void head(const BuildContext& b, Tensor x);
 
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind
-/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h).
+/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h). Absent where nothing is asked for.
 template <class Attention, class Ffn>
-void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
+Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& attention, Ffn&& ffn) {
     Graph& g = b.g;
-    const Inputs in = make_inputs(b);
     Tensor x = in.x;
     for (int il = 0; il < b.hp.n_layer; ++il) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
@@ -99,8 +98,8 @@ void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
         g.set_part(Part::attn_norm);
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = attention(in, il, h);
-        if (il == b.hp.n_layer - 1) {
-            if (b.shape.n_outputs == 0) return;
+        if (writes_only(b, il)) return {};
+        if (il == b.hp.n_layer - 1 && !b.shape.encodes) {
             a = output_rows(b, in, a);
             x = output_rows(b, in, x);
         }
@@ -113,9 +112,15 @@ void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
         g.set_part(Part::ffn);
         x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"), "l_out");
     }
-    head(b, x);
+    return x;
 }
-void sequential_stack(const BuildContext& b);   ///< of self_attention and feed_forward
+[[nodiscard]] Tensor sequential_layers(const BuildContext& b, const Inputs& in);   ///< of self_attention and feed_forward
+/// Those layers and the head.
+template <class Attention, class Ffn>
+void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
+    if (const Tensor x = sequential_layers(b, make_inputs(b), attention, ffn)) head(b, x);
+}
+void sequential_stack(const BuildContext& b);
 
 /// x += attention(norm(x)) + ffn(norm(x)): both from the same stream (GPT-J, PaLM: arXiv:2204.02311 §2). The feed-forward
 /// shares attention's norm unless the layer has one of its own.

@@ -77,8 +77,16 @@ TINFER_ARCHITECTURE(smollm3)
 TINFER_ARCHITECTURE(stablelm)
 TINFER_ARCHITECTURE(starcoder)
 TINFER_ARCHITECTURE(starcoder2)
+TINFER_ARCHITECTURE(t5)
+TINFER_ARCHITECTURE(t5encoder)
 TINFER_ARCHITECTURE(xverse)
 
 #undef TINFER_ARCHITECTURE
+
+namespace t5 {   // the encoder in front
+HParams read_encoder(KeyReader& keys);
+Weights bind_encoder(WeightBinder& binder, const HParams& hp);
+void build_encoder(const BuildContext& context);
+}
 
 }  // namespace tinfer::model

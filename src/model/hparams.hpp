@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,8 +68,14 @@ struct HParams {
     float attn_scale = 0;                         ///< 1/sqrt(head_dim_k) unless the file says otherwise
     float attn_softcap = 0;                       ///< 0 = none
     float max_alibi_bias = 0;                     ///< 0 = no ALiBi
+    int n_rel_bucket = 0;                         ///< buckets of distances with a learned bias each; 0 = none
+    [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
     bool parallel_residual = false;               ///< attention and feed-forward read the same stream
     float qkv_clamp = 0;                          ///< projections stay within ±c; 0 = none
+
+    // encoder and decoder
+    int n_layer_cross = 0;                        ///< of an encoder: layers of the decoder that look at its result
+    std::optional<std::uint32_t> decoder_start;   ///< of a decoder behind an encoder: its first token, unless BOS or padding is
 
     // RoPE (spec: architectures §2.5)
     RopeKind rope = RopeKind::none;

@@ -51,6 +51,7 @@ ModelInfo make_info(const BoundModel& m) {
     info.n_window = hp.window.size;
     info.n_class = m.weights.n_class();
     info.causal = hp.causal;
+    info.has_encoder = m.encoder.has_value();
     info.has_output_head = static_cast<bool>(m.weights.output);
     info.pooling = hp.pooling;
     for (const TensorInfo& t : m.file->tensors()) {
@@ -70,9 +71,11 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     KeyReader keys(*m.file);
     m.architecture = &find_architecture(*m.file, keys.arch());
     m.hp = m.architecture->read(keys);
+    if (m.architecture->has_encoder()) m.encoder.emplace().hp = m.architecture->read_encoder(keys);
     keys.check_unknown(options);
     WeightBinder binder(*m.file, keys.arch());
     m.weights = m.architecture->bind(binder, m.hp);
+    if (m.encoder) m.encoder->weights = m.architecture->bind_encoder(binder, m.encoder->hp);
     binder.finish(options);
     m.info = make_info(m);
     return m;

@@ -3,16 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "model/architecture.hpp"
 
 namespace tinfer::model {
+
+/// What runs before a decoder that looks at its result.
+struct Encoder { HParams hp; Weights weights; };
 
 struct BoundModel {
     std::shared_ptr<gguf::File> file;
     const Architecture* architecture = nullptr;
     HParams hp;
     Weights weights;
+    std::optional<Encoder> encoder;
     ModelInfo info;
 };
 

@@ -73,13 +73,14 @@ constexpr Architecture kRegistry[] = {
     {{"stablelm", "attention", "neox", "golden stablelm*"}, stablelm::read, stablelm::bind, stablelm::build},
     {{"starcoder", "attention", "learned", "small model"}, starcoder::read, starcoder::bind, starcoder::build},
     {{"starcoder2", "attention", "neox", "golden starcoder2"}, starcoder2::read, starcoder2::bind, starcoder2::build},
+    {{"t5", "encoder and decoder", "relative", "small model"}, t5::read, t5::bind, t5::build, t5::read_encoder, t5::bind_encoder, t5::build_encoder},
+    {{"t5encoder", "encoder", "relative", "small model"}, t5encoder::read, t5encoder::bind, t5encoder::build},
     {{"xverse", "attention", "norm", "small model"}, xverse::read, xverse::bind, xverse::build},
 };
 
 // Names we know and do not run: the message then says so instead of "unknown". The first lines are on their way.
 constexpr std::string_view kKnown[] = {
     "arctic", "bitnet", "chameleon", "deci", "grok", "rwkv6qwen2",
-    "t5", "t5encoder",
     "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
     "deepseek4", "dots1", "dream", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
     "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",

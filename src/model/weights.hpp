@@ -67,6 +67,8 @@ struct LayerWeights {
     const TensorInfo *attn_k_b = nullptr, *attn_v_b = nullptr;
     Norm attn_q_norm, attn_k_norm;              ///< {head_dim}, {head_dim, n_head} or the full width
     const TensorInfo* attn_sinks = nullptr;
+    Norm cross_attn_norm;                       ///< of attention over an encoder's result
+    Linear cross_attn_q, cross_attn_output;
     Linear ffn_gate, ffn_up, ffn_down;          ///< without gate: plain, or gate and up in one matrix
     const TensorInfo* ffn_act_scales = nullptr; ///< the activation is divided by them
     Linear ffn_gate_inp;                        ///< router
@@ -84,6 +86,7 @@ struct Weights {
     const TensorInfo* token_types = nullptr;    ///< one row per kind of token
     Norm token_embd_norm, output_norm;
     Linear output;                              ///< weight = token_embd where the head is tied
+    const TensorInfo* attn_rel_b = nullptr;     ///< {n_head, buckets}: biases of scores by distance, of all layers
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
     Linear cls, cls_output;                     ///< a reranker's classifier: hidden layer, scores; one of them may be missing
     [[nodiscard]] int n_class() const noexcept {
@@ -91,6 +94,8 @@ struct Weights {
         return last == nullptr ? 0 : static_cast<int>(last->ne[1]);
     }
     std::vector<LayerWeights> layers;
+    struct Cross { Linear k, v; };
+    std::vector<Cross> cross;                   ///< of an encoder: keys and values that layers of the decoder look at
 };
 
 class WeightBinder {

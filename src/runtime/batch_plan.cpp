@@ -239,7 +239,7 @@ void BatchPlan::choose_outputs(const Batch* batch) {
     const bool flagged = batch != nullptr && std::ranges::any_of(batch->rows(), is_flagged);
     n_outputs_ = 0;
     for (std::size_t i = 0; i < size_; ++i) {
-        const bool output = flagged ? batch->rows()[i].output : limits_.logits_all || i + 1 == size_;
+        const bool output = limits_.gives_outputs && (flagged ? batch->rows()[i].output : limits_.logits_all || i + 1 == size_);
         output_index_[i] = output ? static_cast<std::int32_t>(n_outputs_) : -1;
         if (output) output_rows_[n_outputs_++] = static_cast<std::int32_t>(i);
     }

@@ -26,6 +26,7 @@ struct BatchLimits {
     bool logits_all = false;           ///< all rows are outputs when none is flagged
     bool allow_position_gaps = false;  ///< positions need only increase
     bool check_finite = false;         ///< look at embedding input
+    bool gives_outputs = true;         ///< false: no row is an output, whatever its flag
 };
 
 /// A micro-batch: tokens [first, first + n) of the batch and, among all output rows of the call, those it makes.

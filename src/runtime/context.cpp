@@ -52,6 +52,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
+    if (layout.encoder() != nullptr) encoder.emplace(*layout.encoder());
     for (BoundPlan& plan : plans_) plan.reserve(layout.max_nodes(), layout.max_values());
 }
 
@@ -102,8 +103,8 @@ BoundPlan& Context::Impl::bound_plan(runtime::GraphKind kind, bool fallback) {
 const BoundPlan& Context::Impl::plan_for(const GraphShape& shape) {
     if (shape == built_ && built_plan_ != nullptr) return *built_plan_;
     built_plan_ = nullptr;
-    layout.build(graph_, shape.n_tokens, shape.n_rows, shape.from_embeddings);
-    built_plan_ = &bound_plan({shape.from_embeddings, shape.n_rows > 0}, true);
+    shape.encodes ? layout.build_encoder(graph_, shape.n_tokens) : layout.build(graph_, shape.n_tokens, shape.n_rows, shape.from_embeddings);
+    built_plan_ = &bound_plan({shape.from_embeddings, shape.n_rows > 0, shape.encodes}, true);
     built_ = shape;
     return *built_plan_;
 }
@@ -145,6 +146,7 @@ void Context::Impl::clear(bool zero_data) {
     sequences.clear();
     for (AlignedBuffer* buffer : {&cache_data, &state_data})
         if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
+    if (zero_data) forget_encoded();
     n_outputs = 0;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/aligned_buffer.hpp"
 #include "runtime/layout.hpp"
@@ -21,6 +22,9 @@ struct Context::Impl {
     /// begin() and step() to the end.
     template <class Input>
     DecodeStatus decode(const Input& input);
+    /// The same for the encoder in front of the decoder.
+    template <class Input>
+    DecodeStatus encode(const Input& input);
     /// Opens a transaction: validates `input` (tokens or a batch) and leaves the context busy until step() has ended it.
     template <class Input>
     void begin(const Input& input);
@@ -54,6 +58,14 @@ struct Context::Impl {
     ContextOptions options;             ///< effective
     memory::Memory sequences;
     runtime::BatchPlan batch;
+    /// Of the encoder in front of a decoder: what it runs on, and the tokens of each sequence whose result is kept.
+    struct Encoder {
+        explicit Encoder(const runtime::EncoderLayout& layout);
+        memory::Memory sequences;
+        runtime::BatchPlan batch;
+        std::vector<std::int32_t> n_encoded;   // {n_seq_max}
+    };
+    std::optional<Encoder> encoder;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
     runtime::TeamRunner team = runtime::run_team;   ///< tests may take another
@@ -69,9 +81,14 @@ struct Context::Impl {
 private:
     /// Where a transaction stands: what the next piece of work is.
     enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
+    enum class Pass : std::uint8_t { decode, encode };   ///< encode: of the encoder in front of a decoder
 
     template <class Input>
-    void open(const Input& input);
+    void open(const Input& input, Pass pass);
+    void check_encoded() const;
+    void forget_encoded() noexcept;
+    void keep_encoded() noexcept;
+    void write_cross_inputs();
     DecodeStatus advance(runtime::Executor::Clock::time_point deadline);
     DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(DecodeStatus status) noexcept;
@@ -88,7 +105,7 @@ private:
     void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows, std::size_t width);
     struct GraphShape {
         std::int64_t n_tokens = 0, n_rows = 0;
-        bool from_embeddings = false;
+        bool from_embeddings = false, encodes = false;
         bool operator==(const GraphShape&) const = default;
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
@@ -112,6 +129,9 @@ private:
     // the transaction
     std::atomic<bool> stepping_{false};     ///< begin, step or decode is on the stack; the session's flag stays set between
     Stage stage_ = Stage::none;
+    Pass pass_ = Pass::decode;
+    memory::Memory* memory_ = &sequences;   ///< of the pass
+    runtime::BatchPlan* batch_ = &batch;
     bool fits_ = false;                     ///< else it ends as no_room before anything runs
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;              ///< of the micro-batch

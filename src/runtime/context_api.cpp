@@ -23,23 +23,6 @@ DecodeStatus Context::decode(const Batch& batch) {
     return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
 }
 
-namespace {
-
-void require_encoder(const Context& context) {
-    if (context.options().attention == AttentionKind::causal) fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
-}
-
-}  // namespace
-
-DecodeStatus Context::encode(std::span<const Token> tokens) {
-    require_encoder(*this);
-    return decode(tokens);
-}
-DecodeStatus Context::encode(const Batch& batch) {
-    require_encoder(*this);
-    return decode(batch);
-}
-
 void Context::begin(std::span<const Token> tokens) {
     reporting_memory(kInContext, [&] { impl_->begin(tokens); });
 }

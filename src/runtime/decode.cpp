@@ -36,7 +36,7 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
     n_threads = std::min(n_threads, team_limit);
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
-                            .cells_used = static_cast<std::uint32_t>(sequences.used()), .cells_total = static_cast<std::uint32_t>(sequences.capacity()),
+                            .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
                             .tokens = tokens, .inputs = input_slots_});
         run_is_seen_ = true;
     }
@@ -64,21 +64,21 @@ void Context::Impl::end_run(RunStatus status) {
 void Context::Impl::write_inputs() {
     const runtime::MicroBatch& mb = micro_batch_;
     const auto T = mb.n;
-    if (batch.has_embeddings()) {
+    if (batch_->has_embeddings()) {
         auto* rows = reinterpret_cast<float*>(input("inp_embd"));
         const auto n_embd = static_cast<std::size_t>(layout.model().hp.n_embd);
-        for (std::size_t i = 0; i < T; ++i) std::ranges::copy(batch.embedding(mb.first + i), rows + i * n_embd);
+        for (std::size_t i = 0; i < T; ++i) std::ranges::copy(batch_->embedding(mb.first + i), rows + i * n_embd);
     } else {
-        std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
+        std::ranges::copy(batch_->ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
     memory::MemoryInputs places;
-    if (const memory::KvCache* kv = sequences.kv()) {
+    if (const memory::KvCache* kv = memory_->kv()) {
         const model::HParams& hp = layout.model().hp;
         places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
                      .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
-        if (hp.max_alibi_bias > 0)
+        if (hp.biases_by_position())
             places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
-        kv->write_spans(layout.full_view(), integers(input("kv_spans"), 4 * T));
+        kv->write_spans(pass_ == Pass::encode ? Window{.causal = false} : layout.full_view(), integers(input("kv_spans"), 4 * T));
         if (hp.has_windowed_layers()) kv->write_spans(layout.window(), integers(input("kv_spans_window"), 4 * T));
     }
     places.state_rows = integers(input("state_rows"), 2 * T);
@@ -86,14 +86,15 @@ void Context::Impl::write_inputs() {
         places.window_table = integers(input("kv_table_window"), places.kv.table.size());
         places.window_cells = integers(input("kv_cells_window"), T);
     }
-    sequences.write_inputs(places);
+    memory_->write_inputs(places);
+    if (encoder && pass_ == Pass::decode) write_cross_inputs();
     write_pooling_inputs(mb);
-    const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
+    const auto rows = batch_->output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
     for (std::size_t i = 0; i < T; ++i) {
-        const memory::KvToken& token = batch.tokens()[mb.first + i];
-        token_views_[i] = {Token{batch.ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(), batch.is_output(mb.first + i), token.seqs.size() > 1};
+        const memory::KvToken& token = batch_->tokens()[mb.first + i];
+        token_views_[i] = {Token{batch_->ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(), batch_->is_output(mb.first + i), token.seqs.size() > 1};
     }
 }
 
@@ -122,9 +123,11 @@ void Context::Impl::collect_outputs() {
 void Context::Impl::start_micro_batch() {
     write_inputs();
     const runtime::MicroBatch& mb = micro_batch_;
-    const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch.has_embeddings()});
+    const bool encodes = pass_ == Pass::encode;
+    if (encodes) forget_encoded();   // what it left is written over
+    const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch_->has_embeddings(), encodes});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
-    start_run(bound, !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    start_run(bound, encodes || !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
 // Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
@@ -133,13 +136,13 @@ void Context::Impl::start_key_shift() {
     const auto cells = integers(input("kv_cells"), T), shifts = integers(input("inp_pos"), T);
     std::ranges::fill(cells, -1);
     std::ranges::fill(shifts, 0);
-    const std::size_t n = sequences.take_shifts(cells, shifts);
+    const std::size_t n = memory_->take_shifts(cells, shifts);
     if (layout.memory_limits().has_window_pool())
-        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(), [&](std::int32_t cell) { return sequences.window_cell(cell); });
+        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(), [&](std::int32_t cell) { return memory_->window_cell(cell); });
     try {
         start_run(key_shift_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
     } catch (...) {
-        sequences.give_back_shifts(cells.first(n), shifts.first(n));
+        memory_->give_back_shifts(cells.first(n), shifts.first(n));
         throw;
     }
 }
@@ -153,22 +156,27 @@ void Context::Impl::start_page_copies() {
             pairs[2 * i + 1] = copies[i].to;
         }
     };
-    write("kv_pairs", sequences.copies());
-    if (layout.memory_limits().has_window_pool()) write("kv_pairs_window", sequences.window_copies());
+    write("kv_pairs", memory_->copies());
+    if (layout.memory_limits().has_window_pool()) write("kv_pairs_window", memory_->window_copies());
     start_run(page_copy_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
 }
 
 // ---- the transaction ------------------------------------------------------------------------------------------------
 
 template <class Input>
-void Context::Impl::open(const Input& input) {
+void Context::Impl::open(const Input& input, Pass pass) {
     Busy busy(session->busy);
+    const bool encodes = pass == Pass::encode;
     n_outputs = 0;
     std::ranges::fill(kept_values, 0);
-    batch.build(input, sequences);
-    fits_ = sequences.can_place(batch.tokens());
+    pass_ = pass;
+    memory_ = encodes ? &encoder->sequences : &sequences;
+    batch_ = encodes ? &encoder->batch : &batch;
+    batch_->build(input, *memory_);
+    if (encoder && !encodes) check_encoded();
+    fits_ = memory_->can_place(batch_->tokens());
     if (fits_) {
-        sequences.begin();
+        memory_->begin();
         ++n_decodes_;
     }
     begin_pooling();
@@ -182,16 +190,16 @@ void Context::Impl::open(const Input& input) {
 DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (!fits_) return DecodeStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && layout.rotates_keys() && sequences.has_shifts()) {
+        if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
-            if (n_done_ == batch.size()) return DecodeStatus::ok;
-            micro_batch_ = batch.micro_batch(n_done_);
-            const memory::Placed placed = sequences.place(batch.tokens().subspan(n_done_, micro_batch_.n));
+            if (n_done_ == batch_->size()) return DecodeStatus::ok;
+            micro_batch_ = batch_->micro_batch(n_done_);
+            const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
             if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
-            if (placed.tokens < micro_batch_.n) micro_batch_ = batch.shortened(micro_batch_, placed.tokens);
-            const bool copies = !sequences.copies().empty();
+            if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);
+            const bool copies = !memory_->copies().empty();
             copies ? start_page_copies() : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
         }
@@ -212,7 +220,7 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             ++number_;
             stage_ = Stage::place;
         }
-        const bool done = stage_ == Stage::place && n_done_ == batch.size();
+        const bool done = stage_ == Stage::place && n_done_ == batch_->size();
         if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return DecodeStatus::pending;
     }
 }
@@ -220,12 +228,13 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
 // Commits or rolls back; the context is free again.
 void Context::Impl::finish(DecodeStatus status) noexcept {
     if (status == DecodeStatus::ok) {
-        layout.causal() ? sequences.commit() : sequences.rollback();   // a bidirectional call leaves nothing behind
-        n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch.output_rows().size());
+        if (pass_ == Pass::encode) keep_encoded();
+        layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
+        n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_pooled = pooled_data.size() > 0;
-        (batch.size() > 1 ? timings.prompt_n : timings.generation_n) += batch.size();
-    } else if (sequences.in_transaction()) {
-        sequences.rollback();
+        (batch_->size() > 1 ? timings.prompt_n : timings.generation_n) += batch_->size();
+    } else if (memory_->in_transaction()) {
+        memory_->rollback();
     }
     stage_ = Stage::none;
     session->detach_requested();
@@ -244,7 +253,7 @@ DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
         finish(DecodeStatus::cancelled);
         throw;
     }
-    (batch.size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
+    (batch_->size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
     if (status != DecodeStatus::pending) finish(status);
     return status;
 }
@@ -252,14 +261,21 @@ DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
 template <class Input>
 DecodeStatus Context::Impl::decode(const Input& input) {
     const Busy busy(stepping_);
-    open(input);
+    open(input, Pass::decode);
+    return advance(runtime::Executor::kNoDeadline);
+}
+
+template <class Input>
+DecodeStatus Context::Impl::encode(const Input& input) {
+    const Busy busy(stepping_);
+    open(input, Pass::encode);
     return advance(runtime::Executor::kNoDeadline);
 }
 
 template <class Input>
 void Context::Impl::begin(const Input& input) {
     const Busy busy(stepping_);
-    open(input);
+    open(input, Pass::decode);
 }
 
 DecodeStatus Context::Impl::step(std::chrono::nanoseconds budget) {
@@ -285,6 +301,8 @@ void Context::Impl::abandon() {
 
 template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);
 template DecodeStatus Context::Impl::decode(const Batch& batch);
+template DecodeStatus Context::Impl::encode(const std::span<const Token>& tokens);
+template DecodeStatus Context::Impl::encode(const Batch& batch);
 template void Context::Impl::begin(const std::span<const Token>& tokens);
 template void Context::Impl::begin(const Batch& batch);
 

@@ -76,7 +76,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     const std::int32_t n_cells = causal() ? options_.n_ctx : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
     memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states(),
                       .window = {}, .n_batch = options_.n_batch};
-    const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && model.hp.max_alibi_bias == 0;
+    const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.biases_by_position();
     if (may_release && memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages()) memory_limits_.window = window();
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
                      .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
@@ -85,9 +85,22 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
+    if (model.encoder) describe_encoder();
     add_caches();
     add_inputs();
     measure_graphs();
+}
+
+// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many cells.
+void Layout::describe_encoder() {
+    EncoderLayout& e = encoder_.emplace();
+    const std::int32_t n_cells = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    e.memory_limits = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .window = {}, .n_batch = options_.n_batch};
+    e.batch_limits = batch_limits_;
+    e.batch_limits.causal = e.batch_limits.accepts_embeddings = e.batch_limits.gives_outputs = false;
+    e.table_entries = run_sequences_ * e.memory_limits.kv.table_capacity();
+    e.layers.resize(static_cast<std::size_t>(model_->encoder->hp.n_layer));
+    e.cross.resize(static_cast<std::size_t>(model_->hp.n_layer));
 }
 
 // Cache tensors: one K and one V per attention layer, rows of all KV heads, cells of all pages; per recurrent layer its
@@ -96,12 +109,19 @@ void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
     std::size_t n = 2 * static_cast<std::size_t>(hp.n_layer);
     for (const auto& states : hp.states) n += states.size();
+    if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
     caches_.reserve(n);   // LayerMemory points into it
     layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
-    add_kv(false);
-    add_kv(true);
+    add_kv(hp, memory_limits_, false, "cache_k", layer_memory_);
+    add_kv(hp, memory_limits_, true, "cache_v", layer_memory_);
     add_states();
+    n_own_caches_ = caches_.size();
+    if (!encoder_) return;
+    add_kv(model_->encoder->hp, encoder_->memory_limits, false, "enc_cache_k", encoder_->layers);
+    add_kv(model_->encoder->hp, encoder_->memory_limits, true, "enc_cache_v", encoder_->layers);
+    add_kv(hp, encoder_->memory_limits, false, "cross_cache_k", encoder_->cross);
+    add_kv(hp, encoder_->memory_limits, true, "cross_cache_v", encoder_->cross);
 }
 
 const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows) {
@@ -123,8 +143,7 @@ const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view r
     return &caches_.back();
 }
 
-void Layout::add_kv(bool is_v) {
-    const model::HParams& hp = model_->hp;
+void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role, std::vector<model::LayerMemory>& layers) {
     if (!hp.has_attention()) return;
     const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
     const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
@@ -133,10 +152,10 @@ void Layout::add_kv(bool is_v) {
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head_kv[i] == 0) continue;
-        const bool in_pool = memory_limits_.has_window_pool() && hp.is_windowed(il);
-        const std::int64_t cells = std::int64_t{in_pool ? memory_limits_.n_window_pages() : memory_limits_.kv.n_pages()} * memory::kPageSlots;
-        const TensorInfo*& cache = is_v ? layer_memory_[i].v : layer_memory_[i].k;
-        cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, is_v ? "cache_v" : "cache_k", il, type, std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
+        const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
+        const std::int64_t cells = std::int64_t{in_pool ? limits.n_window_pages() : limits.kv.n_pages()} * memory::kPageSlots;
+        const TensorInfo*& cache = is_v ? layers[i].v : layers[i].k;
+        cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, role, il, type, std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
     }
 }
 
@@ -151,7 +170,7 @@ void Layout::add_states() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(20);
+    inputs_.reserve(24);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -161,7 +180,7 @@ void Layout::add_inputs() {
     add("inp_pos", 4 * T);
     if (memory_limits_.has_attention) {
         add("kv_cells", 4 * T);
-        add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
+        add("kv_table", 16 * static_cast<std::uint64_t>(std::max(table_entries_, encoder_ ? encoder_->table_entries : 0)));
         add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
         add("kv_spans", 16 * T);
         if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
@@ -170,7 +189,13 @@ void Layout::add_inputs() {
             add("kv_table_window", 16 * static_cast<std::uint64_t>(table_entries_));
             add("kv_pairs_window", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
         }
-        if (model_->hp.max_alibi_bias > 0) add("kv_positions", 4 * static_cast<std::uint64_t>(memory_limits_.kv.n_pages()) * memory::kPageSlots);
+        const std::int32_t n_pages = std::max(memory_limits_.kv.n_pages(), encoder_ ? encoder_->memory_limits.kv.n_pages() : 0);
+        if (model_->hp.biases_by_position()) add("kv_positions", 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
+        if (encoder_) {   // the first two stay as the encoder's run has left them
+            add("cross_table", 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));
+            add("cross_seqs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+            add("cross_spans", 16 * T);
+        }
         add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);
@@ -188,8 +213,10 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
                                                 .want_logits = logits_bytes() > 0, .want_embeddings = options_.embeddings,
-                                                .pooling = options_.pooling, .window_pool = memory_limits_.has_window_pool(), .n_pooled = options_.n_seq_max},
-                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_};
+                                                .pooling = options_.pooling, .window_pool = memory_limits_.has_window_pool(), .n_pooled = options_.n_seq_max,
+                                                .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1, .n_cross_seqs = options_.n_seq_max},
+                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_,
+                                      .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross) : std::span<const model::LayerMemory>()};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
         for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
@@ -201,13 +228,24 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
 #endif
 }
 
+void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
+    graph.reset();
+    const model::BuildContext context{.g = graph, .hp = model_->encoder->hp, .w = model_->encoder->weights,
+                                      .shape = {.n_tokens = n_tokens, .n_outputs = 0, .n_table_entries = encoder_->table_entries, .n_seqs = run_sequences_, .encodes = true},
+                                      .rope = {}, .rope_window = {}, .memory = encoder_->layers, .cross = encoder_->cross};
+    model_->architecture->build_encoder(context);
+#if defined(TINFER_CHECKED)
+    graph::verify(graph);
+#endif
+}
+
 void Layout::build_page_copies(graph::Graph& graph) const {
     graph.reset();
     const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
     const bool pool = memory_limits_.has_window_pool();
     const graph::Tensor window_pairs = pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
     graph.set_part(Part::state);
-    for (const TensorInfo& cache : caches_) {
+    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
         if (cache.tensor_class == TensorClass::recurrent) continue;
         graph.set_layer(cache.layer);
         graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
@@ -260,7 +298,8 @@ void Layout::find_kept(const graph::Graph& graph) {
 }
 
 void Layout::measure_graphs() {
-    max_nodes_ = kNodesOutside + kNodesPerLayer * static_cast<std::uint32_t>(model_->hp.n_layer);
+    const int n_layer = model_->hp.n_layer + (encoder_ ? model_->encoder->hp.n_layer : 0);
+    max_nodes_ = kNodesOutside + kNodesPerLayer * static_cast<std::uint32_t>(n_layer);
     max_values_ = 2 * max_nodes_ + static_cast<std::uint32_t>(model_->file->tensors().size());
     graph::Graph graph(max_nodes_, max_values_);
     graph::Planner planner(max_nodes_, max_values_);
@@ -279,6 +318,11 @@ void Layout::measure_graphs() {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
         measure();
         worst_offsets_[kind.index()] = plan.offsets;
+    }
+    if (encoder_) {
+        build_encoder(graph, n_tokens);
+        measure();
+        worst_offsets_[GraphKind{.encodes = true}.index()] = plan.offsets;
     }
     if (!memory_limits_.has_attention) return;
     build_page_copies(graph);
@@ -317,6 +361,8 @@ MemoryPlan Layout::memory() const {
                  kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
                  inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
                  static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView);
+    if (encoder_)
+        plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) + static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);
     return plan;
 }
 
@@ -325,6 +371,7 @@ std::uint64_t Layout::bytes_held() const noexcept {
     std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(layer_memory_) + bytes_of(inputs_) + bytes_of(kept_);
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);
     for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
+    if (encoder_) bytes += bytes_of(encoder_->layers) + bytes_of(encoder_->cross);
     for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);
     return bytes;
 }

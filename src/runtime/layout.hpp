@@ -3,6 +3,7 @@
 // planned, and every buffer gets its size. A memory plan is this, added up; a context allocates exactly this.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,20 @@ struct InputSlot { std::string_view role; std::uint64_t bytes = 0, offset = 0; }
 /// The kinds of graph a context runs; plans of one kind have the same structure whatever their size.
 struct GraphKind {
     bool from_embeddings = false, has_outputs = true;
-    [[nodiscard]] std::size_t index() const noexcept { return (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u); }
+    bool encodes = false;   ///< of the encoder in front of a decoder: one kind
+    [[nodiscard]] std::size_t index() const noexcept { return encodes ? 4u : (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u); }
+};
+inline constexpr std::size_t kGraphKinds = 5;
+
+/// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each layer
+/// of the decoder, in the same cells.
+struct EncoderLayout {
+    memory::MemoryLimits memory_limits;
+    BatchLimits batch_limits;
+    std::int64_t table_entries = 0;
+    std::vector<model::LayerMemory> layers, cross;
+    /// A page holds tokens of one sequence.
+    [[nodiscard]] std::int64_t cross_entries() const noexcept { return memory_limits.kv.n_pages(); }
 };
 
 class Layout {
@@ -35,6 +49,8 @@ public:
 
     /// Builds the graph of one micro-batch into `graph`.
     void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const;
+    /// Builds the graph of the encoder in front of the decoder.
+    void build_encoder(graph::Graph& graph, std::int64_t n_tokens) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
     /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
@@ -50,6 +66,7 @@ public:
     [[nodiscard]] const kernels::KernelTable& table() const noexcept { return *table_; }
     [[nodiscard]] const memory::MemoryLimits& memory_limits() const noexcept { return memory_limits_; }
     [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
+    [[nodiscard]] const EncoderLayout* encoder() const noexcept { return encoder_ ? &*encoder_ : nullptr; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
     /// Sets where cache tensor i lies (a context does, once).
     void place_cache(std::size_t i, std::byte* address) noexcept { caches_[i].address = address; }
@@ -80,7 +97,8 @@ public:
 
 private:
     void add_caches();
-    void add_kv(bool is_v);
+    void describe_encoder();
+    void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role, std::vector<model::LayerMemory>& layers);
     void add_states();
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows);
     void add_inputs();
@@ -97,12 +115,14 @@ private:
     BatchLimits batch_limits_;
     std::int64_t table_entries_ = 0, run_sequences_ = 0;
     std::vector<std::string> cache_names_;
-    std::vector<TensorInfo> caches_;          ///< K of each layer that has them, then V of each, then states
+    std::vector<TensorInfo> caches_;          ///< K of each layer that has them, then V of each, then states, then an encoder's
+    std::size_t n_own_caches_ = 0;            ///< without an encoder's
     std::vector<model::LayerMemory> layer_memory_;
+    std::optional<EncoderLayout> encoder_;
     std::vector<InputSlot> inputs_;
     std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
     std::uint32_t max_nodes_ = 0, max_values_ = 0;
-    std::array<std::vector<std::uint64_t>, 4> worst_offsets_;
+    std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets_;
     std::vector<Kept> kept_;
 };
 

@@ -43,6 +43,10 @@ void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
     o.embeddings = o.embeddings || asked || !has_head;
     if (o.pooling == Pooling::from_model) o.pooling = o.embeddings ? m.hp.pooling : Pooling::none;
+    if (m.encoder) {
+        require(causal, "attention", "bidirectional", "the decoder behind an encoder is causal");
+        require(o.pooling == Pooling::none, "pooling", to_string(o.pooling), "a decoder behind an encoder has no vectors of texts; the encoder alone has");
+    }
     require(o.pooling != Pooling::rank || m.weights.n_class() > 0, "pooling", "rank", "the model has no classifier");
 }
 

@@ -130,6 +130,18 @@ class Run(unittest.TestCase):
         self.assertEqual(draw(7), draw(7))
         self.assertNotEqual(draw(7), draw(8))
 
+    def test_an_encoder_reads_the_text_and_the_decoder_answers(self):
+        model = FOLDER / "t5.gguf"
+        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", model, "3", "t5"], check=True)
+        answer = lambda text: json.loads(tinfer("run", "-m", model, "-p", text, "-n", "8", "--temp", "0", "--json", *NO_EOG))
+        document = answer("once on a time")
+        self.assertEqual(document["timings"]["prompt_n"], len(json.loads(tinfer("tokenize", "-m", model, "-p", "once on a time"))) + 1)
+        self.assertEqual(document["timings"]["generation_n"], 8)
+        self.assertEqual(answer("once on a time")["tokens"], document["tokens"])
+        self.assertNotEqual(answer("the inn")["tokens"], document["tokens"])
+        tinfer("logits", "-m", model, "--tokens", "1 2", code=1)
+        self.assertIn("nothing is encoded for sequence 0", tinfer.stderr)
+
     @unittest.skipIf(os.name == "nt", "signals")
     def test_an_interrupt_is_130(self):
         with subprocess.Popen([TINFER, "run", "-m", MODEL, "-p", "a", "-c", "400000", "--json", *NO_EOG],

@@ -4,6 +4,7 @@
 
 #include "support/family_model.hpp"
 #include "support/jina_model.hpp"
+#include "support/t5_model.hpp"
 #include "support/tiny_model.hpp"
 
 int main(int argc, char** argv) {
@@ -21,5 +22,7 @@ int main(int argc, char** argv) {
     for (const Family& family : small_families())
         if (family.n_layer <= 4) family.writer().save(folder / (family.arch + "-" + std::to_string(n++) + ".gguf"));
     SmallJina(false, true, true, 3).file.save(folder / "jina.gguf");
+    SmallT5({.gated = false}).file.save(folder / "t5.gguf");
+    SmallT5({.decoder = false}).file.save(folder / "t5encoder.gguf");
     latent_model(tinfer::DType::q8_0, true).save(folder / "latent.gguf");
 }

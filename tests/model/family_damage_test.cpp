@@ -13,6 +13,7 @@
 #include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
 #include "support/jina_model.hpp"
+#include "support/t5_model.hpp"
 
 namespace tinfer::test {
 
@@ -81,6 +82,31 @@ TEST_CASE("[L13][N3][golden] families: damaged golden files are refused by name,
         REQUIRE(bind(whole).text == "");
         damage_tensors(whole);
     }
+}
+
+TEST_CASE("[L13][N3] families: damaged T5 files are refused by name, tensor by tensor") {
+    for (const bool decoder : {true, false}) {
+        CAPTURE(decoder);
+        const GgufWriter whole = SmallT5({.decoder = decoder}).file;
+        REQUIRE(bind(whole).text == "");
+        damage_tensors(whole);
+    }
+    const auto code = [](const SmallT5Shape& shape, auto change) {
+        GgufWriter w = SmallT5(shape).file;
+        change(w);
+        return bind(w);
+    };
+    const Verdict causal = code({.decoder = false}, [](GgufWriter& w) { w.set("t5encoder.attention.causal", GgufValue{true}); });
+    CHECK(causal.code == ErrorCode::unsupported_arch);
+    CHECK(names(causal.text, "architecture 't5encoder': causal encoder not supported"));
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.attention.causal", GgufValue{false}); }).code == ErrorCode::bad_key);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{3u}); }).code == ErrorCode::missing_tensor);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{1u}); }).code == ErrorCode::unused_tensor);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.feed_forward_length", GgufValue{GgufWriter::array_of<std::uint32_t>({96u, 64u})}); }).code == ErrorCode::bad_key);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.attention.layer_norm_epsilon", GgufValue{1e-6f}); }).text == "");
+    const Verdict biases = code({}, [](GgufWriter& w) { w.erase_tensor("dec.blk.0.attn_rel_b.weight"); });
+    CHECK(biases.code == ErrorCode::missing_tensor);
+    CHECK(names(biases.text, "dec.blk.0.attn_rel_b.weight"));
 }
 
 TEST_CASE("[L10][L13][golden] families: variants that would compute something else are refused in words of their own") {

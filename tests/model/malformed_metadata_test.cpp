@@ -109,6 +109,8 @@ constexpr Accepted kAccepted[] = {
     {"attention.value_length", "mo", "as key_length; MiniCPM 3 takes the rows of attn_output"},
     {"attn_logit_softcapping", "mzho", "0 is none; Gemma 2 has a usual one"},
     {"context_length", "o", "any up to 2^30 where no table of positions ends"},
+    {"decoder_block_count", "m", "block_count, which the tensors must bear out"},
+    {"decoder_start_token_id", "mzo", "BOS or padding; any token of the vocabulary"},
     {"embedding_scale", "mho", "1"},
     {"expert_feed_forward_length", "m", "feed_forward_length, which the tensors must bear out"},
     {"expert_gating_func", "mzo", "the family's; those that it knows"},

@@ -56,7 +56,7 @@ std::string shape_text(const std::vector<std::int64_t>& ne) {
 // ---- architectures --------------------------------------------------------------------------------------------------
 
 TEST_CASE("[A5] the table of architectures names each once, and each has a model that runs") {
-    std::set<std::string> tested{"jina-bert-v2"};   // jina_test.cpp
+    std::set<std::string> tested{"jina-bert-v2", "t5", "t5encoder"};   // jina_test.cpp, t5_test.cpp
     for (const Example& example : kModels) tested.insert(example.arch);
     for (const Family& family : small_families()) tested.insert(family.arch);
     for (const GoldenModel& golden : golden_models()) tested.insert(golden.architecture);

@@ -33,6 +33,7 @@ void load_and_run(std::span<const std::byte> bytes, std::uint64_t seed) {
     Context::Impl context(Model(nullptr), bound, {.n_ctx = 64, .n_ubatch = 4, .n_threads = 1, .type_k = type, .type_v = type, .embeddings = seed % 2 == 0, .swa_full = seed % 7 == 0});
     const std::int32_t last = bound.hp.n_vocab - 1;
     const std::vector tokens{Token{0}, Token{std::min(1, last)}, Token{last}};
+    if (context.encoder) (void)context.encode(std::span<const Token>(tokens));
     (void)context.decode(std::span<const Token>(tokens));
     (void)context.decode(std::span<const Token>(tokens).first(1));
 }

@@ -7,6 +7,7 @@
 #include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
 #include "support/jina_model.hpp"
+#include "support/t5_model.hpp"
 
 namespace tinfer::test {
 
@@ -23,6 +24,8 @@ std::vector<SoundFile> small_files() {
     for (const Family& family : small_families())
         if (!has(out, family.arch)) out.push_back({family.arch, family.writer()});
     out.push_back({"jina-bert-v2", SmallJina(false, true, true, 3).file});
+    out.push_back({"t5", SmallT5({}).file});
+    out.push_back({"t5encoder", SmallT5({.decoder = false}).file});
     return out;
 }
 

@@ -11,7 +11,7 @@ namespace tinfer::test {
 
 struct SoundFile { std::string architecture; GgufWriter file; };
 
-/// Of every architecture that small_families() and SmallJina know.
+/// Of every architecture that small_families(), SmallJina and SmallT5 know.
 [[nodiscard]] std::vector<SoundFile> small_files();
 /// Of every other, the smallest golden case in f32; empty without golden data.
 [[nodiscard]] std::vector<SoundFile> golden_files();

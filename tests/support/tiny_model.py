@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a two-layer llama model with seeded random F32 weights and a small SentencePiece vocabulary: enough for programs
-that need some model file, and the same bytes everywhere.
+"""Writes a two-layer llama or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
+programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed]
+usage: tiny_model.py out.gguf [seed] [llama|t5]
 """
 import struct
 import sys
 
-E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT = 64, 96, 2, 4, 2, 256
+E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT, BUCKETS = 64, 96, 2, 4, 2, 256, 32
 U32, F32, STRING, ARRAY, I32 = 4, 6, 8, 9, 5
 ALIGNMENT = 32
 
@@ -40,16 +40,33 @@ def random_floats(count, scale, state):
     return struct.pack(f"<{count}f", *out)
 
 
-def tensors(n_vocab, state):
+def llama_shapes(n_vocab):
     kv = E // HEADS * HEADS_KV
-    shapes = [("token_embd.weight", (E, n_vocab)), ("output_norm.weight", (E,)), ("output.weight", (E, n_vocab))]
+    yield from [("token_embd", (E, n_vocab)), ("output_norm", (E,)), ("output", (E, n_vocab))]
     for layer in range(LAYERS):
         for role, shape in {
             "attn_norm": (E,), "attn_q": (E, E), "attn_k": (E, kv), "attn_v": (E, kv), "attn_output": (E, E),
             "ffn_norm": (E,), "ffn_gate": (E, FF), "ffn_up": (E, FF), "ffn_down": (FF, E),
         }.items():
-            shapes.append((f"blk.{layer}.{role}.weight", shape))
-    for name, shape in shapes:
+            yield f"blk.{layer}.{role}", shape
+
+
+def t5_shapes(n_vocab):
+    kv = E // HEADS * HEADS_KV
+    yield from [("token_embd", (E, n_vocab)), ("enc.output_norm", (E,)), ("dec.output_norm", (E,))]
+    for side, kinds in (("enc", ("attn",)), ("dec", ("attn", "cross_attn"))):
+        yield f"{side}.blk.0.attn_rel_b", (HEADS, BUCKETS)
+        for layer in range(LAYERS):
+            for kind in kinds:
+                for part, shape in {"norm": (E,), "q": (E, E), "k": (E, kv), "v": (E, kv), "o": (E, E)}.items():
+                    yield f"{side}.blk.{layer}.{kind}_{part}", shape
+            for role, shape in {"ffn_norm": (E,), "ffn_up": (E, FF), "ffn_down": (FF, E)}.items():
+                yield f"{side}.blk.{layer}.{role}", shape
+
+
+def tensors(arch, n_vocab, state):
+    for role, shape in {"llama": llama_shapes, "t5": t5_shapes}[arch](n_vocab):
+        name = role + ".weight"
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         data = struct.pack(f"<{count}f", *[1.0] * count) if "norm" in name else random_floats(count, 0.3, state)
         yield name, shape, data
@@ -60,6 +77,7 @@ def main():
         print(__doc__.splitlines()[-1], file=sys.stderr)
         return 2
     state = [int(sys.argv[2]) if len(sys.argv) > 2 else 1]
+    arch = sys.argv[3] if len(sys.argv) > 3 else "llama"
     vocabulary = list(tokens())
 
     def array(kind, values, pack):
@@ -69,16 +87,16 @@ def main():
         return U32, struct.pack("<I", value)
 
     metadata = {
-        "general.architecture": (STRING, text("llama")),
+        "general.architecture": (STRING, text(arch)),
         "general.name": (STRING, text("tiny")),
-        "llama.block_count": u32(LAYERS),
-        "llama.context_length": u32(CONTEXT),
-        "llama.embedding_length": u32(E),
-        "llama.feed_forward_length": u32(FF),
-        "llama.attention.head_count": u32(HEADS),
-        "llama.attention.head_count_kv": u32(HEADS_KV),
-        "llama.attention.layer_norm_rms_epsilon": (F32, struct.pack("<f", 1e-5)),
-        "llama.rope.dimension_count": u32(E // HEADS),
+        f"{arch}.block_count": u32(LAYERS),
+        f"{arch}.context_length": u32(CONTEXT),
+        f"{arch}.embedding_length": u32(E),
+        f"{arch}.feed_forward_length": u32(FF),
+        f"{arch}.attention.head_count": u32(HEADS),
+        f"{arch}.attention.head_count_kv": u32(HEADS_KV),
+        f"{arch}.attention.layer_norm_rms_epsilon": (F32, struct.pack("<f", 1e-5)),
+        **({"llama.rope.dimension_count": u32(E // HEADS)} if arch == "llama" else {"t5.attention.relative_buckets_count": u32(BUCKETS)}),
         "tokenizer.ggml.model": (STRING, text("llama")),
         "tokenizer.ggml.tokens": array(STRING, [t for t, _, _ in vocabulary], text),
         "tokenizer.ggml.scores": array(F32, [s for _, s, _ in vocabulary], lambda v: struct.pack("<f", v)),
@@ -87,7 +105,7 @@ def main():
         "tokenizer.ggml.bos_token_id": u32(1),
         "tokenizer.ggml.eos_token_id": u32(2),
     }
-    listing = list(tensors(len(vocabulary), state))
+    listing = list(tensors(arch, len(vocabulary), state))
     head = b"GGUF" + struct.pack("<IQQ", 3, len(listing), len(metadata))
     for key, (kind, value) in metadata.items():
         head += text(key) + struct.pack("<I", kind) + value

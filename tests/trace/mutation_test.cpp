@@ -11,6 +11,7 @@
 #include "model/model.hpp"
 #include "runtime/context.hpp"
 #include "support/golden.hpp"
+#include "support/t5_model.hpp"
 #include "support/temp_folder.hpp"
 #include "trace/trace_support.hpp"
 
@@ -122,6 +123,7 @@ public:
         context.session->attach(check, 1);
         if (other != nullptr) context.session->attach(other, 1);
         const auto tokens = random_tokens(6, bound_.hp.n_vocab, 2);
+        if (context.encoder) CHECK(context.encode(std::span(tokens)) == DecodeStatus::ok);
         CHECK(context.decode(std::span(tokens).first(4)) == DecodeStatus::ok);
         CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
         context.sequences.seq_cp(SeqId{0}, SeqId{1}, Pos{-1}, Pos{-1});
@@ -175,6 +177,16 @@ TEST_CASE("[N1] [X3] trace: leaving any operand out of any kernel's declaration 
             WrappedContext context(TinyModel::of(arch, DType::q8_0), small_options(fuse));
             check_every_drop(context);
         }
+}
+
+TEST_CASE("[N1] [X3] trace: leaving any operand out is noticed in T5's encoder and decoder") {
+    for (const bool decoder : {true, false}) {
+        CAPTURE(decoder);
+        const TempFolder folder;
+        SmallT5({.decoder = decoder, .gated = decoder}, DType::q8_0).file.save(folder.path() / "t5.gguf");
+        WrappedContext context(folder.path() / "t5.gguf", small_options(decoder));
+        check_every_drop(context);
+    }
 }
 
 TEST_CASE("[N1] [X3][golden] trace: leaving any operand out is noticed in every golden architecture") {
