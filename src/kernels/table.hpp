@@ -71,12 +71,8 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
-#if defined(__x86_64__)
     with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
                  resolve_attention_by_groups),
-#else
-    describe("attention", Op::attention, DType::none, ref::attention),
-#endif
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
