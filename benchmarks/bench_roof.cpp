@@ -36,12 +36,13 @@ void measure(Options& options) {
     options.finish();
 
     std::fprintf(stderr, "%s\n", cpu_name().c_str());
-    const std::vector<std::byte> memory(std::size_t{1} << (smoke ? 24 : 30), std::byte{1});
+    const roof::LargePages pages(std::size_t{1} << (smoke ? 24 : 30));
+    const std::span memory = pages.bytes();
     for (const int n : thread_counts) {
         roof::Team team(n);
         for (const Isa isa : available_isas()) print_products(printer, team, isa, seconds);
         const auto print_read = [&](const char* name, std::size_t bytes, double budget) {
-            const double rate = roof::read_rate(team, std::span(memory).first(bytes), budget);
+            const double rate = roof::read_rate(team, memory.first(bytes), budget);
             Record record("roof");
             record.add("roof", name).add("threads", n).add("mib", bytes >> 20).add("gbps", rate / 1e9, 1);
             printer.print(record);

@@ -20,7 +20,7 @@ namespace tinfer::bench {
 
 namespace {
 
-using namespace std::chrono_literals;
+using std::chrono_literals::operator""ms, std::chrono_literals::operator""s;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kUsage =

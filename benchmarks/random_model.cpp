@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "random_model.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -225,6 +228,20 @@ const ModelShape& shape_named(std::string_view name) {
     throw std::runtime_error(cat("no model shape ", name));
 }
 
+namespace {
+
+// What was just written lies in the page cache in small pieces. Read again it comes in large ones, which are mapped as
+// large pages: as the file of anybody who did not write it himself a moment ago.
+void forget_pages(const std::filesystem::path& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    ::fsync(descriptor);
+    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(descriptor);
+}
+
+}  // namespace
+
 void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix, std::uint64_t seed) {
     test::GgufWriter writer;
     add_keys(writer, shape);
@@ -248,6 +265,7 @@ void write_random_model(const std::filesystem::path& path, const ModelShape& sha
     }
     file.close();
     if (!file) throw std::runtime_error(cat("cannot write ", temporary.string()));
+    forget_pages(temporary);
     std::filesystem::rename(temporary, path);
 }
 

@@ -141,6 +141,7 @@ void ContextArgs::add_to(CLI::App& command) {
     command.add_option("--isa", isa, "kernel table: auto, reference, avx2, avx512, avx512vnni, amx, neon or neon_dot")->capture_default_str()->group(group);
     command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")->capture_default_str()->group(group);
     command.add_option("--kv-type-v", type_v, "cache type of values")->capture_default_str()->group(group);
+    command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(group);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(group);
 }
 
@@ -165,6 +166,7 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
     options.type_k = parse_kv_type(type_k);
     options.type_v = parse_kv_type(type_v);
     options.fuse = !no_fuse;
+    options.swa_full = swa_full;
     options.log = model_args.log();
     options.cancel = [] { return interrupted(); };
     return options;
@@ -262,6 +264,13 @@ std::vector<tinfer::Token> parse_tokens(std::string_view text) {
         at = stop;
     }
     return tokens;
+}
+
+tinfer::Pooling parse_pooling(std::string_view name) {
+    using tinfer::Pooling;
+    for (const Pooling kind : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank})
+        if (tinfer::to_string(kind) == name) return kind;
+    refuse("'" + std::string(name.substr(0, 32)) + "' is no kind of pooling");
 }
 
 void print(std::string_view bytes) {

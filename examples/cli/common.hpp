@@ -28,6 +28,7 @@ Action add_run(CLI::App& app);
 Action add_tokenize(CLI::App& app);
 Action add_detokenize(CLI::App& app);
 Action add_logits(CLI::App& app);
+Action add_embed(CLI::App& app);
 Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
@@ -62,7 +63,7 @@ struct ContextArgs {
     int n_ctx = -1;   ///< -1: not given
     int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
     std::string isa = "auto", type_k = "f16", type_v = "f16";
-    bool no_fuse = false;
+    bool no_fuse = false, swa_full = false;
 
     void add_to(CLI::App& command);
     void add_threads_to(CLI::App& command);
@@ -112,6 +113,9 @@ void write_file(const std::string& path, std::string_view bytes);
 
 /// "1 2 3", "1,2,3" or "[1, 2, 3]". Throws bad_parameter naming what is no token id.
 [[nodiscard]] std::vector<tinfer::Token> parse_tokens(std::string_view text);
+
+/// "mean" and its like. Throws bad_parameter.
+[[nodiscard]] tinfer::Pooling parse_pooling(std::string_view name);
 
 /// To stdout, at once.
 void print(std::string_view bytes);

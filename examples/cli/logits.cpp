@@ -17,7 +17,10 @@ struct LogitsArgs {
     std::string tokens, out;
     CLI::Option* tokens_option = nullptr;
     int first_position = 0;
-    bool last = false, embeddings = false, as_json = false;
+    bool last = false, embeddings = false, pooled = false, as_json = false;
+    std::string pooling = "auto";
+
+    [[nodiscard]] const char* width_name() const { return embeddings || pooled ? "n_embd" : "n_vocab"; }
 };
 
 std::vector<tinfer::Token> tokens_of(const LogitsArgs& args, const tinfer::Model& model) {
@@ -25,12 +28,14 @@ std::vector<tinfer::Token> tokens_of(const LogitsArgs& args, const tinfer::Model
     return model.vocab().encode(args.text.read(), args.encode.get());
 }
 
-/// Appends the rows of one decode.
-void collect(const tinfer::Context& context, bool embeddings, std::vector<float>& values) {
-    for (int row = 0; row < context.n_outputs(); ++row) {
-        const auto row_values = embeddings ? context.embedding(row) : context.logits(row);
+/// Appends the rows of one decode and says how many they are.
+std::size_t collect(const tinfer::Context& context, const LogitsArgs& args, std::vector<float>& values) {
+    const int rows = args.pooled ? 1 : context.n_outputs();
+    for (int row = 0; row < rows; ++row) {
+        const auto row_values = args.pooled ? context.pooled(tinfer::SeqId{0}) : args.embeddings ? context.embedding(row) : context.logits(row);
         values.insert(values.end(), row_values.begin(), row_values.end());
     }
+    return static_cast<std::size_t>(rows);
 }
 
 int logits(const LogitsArgs& args) {
@@ -39,9 +44,15 @@ int logits(const LogitsArgs& args) {
     if (tokens.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "there are no tokens to run");
 
     auto options = args.context.options(args.model, model.info(), static_cast<int>(tokens.size()));
-    options.embeddings = args.embeddings;
+    options.embeddings = args.embeddings || args.pooled;
+    options.pooling = !args.pooled ? tinfer::Pooling::none : args.pooling == "auto" ? tinfer::Pooling::from_model : parse_pooling(args.pooling);
     options.logits_all = !args.last;
+    if (args.pooled && args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none)
+        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the file names no kind of pooling: see --pooling");
     tinfer::Context context(model, options);
+
+    if ((args.pooled || context.options().attention != tinfer::AttentionKind::causal) && tokens.size() > static_cast<std::size_t>(context.options().n_batch))
+        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, std::to_string(tokens.size()) + " tokens exceed --batch, " + std::to_string(context.options().n_batch));
 
     // Several decodes where the tokens exceed --batch: the cut changes no bit.
     const auto piece = static_cast<std::size_t>(context.options().n_batch);
@@ -61,14 +72,13 @@ int logits(const LogitsArgs& args) {
                                                                 std::to_string(context.options().n_ctx));
         }
         if (args.last && at + piece < tokens.size()) continue;   // a decode without flags still gives its last row
-        rows += static_cast<std::size_t>(context.n_outputs());
-        collect(context, args.embeddings, values);
+        rows += collect(context, args, values);
     }
 
     static_assert(std::endian::native == std::endian::little, "the file is little-endian");
     if (!args.out.empty())
         write_file(args.out, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-    print_line({{"rows", rows}, {args.embeddings ? "n_embd" : "n_vocab", values.size() / rows}, {"sha256", hash_floats(values)}});
+    print_line({{"rows", rows}, {args.width_name(), values.size() / rows}, {"sha256", hash_floats(values)}});
     return 0;
 }
 
@@ -84,11 +94,14 @@ Action add_logits(CLI::App& app) {
     command->add_option("--first-position", args->first_position, "position of the first token")->check(CLI::NonNegativeNumber)->group("Output");
     command->add_flag("--last", args->last, "only the last row")->group("Output");
     command->add_flag("--embeddings", args->embeddings, "the final hidden states instead of logits")->group("Output");
+    command->add_flag("--pooled", args->pooled, "one vector for all tokens instead of logits")->group("Output");
+    command->add_option("--pooling", args->pooling, "with --pooled: mean, cls, last or rank; auto = as the file says")->capture_default_str()->group("Output");
     command->add_option("-o,--output", args->out, "raw float32, little-endian, [rows, n_vocab]")->type_name("FILE")->group("Output");
     command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group("Output");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     command->callback([args] {
+        if (args->pooled && (args->embeddings || args->last)) throw CLI::ValidationError("--pooled excludes --embeddings and --last");
         if ((args->tokens_option->count() > 0) == args->text.given()) throw CLI::ValidationError("exactly one of --tokens, --prompt, --file is needed");
     });
     command->footer("Examples:\n  tinfer logits -m model.gguf --tokens '1 2 3' -o logits.f32\n"

@@ -3,7 +3,11 @@
 // enough to be seen by the clock and is chosen at run time, so the file needs no flags.
 #include "roof.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstring>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -164,7 +168,7 @@ std::vector<ReadLoop*> read_loops() {
 
 Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
-    if (isa == "avx512vnni" && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
+    if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
@@ -207,9 +211,16 @@ double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
     return static_cast<double>(share * n_threads * n_parts) / best;
 }
 
-double stream_read_rate(Team& team) {
-    const std::vector<std::byte> buffer(std::size_t{1} << 30, std::byte{1});
-    return read_rate(team, buffer, 1.0);
+LargePages::LargePages(std::size_t bytes) : size_(bytes) {
+    constexpr std::size_t kPage = std::size_t{2} << 20;
+    data_ = static_cast<std::byte*>(::operator new(size_, std::align_val_t{kPage}));
+#if defined(MADV_HUGEPAGE)
+    ::madvise(data_, size_, MADV_HUGEPAGE);   // before the first touch; refused, the pages are small
+#endif
+    std::memset(data_, 1, size_);
 }
+LargePages::~LargePages() { ::operator delete(data_, std::align_val_t{std::size_t{2} << 20}); }
+
+double stream_read_rate(Team& team) { return read_rate(team, LargePages(std::size_t{1} << 30).bytes(), 1.0); }
 
 }  // namespace roof

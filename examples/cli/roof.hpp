@@ -29,6 +29,18 @@ enum class Level : std::uint8_t { plain, avx2, avx512, avx512vnni };
 
 /// Bytes of reading `buffer` once, each thread its contiguous share; the best of several plain loops.
 [[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3);
+/// Memory of ones, in pages of 2 MB where the system has them: what a warm model file is mapped in too.
+class LargePages {
+public:
+    explicit LargePages(std::size_t bytes);
+    ~LargePages();
+    LargePages(const LargePages&) = delete;
+    LargePages& operator=(const LargePages&) = delete;
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+private:
+    std::byte* data_;
+    std::size_t size_;
+};
 /// The same of 1 GiB of its own, which is more than caches hold: the stream read that generation is measured against.
 [[nodiscard]] double stream_read_rate(Team& team);
 

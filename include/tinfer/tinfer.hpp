@@ -124,18 +124,37 @@ enum class DType : std::uint32_t {
 enum class Op : std::uint16_t {
     none, input, alias,          ///< no step: graph inputs, weights, views
     get_rows,                    ///< rows of a (quantized) matrix by index, as f32: embedding lookup, output selection
-    rms_norm,                    ///< y = w · x / sqrt(mean(x²) + eps), per row
+    rms_norm,                    ///< y = w · x / sqrt(mean(x²) + eps), per row; w optional
+    layer_norm,                  ///< y = w · (x − mean) / sqrt(var + eps) + b, per row; w and b optional
     quantize,                    ///< f32 row → x8_32 or x8_256
     mul_mat,                     ///< y[n,t] = ⟨W[n], x[t]⟩
     mul_mat_id,                  ///< the same with one of X stacked matrices per row, chosen by index: experts
-    add, mul, scale, silu, sigmoid, softmax, copy,
+    mul_mat_heads,               ///< y[:,h,t] = W[h] x[:,h,t]: a matrix of its own for every head
+    l2_norm,                     ///< y = x / sqrt(Σ x² + eps), or x / max(sqrt(Σ x²), eps), per row
+    add, mul, div, scale,
+    silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
+    exp, softplus,
+    softmax,
+    sum_rows,                    ///< y = Σ x, per row
+    copy,
+    concat,                      ///< rows of b behind rows of a
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
     kv_write,                    ///< rows of K or V into cells of the cache
     attention,                   ///< online softmax over the visible cells of each query's sequence
+    causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
+    token_shift,                 ///< the token before minus the token: y = x[t−1] − x[t]
+    selective_scan,              ///< h ← h·exp(Δ·a) + Δ·x·B, y = ⟨h, C⟩ + D·x (Mamba)
+    wkv6, wkv7,                  ///< the recurrences of RWKV-6 and RWKV-7
+    delta_rule,                  ///< S ← γS + k ⊗ β(v − γSᵀk), y = Sᵀq (gated delta net)
     top_k,                       ///< indices of the k largest, descending, ties by lower index
     moe_weights,                 ///< gate values of the chosen experts, normalized and scaled
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
+    keep_groups,                 ///< scores of the best groups of experts, −inf for the others
+    add_id,                      ///< adds the bias of the chosen expert to each row
+    log_temperature,             ///< 1 + c · ln(1 + floor((p + 1) / n)) of every position p
+    segment_sum,                 ///< adds each row to the sum of its segment: pooling
+    key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
@@ -257,6 +276,13 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
+/// What attention sees: the tokens before each (a cache goes on from call to call), or all of a call's (nothing is kept).
+enum class AttentionKind : std::uint8_t { from_model, causal, bidirectional };
+/// One vector per sequence from those of its tokens in a call: their mean, the one at position 0, the last one, or what the
+/// model's classifier makes of one of them (a reranker's scores).
+enum class Pooling : std::uint8_t { from_model, none, mean, cls, last, rank };
+[[nodiscard]] TINFER_API std::string_view to_string(Pooling pooling) noexcept;
+
 /// Hyper-parameters under the field's names. Per-layer values are those of layer 0 where layers differ.
 struct ModelInfo {
     std::string architecture;
@@ -265,6 +291,11 @@ struct ModelInfo {
     int n_ctx_train = 0;               ///< tokens
     int n_rot = 0;                     ///< rotary dimensions per head
     int n_expert = 0, n_expert_used = 0;
+    int n_window = 0;                  ///< tokens that layers with a window see; 0 = no such layers
+    int n_class = 0;                   ///< scores of a reranker's classifier
+    bool causal = true;
+    bool has_output_head = true;       ///< gives logits
+    Pooling pooling = Pooling::none;   ///< as the file says
     float rope_freq_base = 0, rope_freq_scale = 0, rms_eps = 0;
     std::uint64_t n_params = 0;        ///< elements of all tensors
     std::uint64_t weight_bytes = 0;
@@ -415,7 +446,11 @@ struct ContextOptions {
     float yarn_ext_factor = -1;    ///< -1 = 1 if YaRN, else 0
     float yarn_attn_factor = 1, yarn_beta_fast = 32, yarn_beta_slow = 1;
     int yarn_orig_ctx = 0;         ///< 0 = from the model
-    bool embeddings = false;       ///< final hidden states of output rows (Context::embedding)
+    bool embeddings = false;       ///< final hidden states of output rows (Context::embedding), pooled if the model pools.
+                                   ///< On where `pooling` asks for it and where a model has nothing else to give
+    Pooling pooling = Pooling::from_model;   ///< other than none: vectors per sequence (Context::pooled) and no logits
+    AttentionKind attention = AttentionKind::from_model;
+    bool swa_full = false;         ///< layers with a window keep all cells too: more memory, and every seq_rm is possible
     bool logits_all = false;       ///< every row is an output when a batch gives no flags
     bool allow_position_gaps = false;   ///< positions need only increase
     bool check_finite = false;     ///< refuse embedding input that is not finite
@@ -476,7 +511,8 @@ private:
 /// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
 /// comes from Context::step alone: there is more to do.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
-/// Outcomes of Context::seq_rm.
+/// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
+/// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
 /// Seconds and counts since construction or reset_timings().
@@ -504,6 +540,11 @@ public:
     /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed.
     DecodeStatus decode(const Batch& batch);
 
+    /// A call of a bidirectional model (AttentionKind), which decode() does as well: its tokens see each other, so they are
+    /// at most n_ubatch, and none of them is remembered. Throws unsupported_operation where attention is causal.
+    DecodeStatus encode(std::span<const Token> tokens);
+    DecodeStatus encode(const Batch& batch);
+
     /// The same in slices of time: begin(), then step() until it is not `pending`. One transaction, the same bits and the
     /// same events; in between the context is busy for everything that would change it, and observers' clocks go on. The
     /// batch has to stay as it is until the end. begin() throws invalid_batch.
@@ -521,6 +562,9 @@ public:
     [[nodiscard]] int n_outputs() const noexcept;
     [[nodiscard]] std::span<const float> logits(int index = -1) const;      ///< n_vocab floats
     [[nodiscard]] std::span<const float> embedding(int index = -1) const;   ///< n_embd floats, after the final norm
+    /// The vector of a sequence (the first one of its tokens counts) from its tokens of the last decode: n_embd floats, with
+    /// Pooling::rank one per class. All tokens take part, whatever their flags. Throws no_output.
+    [[nodiscard]] std::span<const float> pooled(SeqId seq = SeqId{0}) const;
     /// Output index of the batch's token i; throws no_output when it was not flagged.
     [[nodiscard]] int output_index(int token_index) const;
     /// All rows of a named result of the last decode: "result_output", "result_norm", or a name of ContextOptions::keep.
@@ -531,8 +575,18 @@ public:
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);                       ///< seq_rm for every sequence
     void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
     void seq_keep(SeqId seq);
+    /// Moves tokens by `delta` positions, or to their position divided by `divisor`, rounded down; those that would stand
+    /// before 0 are removed. Keys are rotated by the difference before the next decode. Throws bad_sequence where tokens
+    /// would pass or meet others of the sequence (in a division they may meet each other), shared_cell where another
+    /// sequence shares one, and unsupported_operation where positions cannot move: learned positions, part of a recurrent
+    /// state.
+    void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
+    /// Positions of any range can move: the model knows them by rotation or ALiBi alone and has no recurrent layers.
+    [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
-    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;   ///< nullopt when empty
+    /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.
+    [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
     [[nodiscard]] int used() const noexcept;                         ///< cells in use
@@ -560,6 +614,9 @@ public:
 private:
     std::unique_ptr<Impl> impl_;
 };
+
+/// Divides x by its p-norm, p ≥ 1 (2: Euclidean); 0: by max |x| / 32760; -1: not at all. Zeros stay zeros.
+TINFER_API void normalize(std::span<float> x, double p = 2);
 
 /// What export_graph draws.
 struct GraphRequest {
@@ -685,6 +742,13 @@ struct Access {
     [[nodiscard]] TINFER_API std::uint64_t bytes() const noexcept;
 };
 
+/// The part of its tensor that an operand is: count[2] · count[1] · count[0] rows of `length` bytes, `stride` bytes apart.
+struct ViewShape {
+    bool whole = true;               ///< all of the tensor: the rest says nothing
+    std::uint64_t offset = 0, length = 0;
+    std::array<std::uint64_t, 3> count{1, 1, 1}, stride{0, 0, 0};
+};
+
 /// One symbolic operation of the graph.
 struct NodeView {
     std::uint32_t number = 0;
@@ -695,6 +759,7 @@ struct NodeView {
     std::uint32_t step = 0xFFFFFFFF; ///< all ones: alias, no step
     const TensorInfo* output = nullptr;
     std::span<const TensorInfo* const> inputs;
+    std::span<const ViewShape> shapes;   ///< of the inputs
 };
 
 /// One step of a plan: one kernel call, standing for one node or, fused, for several.
@@ -788,7 +853,7 @@ struct SessionInfo {
     std::uint64_t wall_clock_ns = 0;      ///< at time zero, since 1970
     int n_threads = 1;
     std::span<const TensorInfo> weights;  ///< every tensor of the GGUF directory, ids 0 …
-    std::span<const TensorInfo> caches;   ///< K and V per layer, ids go on
+    std::span<const TensorInfo> caches;   ///< K and V per attention layer, states per recurrent one; ids go on
     [[nodiscard]] TINFER_API const TensorInfo* find(const void* address) const noexcept;
     [[nodiscard]] TINFER_API const TensorInfo* find(std::string_view name) const noexcept;
     [[nodiscard]] const TensorInfo* find(const char* name) const noexcept { return find(std::string_view(name)); }

@@ -3,18 +3,27 @@
 // allocations too.
 #include "base/aligned_buffer.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 
 namespace tinfer {
 
-AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill) : size_(bytes), alignment_(alignment) {
+namespace {
+
+constexpr std::size_t kLargePage = 2 << 20;
+
+}  // namespace
+
+AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill)
+    : size_(bytes), alignment_(bytes < 2 * kLargePage ? alignment : std::max(alignment, kLargePage)) {
     TINFER_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);
     if (bytes == 0) return;
-    data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment}, std::nothrow));
+    data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment_}, std::nothrow));
     if (data_ == nullptr) {
         // The message must fit without the heap that has just failed us.
         char digits[20];
@@ -26,6 +35,7 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill
         std::memcpy(message + head + count, " bytes", sizeof " bytes");
         fail(ErrorCode::out_of_memory, message);
     }
+    if (bytes >= 2 * kLargePage) prefer_large_pages({data_, bytes / kLargePage * kLargePage});
     if (fill == Fill::zero) std::memset(data_, 0, bytes);
 }
 

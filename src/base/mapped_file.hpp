@@ -66,6 +66,9 @@ private:
     std::string name_;
 };
 
+/// Asks the system for pages of 2 MB, where it has them; it may refuse. `range` begins at a page.
+void prefer_large_pages(std::span<const std::byte> range) noexcept;
+
 /// Brings the pages of a mapping into memory and into the page table, so that later reads fault no more. Returns 0 or an
 /// errno (a page that can no longer be read); never raises a signal where the system can report instead.
 [[nodiscard]] int populate_pages(std::span<const std::byte> range) noexcept;

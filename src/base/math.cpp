@@ -44,6 +44,7 @@ T polynomial(const T (&c)[N], T x) noexcept {
 float exp(float x) noexcept { return exp<ScalarLanes>(x); }
 float sigmoid(float x) noexcept { return sigmoid<ScalarLanes>(x); }
 float silu(float x) noexcept { return silu<ScalarLanes>(x); }
+float gelu(float x) noexcept { return gelu<ScalarLanes>(x); }
 float tanh(float x) noexcept { return tanh<ScalarLanes>(x); }
 
 // x = 2^e · m with m in [√½, √2); f = m − 1; log m = f − f²/2 + f³·P(f).

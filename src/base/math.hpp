@@ -18,6 +18,7 @@ namespace tinfer::math {
 [[nodiscard]] float erf(float x) noexcept;        ///< ≤ 2 ulp
 [[nodiscard]] float sigmoid(float x) noexcept;    ///< 1 / (1 + exp(−x)), ≤ 2.5 ulp where normal
 [[nodiscard]] float silu(float x) noexcept;       ///< x / (1 + exp(−x)), ≤ 2.5 ulp for x ≥ −87
+[[nodiscard]] float gelu(float x) noexcept;       ///< its tanh form, absolute error ≤ 2e-7 · max(1, |x|)
 [[nodiscard]] float sin(float x) noexcept;        ///< the double function, rounded: ≤ 0.51 ulp for |x| ≤ 2^20
 [[nodiscard]] float cos(float x) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU and tanh of float32, written once over "lanes": one float in the reference, a vector in the tables
+// exp, sigmoid, SiLU, GELU and tanh of float32, written once over "lanes": one float in the reference, a vector in the tables
 // of instruction sets. The same operations in the same order on every lane give the same bits everywhere (numerics rule
 // 9).
 //
@@ -59,6 +59,16 @@ typename V::F sigmoid(typename V::F x) noexcept {
 template <class V>
 typename V::F silu(typename V::F x) noexcept {
     return V::div(x, V::add(V::set(1.0f), exp<V>(V::sub(V::set(0.0f), x))));
+}
+
+/// GELU in its tanh form, ½x·(1 + tanh(a)) with a = √(2/π)·(x + 0.044715·x³) (arXiv:1606.08415 §2), as x / (1 + exp(−2a)).
+/// NaN at −inf, the limit 0 at every finite number far enough below 0.
+template <class V>
+typename V::F gelu(typename V::F x) noexcept {
+    using F = typename V::F;
+    const F cube = V::mul(V::mul(x, x), x);
+    const F a = V::mul(V::fma(cube, V::set(0.044715f), x), V::set(-1.5957691f));   // −2√(2/π)
+    return V::div(x, V::add(V::set(1.0f), exp<V>(a)));
 }
 
 /// |x| < 0.625: x + x³·P(x²); else ±(1 − 2 / (exp(2|x|) + 1)). At most 2 ulp.

@@ -30,11 +30,15 @@ struct AttentionParams {
 };
 
 struct OpParams {
-    float eps = 0.0f;                   ///< rms_norm
+    float eps = 0.0f;                   ///< rms_norm, layer_norm, l2_norm
+    std::int32_t eps_is_floor = 0;      ///< l2_norm: of the norm, instead of an addend under the root
     float scale = 1.0f;                 ///< scale; moe_weights
-    std::int32_t k = 0;                 ///< top_k
+    float low = 0.0f, high = 0.0f;      ///< clamp
+    std::int32_t k = 0;                 ///< top_k; keep_groups: groups that stay
+    std::int32_t n_group = 0;           ///< keep_groups
     std::int32_t normalize = 0;         ///< moe_weights: divide by the sum of the chosen gate values
     std::int32_t is_v = 0;              ///< kv_write: the rows go into a V cache (row layout), not a K cache
+    std::int32_t first = 0;             ///< key_shift: first element of a head that is rotated
     RopeParams rope;
     AttentionParams attention;
 };

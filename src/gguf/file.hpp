@@ -69,6 +69,7 @@ public:
     // A value of another family: wrong_type; an integer that does not fit or is negative where it must not be: bad_key;
     // an override of the wrong family, or of an array: bad_override.
     [[nodiscard]] bool contains(std::string_view key) const noexcept;
+    [[nodiscard]] bool is_array(std::string_view key) const noexcept;   ///< present in the file, as an array
     [[nodiscard]] std::optional<std::int64_t> find_int(std::string_view key) const;    ///< any integer type
     [[nodiscard]] std::optional<std::uint32_t> find_u32(std::string_view key) const;   ///< fits and is ≥ 0
     [[nodiscard]] std::optional<double> find_number(std::string_view key) const;       ///< f32, f64

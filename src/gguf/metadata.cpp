@@ -228,6 +228,11 @@ ArrayView File::require_array(std::string_view key, ValueType element) const {
     refuse_missing(impl_->shards.front(), key);
 }
 
+bool File::is_array(std::string_view key) const noexcept {
+    const Entry* entry = impl_->shards.front().find(key);
+    return entry != nullptr && entry->type == ValueType::array;
+}
+
 std::optional<std::vector<std::uint32_t>> File::find_u32_or_array(std::string_view key, std::size_t n) const {
     const Shard& shard = impl_->shards.front();
     const Entry* entry = shard.find(key);

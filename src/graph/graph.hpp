@@ -54,8 +54,14 @@ struct Node {
     OpParams params{};
 };
 
-/// The three inputs that tell attention where the visible cells lie (kernels/ops.hpp).
-struct KvInputs { Tensor table, seqs, spans; };
+/// The inputs that tell attention where the visible cells lie (kernels/ops.hpp).
+struct KvInputs {
+    Tensor table, seqs, spans;
+    Tensor positions{};   ///< of the token in each cell; absent where no bias depends on them
+};
+
+/// Where a recurrent layer's states lie, and which rows of them the tokens read and write (kernels/ops.hpp: state_rows).
+struct RecurrentState { Tensor states, rows; };
 
 class Graph {
 public:
@@ -81,24 +87,49 @@ public:
     // ---- operations (slots: kernels/ops.hpp; meaning: tinfer::Op)
     Tensor get_rows(Tensor matrix, Tensor ids);
     Tensor rms_norm(Tensor x, Tensor weight, float eps);          ///< over ne[0] of every row (heads included)
+    Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps);
+    Tensor l2_norm(Tensor x, float eps, bool eps_is_floor = false);
     Tensor mul_mat(Tensor w, Tensor x);                           ///< quantizes x as w's type asks; siblings share the result
     Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);            ///< x {K,T} (same for every expert) or {K,k,T}
+    Tensor mul_mat_heads(Tensor w, Tensor x);                     ///< w {K,N,H}, x {K,H,T}
     Tensor add(Tensor a, Tensor b);
     Tensor mul(Tensor a, Tensor b);
     Tensor scale(Tensor x, float factor);
+    Tensor div(Tensor a, Tensor b);
     Tensor silu(Tensor x);
+    Tensor gelu(Tensor x);
+    Tensor relu(Tensor x);
+    Tensor tanh(Tensor x);
+    Tensor clamp(Tensor x, float low, float high);
     Tensor sigmoid(Tensor x);
+    Tensor exp(Tensor x);
+    Tensor softplus(Tensor x);
     Tensor softmax(Tensor x);
+    Tensor sum_rows(Tensor x);                                    ///< {1, …}
     Tensor copy(Tensor x);                                        ///< contiguous
+    Tensor concat(Tensor a, Tensor b);                            ///< along ne[0]; b may have one row for all of a's
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
     /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache as
     /// attention may read it.
     Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);
     Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params, Tensor sinks = {});
+    /// Recurrent: each reads a state and leaves the next one in its place.
+    Tensor causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state);
+    Tensor token_shift(Tensor x, const RecurrentState& state);    ///< the token before minus the token
+    Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
+    Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);
+    Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
+    Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state);
     Tensor top_k(Tensor x, int k);
     Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);
     Tensor moe_sum(Tensor y, Tensor weights);
+    Tensor keep_groups(Tensor scores, int n_group, int n_kept);
+    Tensor add_id(Tensor x, Tensor bias, Tensor ids);
+    Tensor log_temperature(Tensor positions, float factor, int n);
+    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);   ///< segment of each row of x; what the sums begin with
+    /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
+    Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params, int first);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
 
     // ---- views: no step, no event
@@ -124,6 +155,7 @@ private:
     std::uint32_t add_value(const Value& value);
     /// Appends a node and its result, checked by the table of verify.cpp. Absent optional operands are given as Tensor{}.
     Tensor emit(Op op, std::initializer_list<Tensor> inputs, DType type, const Shape& ne, const OpParams& params = {});
+    Tensor emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params = {});
     Tensor emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params);
     Tensor add_node(const Node& node, std::initializer_list<Tensor> inputs, Value result);
     /// A view of x with its own shape and strides, `offset` bytes further on.

@@ -21,8 +21,24 @@ Tensor Graph::rms_norm(Tensor x, Tensor weight, float eps) {
     OpParams params;
     params.eps = eps;
     const Shape ne = operand(Op::rms_norm, 1, x).ne;
-    operand(Op::rms_norm, 2, weight);
+    if (weight) operand(Op::rms_norm, 2, weight);
     return emit(Op::rms_norm, {x, weight}, DType::f32, ne, params);
+}
+
+Tensor Graph::layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
+    OpParams params;
+    params.eps = eps;
+    const Shape ne = operand(Op::layer_norm, 1, x).ne;
+    if (weight) operand(Op::layer_norm, 2, weight);
+    if (bias) operand(Op::layer_norm, 3, bias);
+    return emit(Op::layer_norm, {x, weight, bias}, DType::f32, ne, params);
+}
+
+Tensor Graph::l2_norm(Tensor x, float eps, bool eps_is_floor) {
+    OpParams params;
+    params.eps = eps;
+    params.eps_is_floor = eps_is_floor ? 1 : 0;
+    return elementwise(Op::l2_norm, x, params);
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------
@@ -86,6 +102,17 @@ Tensor Graph::mul_mat_id(Tensor w, Tensor x, Tensor ids) {
     return emit(Op::mul_mat_id, {w, x, ids}, DType::f32, ne);
 }
 
+Tensor Graph::mul_mat_heads(Tensor w, Tensor x) {
+    const Value& matrices = operand(Op::mul_mat_heads, 1, w);
+    const Value& rows = operand(Op::mul_mat_heads, 2, x);
+    const DType activation = activation_for(Op::mul_mat_heads, matrices);
+    if (matrices.ne[0] != rows.ne[0])
+        refuse(Op::mul_mat_heads, {w, x}, ErrorCode::compute_failed, "inner extents differ");
+    const Shape ne{matrices.ne[1], rows.ne[1], rows.ne[2], 1};
+    if (is_activation(activation)) x = quantized(x, activation);
+    return emit(Op::mul_mat_heads, {w, x}, DType::f32, ne);
+}
+
 // ---- element-wise ---------------------------------------------------------------------------------------------------
 
 Tensor Graph::elementwise(Op op, Tensor x, const OpParams& params) {
@@ -105,6 +132,12 @@ Tensor Graph::mul(Tensor a, Tensor b) {
     return emit(Op::mul, {a, b}, DType::f32, ne);
 }
 
+Tensor Graph::div(Tensor a, Tensor b) {
+    const Shape ne = operand(Op::div, 1, a).ne;
+    operand(Op::div, 2, b);
+    return emit(Op::div, {a, b}, DType::f32, ne);
+}
+
 Tensor Graph::scale(Tensor x, float factor) {
     OpParams params;
     params.scale = factor;
@@ -112,9 +145,33 @@ Tensor Graph::scale(Tensor x, float factor) {
 }
 
 Tensor Graph::silu(Tensor x) { return elementwise(Op::silu, x); }
+Tensor Graph::gelu(Tensor x) { return elementwise(Op::gelu, x); }
+Tensor Graph::relu(Tensor x) { return elementwise(Op::relu, x); }
+Tensor Graph::tanh(Tensor x) { return elementwise(Op::tanh, x); }
+
+Tensor Graph::clamp(Tensor x, float low, float high) {
+    OpParams params;
+    params.low = low;
+    params.high = high;
+    return elementwise(Op::clamp, x, params);
+}
+
 Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
+Tensor Graph::exp(Tensor x) { return elementwise(Op::exp, x); }
+Tensor Graph::softplus(Tensor x) { return elementwise(Op::softplus, x); }
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
+Tensor Graph::sum_rows(Tensor x) {
+    Shape ne = operand(Op::sum_rows, 1, x).ne;
+    ne[0] = 1;
+    return emit(Op::sum_rows, {x}, DType::f32, ne);
+}
 Tensor Graph::copy(Tensor x) { return elementwise(Op::copy, x); }
+
+Tensor Graph::concat(Tensor a, Tensor b) {
+    Shape ne = operand(Op::concat, 1, a).ne;
+    ne[0] += operand(Op::concat, 2, b).ne[0];
+    return emit(Op::concat, {a, b}, DType::f32, ne);
+}
 
 // ---- positions, cache, attention ------------------------------------------------------------------------------------
 
@@ -147,6 +204,16 @@ Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionP
     return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
 }
 
+Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& attention, int first) {
+    OpParams params;
+    params.rope = rope;
+    params.attention = attention;
+    params.first = first;
+    int slot = 1;
+    for (const Tensor x : {cache, table, cells}) operand(Op::key_shift, slot++, x);
+    return emit_in_cache(Op::key_shift, {cache, table, cells}, cache, params);
+}
+
 Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
     operand(Op::kv_copy_page, 1, cache);
     operand(Op::kv_copy_page, 2, pairs);
@@ -161,9 +228,48 @@ Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv
     int slot = 2;
     for (const Tensor x : {keys, values, kv.table, kv.seqs, kv.spans}) operand(Op::attention, slot++, x);
     if (sinks) operand(Op::attention, slot, sinks);
+    if (kv.positions) operand(Op::attention, slot + 1, kv.positions);
     const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
-    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks}, DType::f32,
+    return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions}, DType::f32,
                 {width, n_tokens, 1, 1}, params);
+}
+
+// ---- recurrence -----------------------------------------------------------------------------------------------------
+
+// A result like `like`, which is an operand of the node.
+Tensor Graph::emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params) {
+    int slot = 1;
+    for (const Tensor x : inputs) {
+        if (x) operand(op, slot, x);
+        ++slot;
+    }
+    return emit(op, inputs, DType::f32, operand(op, 1, like).ne, params);
+}
+
+Tensor Graph::causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state) {
+    return emit_recurrent(Op::causal_conv, {x, weight, bias, state.states, state.rows}, x);
+}
+
+Tensor Graph::token_shift(Tensor x, const RecurrentState& state) {
+    return emit_recurrent(Op::token_shift, {x, state.states, state.rows}, x);
+}
+
+Tensor Graph::selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state) {
+    return emit_recurrent(Op::selective_scan, {x, dt, a, b, c, d, state.states, state.rows}, x);
+}
+
+Tensor Graph::wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state) {
+    return emit_recurrent(Op::wkv6, {r, k, v, w, first, state.states, state.rows}, r);
+}
+
+Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state) {
+    return emit_recurrent(Op::wkv7, {r, w, k, v, kappa, a, state.states, state.rows}, r);
+}
+
+Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor, const RecurrentState& state) {
+    OpParams params;
+    params.scale = factor;
+    return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);
 }
 
 // ---- mixture of experts ---------------------------------------------------------------------------------------------
@@ -188,6 +294,37 @@ Tensor Graph::moe_sum(Tensor y, Tensor weights) {
     const Value& rows = operand(Op::moe_sum, 1, y);
     operand(Op::moe_sum, 2, weights);
     return emit(Op::moe_sum, {y, weights}, DType::f32, {rows.ne[0], rows.ne[2], 1, 1});
+}
+
+Tensor Graph::keep_groups(Tensor scores, int n_group, int n_kept) {
+    OpParams params;
+    params.n_group = n_group;
+    params.k = n_kept;
+    return elementwise(Op::keep_groups, scores, params);
+}
+
+Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
+    const Shape ne = operand(Op::add_id, 1, x).ne;
+    operand(Op::add_id, 2, bias);
+    operand(Op::add_id, 3, ids);
+    return emit(Op::add_id, {x, bias, ids}, DType::f32, ne);
+}
+
+// ---- positions as numbers, pooling ----------------------------------------------------------------------------------
+
+Tensor Graph::log_temperature(Tensor positions, float factor, int n) {
+    OpParams params;
+    params.scale = factor;
+    params.k = n;
+    const std::int64_t n_tokens = operand(Op::log_temperature, 1, positions).ne[0];
+    return emit(Op::log_temperature, {positions}, DType::f32, {1, n_tokens, 1, 1}, params);
+}
+
+Tensor Graph::segment_sum(Tensor x, Tensor segments, Tensor sums) {
+    operand(Op::segment_sum, 1, x);
+    operand(Op::segment_sum, 2, segments);
+    const Shape ne = operand(Op::segment_sum, 3, sums).ne;
+    return emit(Op::segment_sum, {x, segments, sums}, DType::f32, ne);
 }
 
 }  // namespace tinfer::graph

@@ -14,6 +14,11 @@
 
 namespace tinfer::graph {
 
+/// How a node accesses an input: recurrent states are read and left in the next state, everything else is read.
+[[nodiscard]] constexpr AccessMode input_mode(const Value& value) noexcept {
+    return value.tensor_class == TensorClass::recurrent ? AccessMode::read_write : AccessMode::read;
+}
+
 /// One operand of a step. `slot` as in kernels/ops.hpp.
 struct StepOperand {
     std::uint32_t value = kNone;

@@ -63,13 +63,13 @@ namespace {
 // The places of the operands of one step, slot by slot.
 class OperandList {
 public:
-    explicit OperandList(std::vector<StepOperand>& out) noexcept : out_(out) {}
+    OperandList(std::vector<StepOperand>& out, std::span<const Value> values) noexcept : out_(out), values_(values) {}
 
     void write(std::uint16_t slot, std::uint32_t value) { out_.push_back({value, AccessMode::write, slot, false}); }
     /// A result that stays in registers: nobody can read it afterwards.
     void elided(std::uint16_t slot, std::uint32_t value) { out_.push_back({value, AccessMode::write, slot, true}); }
     void read(std::uint16_t slot, std::uint32_t value) {
-        if (value != kNone) out_.push_back({value, AccessMode::read, slot, false});
+        if (value != kNone) out_.push_back({value, input_mode(values_[value]), slot, false});
     }
     void node(const Node& n) {
         write(0, n.output);
@@ -115,6 +115,7 @@ private:
     }
 
     std::vector<StepOperand>& out_;
+    std::span<const Value> values_;
 };
 
 }  // namespace
@@ -132,7 +133,7 @@ void Planner::Work::add_step(const Graph& graph, const FusedGroup& group, Plan& 
     step.first_operand = static_cast<std::uint32_t>(plan.operands.size());
     plan.step_nodes.insert(plan.step_nodes.end(), group.nodes.begin(), group.nodes.begin() + group.n_nodes);
 
-    OperandList list(plan.operands);
+    OperandList list(plan.operands, graph.values());
     switch (group.op) {
         case Op::rms_norm_quantize: {
             const std::uint32_t norm = node(0).output;

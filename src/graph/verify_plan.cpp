@@ -92,7 +92,7 @@ private:
                 expected += 1;
                 demand(std::ranges::any_of(operands,
                                            [&](const StepOperand& o) {
-                                               return o.value == node.inputs[i] && o.mode == AccessMode::read &&
+                                               return o.value == node.inputs[i] && o.mode == input_mode(values_[o.value]) &&
                                                       !o.elided;
                                            }),
                        cat("operand ", named(node.inputs[i]), " of node ", member, " is not listed"));
@@ -102,7 +102,7 @@ private:
         for (std::size_t i = 1; i < operands.size(); ++i)
             demand(operands[i - 1].slot < operands[i].slot, "slots must ascend");
         for (const StepOperand& operand : operands)
-            if (operand.mode == AccessMode::read) check_read(operand.value);
+            if (operand.mode != AccessMode::write) check_read(operand.value);
         for (const StepOperand& operand : operands)
             if (operand.elided) check_elided(operand.value);
             else if (operand.mode == AccessMode::write) stored_by_[operand.value] = at_;

@@ -126,7 +126,16 @@ struct AmxTokens {
     const std::byte* sums;          ///< super-blocks: sum32; blocks of 32: s
     std::int64_t codes_stride, stride;
     int n;
+    const std::byte* next;          ///< codes of the tokens that follow, `codes_stride` apart; or null
 };
+/// Asks for a slice of token t of those that follow. Loads of whole tiles from the second level stop at the line buffers;
+/// spread over the float steps, the same lines cost next to nothing.
+TINFER_INLINE void amx_ask_for_next(const AmxTokens& tokens, int t) noexcept {
+    if (tokens.next == nullptr) return;
+    const std::byte* row = tokens.next + t * tokens.codes_stride;
+#pragma GCC unroll 4
+    for (int line = 0; line < 256; line += 64) _mm_prefetch(reinterpret_cast<const char*>(row + line), _MM_HINT_T0);
+}
 
 /// The sums of a group of tokens. Super-blocks: [low rows 0…15, high 0…15, low 16…31, high 16…31]; blocks of 32: [2 · block +
 /// half of the rows].
@@ -207,6 +216,7 @@ template <class Format>
 TINFER_INLINE void amx_finish(const AmxSlice<Format, 256>& slice, const AmxSums<Format>& sums, const AmxTokens& tokens,
                               int /*n_units*/, float* acc) noexcept {
     for (int t = 0; t < tokens.n; ++t) {
+        amx_ask_for_next(tokens, t);
         const __m512 d_x = bcast_f32(tokens.d + t * tokens.stride);
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
@@ -236,6 +246,7 @@ TINFER_INLINE void amx_finish_tokens(const AmxSlice<Format, 32>& slice, const Am
                                      int n_units, float* acc, int first) noexcept {
     const std::byte *d_row = tokens.d + first * tokens.stride, *s_row = tokens.sums + first * tokens.stride;
     float* out = acc + first * kAmxRows;
+    for (int t = 0; t < T; ++t) amx_ask_for_next(tokens, first + t);
     __m512 sum[T][2];
     for (int t = 0; t < T; ++t)
         for (int half = 0; half < 2; ++half) sum[t][half] = _mm512_load_ps(out + t * kAmxRows + 16 * half);

@@ -36,6 +36,7 @@ public:
             row.q = call_[1].template row<const float>(row.head, row.token);
             row.begin = span[1];
             row.end = span[0] >= 0 ? span[2] : span[1];
+            row.position = span[3];
             row.slope = params_.max_bias > 0.0f
                             ? math::alibi_slope(params_.max_bias, static_cast<int>(row.head), params_.n_head)
                             : 0.0f;
@@ -316,9 +317,12 @@ private:
         for (int i = 0; i < 4; ++i) {
             if (params_.softcap != 0.0f) x[i] = cap * tanh(x[i] / cap);
             if (row.slope == 0.0f) continue;
-            alignas(64) float distance[16];
-            for (int l = 0; l < 16; ++l)
-                distance[l] = static_cast<float>(row.end - 1 - (tile.number * kTile + 16 * i + l));
+            alignas(64) float distance[16] = {};
+            for (int l = 0; l < 16; ++l) {
+                if ((tile.live >> (16 * i + l) & 1) == 0) continue;
+                const std::int64_t d = row.position - call_[8].template row<const std::int32_t>(0)[tile.cell(16 * i + l)];
+                distance[l] = static_cast<float>(d < 0 ? -d : d);
+            }
             x[i] = fma(f32x16<Arch>(-row.slope), f32x16<Arch>::load(distance), x[i]);
         }
     }

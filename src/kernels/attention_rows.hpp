@@ -22,6 +22,7 @@ struct AttentionRow {
     CodedQuery codes;                      ///< where K is of codes
     std::int64_t begin, end;               ///< ordinals it sees
     float slope;                           ///< ALiBi, 0 = none
+    std::int64_t position;
     float m, l, factor, whole_m, whole_l;  ///< factor: what o has still to be multiplied by
     float *o, *whole_o, *s;                ///< s: scores, then weights, of one tile
     bool seen, any;                        ///< something in this chunk; in those before

@@ -232,6 +232,13 @@ void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept {
 
 void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept { declare_get_rows(shape, sink); }
 
+void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept {
+    declare_operand(shape, 0, kWrite, sink);
+    declare_operand(shape, 1, kRead, sink);
+    sink.dynamic(2, kRead);
+    declare_inputs(shape, 3, sink);
+}
+
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     declare_inputs(shape, 1, sink);
@@ -245,11 +252,69 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
+void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept { declare_kv_copy_page(shape, sink); }
+
 void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     sink.dynamic(1, kRead);
     declare_inputs(shape, 2, sink);
 }
+
+template <int StateSlot>
+void declare_recurrent(const StepShape& shape, AccessSink& sink) noexcept {
+    declare_operand(shape, 0, kWrite, sink);
+    for (int slot = 1; slot < StateSlot; ++slot) declare_operand(shape, slot, kRead, sink);
+    sink.dynamic(StateSlot, kRead);
+    sink.dynamic(StateSlot, kWrite);
+    declare_inputs(shape, StateSlot + 1, sink);
+}
+
+namespace {
+
+/// Tokens of a run that read (or write) a row of a state before any of them has written it.
+struct RowUse { std::uint32_t reads = 0, writes = 0; };
+
+RowUse use_of_row(const Operand& rows, std::int64_t row) noexcept {
+    RowUse use;
+    for (std::int64_t t = 0; t < rows.ne[1]; ++t) {
+        const auto* step = rows.row<const std::int32_t>(t);
+        if (step[0] == row && use.writes == 0) ++use.reads;
+        if (step[1] == row) ++use.writes;
+    }
+    return use;
+}
+
+}  // namespace
+
+/// Rows in ascending order. A row that an earlier token of the run has left is this step's own work: not read from outside.
+template <int StateSlot>
+void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept {
+    const Operand& rows = call[StateSlot + 1];
+    for (const AccessMode mode : {kRead, kWrite}) {
+        RowRuns runs(sink, StateSlot, mode, call[StateSlot]);
+        for (std::int64_t last = -1;;) {
+            std::int64_t row = -1;
+            for (std::int64_t t = 0; t < rows.ne[1]; ++t) {
+                const std::int64_t candidate = rows.row<const std::int32_t>(t)[mode == kRead ? 0 : 1];
+                if (candidate > last && (row < 0 || candidate < row)) row = candidate;
+            }
+            if (row < 0) break;
+            const RowUse use = use_of_row(rows, row);
+            if (const std::uint32_t n = mode == kRead ? use.reads : use.writes; n > 0) runs.add(row, 1, n);
+            last = row;
+        }
+        runs.flush();
+    }
+}
+
+template void declare_recurrent<2>(const StepShape&, AccessSink&) noexcept;
+template void declare_recurrent<4>(const StepShape&, AccessSink&) noexcept;
+template void declare_recurrent<6>(const StepShape&, AccessSink&) noexcept;
+template void declare_recurrent<7>(const StepShape&, AccessSink&) noexcept;
+template void resolve_recurrent<2>(const KernelCall&, AccessSink&) noexcept;
+template void resolve_recurrent<4>(const KernelCall&, AccessSink&) noexcept;
+template void resolve_recurrent<6>(const KernelCall&, AccessSink&) noexcept;
+template void resolve_recurrent<7>(const KernelCall&, AccessSink&) noexcept;
 
 void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept {
     const auto length = unsigned_bytes(row_bytes(call[1].type, call[1].ne[0]));
@@ -265,6 +330,15 @@ void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
     DistinctIds experts(call[3]);
     for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
         sink.range(1, kRead, {.offset = unsigned_bytes(expert.id * w.nb[2]), .length = length,
+                              .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
+}
+
+void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
+    const Operand& bias = call[2];
+    const auto length = unsigned_bytes(row_bytes(bias.type, bias.ne[0]));
+    DistinctIds experts(call[3]);
+    for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
+        sink.range(2, kRead, {.offset = unsigned_bytes(expert.id * bias.nb[1]), .length = length,
                               .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
 }
 
@@ -307,6 +381,15 @@ void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_cells(call, sink, 2, kGroup);
     resolve_cells(call, sink, 3, 1);
+}
+
+void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
+    for (const int slot : {0, 1}) {
+        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
+        DistinctIds cells(call[3]);
+        for (auto cell = cells.next(); cell.count != 0; cell = cells.next()) runs.add(cell.id, 1, cell.count);
+        runs.flush();
+    }
 }
 
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
@@ -354,6 +437,19 @@ std::uint64_t macs_attention(const KernelCall& call) noexcept {
 std::uint64_t macs_moe_sum(const KernelCall& call) noexcept {
     return unsigned_bytes(call[1].ne[0] * call[1].n_rows());
 }
+
+std::uint64_t macs_causal_conv(const KernelCall& call) noexcept {
+    return unsigned_bytes(call[2].ne[0]) * unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]);
+}
+
+template <int StateSlot, int PerElement>
+std::uint64_t macs_recurrent(const KernelCall& call) noexcept {
+    const Operand &state = call[StateSlot], &rows = call[StateSlot + 1];
+    return static_cast<std::uint64_t>(state.ne[0] * rows.ne[1]) * PerElement;
+}
+template std::uint64_t macs_recurrent<6, 4>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 3>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 5>(const KernelCall&) noexcept;
 
 std::uint64_t scratch_row(const StepShape& shape) noexcept { return scratch_floats(shape, shape[0].ne[0]); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One result per element: add, mul, scale, SiLU, sigmoid and their fusions.
+// One result per element: sums, products, quotients, activations and their fusions.
 #pragma once
 
 #include "kernels/norm.hpp"
@@ -47,6 +47,10 @@ void mul(const KernelCall& call, WorkSlice slice) noexcept {
     zip_rows<Arch>(call, slice, [](const f32x16<Arch>& a, const f32x16<Arch>& b) { return a * b; });
 }
 template <class Arch>
+void div(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows<Arch>(call, slice, [](const f32x16<Arch>& a, const f32x16<Arch>& b) { return a / b; });
+}
+template <class Arch>
 void scale(const KernelCall& call, WorkSlice slice) noexcept {
     const f32x16<Arch> factor(call.params.scale);
     map_rows<Arch>(call, slice, [&](const f32x16<Arch>& x) { return x * factor; });
@@ -56,8 +60,29 @@ void silu(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return silu(x); });
 }
 template <class Arch>
+void gelu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return gelu(x); });
+}
+template <class Arch>
+void relu(const KernelCall& call, WorkSlice slice) noexcept {
+    const f32x16<Arch> zero(0.0f);
+    map_rows<Arch>(call, slice, [&](const f32x16<Arch>& x) { return if_greater(zero, x, zero, x); });
+}
+template <class Arch>
+void tanh(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return tanh(x); });
+}
+template <class Arch>
 void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return sigmoid(x); });
+}
+template <class Arch>
+void clamp(const KernelCall& call, WorkSlice slice) noexcept {
+    const f32x16<Arch> low(call.params.low), high(call.params.high);
+    map_rows<Arch>(call, slice, [&](const f32x16<Arch>& x) {
+        const auto raised = if_greater(low, x, low, x);
+        return if_greater(raised, high, high, raised);
+    });
 }
 /// silu(gate) · up.
 template <class Arch>
@@ -76,7 +101,7 @@ void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         each_piece<Arch>(gate.ne[0], [&](std::int64_t j, int n) {
             store_piece(silu(load_piece<Arch>(g + j, n)) * load_piece<Arch>(u + j, n), y + j, n);
         });
-        quantize_activation<Arch>(out.type, y, gate.ne[0], out.template flat_row<std::byte>(i));
+        quantize_blocks<Arch>(out.type, y, gate.ne[0], out.template flat_row<std::byte>(i));
     }
 }
 

@@ -70,4 +70,63 @@ inline void run_float_tile(const std::byte* const* w, const float* const* x, std
     float_tile<Arch, Type, Columns>(w, x, k, results);
 }
 
+// ---- slices of K ----------------------------------------------------------------------------------------------------
+
+inline constexpr int kFloatSlice = 512;   ///< weights of a row that are widened together
+
+/// n ≤ kFloatSlice weights, widened; zeros up to a multiple of 16.
+template <class Arch, DType Type>
+TINFER_INLINE void widen_slice(const std::byte* from, int n, float* to) noexcept {
+    int i = 0;
+    for (; i + 16 <= n; i += 16) load_weights<Arch, Type>(from + i * kFloatBytes<Type>).store(to + i);
+    if (i < n) load_weights<Arch, Type>(from + i * kFloatBytes<Type>, n - i).store(to + i);
+}
+
+/// sums[c][r] += w[r] · x[c], lane by lane, over n_k values, or begins them. Lines at `ahead` are asked for meanwhile.
+template <class Arch, int Columns>
+[[gnu::noinline]] void float_slice(const float* const* w, const float* const* x, int n_k, bool begins,
+                                   float (*sums)[kFloatRows<Arch>][16], const float* ahead, const float* ahead_too) noexcept {
+    constexpr int kRows = kFloatRows<Arch>;
+    f32x16<Arch> acc[Columns][kRows];
+#pragma GCC unroll 8
+    for (int c = 0; c < Columns; ++c)
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) acc[c][r] = begins ? f32x16<Arch>(0.0f) : f32x16<Arch>::load(sums[c][r]);
+    int i = 0;
+    for (; i + 16 <= n_k; i += 16) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead_too + i);
+        f32x16<Arch> weights[kRows];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) weights[r] = f32x16<Arch>::load(w[r] + i);
+#pragma GCC unroll 8
+        for (int c = 0; c < Columns; ++c) {
+            const auto a = f32x16<Arch>::load(x[c] + i);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) acc[c][r] = fma(weights[r], a, acc[c][r]);
+        }
+    }
+    if (i < n_k) {
+#pragma GCC unroll 8
+        for (int c = 0; c < Columns; ++c) {
+            const auto a = f32x16<Arch>::load(x[c] + i, n_k - i);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) acc[c][r] = fma(f32x16<Arch>::load(w[r] + i), a, acc[c][r]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < Columns; ++c)
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) acc[c][r].store(sums[c][r]);
+}
+
+/// The same for the first n columns.
+template <class Arch, int Columns = kFloatColumns<Arch>>
+inline void run_float_slice(const float* const* w, const float* const* x, int n_k, int n, bool begins,
+                            float (*sums)[kFloatRows<Arch>][16], const float* ahead, const float* ahead_too) noexcept {
+    if constexpr (Columns > 1)
+        if (n < Columns) return run_float_slice<Arch, Columns - 1>(w, x, n_k, n, begins, sums, ahead, ahead_too);
+    float_slice<Arch, Columns>(w, x, n_k, begins, sums, ahead, ahead_too);
+}
+
 }  // namespace tinfer::kernels

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Products of weight rows and activation rows: mul_mat, mul_mat_add and mul_mat_id of every weight type. A chunk of
-// work is one panel of rows (of one expert) against all its columns; chunks go to whichever thread comes first.
+// Products of weight rows and activation rows: mul_mat, mul_mat_add, mul_mat_id and mul_mat_heads (mul_mat_id without ids:
+// row i of a token meets matrix i) of every weight type. A chunk of work is a panel of rows or a run of them (of one expert)
+// against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
+#include "kernels/float_product.hpp"
 #include "kernels/product.hpp"
+#include "kernels/row_chunks.hpp"
 
 namespace tinfer::kernels {
 
@@ -20,7 +23,7 @@ std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
 }
 template <class Arch, class Weights>
 std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
-    const std::int64_t n = shape[3].ne[0] * shape[3].ne[1], n_experts = shape[1].ne[2];
+    const std::int64_t n = shape[0].ne[1] * shape[0].ne[2], n_experts = shape[1].ne[2];
     const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) +
                                in_lines<Arch>(static_cast<std::uint64_t>(2 * n_experts) * sizeof(std::int64_t)) +
                                in_lines<Arch>(Weights::scratch_bytes(n));
@@ -31,27 +34,30 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
 template <class Arch>
 TINFER_INLINE bool stores_stream(const Operand& out) noexcept { return out.n_rows() * out.ne[0] > (1 << 18); }
 
-/// Rows of panel `p` of matrix number `matrix` of a stack.
+/// One past the last weight of a matrix. Rows may lie apart: behind the last one nothing need be readable.
 template <class Arch>
-inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int64_t p, const Column<Arch>* columns,
-                                std::int64_t n_columns, bool streams, std::byte* scratch) noexcept {
-    const std::int64_t first = p * kPanelRows<Arch>, left = w.ne[1] - first;
-    const int n_rows = static_cast<int>(left < kPanelRows<Arch> ? left : kPanelRows<Arch>);
-    return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], n_rows, first, columns, n_columns, streams, scratch};
-}
-template <class Arch>
-TINFER_INLINE std::int64_t n_panels(const Operand& w) noexcept {
-    return (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>;
+TINFER_INLINE const std::byte* end_of_matrix(const Operand& w, std::int64_t matrix) noexcept {
+    return w.data + matrix * w.nb[2] + (w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]);
 }
 
-/// Panels that a thread takes at once. With few columns reading is all there is, and longer runs of memory are read faster:
-/// 512 KB, but at least eight chunks for every thread where there are so many panels.
+/// Rows first … end of matrix number `matrix` of a stack; `ahead`: what this thread will read next.
 template <class Arch>
-inline std::int64_t panels_per_chunk(const Operand& w, std::int64_t n_columns, int n_threads) noexcept {
-    if (n_columns > 4) return 1;
-    const std::int64_t run = 512 * 1024 / (kPanelRows<Arch> * w.nb[1]), fair = n_panels<Arch>(w) / (8 * n_threads);
-    const std::int64_t panels = run < fair ? run : fair;
-    return panels < 1 ? 1 : panels;
+inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int64_t first, std::int64_t end, const Ahead& ahead,
+                                const Column<Arch>* columns, std::int64_t n_columns, bool streams, std::byte* scratch) noexcept {
+    return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], static_cast<int>(end - first), first, ahead,
+            columns, n_columns, streams, scratch};
+}
+
+/// Where thread number `thread` will probably begin in the product that follows this one.
+template <class Arch>
+inline Ahead begin_of_next_product(const KernelCall& call, int thread) noexcept {
+    if (call.next_product == 0) return {};
+    const KernelCall& next = (&call)[call.next_product];
+    const Operand& w = next[1];
+    RowChunks<Arch> chunks(w, next[2].n_rows(), kRowsTogether, next.n_threads);
+    const Range rows = chunks.rows(std::min<std::int64_t>(thread, chunks.count() - 1));
+    const std::byte* begin = w.data + rows.begin * w.nb[1];
+    return ahead_at<Arch>(begin, rows.end - rows.begin, w.nb[1], begin);
 }
 
 template <class Arch, class Weights>
@@ -67,12 +73,24 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     }
     scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
     [[maybe_unused]] const typename Weights::Session session;
-    const std::int64_t panels = n_panels<Arch>(w), run = panels_per_chunk<Arch>(w, n, slice.n_threads);
-    const bool streams = stores_stream<Arch>(out);
-    for (std::int64_t chunk; (chunk = slice.claim((panels + run - 1) / run)) != WorkQueue::kNoChunk;) {
-        const std::int64_t end = (chunk + 1) * run < panels ? (chunk + 1) * run : panels;
-        for (std::int64_t p = chunk * run; p < end; ++p)
-            Weights::multiply(panel_job<Arch>(w, 0, p, columns, n, streams, scratch));
+    const bool streams = stores_stream<Arch>(out), few = n <= kFewColumns, runs = Weights::takes_runs(n);
+    RowChunks<Arch> chunks(w, n, runs ? kRowsTogether : kPanelRows<Arch>, slice.n_threads);
+    const std::byte* w_end = end_of_matrix<Arch>(w, 0);
+    const auto ahead_in = [&](Range rows) { return ahead_at<Arch>(w.data + rows.begin * w.nb[1], rows.end - rows.begin, w.nb[1], w_end); };
+    for (std::int64_t chunk = slice.claim(chunks.count()), next = WorkQueue::kNoChunk; chunk != WorkQueue::kNoChunk; chunk = next) {
+        const Range rows = chunks.rows(chunk);
+        for (std::int64_t first = rows.begin, end; first < rows.end; first = end) {
+            end = runs ? rows.end : std::min(first + kPanelRows<Arch>, rows.end);
+            const std::int64_t then = few ? end : first + slice.n_threads * kPanelRows<Arch>;   // panels go in turn, probably
+            Ahead ahead;
+            if (then < w.ne[1]) ahead = ahead_in({then, std::min(then + kPanelRows<Arch>, w.ne[1])});
+            if (end == rows.end && few) {   // claimed before this chunk ends, so that its first rows are asked for in time
+                next = slice.claim(chunks.count());
+                ahead = next == WorkQueue::kNoChunk ? begin_of_next_product<Arch>(call, slice.thread) : ahead_in(chunks.rows(next));
+            }
+            Weights::multiply(panel_job<Arch>(w, 0, first, end, ahead, columns, n, streams, scratch));
+        }
+        if (!few) next = slice.claim(chunks.count());
     }
     if (streams) stream_fence(Arch{});
 }
@@ -95,18 +113,18 @@ struct ExpertColumns {
         const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
         const std::int64_t n_experts = w.ne[2];
         expert = reinterpret_cast<std::int64_t*>(scratch
-            + in_lines<Arch>(static_cast<std::uint64_t>(ids.ne[0] * ids.ne[1]) * sizeof(Column<Arch>)));
+            + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column<Arch>)));
         end = expert + n_experts;
         // Counting sort: end[e] = number of columns of expert e, then where they begin, then where they end.
         for (std::int64_t e = 0; e < n_experts; ++e) end[e] = 0;
-        each_pick(ids, n_experts, [&](std::int64_t, std::int64_t, std::int32_t e) { ++end[e]; });
+        each_pick(out, ids, n_experts, [&](std::int64_t, std::int64_t, std::int64_t e) { ++end[e]; });
         std::int64_t begin = 0;
         for (std::int64_t e = 0; e < n_experts; ++e) {
             const std::int64_t count = end[e];
             end[e] = begin;
             begin += count;
         }
-        each_pick(ids, n_experts, [&](std::int64_t i, std::int64_t t, std::int32_t e) {
+        each_pick(out, ids, n_experts, [&](std::int64_t i, std::int64_t t, std::int64_t e) {
             columns[end[e]++] = {x.template row<const std::byte>(x.ne[1] == 1 ? 0 : i, t),
                 out.template row<float>(i, t), nullptr};
         });
@@ -120,10 +138,10 @@ struct ExpertColumns {
 
 private:
     template <class Fn>
-    static void each_pick(const Operand& ids, std::int64_t n_experts, Fn fn) noexcept {
-        for (std::int64_t t = 0; t < ids.ne[1]; ++t)
-            for (std::int64_t i = 0; i < ids.ne[0]; ++i) {
-                const std::int32_t e = ids.template row<const std::int32_t>(t)[i];
+    static void each_pick(const Operand& out, const Operand& ids, std::int64_t n_experts, Fn fn) noexcept {
+        for (std::int64_t t = 0; t < out.ne[2]; ++t)
+            for (std::int64_t i = 0; i < out.ne[1]; ++i) {
+                const std::int64_t e = ids.present() ? ids.template row<const std::int32_t>(t)[i] : i;
                 if (e >= 0 && e < n_experts) fn(i, t, e);
             }
     }
@@ -137,11 +155,19 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
     [[maybe_unused]] const typename Weights::Session session;
     const bool streams = stores_stream<Arch>(call[0]);
-    const std::int64_t panels = n_panels<Arch>(w), n_chunks = used.n_used * panels;
+    const std::int64_t panels = (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>, n_chunks = used.n_used * panels;
+    const auto first_row = [&](std::int64_t chunk) { return chunk % panels * kPanelRows<Arch>; };
     for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
-        const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1];
-        Weights::multiply(panel_job<Arch>(w, used.expert[i], chunk % panels, used.columns + begin, used.end[i] - begin,
-            streams, scratch));
+        const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1], first = first_row(chunk);
+        const std::int64_t then = chunk + slice.n_threads;   // probably
+        Ahead ahead;
+        if (then < n_chunks) {
+            const std::byte* matrix = w.data + used.expert[then / panels] * w.nb[2];
+            const std::int64_t row = first_row(then), n_rows = std::min<std::int64_t>(kPanelRows<Arch>, w.ne[1] - row);
+            ahead = ahead_at<Arch>(matrix + row * w.nb[1], n_rows, w.nb[1], end_of_matrix<Arch>(w, used.expert[then / panels]));
+        }
+        Weights::multiply(panel_job<Arch>(w, used.expert[i], first, std::min(first + kPanelRows<Arch>, w.ne[1]), ahead,
+            used.columns + begin, used.end[i] - begin, streams, scratch));
     }
     if (streams) stream_fence(Arch{});
 }

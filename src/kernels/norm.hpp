@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/kernel.hpp"
-#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/quantize_avx512.hpp"
 #include "kernels/simd_math.hpp"
 
 namespace tinfer::kernels {
@@ -68,8 +68,38 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         if (norm.present()) y = norm.template flat_row<float>(i);
         const auto* in = x.template flat_row<const float>(i);
         norm_row<Arch>(in, norm_weight<Arch>(weight, x, i), x.ne[0], call.params.eps, y);
-        quantize_activation<Arch>(out.type, y, x.ne[0], out.template flat_row<std::byte>(i));
+        quantize_blocks<Arch>(out.type, y, x.ne[0], out.template flat_row<std::byte>(i));
     }
+}
+
+/// c = x − Σ x / n;  y = c · 1/sqrt(Σ c² / n + eps), then · weight, then + bias, either null for none.
+template <class Arch>
+inline void layer_norm_row(const float* x, const float* weight, const float* bias, std::int64_t n, float eps,
+                           float* y) noexcept {
+    f32x16<Arch> sum(0.0f), squares(0.0f);
+    each_piece<Arch>(n, [&](std::int64_t i, int count) { sum = sum + load_piece<Arch>(x + i, count); });
+    const f32x16<Arch> mean(fold(sum) / static_cast<float>(n));
+    each_piece<Arch>(n, [&](std::int64_t i, int count) {
+        store_piece(load_piece<Arch>(x + i, count) - mean, y + i, count);
+        const auto piece = load_piece<Arch>(y + i, count);   // padded with zeros again
+        squares = fma(piece, piece, squares);
+    });
+    const f32x16<Arch> factor(1.0f / root(fold(squares) / static_cast<float>(n) + eps, Arch{}));
+    each_piece<Arch>(n, [&](std::int64_t i, int count) {
+        auto piece = load_piece<Arch>(y + i, count) * factor;
+        if (weight != nullptr) piece = piece * load_piece<Arch>(weight + i, count);
+        if (bias != nullptr) piece = piece + load_piece<Arch>(bias + i, count);
+        store_piece(piece, y + i, count);
+    });
+}
+
+template <class Arch>
+void layer_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        layer_norm_row<Arch>(x.template flat_row<const float>(i), norm_weight<Arch>(weight, x, i),
+                             norm_weight<Arch>(bias, x, i), x.ne[0], call.params.eps, out.template flat_row<float>(i));
 }
 
 /// Threads share blocks, not rows, because one token has one row.
@@ -80,7 +110,7 @@ void quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Range blocks = slice.share(n_blocks * x.n_rows());
     for (std::int64_t b = blocks.begin; b < blocks.end;) {
         const std::int64_t r = b / n_blocks, left = blocks.end - r * n_blocks, end = left < n_blocks ? left : n_blocks;
-        quantize_activation<Arch>(out.type, x.template flat_row<const float>(r), k,
+        quantize_blocks<Arch>(out.type, x.template flat_row<const float>(r), k,
                                   out.template flat_row<std::byte>(r), b % n_blocks, end);
         b = r * n_blocks + end;
     }

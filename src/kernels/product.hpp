@@ -6,6 +6,7 @@
 #include "kernels/amx.hpp"
 #include "kernels/float_tile.hpp"
 #include "kernels/kernel.hpp"
+#include "kernels/row_chunks.hpp"
 #include "kernels/rows_avx512.hpp"
 #include "kernels/tile.hpp"
 
@@ -19,13 +20,14 @@ struct Column {
     const float* addend;
 };
 
-/// The part of a product that one chunk computes: n_rows ≤ kPanelRows rows of weights against n columns.
+/// The part of a product that one chunk computes: rows of weights, at most a panel except in runs, against n columns.
 template <class Arch>
 struct PanelJob {
     const std::byte* w;              ///< first row
     std::int64_t row_stride, k;
     int n_rows;
     std::int64_t first_row;          ///< its number: where in a column's output the results begin
+    Ahead ahead;                     ///< behind these rows
     const Column<Arch>* columns;
     std::int64_t n_columns;
     bool streams;                    ///< results are too many for the caches: they are stored past them
@@ -48,11 +50,25 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
     for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
 }
 
-/// Asks for the bytes of a panel's rows at slice s, which the next decoding will read.
+/// Asks for the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
+/// every column others. In the last round over the columns that hides behind the products.
+template <class Arch>
+TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first, std::int64_t n) noexcept {
+    for (const Column<Arch>* column = job.columns + first; column != job.columns + first + n; ++column)
+        for (int r = 0; r < kPanelRows<Arch>; r += 16) {
+            if (column->addend != nullptr) __builtin_prefetch(column->addend + job.first_row + r, 0, 2);
+            if (!job.streams) __builtin_prefetch(column->out + job.first_row + r, 1, 2);
+        }
+}
+
+/// Asks for what the next decoding will read: the bytes of a panel's rows at slice s, or behind the last whole slice those
+/// that another panel begins with.
 template <class Arch, class Format>
 TINFER_INLINE void prefetch_slice(const PanelJob<Arch>& job, std::int64_t s) noexcept {
     constexpr int kBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
-    const std::byte* at = job.w + s * kBytes;
+    const bool inside = (s + 1) * kSlice <= job.k;
+    if (!inside && (job.ahead.begin == nullptr || s * kSlice < job.k)) return;
+    const std::byte* at = inside ? job.w + s * kBytes : job.ahead.begin;
     for (int r = 0; r < job.n_rows; ++r, at += job.row_stride)
         for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
 }
@@ -86,11 +102,12 @@ struct VectorProduct {
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice);
-            if ((s + 2) * kSlice <= job.k) prefetch_slice<Arch, Format>(job, s + 1);
+            prefetch_slice<Arch, Format>(job, s + 1);
             for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
                 const std::int64_t left = job.n_columns - first;
                 const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
                 TokenSlice<Arch, Class> tokens;
+                if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
                 for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
             }
@@ -108,7 +125,8 @@ struct AmxProduct {
     static_assert(kAmxRows == kPanelRows<Arch>);
     static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
     static constexpr bool kSuper = Format::kUnit == 256;
-    static constexpr std::int64_t kMinColumns = 8;   ///< with fewer, most of a tile would be empty
+    /// With fewer, vectors are faster: most of a tile would be empty. Signed codes take long to become bytes.
+    static constexpr std::int64_t kMinColumns = kSuper && !AmxRoute<Format>::kUnsigned ? 28 : 16;
 
     /// Columns that do not lie evenly, or do not fill their tile, are copied: what one slice needs of them.
     struct Copy {
@@ -150,7 +168,9 @@ struct AmxProduct {
         const std::int64_t sums = kSuper ? at.sum32_offset + 16 * s : at.s_offset + 32 * s;
         if (stride != 0 && n == kAmxTokens) {
             const std::byte* row = columns[0].x;
-            return {row + s * kSlice, row + d, row + sums, stride, stride, n};
+            const bool last = (g + 1) * kAmxTokens >= job.n_columns;   // the first ones follow, one slice further
+            return {row + s * kSlice, row + d, row + sums, stride, stride, n,
+                    last ? job.columns[0].x + (s + 1) * kSlice : row + kAmxTokens * stride + s * kSlice};
         }
         const std::int64_t left_k = job.k - s * kSlice, bytes = left_k < kSlice ? left_k : kSlice;
         for (int t = 0; t < n; ++t) {
@@ -160,7 +180,7 @@ struct AmxProduct {
             std::memcpy(copy.tails[t].sums, row + sums, kSuper ? 16 : 32);
         }
         return {copy.codes[0], reinterpret_cast<const std::byte*>(copy.tails[0].d), copy.tails[0].sums, kSlice,
-                sizeof(copy.tails[0]), n};
+                sizeof(copy.tails[0]), n, nullptr};
     }
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
@@ -174,9 +194,12 @@ struct AmxProduct {
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice);
-            if ((s + 2) * kSlice <= job.k) prefetch_slice<Arch, Format>(job, s + 1);
-            for (std::int64_t g = 0; g < n_groups; ++g)
-                amx_multiply<Format>(slice, tokens_at(job, at, stride, g, s, copy), n_units, acc + g * kAmxTokens * kAmxRows);
+            prefetch_slice<Arch, Format>(job, s + 1);
+            for (std::int64_t g = 0; g < n_groups; ++g) {
+                const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
+                if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);
+                amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows);
+            }
         }
         for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kAmxRows);
     }
@@ -184,7 +207,7 @@ struct AmxProduct {
 #endif
 
 #if defined(__AVX512VNNI__)
-/// Straight from the rows, for up to kFewTokens columns.
+/// Straight from the rows, for up to kFewColumns columns.
 template <class Arch, class Format>
 struct RowsProduct {
     static void multiply(const PanelJob<Arch>& job) noexcept {
@@ -192,7 +215,7 @@ struct RowsProduct {
             case 1: return multiply_columns<1>(job);
             case 2: return multiply_columns<2>(job);
             case 3: return multiply_columns<3>(job);
-            default: return multiply_columns<kFewTokens>(job);
+            default: return multiply_columns<kFewColumns>(job);
         }
     }
 
@@ -204,17 +227,28 @@ private:
         for (int t = 0; t < T; ++t)
             x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
         const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w);
-        for (int first = 0; first < job.n_rows; first += 16) {
-            const SixteenBlocks blocks = sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first);
-            const std::byte* ahead = job.w + (first + 16) * job.row_stride;
-            alignas(64) float results[T][16];
-            if constexpr (Format::kUnit == 256)
-                multiply_super_rows<Arch, Format, T>(blocks, job.k / 256, x, ahead, results);
-            else
-                multiply_block_rows<Arch, Format, T>(blocks, job.k / 32, x, ahead, results);
-            const int n = job.n_rows - first < 16 ? job.n_rows - first : 16;
-            for (int t = 0; t < T; ++t) store_results(job, t, first, n, results[t]);
+        const auto product = [&](const SixteenBlocks& blocks, const Ahead& ahead, float (*results)[16]) {
+            if constexpr (Format::kUnit == 256) multiply_super_rows<Arch, Format, T>(blocks, job.k / 256, x, ahead, results);
+            else multiply_block_rows<Arch, Format, T>(blocks, job.k / 32, x, ahead, results);
+        };
+        alignas(64) float results[T][16];
+        const int n_streamed = static_cast<int>(rows_in_streams<Arch>(job.n_rows)), middle = n_streamed / 2;
+        const auto row_at = [&](int r) { return job.w + r * job.row_stride; };
+        const std::byte* end = row_at(n_streamed - 1) + job.k / Format::kBlockElems * Format::kBlockBytes;   // no gap is read behind the last
+        for (int first = 0; first < middle; first += 8) {
+            SixteenBlocks blocks;
+            for (int r = 0; r < 16; ++r) blocks.row[r] = rows + (first + r % 8 + (r < 8 ? 0 : middle)) * job.row_stride;
+            Ahead ahead{row_at(first + 8), row_at(middle + first + 8), end};
+            if (first + 8 == middle) ahead = job.ahead.begin != nullptr ? job.ahead : Ahead{row_at(0), row_at(0), row_at(0)};
+            product(blocks, ahead, results);
+            for (int t = 0; t < T; ++t) {
+                store_results(job, t, first, 8, results[t]);
+                store_results(job, t, middle + first, 8, results[t] + 8);
+            }
         }
+        if (n_streamed == job.n_rows) return;
+        product(sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, n_streamed), Ahead{row_at(0), row_at(0), row_at(0)}, results);
+        for (int t = 0; t < T; ++t) store_results(job, t, n_streamed, job.n_rows - n_streamed, results[t]);
     }
 };
 #endif
@@ -245,40 +279,25 @@ struct BlockWeights {
         return bytes;
     }
 
+    static constexpr bool kRows =
+#if defined(__AVX512VNNI__)
+        Arch::kHasDot4 && kMultipliesRows<Format>;
+#else
+        false;
+#endif
+    /// Multiplied straight from runs of rows of any length, and not by panels.
+    static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return kRows && n_columns <= kFewColumns; }
+
     static void multiply(const PanelJob<Arch>& job) noexcept {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
 #endif
 #if defined(__AVX512VNNI__)
-        if constexpr (Arch::kHasDot4 && kMultipliesRows<Format>)
-            if (job.n_columns <= kFewTokens) return RowsProduct<Arch, Format>::multiply(job);
+        if constexpr (kRows)
+            if (takes_runs(job.n_columns)) return RowsProduct<Arch, Format>::multiply(job);
 #endif
         VectorProduct<Arch, Format>::multiply(job);
-    }
-};
-
-/// Weights in float types, multiplied straight from the file's rows.
-template <class Arch, DType Type>
-struct FloatWeights {
-    static constexpr DType kType = Type;
-    struct Session {};
-    static std::uint64_t scratch_bytes(std::int64_t) noexcept { return 0; }
-
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
-        for (int row = 0; row < job.n_rows; row += kRows)
-            for (std::int64_t first = 0; first < job.n_columns; first += kColumns) {
-                const int n_rows = job.n_rows - row < kRows ? job.n_rows - row : kRows;
-                const int n = static_cast<int>(job.n_columns - first < kColumns ? job.n_columns - first : kColumns);
-                const std::byte* w[kRows];
-                const float* x[kColumns];
-                for (int r = 0; r < kRows; ++r) w[r] = job.w + (row + (r < n_rows ? r : n_rows - 1)) * job.row_stride;
-                for (int c = 0; c < n; ++c) x[c] = reinterpret_cast<const float*>(job.columns[first + c].x);
-                float results[kColumns][kRows];
-                run_float_tile<Arch, Type>(w, x, job.k, n, results);
-                for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
-            }
     }
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: one token is a matter of reading every
 // weight once, so nothing is turned or stored on the way. Sixteen rows are walked together, block by block; integer sums
-// lie along the lanes of a row and are folded sixteen rows at a time, so that float steps again have rows in lanes. The
-// rows ahead are asked for in the order of their addresses, because sixteen streams defeat the processor's own prefetch.
+// lie along the lanes of a row and are folded sixteen rows at a time, so that float steps again have rows in lanes.
 #pragma once
 
+#include "kernels/lanes_avx512.hpp"
 #include "kernels/panel.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 
@@ -12,31 +12,21 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kFewTokens = 4;   ///< with more, a panel is cheaper
-
-/// Totals of four vectors of sixteen sums, by quarters: lane 4q + i holds the sum of quarter q of v[i].
-static TINFER_INLINE __m512i fold_quarters(__m512i v0, __m512i v1, __m512i v2, __m512i v3) {
-    const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v0, v1), _mm512_unpackhi_epi32(v0, v1));
-    const __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v2, v3), _mm512_unpackhi_epi32(v2, v3));
-    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-}
-/// Of four such results, the totals of all: lane 4g + i holds the sum of vector i of result g.
-static TINFER_INLINE __m512i fold_results(const __m512i (&g)[4]) {
-    const __m512i a = _mm512_add_epi32(_mm512_shuffle_i32x4(g[0], g[1], 0x88), _mm512_shuffle_i32x4(g[0], g[1], 0xDD));
-    const __m512i b = _mm512_add_epi32(_mm512_shuffle_i32x4(g[2], g[3], 0x88), _mm512_shuffle_i32x4(g[2], g[3], 0xDD));
-    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
-}
-/// Part `r` of sixteen of the lines of n bytes: asked for a few at a time, between the rows, because a burst would wait for
-/// free line buffers.
+/// Row `r`'s share of reading ahead by `Bytes` per eight rows: eighths of what `offset` bytes on follows in the first stream
+/// for rows 0 … 7, in the second for rows 8 … 15; loads up to the end, requests behind it.
+/// Walking eight rows of a stream together hides from the processor that memory is read in ascending order, which its own
+/// prefetcher follows in loads only. So the next rows are loaded line by line, between the rows of now, and asked for a
+/// little before that. With large pages this reads as fast as plain reading; prefetches alone do not, because there are too
+/// few line buffers, and one stream reads a tenth slower than two.
 template <int Bytes>
-TINFER_INLINE void prefetch_part(const std::byte* p, int r) {
-    constexpr int kLines = (Bytes + 63) / 64;
-    for (int line = kLines * r / 16; line < kLines * (r + 1) / 16; ++line) __builtin_prefetch(p + 64 * line, 0, 2);
-}
-/// Touches the pages of n bytes once, so that their translations are there when the lines are asked for: with pages of 4 KB
-/// that is a quarter of the time.
-static TINFER_INLINE void prefetch_pages(const std::byte* p, std::int64_t n) {
-    for (std::int64_t at = 0; at < n; at += 4096) __builtin_prefetch(p + at, 0, 2);
+TINFER_INLINE void read_ahead(const Ahead& ahead, std::int64_t offset, int r) {
+    constexpr int kLines = (Bytes + 63) / 64, kEarlier = 2560;
+    const std::byte* stream = (r < 8 ? ahead.begin : ahead.second) + offset;
+    for (int line = kLines * (r % 8) / 8; line < kLines * (r % 8 + 1) / 8; ++line) {
+        const std::byte* at = stream + 64 * line;
+        __builtin_prefetch(at + (at < ahead.end ? kEarlier : 0), 0, 2);
+        if (at < ahead.end) static_cast<void>(*reinterpret_cast<const volatile std::byte*>(at));
+    }
 }
 static TINFER_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
 /// 32 bytes at a and 32 at b.
@@ -195,17 +185,15 @@ struct SuperRows<Q6_K> {
     }
 };
 
-/// acc[t] of sixteen rows against T tokens; rows of n_blocks super-blocks. ahead: the bytes that follow the sixteen rows.
+/// acc[t] of sixteen rows against T tokens; rows of n_blocks super-blocks.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_super_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
-                                           const std::byte* ahead, float (*results)[16]) noexcept {
+                                           const Ahead& ahead, float (*results)[16]) noexcept {
     using Rows = SuperRows<Format>;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
-    const std::int64_t group = 16 * n_blocks * Format::kBlockBytes;
-    prefetch_pages(ahead + group, group);
     for (std::int64_t i = 0; i < n_blocks; ++i) {
-        constexpr int kAhead = 16 * Format::kBlockBytes;
+        constexpr int kAhead = 8 * Format::kBlockBytes;
         typename Rows::Header h;
         const std::int64_t at = i * Format::kBlockBytes;
         Rows::header(rows, at, h);
@@ -218,7 +206,7 @@ template <class Arch, class Format, int T>
             for (int r = 0; r < 4; ++r) {
                 __m512i c[4], s[2];
                 const std::uint8_t* block = rows.row[4 * g + r] + at;
-                prefetch_part<kAhead>(ahead + i * kAhead, 4 * g + r);
+                read_ahead<kAhead>(ahead, i * kAhead, 4 * g + r);
                 Rows::codes(block, h, 4 * g + r, c, s);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t) {
@@ -297,17 +285,15 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
 /// The same for sixteen rows of n_blocks blocks of 32. Their bias is taken off by the sums of the activations.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_block_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
-                                           const std::byte* ahead, float (*results)[16]) noexcept {
+                                           const Ahead& ahead, float (*results)[16]) noexcept {
     constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) std::int32_t offsets[16];   // of the rows: a panel is far smaller than 2 GB
     for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
-    const std::int64_t group = 16 * n_blocks * kBytes;
-    prefetch_pages(ahead + group, group);
     for (std::int64_t i = 0; i < n_blocks; i += 4) {
-        constexpr int kAhead = 16 * 4 * kBytes;
+        constexpr int kAhead = 8 * 4 * kBytes;
         const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
         const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
         __m512i first[T], last[T], totals[T][4];
@@ -322,7 +308,7 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
-                prefetch_part<kAhead>(ahead + i / 4 * kAhead, 4 * g + r);
+                read_ahead<kAhead>(ahead, i / 4 * kAhead, 4 * g + r);
                 four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)

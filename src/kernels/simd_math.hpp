@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp, run on
+// exp, sigmoid, SiLU, GELU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp, run on
 // registers.
 #pragma once
 
@@ -44,6 +44,10 @@ TINFER_INLINE f32x16<Arch> sigmoid(const f32x16<Arch>& x) noexcept {
 template <class Arch>
 TINFER_INLINE f32x16<Arch> silu(const f32x16<Arch>& x) noexcept {
     return f32x16<Arch>::each([&](int i) { return math::silu<VectorLanes<Arch>>(x.part[i]); });
+}
+template <class Arch>
+TINFER_INLINE f32x16<Arch> gelu(const f32x16<Arch>& x) noexcept {
+    return f32x16<Arch>::each([&](int i) { return math::gelu<VectorLanes<Arch>>(x.part[i]); });
 }
 template <class Arch>
 TINFER_INLINE f32x16<Arch> tanh(const f32x16<Arch>& x) noexcept {

@@ -32,6 +32,8 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
                  mul_mat_scratch<Arch, Weights>), \
     with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>), \
                  mul_mat_id_scratch<Arch, Weights>), \
+    with_scratch(describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, mul_mat_id<Arch, Weights>), \
+                 mul_mat_id_scratch<Arch, Weights>), \
     describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
 #define TINFER_FLOAT_KERNELS(type) TINFER_WEIGHT_KERNELS(type, FloatWeights<Arch TINFER_COMMA DType::type>)
 #define TINFER_COMMA ,
@@ -43,6 +45,7 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
 #define TINFER_CACHE_KERNELS(type)                                                                          \
     describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
+    describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
     describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
 
 template <class Arch>
@@ -61,21 +64,42 @@ inline constexpr KernelDescriptor kKernels[] = {
     TINFER_CACHE_KERNELS(f32),            TINFER_CACHE_KERNELS(f16),            TINFER_CACHE_KERNELS(bf16),
     TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
+    describe("layer_norm", Op::layer_norm, DType::none, layer_norm<Arch>),
+    describe("l2_norm", Op::l2_norm, DType::none, ref::l2_norm),
     describe("add", Op::add, DType::none, add<Arch>),
     describe("mul", Op::mul, DType::none, mul<Arch>),
+    describe("div", Op::div, DType::none, div<Arch>),
     describe("scale", Op::scale, DType::none, scale<Arch>),
     describe("silu", Op::silu, DType::none, silu<Arch>),
+    describe("gelu", Op::gelu, DType::none, gelu<Arch>),
+    describe("relu", Op::relu, DType::none, relu<Arch>),
+    describe("tanh", Op::tanh, DType::none, tanh<Arch>),
     describe("sigmoid", Op::sigmoid, DType::none, sigmoid<Arch>),
+    describe("clamp", Op::clamp, DType::none, clamp<Arch>),
+    describe("exp", Op::exp, DType::none, ref::exp),
+    describe("softplus", Op::softplus, DType::none, ref::softplus),
     describe("softmax", Op::softmax, DType::none, softmax<Arch>),
+    describe("sum_rows", Op::sum_rows, DType::none, ref::sum_rows),
     describe("copy", Op::copy, DType::none, ref::copy),
+    describe("concat", Op::concat, DType::none, ref::concat),
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
     with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
                  resolve_attention_by_groups),
+    describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
+    describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
+    describe("selective_scan", Op::selective_scan, DType::none, ref::selective_scan),
+    describe("wkv6", Op::wkv6, DType::none, ref::wkv6),
+    describe("wkv7", Op::wkv7, DType::none, ref::wkv7),
+    describe("delta_rule", Op::delta_rule, DType::none, ref::delta_rule),
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
+    describe("keep_groups", Op::keep_groups, DType::none, ref::keep_groups),
+    describe("add_id", Op::add_id, DType::none, ref::add_id),
+    describe("log_temperature", Op::log_temperature, DType::none, ref::log_temperature),
+    describe("segment_sum", Op::segment_sum, DType::none, ref::segment_sum),
 };
 
 #undef TINFER_WEIGHT_KERNELS

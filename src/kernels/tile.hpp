@@ -51,7 +51,8 @@ TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::b
         tokens.s[t] = reinterpret_cast<const float*>(row + layout.s_offset) + slice * 8;
         const auto* sums = reinterpret_cast<const std::int32_t*>(row + layout.sum_offset) + slice * 8;
         if constexpr (Class::kBias != 0 && Class::kSteps == 1) {
-            for (int u = 0; u < 8; ++u) tokens.start[t][u] = -Class::kBias * sums[u];   // the row's parts are padded to 8
+            for (int u = 0; u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
+                tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<std::uint32_t>(Class::kBias) * static_cast<std::uint32_t>(sums[u]));
         } else if constexpr (Class::kBias != 0) {
             for (int u = 0; u < n_units; ++u) {
                 std::int32_t first = 0;

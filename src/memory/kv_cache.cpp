@@ -149,6 +149,7 @@ void KvCache::clear() noexcept {
     std::ranges::fill(owners_, std::uint16_t{0});
     n_free_pages_ = limits_.n_pages();
     n_free_tokens_ = limits_.n_ctx;
+    has_shifts_ = false;
     // Descending, so that the lowest page is on top.
     std::iota(free_pages_.rbegin(), free_pages_.rend(), 0);
     std::iota(free_tokens_.rbegin(), free_tokens_.rend(), 0);
@@ -455,12 +456,34 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
         const RunToken& token = run_tokens_[i];
         out.cells[i] = token.cell;
         out.positions[i] = token.pos;
-        out.spans[4 * i] = token.sequence;
-        out.spans[4 * i + 1] = 0;
-        out.spans[4 * i + 2] = token.end;
-        out.spans[4 * i + 3] = token.pos;
     }
+    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
     return {n, n_run_sequences_};
+}
+
+/// Live tokens of the sequence at positions before `pos`: the ordinal of the first one that is not.
+std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
+    const auto entries = table(seq);
+    const auto cell_before = [&](const KvEntry& entry, std::uint64_t live) {
+        return position(entry.page * kPageSlots + first_slot(live)) < pos;
+    };
+    const auto behind = std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
+    if (behind == entries.begin()) return 0;
+    const KvEntry& entry = *(behind - 1);
+    std::int32_t ordinal = entry.first;
+    for (std::uint64_t rest = entry.live; rest != 0 && cell_before(entry, rest); rest &= rest - 1) ++ordinal;
+    return ordinal;
+}
+
+void KvCache::write_spans(const Window& window, std::span<std::int32_t> out) const noexcept {
+    for (std::size_t i = 0; i < n_run_tokens_; ++i) {
+        const RunToken& token = run_tokens_[i];
+        const SeqId seq = run_sequences_[index(token.sequence)];
+        out[4 * i] = token.sequence;
+        out[4 * i + 1] = window.kind == WindowKind::none ? 0 : count_before(seq, window.begin(token.pos));
+        out[4 * i + 2] = window.causal ? token.end : count_before(seq, window.end(token.pos));
+        out[4 * i + 3] = token.pos;
+    }
 }
 
 }  // namespace tinfer::memory

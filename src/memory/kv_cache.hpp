@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "base/window.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::memory {
@@ -67,17 +68,17 @@ struct Placed {
 struct KvInputs {
     std::span<std::int32_t> table;      ///< {4, max_table_entries()}
     std::span<std::int32_t> seqs;       ///< {2, max_run_sequences()}
-    std::span<std::int32_t> spans;      ///< {4, T}
     std::span<std::int32_t> cells;      ///< {T}
     std::span<std::int32_t> positions;  ///< {T}
+    std::span<std::int32_t> cell_positions{};   ///< {64 · n_pages}, or empty where nobody asks
 };
 
 struct KvInputSizes {
     std::size_t entries = 0, sequences = 0;
 };
 
-/// Positions ascend strictly with the slots of a page and with the entries of a table. Sequence ids are checked where
-/// they come from callers (bad_sequence); those of tokens are the batch's to check.
+/// Positions ascend with the slots of a page and with the entries of a table, strictly but for tokens that a seq_div
+/// joined. Sequence ids are checked where they come from callers (bad_sequence); those of tokens are the batch's to check.
 class KvCache {
 public:
     /// Throws bad_parameter.
@@ -91,6 +92,11 @@ public:
     /// nothing changed, where so many partial copies interleave that the table of `to` overflows.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
+    /// Positions of the range change by `delta`, or are divided and rounded down; tokens that would stand before 0 leave
+    /// the sequence. Throws bad_sequence where the order would break, shared_cell where another sequence has a token too;
+    /// nothing has changed then.
+    void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
     void clear() noexcept;
 
     // -- what is there
@@ -108,6 +114,13 @@ public:
     [[nodiscard]] std::int32_t n_pages() const noexcept { return limits_.n_pages(); }
     [[nodiscard]] std::int32_t n_pages_free() const noexcept { return n_free_pages_; }
 
+    // -- rotations that the keys of moved tokens have yet to be given
+
+    [[nodiscard]] bool has_shifts() const noexcept { return has_shifts_; }
+    /// Cells and by how many positions each is to be rotated, as many as there is room for; they count as done.
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept;
+    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept;
+
     // -- transactions
 
     /// Would all of them fit? Changes nothing; not inside a transaction.
@@ -124,8 +137,14 @@ public:
 
     /// Pages to copy before it computes, in every layer. No source is a destination, so any order will do.
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
-    /// A token sees all live tokens of its first sequence up to itself.
     KvInputSizes write_inputs(const KvInputs& out) const noexcept;
+    /// fn(sequence, cell, position) for each token, in order; the sequence is its first.
+    template <class Fn>
+    void for_each_placed(Fn&& fn) const {
+        for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_)) fn(run_sequences_[index(token.sequence)], token.cell, token.pos);
+    }
+    /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp.
+    void write_spans(const Window& window, std::span<std::int32_t> out) const noexcept;
     [[nodiscard]] std::size_t max_run_sequences() const noexcept;
     [[nodiscard]] std::size_t max_table_entries() const noexcept;
 
@@ -138,6 +157,12 @@ private:
     struct Cell {
         std::int32_t pos;
         std::int32_t token;
+        std::int32_t shift = 0;  ///< positions its keys are behind
+    };
+    /// Where a token goes; the quotient of positions, which are not negative, is rounded down.
+    struct Move {
+        std::int32_t delta = 0, divisor = 1;
+        [[nodiscard]] std::int64_t to(std::int32_t pos) const noexcept { return (std::int64_t{pos} + delta) / divisor; }
     };
     struct Page {
         std::int32_t references;   ///< table entries that name it
@@ -171,6 +196,11 @@ private:
 
     [[nodiscard]] std::uint64_t in_range(const KvEntry& entry, std::int32_t p0, std::int32_t p1) const noexcept;
     void remove(SeqId seq, std::int32_t p0, std::int32_t p1) noexcept;
+    template <class Fn>
+    void for_each_cell(SeqId seq, Fn&& fn);
+    void move(SeqId seq, Pos p0, Pos p1, const Move& move);
+    void check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move);
+    [[noreturn]] void refuse_shared(std::int32_t token);
     void replace(SeqId seq, std::span<const KvEntry> entries) noexcept;
     void release_tokens(std::int32_t page, std::uint64_t live) noexcept;
     void release_page(std::int32_t page) noexcept;
@@ -181,6 +211,7 @@ private:
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
     [[nodiscard]] Fit place_one(const KvToken& token, bool may_wait) noexcept;
     [[nodiscard]] std::int32_t run_sequence(SeqId seq) noexcept;
+    [[nodiscard]] std::int32_t count_before(SeqId seq, std::int64_t pos) const noexcept;
     void save(SeqId seq) noexcept;
 
     KvLimits limits_;
@@ -199,6 +230,7 @@ private:
     std::size_t n_saved_ = 0;
     std::int32_t saved_free_pages_ = 0, saved_free_tokens_ = 0;
     bool in_transaction_ = false;
+    bool has_shifts_ = false;  // maybe; no cell has one where it is false
 
     std::uint64_t transaction_ = 0, run_ = 0;  // numbers, from 1
     std::vector<RunToken> run_tokens_;         // {n_run}

@@ -3,6 +3,7 @@
 // architecture's name to code.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -20,6 +21,15 @@ struct BatchShape {
     std::int64_t n_seqs = 1;             ///< capacity of the kv_seqs input
     bool from_embeddings = false;        ///< rows of n_embd floats instead of token ids
     bool want_logits = true, want_embeddings = false;
+    Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
+    bool window_pool = false;            ///< layers with a window have cells of their own
+    std::int64_t n_pooled = 0;           ///< sequences that may get one
+};
+
+/// The tensors that a layer remembers its tokens in; null where it has none.
+struct LayerMemory {
+    const TensorInfo *k = nullptr, *v = nullptr;          ///< of attention
+    std::array<const TensorInfo*, kMaxStates> states{};   ///< of recurrence, in the order of HParams::states
 };
 
 /// Everything a builder reads. It owns nothing.
@@ -29,8 +39,9 @@ struct BuildContext {
     const Weights& w;
     BatchShape shape;
     RopeParams rope;                              ///< effective in this context
+    RopeParams rope_window;                       ///< the same for windowed layers
     const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
-    std::span<const TensorInfo> cache_k, cache_v; ///< one per layer
+    std::span<const LayerMemory> memory;          ///< one per layer
 };
 
 struct Architecture {

@@ -1,9 +1,47 @@
 // SPDX-License-Identifier: MIT
 #include "model/blocks.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include "base/error.hpp"
 
 namespace tinfer::model {
+
+namespace {
+
+// Positions, as far as they are looked up or rotated by, and the tables of the cache.
+void add_attention_inputs(const BuildContext& b, Inputs& in) {
+    Graph& g = b.g;
+    const BatchShape& s = b.shape;
+    const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    if (b.w.position_embd != nullptr)
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+    AttentionInputs& full = in.full;
+    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
+    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
+    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.hp.max_alibi_bias > 0) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    const bool rotates = b.hp.rope != RopeKind::none;
+    const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
+    full.rope = b.rope;
+    if (rotates) full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
+    if (!b.hp.has_windowed_layers()) return;
+
+    in.windowed = full;
+    if (s.window_pool) {
+        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
+    }
+    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
+    if (rotates && b.hp.has_window_rope()) {
+        in.windowed.rope = b.rope_window;
+        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
+    }
+}
+
+}  // namespace
 
 Inputs make_inputs(const BuildContext& b) {
     Graph& g = b.g;
@@ -16,19 +54,21 @@ Inputs make_inputs(const BuildContext& b) {
     } else {
         const Tensor ids = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
+        if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    const Tensor positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    in.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    in.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    in.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    if (b.w.token_types != nullptr) {   // row 0 as a rule: nothing in a batch tells the second text of a pair
+        const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
+    }
+    if (b.hp.has_attention()) add_attention_inputs(b, in);
+    in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
+    if (b.hp.has_states()) in.state_rows = g.input("state_rows", DType::i32, {2, s.n_tokens, 1, 1});
     if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
-    const Tensor factors = b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
-    in.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
     return in;
 }
 
 Tensor vector(Graph& g, const TensorInfo* weight) {
+    if (weight == nullptr) return {};
     const Tensor w = g.weight(*weight);
     return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
 }
@@ -38,101 +78,305 @@ Tensor linear(Graph& g, const Linear& map, Tensor x) {
     return map.bias == nullptr ? y : g.add(y, vector(g, map.bias));
 }
 
-Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name) {
+    if (!w) return x;
+    Graph& g = b.g;
+    const Tensor weight = vector(g, w.weight), bias = vector(g, w.bias);
+    if (b.hp.norm == NormKind::layer) return g.name(g.layer_norm(x, weight, bias, b.hp.layer_norm_eps), name);
+    const Tensor y = g.name(g.rms_norm(x, weight, b.hp.rms_eps), name);
+    return bias ? g.name(g.add(y, bias), name) : y;
+}
+
+// ---- attention ------------------------------------------------------------------------------------------------------
+
+AttentionParams attention_params(const BuildContext& b, int il) {
+    const auto i = static_cast<std::size_t>(il);
+    return {.n_head = b.hp.n_head[i], .n_head_kv = b.hp.n_head_kv[i], .head_dim_k = b.hp.head_dim_k, .head_dim_v = b.hp.head_dim_v,
+            .scale = b.hp.attn_scale, .softcap = b.hp.attn_softcap, .max_bias = b.hp.max_alibi_bias};
+}
+
+namespace {
+
+// A projection in heads. Its norm spans the whole row or each head, as its weight says.
+Tensor in_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name) {
+    const bool full = w && w.weight->ne[0] == b.g.value(x).ne[0] && n_head > 1;
+    if (full) return b.g.heads(norm(b, w, x, name), n_head);
+    return norm(b, w, b.g.heads(x, n_head), name);
+}
+
+}  // namespace
+
+Qkv qkv(const BuildContext& b, int il, Tensor h) {
+    Graph& g = b.g;
+    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const AttentionParams p = attention_params(b, il);
+    const auto clamped = [&](Tensor x) { return b.hp.qkv_clamp > 0 ? g.clamp(x, -b.hp.qkv_clamp, b.hp.qkv_clamp) : x; };
+    Qkv out;
+    if (w.attn_qkv) {
+        const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
+        const Tensor all = g.name(clamped(linear(g, w.attn_qkv, h)), "qkv");
+        out = {g.view(all, 0, n_q), g.view(all, n_q, n_k), g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v)};
+    } else {
+        out.q = g.name(clamped(linear(g, w.attn_q, h)), "q");
+        out.k = g.name(clamped(linear(g, w.attn_k, h)), "k");
+        out.v = g.name(clamped(linear(g, w.attn_v, h)), "v");
+    }
+    out.q = in_heads(b, w.attn_q_norm, out.q, p.n_head, "q_norm");
+    out.k = in_heads(b, w.attn_k_norm, out.k, p.n_head_kv, "k_norm");
+    out.v = g.heads(out.v, p.n_head_kv);
+    return out;
+}
+
+bool writes_only(const BuildContext& b, int il) noexcept { return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0; }
+
+Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
-    const AttentionParams params{.n_head = b.hp.n_head[i], .n_head_kv = b.hp.n_head_kv[i], .head_dim_k = b.hp.head_dim_k,
-                                 .head_dim_v = b.hp.head_dim_v, .scale = b.hp.attn_scale};
-    g.set_part(Part::attn);
-    Tensor q = g.heads(g.name(linear(g, w.attn_q, h), "q"), params.n_head);
-    Tensor k = g.heads(g.name(linear(g, w.attn_k, h), "k"), params.n_head_kv);
-    const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), params.n_head_kv);
-    if (w.attn_q_norm != nullptr) q = g.name(g.rms_norm(q, vector(g, w.attn_q_norm), b.hp.rms_eps), "q_norm");
-    if (w.attn_k_norm != nullptr) k = g.name(g.rms_norm(k, vector(g, w.attn_k_norm), b.hp.rms_eps), "k_norm");
-    q = g.name(g.rope(q, in.rope_table, b.rope), "q_rope");
-    k = g.name(g.rope(k, in.rope_table, b.rope), "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(b.cache_k[i]), k, in.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(b.cache_v[i]), v, in.cells, params, true), "cache_v_write");
-    if (il == b.hp.n_layer - 1 && b.shape.n_outputs == 0) return keys;
-    const Tensor a = g.name(g.attention(q, keys, values, in.kv, params), "attn");
-    g.set_part(Part::attn_out);
-    return g.name(linear(g, w.attn_output, a), "attn_out");
+    const AttentionParams params = attention_params(b, il);
+    const AttentionInputs& view = in.of(b.hp, il);
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.cells, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.cells, params, true), "cache_v_write");
+    if (writes_only(b, il)) return keys;
+    return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");
 }
 
-Tensor gated_ffn(Graph& g, const Linear& gate, const Linear& up, const Linear& down, Tensor h) {
-    const Tensor gated = g.name(g.silu(g.name(linear(g, gate, h), "ffn_gate")), "ffn_silu");
-    const Tensor product = g.name(g.mul(gated, g.name(linear(g, up, h), "ffn_up")), "ffn_swiglu");
-    return g.name(linear(g, down, product), "ffn_out");
+Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::attn);
+    Qkv x = qkv(b, il, h);
+    if (b.hp.rotates(il)) rotate(b, in, il, x);
+    return attention_out(b, in, il, x);
+}
+
+void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
+    Graph& g = b.g;
+    const AttentionInputs& view = in.of(b.hp, il);
+    x.q = g.name(g.rope(x.q, view.rope_table, view.rope), "q_rope");
+    x.k = g.name(g.rope(x.k, view.rope_table, view.rope), "k_rope");
+}
+
+Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
+    Graph& g = b.g;
+    const Tensor a = cached_attention(b, in, il, x);
+    if (writes_only(b, il)) return a;
+    g.set_part(Part::attn_out);
+    return g.name(linear(g, b.w.layers[static_cast<std::size_t>(il)].attn_output, a), "attn_out");
+}
+
+// ---- feed-forward ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr float kSwigluLimit = 7.0f;   // of gpt-oss: gate ≤ 7, |up| ≤ 7
+
+Tensor activate(Graph& g, Activation activation, Tensor x) {
+    switch (activation) {
+        case Activation::silu: return g.silu(x);
+        case Activation::gelu: return g.gelu(x);
+        case Activation::relu: return g.relu(x);
+        case Activation::relu_sqr: {
+            const Tensor y = g.name(g.relu(x), "ffn_relu");
+            return g.mul(y, y);
+        }
+        case Activation::swiglu_clamped: {   // z · σ(1.702 z), z ≤ 7: gated() does the rest
+            const Tensor z = g.name(g.clamp(x, std::numeric_limits<float>::lowest(), kSwigluLimit), "ffn_clamped");
+            return g.mul(z, g.name(g.sigmoid(g.name(g.scale(z, 1.702f), "ffn_scaled")), "ffn_sigmoid"));
+        }
+    }
+    return x;
+}
+
+struct Routing { Tensor ids, weights; };   ///< {n_expert_used, T} each
+
+// The experts of each token and what they count (architectures §2.9, steps 1–8).
+Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::router);
+    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const bool after = b.hp.expert_gating == GatingFunc::softmax_selected;
+    Tensor probs = logits;
+    if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
+    if (b.hp.expert_gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
+    Tensor scores = probs;   // what is chosen by, not what is weighed with
+    if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
+    if (b.hp.n_expert_group > 1) scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
+    Routing out;
+    out.ids = g.name(g.top_k(scores, b.hp.n_expert_used), "ffn_moe_topk");
+    if (!after) {
+        out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale), "ffn_moe_weights");
+        return out;
+    }
+    const Tensor chosen = g.name(g.moe_weights(logits, out.ids, false, 1.0f), "ffn_moe_chosen");
+    out.weights = g.name(g.softmax(chosen), "ffn_moe_weights");
+    if (b.hp.expert_weights_scale != 1.0f) out.weights = g.name(g.scale(out.weights, b.hp.expert_weights_scale), "ffn_moe_scaled");
+    return out;
+}
+
+// One matrix per expert, each token's rows against those of its own.
+Tensor expert_linear(Graph& g, const Linear& map, Tensor x, Tensor ids, std::string_view name) {
+    const Tensor y = g.name(g.mul_mat_id(g.weight(*map.weight), x, ids), name);
+    return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
+}
+
+}  // namespace
+
+Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::shared_expert);
+    const Tensor shared = gated_ffn(b, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, h);
+    if (!w.ffn_gate_inp_shexp) return shared;
+    const Tensor gate = g.name(g.sigmoid(g.name(linear(g, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
+    return g.name(g.mul(shared, gate), "shexp_out");
+}
+
+Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names) {
+    Graph& g = b.g;
+    const Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
+    if (b.hp.activation != Activation::swiglu_clamped) return g.name(g.mul(z, up), names.product);
+    up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");   // z ⊙ (up + 1)
+    return g.name(g.add(g.name(g.mul(z, up), "ffn_times_up"), z), names.product);
+}
+
+namespace {
+
+GatedNames gated_names(Activation activation) noexcept {
+    switch (activation) {
+        case Activation::silu: return {"ffn_silu", "ffn_swiglu"};
+        case Activation::gelu: return {"ffn_gelu", "ffn_geglu"};
+        default: return {"ffn_act", "ffn_gated"};
+    }
+}
+
+}  // namespace
+
+Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h) {
+    Graph& g = b.g;
+    const Tensor z = g.name(linear(g, gate, h), "ffn_gate");
+    return g.name(linear(g, down, gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation))), "ffn_out");
+}
+
+Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
+    Graph& g = b.g;
+    g.set_part(Part::experts);
+    Tensor gate, up;
+    if (w.ffn_gate_up_exps) {
+        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
+        const std::int64_t n_ff = g.value(both).ne[0] / 2;
+        gate = g.view(both, 0, n_ff);
+        up = g.view(both, n_ff, n_ff);
+    } else {
+        gate = expert_linear(g, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
+        up = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
+    }
+    const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"});
+    return expert_linear(g, w.ffn_down_exps, product, ids, "ffn_moe_down");
 }
 
 Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
-    g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
-    const Tensor probs = g.name(g.softmax(logits), "ffn_moe_probs");
-    const Tensor ids = g.name(g.top_k(probs, b.hp.n_expert_used), "ffn_moe_topk");
-    const Tensor weights = g.name(g.moe_weights(probs, ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale), "ffn_moe_weights");
-    g.set_part(Part::experts);
-    const Tensor gate = g.name(g.mul_mat_id(g.weight(*w.ffn_gate_exps), h, ids), "ffn_moe_gate");
-    const Tensor up = g.name(g.mul_mat_id(g.weight(*w.ffn_up_exps), h, ids), "ffn_moe_up");
-    const Tensor product = g.name(g.mul(g.name(g.silu(gate), "ffn_moe_silu"), up), "ffn_moe_swiglu");
-    const Tensor down = g.name(g.mul_mat_id(g.weight(*w.ffn_down_exps), product, ids), "ffn_moe_down");
-    return g.name(g.moe_sum(down, weights), "ffn_moe_out");
+    const Routing routing = route(b, w, h);
+    const Tensor down = experts(b, w, h, routing.ids);
+    const Tensor routed = g.name(g.moe_sum(down, routing.weights), "ffn_moe_out");
+    if (!w.ffn_up_shexp) return routed;
+    const Tensor shared = shared_expert(b, w, h);
+    g.set_part(Part::ffn);
+    return g.name(g.add(routed, shared), "ffn_out");
 }
+
+Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    if (w.ffn_gate_inp) return moe_ffn(b, w, h);
+    if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h);
+    const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
+    const std::int64_t n_ff = w.ffn_down.weight->ne[0];
+    if (g.value(up).ne[0] == 2 * n_ff)
+        return g.name(linear(g, w.ffn_down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation))), "ffn_out");
+    Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
+    if (w.ffn_act_scales != nullptr) y = g.name(g.div(y, vector(g, w.ffn_act_scales)), "ffn_act_scaled");
+    return g.name(linear(g, w.ffn_down, y), "ffn_out");
+}
+
+// ---- the way through the layers -------------------------------------------------------------------------------------
 
 Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
     const Tensor rows = b.g.get_rows(x, in.out_rows);
     return b.g.name(rows, "out_rows");
 }
 
+Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
+    if (b.hp.residual_scale != 1.0f) y = b.g.name(b.g.scale(y, b.hp.residual_scale), "residual");
+    return b.g.name(b.g.add(x, y), name);
+}
+
+namespace {
+
+// One vector per sequence. A mean takes all rows: their sums go from run to run. What is taken of one row is that row.
+void pool(const BuildContext& b, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::pool);
+    if (b.shape.pooling == Pooling::mean) {
+        const Tensor rows = g.input("pool_rows", DType::i32, {b.shape.n_outputs, 1, 1, 1});
+        const Tensor before = g.input("pool_sums", DType::f32, {b.hp.n_embd, b.shape.n_pooled, 1, 1});
+        const Tensor counts = g.input("pool_counts", DType::f32, {1, b.shape.n_pooled, 1, 1});
+        const Tensor sums = g.name(g.segment_sum(h, rows, before), "pool_sums_after");
+        g.output(sums);
+        h = g.div(sums, counts);
+    }
+    if (b.shape.pooling == Pooling::rank) {   // a hidden layer and scores, or one of them; of scores alone a distribution
+        const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
+        if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
+        if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
+        if (scores) h = linear(g, b.w.cls_output, h);
+        if (!hidden) h = g.softmax(g.name(h, "cls_scores"));
+    }
+    g.output(g.name(h, "result_pooled"));
+}
+
+}  // namespace
+
 void head(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    const Tensor h = g.name(g.rms_norm(x, vector(g, b.w.output_norm), b.hp.rms_eps), "result_norm");
+    const Tensor h = b.w.output_norm ? norm(b, b.w.output_norm, x, "result_norm") : g.name(x, "result_norm");
+    if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
-    g.output(g.name(linear(g, b.w.output, h), "result_output"));
+    Tensor logits = linear(g, b.w.output, h);
+    if (b.hp.logit_scale != 1.0f) logits = g.scale(logits, b.hp.logit_scale);
+    if (const float c = b.hp.final_softcap; c > 0) logits = g.scale(g.tanh(g.scale(logits, 1.0f / c)), c);
+    g.output(g.name(logits, "result_output"));
 }
 
-void bind_attention(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias qkv, WeightBinder::Bias out, LayerWeights& w) {
-    const auto i = static_cast<std::size_t>(il);
-    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k, n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
-    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_v, n_o = std::int64_t{hp.n_head[i]} * hp.head_dim_v;
-    w.attn_norm = binder.vector(block_name(il, "attn_norm.weight"), hp.n_embd);
-    w.attn_q = binder.linear(block_name(il, "attn_q"), hp.n_embd, n_q, qkv);
-    w.attn_k = binder.linear(block_name(il, "attn_k"), hp.n_embd, n_k, qkv);
-    w.attn_v = binder.linear(block_name(il, "attn_v"), hp.n_embd, n_v, qkv);
-    w.attn_output = binder.linear(block_name(il, "attn_output"), n_o, hp.n_embd, out);
-    w.ffn_norm = binder.vector(block_name(il, "ffn_norm.weight"), hp.n_embd);
+void sequential_stack(const BuildContext& b) {
+    sequential_stack(
+        b, [&](const Inputs& in, int il, Tensor h) { return self_attention(b, in, il, h); },
+        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }
 
-void bind_dense_ffn(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias bias, LayerWeights& w) {
-    const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
-    w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff, bias);
-    w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, n_ff, bias);
-    w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, bias);
-}
-
-void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    w.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), hp.n_embd, hp.n_expert);
-    w.ffn_gate_exps = binder.matrix(block_name(il, "ffn_gate_exps"), {hp.n_embd, hp.n_ff_expert, hp.n_expert});
-    w.ffn_up_exps = binder.matrix(block_name(il, "ffn_up_exps"), {hp.n_embd, hp.n_ff_expert, hp.n_expert});
-    w.ffn_down_exps = binder.matrix(block_name(il, "ffn_down_exps"), {hp.n_ff_expert, hp.n_embd, hp.n_expert});
-}
-
-Weights bind_globals(WeightBinder& binder, const HParams& hp, bool tied_allowed) {
-    Weights w;
-    w.token_embd = binder.matrix("token_embd", {hp.n_embd, hp.n_vocab});
-    w.output_norm = binder.vector("output_norm.weight", hp.n_embd);
-    w.output.weight = binder.find_matrix("output", {hp.n_embd, hp.n_vocab});
-    if (w.output.weight == nullptr) w.output.weight = tied_allowed ? w.token_embd : binder.matrix("output", {hp.n_embd, hp.n_vocab});
-    w.rope_freqs = binder.find_factors("rope_freqs.weight", hp.n_rot / 2);
-    w.rope_factors_long = binder.find_factors("rope_factors_long.weight", hp.n_rot / 2);
-    w.rope_factors_short = binder.find_factors("rope_factors_short.weight", hp.n_rot / 2);
-    w.layers.resize(static_cast<std::size_t>(hp.n_layer));
-    return w;
+void parallel_stack(const BuildContext& b) {
+    Graph& g = b.g;
+    const Inputs in = make_inputs(b);
+    Tensor x = in.x;
+    for (int il = 0; il < b.hp.n_layer; ++il) {
+        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+        g.set_layer(il);
+        g.set_part(Part::attn_norm);
+        Tensor h = norm(b, w.attn_norm, x, "attn_norm");
+        Tensor a = self_attention(b, in, il, h);
+        if (il == b.hp.n_layer - 1) {
+            if (b.shape.n_outputs == 0) return;
+            a = output_rows(b, in, a);
+            x = output_rows(b, in, x);
+            if (!w.ffn_norm) h = output_rows(b, in, h);
+        }
+        g.set_part(Part::ffn_norm);
+        if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
+        g.set_part(Part::ffn);
+        x = add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"), "l_out");
+    }
+    head(b, x);
 }
 
 }  // namespace tinfer::model

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The building blocks that families share (architectures §2): inputs, linear maps, attention, feed-forward, experts, head.
-// A family file puts them in the order of its paper.
+// The building blocks that families share (architectures §2): inputs, norms, projections, attention, feed-forward, experts,
+// head, and the two ways to stack them. What a block does follows from the hyper-parameters and from which weights a layer
+// has; a family file names the weights and puts the blocks in the order of its paper.
 #pragma once
 
 #include "model/architecture.hpp"
@@ -10,38 +11,83 @@ namespace tinfer::model {
 using graph::Graph;
 using graph::Tensor;
 
-/// The graph inputs of an attention model.
-struct Inputs {
-    Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
+/// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
+struct AttentionInputs {
     Tensor cells;         ///< {T}: where K and V of each token go
-    Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
-    Tensor rope_table;    ///< {n_rot, T}
-    graph::KvInputs kv;
+    graph::KvInputs kv;   ///< what each token sees
+    RopeParams rope;
+    Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
 };
 
+/// The graph inputs of a model, as far as it needs them.
+struct Inputs {
+    Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
+    Tensor positions;     ///< {T}
+    Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
+    AttentionInputs full, windowed;
+    [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
+    Tensor state_rows;    ///< {2, T}: rows of recurrent states; absent without them
+};
+
+/// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions and cache tables.
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
 
-/// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own).
+/// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
 /// y = W x (+ b)
 [[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
+/// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
+[[nodiscard]] Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name);
 
-/// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with per-head RMS norms of q and k before RoPE where the layer has them.
+// ---- attention
+
+struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
+
+[[nodiscard]] AttentionParams attention_params(const BuildContext& b, int il);
+/// Projections, fused or split, clamped, split into heads, with norms of q and k (full width or per head) as far as there
+/// are any. Not rotated.
+[[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
+/// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
+[[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for.
+[[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
+/// RoPE of q and k, by the angles of the layer.
+void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
+/// Wo · cached_attention(q, k, v)
+[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
-/// Wdown · (silu(Wgate·h) ⊙ (Wup·h))
-[[nodiscard]] Tensor gated_ffn(Graph& g, const Linear& gate, const Linear& up, const Linear& down, Tensor h);
-/// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9).
+// ---- feed-forward
+
+/// act(gate) ⊙ up
+struct GatedNames { std::string_view activation, product; };
+[[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
+/// Wdown · (act(Wgate·h) ⊙ (Wup·h))
+[[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h);
+/// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
+[[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
+/// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+[[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
+/// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);
+/// Experts, gated, fused gated or plain Wdown · act(Wup·h): whatever the layer has weights for.
+[[nodiscard]] Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h);
+
+// ---- the way through the layers
 
 /// Rows of x that are outputs; call it once the last layer has written its K and V.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
-/// Final norm and output projection; marks "result_norm" and "result_output" as asked for.
+/// x + residual_scale · y
+[[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
+/// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
+/// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
-/// The block of pre-norm transformers (arXiv:2302.13971 §2.2) from first layer to head; `ffn` maps the normed stream.
-template <class Ffn>
-void pre_norm_stack(const BuildContext& b, Ffn&& ffn) {
+/// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind
+/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h).
+template <class Attention, class Ffn>
+void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
     Tensor x = in.x;
@@ -49,31 +95,30 @@ void pre_norm_stack(const BuildContext& b, Ffn&& ffn) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         g.set_layer(il);
 
-        // x += Wo · attend(…)(h)   with h = rms_norm(x)
+        // x += attention(norm(x))
         g.set_part(Part::attn_norm);
-        Tensor h = g.name(g.rms_norm(x, vector(g, w.attn_norm), b.hp.rms_eps), "attn_norm");
-        Tensor a = self_attention(b, in, il, h);
+        Tensor h = norm(b, w.attn_norm, x, "attn_norm");
+        Tensor a = attention(in, il, h);
         if (il == b.hp.n_layer - 1) {
-            if (b.shape.n_outputs == 0) return;   // K and V are written: nothing else is asked for
+            if (b.shape.n_outputs == 0) return;
             a = output_rows(b, in, a);
             x = output_rows(b, in, x);
         }
         g.set_part(Part::attn_out);
-        x = g.name(g.add(x, a), "ffn_inp");
+        x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
 
-        // x += FFN(h)   with h = rms_norm(x)
+        // x += ffn(norm(x))
         g.set_part(Part::ffn_norm);
-        h = g.name(g.rms_norm(x, vector(g, w.ffn_norm), b.hp.rms_eps), "ffn_norm");
+        h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = g.name(g.add(x, ffn(w, h)), "l_out");
+        x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"), "l_out");
     }
     head(b, x);
 }
+void sequential_stack(const BuildContext& b);   ///< of self_attention and feed_forward
 
-// ---- binding what the blocks above read
-void bind_attention(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias qkv, WeightBinder::Bias out, LayerWeights& w);
-void bind_dense_ffn(WeightBinder& binder, const HParams& hp, int il, WeightBinder::Bias bias, LayerWeights& w);
-void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
-[[nodiscard]] Weights bind_globals(WeightBinder& binder, const HParams& hp, bool tied_allowed = true);
+/// x += attention(norm(x)) + ffn(norm(x)): both from the same stream (GPT-J, PaLM: arXiv:2204.02311 §2). The feed-forward
+/// shares attention's norm unless the layer has one of its own.
+void parallel_stack(const BuildContext& b);
 
 }  // namespace tinfer::model

@@ -9,6 +9,10 @@
 
 namespace tinfer::model {
 
+bool HParams::has_attention() const noexcept {
+    return std::ranges::any_of(n_head_kv, [](int n) { return n > 0; });
+}
+
 KeyReader::KeyReader(const gguf::File& file) : file_(&file), arch_(file.require_string("general.architecture")) {}
 
 std::string KeyReader::full(std::string_view key) const { return cat(arch_, ".", key); }
@@ -37,9 +41,15 @@ float KeyReader::require_f32(std::string_view key) {
     return *value;
 }
 
-bool KeyReader::boolean(std::string_view key, bool otherwise) {
+std::optional<bool> KeyReader::find_bool(std::string_view key) {
     asked_.push_back(full(key));
-    return file_->find_bool(asked_.back()).value_or(otherwise);
+    return file_->find_bool(asked_.back());
+}
+
+bool KeyReader::require_bool(std::string_view key) {
+    const auto value = find_bool(key);
+    if (!value) fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key), "' (architecture '", escaped(arch_), "')"));
+    return *value;
 }
 
 std::optional<std::string_view> KeyReader::find_string(std::string_view key) {
@@ -50,6 +60,27 @@ std::optional<std::string_view> KeyReader::find_string(std::string_view key) {
 std::optional<std::vector<std::uint32_t>> KeyReader::find_per_layer(std::string_view key, std::size_t n_layer) {
     asked_.push_back(full(key));
     return file_->find_u32_or_array(asked_.back(), n_layer);
+}
+
+std::optional<std::vector<bool>> KeyReader::find_layer_flags(std::string_view key, int n_layer) {
+    asked_.push_back(full(key));
+    if (!file_->is_array(asked_.back())) {
+        const auto period = file_->find_u32(asked_.back());
+        if (!period) return std::nullopt;
+        return periodic_layers(n_layer, static_cast<int>(std::min(*period, 1u << 20)));
+    }
+    const auto array = *file_->find_array(asked_.back());
+    if (array.size() != static_cast<std::uint64_t>(n_layer)) bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
+    std::vector<bool> out(static_cast<std::size_t>(n_layer));
+    for (std::size_t il = 0; il < out.size(); ++il)
+        out[il] = array.element_type() == gguf::ValueType::boolean ? array.boolean(il) : array.integer(il) != 0;
+    return out;
+}
+
+std::vector<bool> periodic_layers(int n_layer, int period) {
+    std::vector<bool> out(static_cast<std::size_t>(n_layer));
+    for (int il = 0; il < n_layer; ++il) out[static_cast<std::size_t>(il)] = period == 0 || il % period < period - 1;
+    return out;
 }
 
 void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {
@@ -78,15 +109,15 @@ void KeyReader::check_unknown(const ModelOptions& options) const {
     }
 }
 
-namespace {
-
-int positive(KeyReader& keys, std::string_view key, std::uint32_t limit) {
+int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit) {
     const std::uint32_t value = keys.require_u32(key);
     if (value == 0 || value > limit) keys.bad(key, cat(value), cat("must lie in 1 to ", limit));
     return static_cast<int>(value);
 }
 
-std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise) {
+namespace {
+
+std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise, std::uint32_t lowest = 1) {
     const auto n = static_cast<std::size_t>(hp.n_layer);
     const auto values = keys.find_per_layer(key, n);
     if (!values) {
@@ -95,42 +126,50 @@ std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams&
     }
     std::vector<int> out;
     for (const std::uint32_t value : *values) {
-        if (value == 0 || value > (1u << 24)) keys.bad(key, cat(value), "must lie in 1 to 16777216");
+        if (value < lowest || value > (1u << 24)) keys.bad(key, cat(value), cat("must lie in ", lowest, " to 16777216"));
         out.push_back(static_cast<int>(value));
     }
     return out;
 }
 
-void read_head_sizes(KeyReader& keys, HParams& hp) {
-    hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr);
-    hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head);
+// A hybrid's layer without KV heads is a recurrent one.
+void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
+    const std::uint32_t lowest = kinds == LayerKinds::hybrid ? 0 : 1;
+    hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr, lowest);
+    hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head, lowest);
+    int n_head = 0;   // of the first attention layer
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head[i] % hp.n_head_kv[i] != 0)
+        if (hp.n_head_kv[i] == 0) continue;
+        if (hp.n_head[i] == 0 || hp.n_head[i] % hp.n_head_kv[i] != 0)
             keys.bad("attention.head_count_kv", cat(hp.n_head_kv[i]), cat("must divide head_count ", hp.n_head[i]));
+        if (n_head == 0) n_head = hp.n_head[i];
     }
+    if (n_head == 0) keys.bad("attention.head_count_kv", "0", "some layer must have attention");
     const auto head_size = [&](std::string_view key) {
         if (const auto value = keys.find_u32(key)) {
             if (*value == 0 || *value > 65536) keys.bad(key, cat(*value), "must lie in 1 to 65536");
             return static_cast<int>(*value);
         }
-        if (hp.n_embd % hp.n_head[0] != 0)
-            keys.bad("attention.head_count", cat(hp.n_head[0]), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
-        return hp.n_embd / hp.n_head[0];
+        if (hp.n_embd % n_head != 0)
+            keys.bad("attention.head_count", cat(n_head), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
+        return hp.n_embd / n_head;
     };
     hp.head_dim_k = head_size("attention.key_length");
     hp.head_dim_v = head_size("attention.value_length");
-    for (const int n_head : hp.n_head)
-        if (std::int64_t{n_head} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
-            keys.bad("attention.head_count", cat(n_head), "head_count · head size must be below 2^31");
+    for (const int n : hp.n_head)
+        if (std::int64_t{n} * std::max(hp.head_dim_k, hp.head_dim_v) >= std::int64_t{1} << 31)
+            keys.bad("attention.head_count", cat(n), "head_count · head size must be below 2^31");
     const float scale = keys.f32("attention.scale", 0.0f);
+    if (scale < 0) keys.bad("attention.scale", cat(scale), "must not be below 0; 0 is 1/sqrt(head size)");
     hp.attn_scale = scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(hp.head_dim_k));
 }
 
 void read_rope(KeyReader& keys, HParams& hp) {
-    hp.n_rot = static_cast<int>(keys.u32("rope.dimension_count", static_cast<std::uint32_t>(hp.head_dim_k)));
-    if (hp.n_rot < 2 || hp.n_rot % 2 != 0 || hp.n_rot > hp.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be even and at most the head size ", hp.head_dim_k));
+    const std::uint32_t n_rot = keys.u32("rope.dimension_count", static_cast<std::uint32_t>(hp.head_dim_k));
+    if (n_rot < 2 || n_rot % 2 != 0 || n_rot > static_cast<std::uint32_t>(hp.head_dim_k))
+        keys.bad("rope.dimension_count", cat(n_rot), cat("must be even and at most the head size ", hp.head_dim_k));
+    hp.n_rot = static_cast<int>(n_rot);
     hp.rope_freq_base = keys.f32("rope.freq_base", 10000.0f);
     if (!(hp.rope_freq_base > 0)) keys.bad("rope.freq_base", cat(hp.rope_freq_base), "must be above 0");
 
@@ -145,9 +184,9 @@ void read_rope(KeyReader& keys, HParams& hp) {
     factor = keys.f32("rope.scaling.factor", factor);
     hp.rope_freq_scale = factor == 0 ? 1.0f : 1.0f / factor;
     if (!(factor >= 0) || !std::isfinite(hp.rope_freq_scale)) keys.bad("rope.scaling.factor", cat(factor), "must be above 0, and not so small that 1/factor overflows");
-    hp.n_ctx_orig = static_cast<int>(std::min<std::uint32_t>(
-        keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train)), 1u << 30));
-    if (hp.n_ctx_orig == 0) keys.bad("rope.scaling.original_context_length", "0", "must be above 0");
+    const std::uint32_t n_ctx_orig = keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train));
+    if (n_ctx_orig == 0 || n_ctx_orig > (1u << 30)) keys.bad("rope.scaling.original_context_length", cat(n_ctx_orig), cat("must lie in 1 to ", 1u << 30));
+    hp.n_ctx_orig = static_cast<int>(n_ctx_orig);
     hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
     (void)keys.boolean("rope.scaling.finetuned", false);   // informational
     hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
@@ -167,28 +206,76 @@ int vocabulary_size(KeyReader& keys) {
     return static_cast<int>(n);
 }
 
+// The trailing blocks that only draft tokens ("MTP") are not run; per-layer keys cover them too.
+void leave_out_draft_blocks(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n = keys.u32("nextn_predict_layers", 0);
+    if (n >= static_cast<std::uint32_t>(hp.n_layer)) keys.bad("nextn_predict_layers", cat(n), cat("must be below block_count = ", hp.n_layer));
+    hp.n_layer_draft = static_cast<int>(n);
+    hp.n_layer -= hp.n_layer_draft;
+}
+
 }  // namespace
 
-HParams read_common(KeyReader& keys, RopeKind rope) {
+void unsupported(const gguf::File& file, std::string_view arch, std::string_view text) {
+    fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", escaped(arch), "': ", text));
+}
+
+float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise) {
+    const float value = otherwise ? keys.f32(key, *otherwise) : keys.require_f32(key);
+    if (!(value > 0)) keys.bad(key, cat(value), "must be above 0");
+    return value;
+}
+
+namespace {
+
+// No layer has attention: the keys that describe it say so, where they are there.
+void read_no_heads(KeyReader& keys, HParams& hp) {
+    hp.n_head.assign(static_cast<std::size_t>(hp.n_layer), 0);
+    hp.n_head_kv = hp.n_head;
+    for (const char* const key : {"attention.head_count", "attention.head_count_kv"})
+        if (const std::uint32_t n = keys.u32(key, 0); n != 0) keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
+}
+
+}  // namespace
+
+HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds kinds) {
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
-    hp.n_layer = positive(keys, "block_count", 1024);
-    hp.n_embd = positive(keys, "embedding_length", 1u << 24);
-    hp.n_ctx_train = positive(keys, "context_length", 1u << 30);
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, nullptr);
+    hp.norm = norm;
+    hp.n_layer = positive_u32(keys, "block_count", 1024);
+    hp.n_embd = positive_u32(keys, "embedding_length", 1u << 24);
+    hp.n_ctx_train = positive_u32(keys, "context_length", 1u << 30);
+    const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer), 0);   // a recurrent model may have no feed-forward part
+    const bool recurrent = kinds == LayerKinds::recurrent;
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
-    hp.rms_eps = keys.require_f32("attention.layer_norm_rms_epsilon");
-    if (!(hp.rms_eps > 0)) keys.bad("attention.layer_norm_rms_epsilon", cat(hp.rms_eps), "must be above 0");
-    read_head_sizes(keys, hp);
-    read_rope(keys, hp);
-    if (const auto nextn = keys.find_u32("nextn_predict_layers"); nextn && *nextn > 0)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with draft blocks (nextn_predict_layers = ", *nextn, ") is not supported"));
-    if (!keys.boolean("attention.causal", true))
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with bidirectional attention is not supported by this version"));
-    if (const auto pooling = keys.find_u32("pooling_type"); pooling && *pooling > 4)
-        keys.bad("pooling_type", cat(*pooling), "must lie in 0 to 4");
+    if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
+    if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
+    recurrent ? read_no_heads(keys, hp) : read_head_sizes(keys, hp, kinds);
+    if (rope != RopeKind::none) read_rope(keys, hp);
+    leave_out_draft_blocks(keys, hp);
+    if (keys.u32("attention.shared_kv_layers", 0) > 0) unsupported(keys.file(), hp.arch, "shared KV layers not supported");
+    for (const char* const side : {"key", "value"})
+        if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
+            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) != (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
+            unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
+    hp.causal = keys.boolean("attention.causal", true);
+    const std::uint32_t pooling = keys.u32("pooling_type", 0);
+    if (pooling > 4) keys.bad("pooling_type", cat(pooling), "must lie in 0 to 4");
+    constexpr Pooling kPoolings[] = {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank};
+    hp.pooling = kPoolings[pooling];
     return hp;
+}
+
+void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period) {
+    const std::uint32_t size = keys.u32("attention.sliding_window", otherwise);
+    if (size > 1u << 30) keys.bad("attention.sliding_window", cat(size), "must lie in 0 to 2^30");
+    const auto pattern = keys.find_layer_flags("attention.sliding_window_pattern", hp.n_layer);
+    if (size == 0) return;
+    hp.windowed = pattern ? *pattern : periodic_layers(hp.n_layer, period);
+    if (std::ranges::find(hp.windowed, true) == hp.windowed.end()) return;
+    hp.window = {kind, static_cast<std::int32_t>(size), hp.causal};
 }
 
 int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise) {
@@ -197,21 +284,44 @@ int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise)
     return static_cast<int>(value);
 }
 
+int shared_width(KeyReader& keys, const HParams& hp) {
+    const std::uint64_t n = std::uint64_t{keys.u32("expert_shared_count", 0)} * static_cast<std::uint32_t>(hp.n_ff_expert);
+    if (n > (1u << 24)) keys.bad("expert_shared_count", cat(n / static_cast<std::uint32_t>(hp.n_ff_expert)), "times expert_feed_forward_length must be at most 16777216");
+    return static_cast<int>(n);
+}
+
+namespace {
+
+void read_expert_groups(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n_group = keys.u32("expert_group_count", 0), n_used = keys.u32("expert_group_used_count", 0);
+    if (n_group <= 1) return;
+    const auto n_expert = static_cast<std::uint32_t>(hp.n_expert);
+    if (n_expert % n_group != 0 || n_used == 0 || n_used > n_group || static_cast<std::uint32_t>(hp.n_expert_used) > n_expert / n_group * n_used)
+        keys.bad("expert_group_count", cat(n_group), cat("expert group settings inconsistent: ", n_used, " groups used, ", n_expert, " experts, ", hp.n_expert_used, " used"));
+    hp.n_expert_group = static_cast<int>(n_group);
+    hp.n_expert_group_used = static_cast<int>(n_used);
+}
+
+}  // namespace
+
 void read_experts(KeyReader& keys, HParams& hp) {
-    hp.n_expert = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_count", 0), 1u << 20));
-    hp.n_expert_used = static_cast<int>(std::min<std::uint32_t>(keys.u32("expert_used_count", 0), 1u << 20));
-    if (hp.n_expert > 1024) keys.bad("expert_count", cat(hp.n_expert), "at most 1024 experts");
-    if (hp.n_expert_used > hp.n_expert || (hp.n_expert > 0) != (hp.n_expert_used > 0))
-        keys.bad("expert_used_count", cat(hp.n_expert_used), cat("must lie in 1 to expert_count = ", hp.n_expert));
+    const std::uint32_t n_expert = keys.u32("expert_count", 0), n_used = keys.u32("expert_used_count", 0);
+    if (n_expert > 1024) keys.bad("expert_count", cat(n_expert), "at most 1024 experts");
+    if (n_used > n_expert || (n_expert > 0) != (n_used > 0)) keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
+    hp.n_expert = static_cast<int>(n_expert);
+    hp.n_expert_used = static_cast<int>(n_used);
     hp.expert_weights_scale = keys.f32("expert_weights_scale", 1.0f);
+    if (hp.expert_weights_scale < 0) keys.bad("expert_weights_scale", cat(hp.expert_weights_scale), "must not be below 0; 0 is 1");
     if (hp.expert_weights_scale == 0) hp.expert_weights_scale = 1.0f;
     hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
     const std::uint32_t gating = keys.u32("expert_gating_func", 0);
     if (gating > 3) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
-    if (gating > 1)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert_gating_func ", gating, " is not supported by this version"));
-    if (keys.u32("expert_group_count", 0) > 1)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture '", escaped(hp.arch), "' with expert groups is not supported by this version"));
+    if (gating > 0) hp.expert_gating = static_cast<GatingFunc>(gating);
+    const std::uint32_t n_dense = keys.u32("leading_dense_block_count", 0);
+    if (const int n_block = hp.n_layer + hp.n_layer_draft; n_dense > static_cast<std::uint32_t>(n_block))
+        keys.bad("leading_dense_block_count", cat(n_dense), cat("must lie in 0 to block_count = ", n_block));
+    hp.n_layer_dense = static_cast<int>(n_dense);
+    read_expert_groups(keys, hp);
 }
 
 }  // namespace tinfer::model

@@ -5,38 +5,116 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/window.hpp"
 #include "gguf/file.hpp"
 
 namespace tinfer::model {
 
 enum class RopeKind : std::uint8_t { none, norm, neox };
+enum class NormKind : std::uint8_t { rms, layer };
+enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr, swiglu_clamped };
 enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
+
+/// Latent attention: n_rot of the head_dim_k values of a head are rotated.
+struct MlaSizes {
+    int n_lora_q = 0, n_lora_kv = 0;              ///< ranks; 0 = q in one step
+    int head_dim_k = 0, head_dim_v = 0;           ///< of the heads, not of the cache
+    bool absorbed = false;                        ///< the cache holds latents
+};
+
+/// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
+struct StateShape { std::string_view role; std::int64_t size = 0; };
+inline constexpr std::size_t kMaxStates = 3;
+
+/// Which of its layers remember tokens in cells of keys and values, and which in a state.
+enum class LayerKinds : std::uint8_t { attention, hybrid, recurrent };
+
+/// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
+struct StateSpaceParams {
+    int n_conv = 0;      ///< tokens that a convolution sees
+    int n_inner = 0;     ///< channels
+    int n_state = 0;     ///< numbers a channel keeps
+    int n_rank = 0;      ///< of the time step; heads of Mamba-2, value heads of a delta net
+    int n_group = 1;     ///< groups that share B and C; key heads of a delta net
+    bool norms = false;  ///< RMS norms of the time step, B and C, with weights or without
+};
+
+/// RWKV (architectures §5.29, §5.30).
+struct RwkvParams {
+    int head_size = 0;
+    int rescale_every = 0;                                 ///< layers after which the stream is halved; 0 = never
+    int n_mix = 0, n_decay = 0;                            ///< ranks of RWKV-6
+    int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;   ///< of RWKV-7
+};
 
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
+    int n_layer_draft = 0;                        ///< blocks behind n_layer that only draft tokens: not run
+    int n_pos_table = 0;                          ///< rows of a learned position table; 0 = none
     std::vector<int> n_head, n_head_kv, n_ff;     ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
-    float rms_eps = 0;
+    NormKind norm = NormKind::rms;
+    float rms_eps = 0, layer_norm_eps = 0;        ///< the one of `norm` is above 0
+    Activation activation = Activation::silu;
+    float embd_scale = 1;                         ///< rows of token_embd times this
+    float residual_scale = 1;                     ///< what a sub-layer adds to the stream, times this
+    float logit_scale = 1;                        ///< logits times this
+    float final_softcap = 0;                      ///< logits = c · tanh(logits / c); 0 = none
     float attn_scale = 0;                         ///< 1/sqrt(head_dim_k) unless the file says otherwise
+    float attn_softcap = 0;                       ///< 0 = none
+    float max_alibi_bias = 0;                     ///< 0 = no ALiBi
+    bool parallel_residual = false;               ///< attention and feed-forward read the same stream
+    float qkv_clamp = 0;                          ///< projections stay within ±c; 0 = none
 
     // RoPE (spec: architectures §2.5)
     RopeKind rope = RopeKind::none;
+    std::vector<bool> rope_layers;                ///< layers that rotate; empty = all of them
     int n_rot = 0;
     float rope_freq_base = 10000.0f;
     float rope_freq_scale = 1.0f;
     RopeScaling rope_scaling = RopeScaling::linear;
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
+    float yarn_log_multiplier = 0.0f;             ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
+    MlaSizes mla;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+    float rope_freq_base_window = 0;              ///< of windowed layers; 0: as all others
+    bool rope_window_scaled = true;               ///< false: windowed layers turn by plain angles
+    [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
+
+    // what queries see (architectures §2.6)
+    bool causal = true;
+    Pooling pooling = Pooling::none;
+    Window window;                                ///< of windowed layers; kind none: there are none
+    std::vector<bool> windowed;                   ///< per layer; empty: none
+    [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
+
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
+    std::vector<std::vector<StateShape>> states;
+    [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
+    [[nodiscard]] bool has_attention() const noexcept;
+
+    StateSpaceParams ssm;
+    RwkvParams rwkv;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
     float expert_weights_scale = 1.0f;
     bool expert_weights_norm = false;
     GatingFunc expert_gating = GatingFunc::softmax;
+    int n_expert_group = 0, n_expert_group_used = 0;   ///< 0 = no limit by groups
+    int n_layer_dense = 0;                        ///< layers in front that have no experts
+    int expert_layer_step = 1;                    ///< every so many layers one has experts
+
+    [[nodiscard]] bool rotates(int il) const noexcept {
+        return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
+    }
+    [[nodiscard]] bool has_experts(int il) const noexcept { return n_expert > 0 && il >= n_layer_dense; }
 };
 
 /// Typed access to keys of this architecture: u32("block_count") reads "<arch>.block_count". Remembers what was asked for,
@@ -54,9 +132,13 @@ public:
     [[nodiscard]] std::optional<float> find_f32(std::string_view key);
     [[nodiscard]] float f32(std::string_view key, float otherwise) { return find_f32(key).value_or(otherwise); }
     [[nodiscard]] float require_f32(std::string_view key);
-    [[nodiscard]] bool boolean(std::string_view key, bool otherwise);
+    [[nodiscard]] std::optional<bool> find_bool(std::string_view key);
+    [[nodiscard]] bool boolean(std::string_view key, bool otherwise) { return find_bool(key).value_or(otherwise); }
+    [[nodiscard]] bool require_bool(std::string_view key);
     [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
+    [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
@@ -69,9 +151,22 @@ private:
 };
 
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
-[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope);
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms, LayerKinds kinds = LayerKinds::attention);
+/// A count that must lie in 1 to `limit`.
+[[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
+/// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
+/// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
+void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);
+/// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
+[[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
+/// A factor or limit that must be finite and above 0; `otherwise` where the key is absent.
+[[nodiscard]] float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise);
+/// Throws unsupported_arch: "model.gguf: architecture 'falcon': <text>".
+[[noreturn]] void unsupported(const gguf::File& file, std::string_view arch, std::string_view text);
+/// Width of all shared experts together: expert_shared_count · n_ff_expert.
+[[nodiscard]] int shared_width(KeyReader& keys, const HParams& hp);
 /// Width of a hidden layer of experts, given by a key that not every file has.
 [[nodiscard]] int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise);
 

@@ -2,6 +2,7 @@
 // Llama 1–3 and everything stored under that name: Mistral, Mixtral, SmolLM, Yi, … (arXiv:2302.13971, arXiv:2401.04088).
 // Pre-norm blocks with RMS norm, RoPE on neighbouring pairs, grouped-query attention, gated SiLU or experts.
 #include "base/error.hpp"
+#include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
 
@@ -14,30 +15,17 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     hp.n_ff_expert = hp.n_ff[0];
-    if (const auto window = keys.find_u32("attention.sliding_window"); window && *window > 0 && static_cast<int>(*window) < hp.n_ctx_train)
-        fail(ErrorCode::unsupported_arch, cat(keys.file().name(), ": architecture 'llama' with a sliding window of ", *window, " is not supported by this version"));
+    read_window(keys, hp, WindowKind::standard, 0, 0);   // Mistral's first release: every layer slides
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    using Bias = WeightBinder::Bias;
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_attention(binder, hp, il, Bias::optional, Bias::optional, layer);
-        if (hp.n_expert > 0) {
-            bind_experts(binder, hp, il, layer);
-        } else {
-            bind_dense_ffn(binder, hp, il, Bias::optional, layer);
-        }
-    }
-    return w;
+    binder.refuse("blk.0.attn_q_norm.weight", "q/k norm variant not supported under this name");
+    binder.refuse("blk.0.attn_sub_norm.weight", "bitnet-style scales not supported");
+    binder.refuse("blk.0.ffn_gate_shexp.weight", "shared experts not supported under this name");
+    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) {
-        return b.hp.n_expert > 0 ? moe_ffn(b, w, h) : gated_ffn(b.g, w.ffn_gate, w.ffn_up, w.ffn_down, h);
-    });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace tinfer::model::llama

@@ -48,6 +48,11 @@ ModelInfo make_info(const BoundModel& m) {
     info.rope_freq_base = hp.rope_freq_base;
     info.rope_freq_scale = hp.rope_freq_scale;
     info.rms_eps = hp.rms_eps;
+    info.n_window = hp.window.size;
+    info.n_class = m.weights.n_class();
+    info.causal = hp.causal;
+    info.has_output_head = static_cast<bool>(m.weights.output);
+    info.pooling = hp.pooling;
     for (const TensorInfo& t : m.file->tensors()) {
         info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) * static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
         info.weight_bytes += t.bytes;
@@ -90,8 +95,17 @@ RopeParams effective_rope(const HParams& hp, const ContextOptions& options) {
     // m = attn_factor · (1 + 0.1 ln(1/s)) where YaRN extends the context (arXiv:2309.00071 §3.4)
     rope.magnitude = hp.rope_attn_factor * (options.yarn_attn_factor > 0 ? options.yarn_attn_factor : 1.0f);
     const double factor = 1.0 / static_cast<double>(rope.freq_scale);
-    if (rope.ext_factor != 0.0f && factor > 1.0)
+    if (rope.ext_factor != 0.0f && factor > 1.0 && hp.yarn_log_multiplier == 0.0f)
         rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
+    return rope;
+}
+
+RopeParams effective_window_rope(const HParams& hp, const ContextOptions& options) {
+    RopeParams rope = effective_rope(hp, options);
+    if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
+    if (hp.rope_window_scaled) return rope;
+    rope.freq_scale = rope.magnitude = 1.0f;
+    rope.ext_factor = 0.0f;
     return rope;
 }
 

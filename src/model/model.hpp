@@ -21,6 +21,8 @@ struct BoundModel {
 
 /// RoPE as one context runs it: the model's values under the context's options (runtime §1), magnitude final.
 [[nodiscard]] RopeParams effective_rope(const HParams& hp, const ContextOptions& options);
+/// The same for windowed layers, some of which have a base of their own or are not scaled.
+[[nodiscard]] RopeParams effective_window_rope(const HParams& hp, const ContextOptions& options);
 /// The factor table of a context with `n_ctx_seq` positions per sequence, or null.
 [[nodiscard]] const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept;
 

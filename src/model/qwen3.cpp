@@ -2,38 +2,23 @@
 // Qwen3 and Qwen3-MoE (arXiv:2505.09388): llama's block with half-split RoPE and RMS norms over each head of q and k before
 // it; no biases. The expert form normalizes the chosen gate values.
 #include "base/error.hpp"
+#include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model {
-
-namespace {
-
-void bind_normed_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    bind_attention(binder, hp, il, WeightBinder::Bias::none, WeightBinder::Bias::none, w);
-    w.attn_q_norm = binder.vector(block_name(il, "attn_q_norm.weight"), hp.head_dim_k);
-    w.attn_k_norm = binder.vector(block_name(il, "attn_k_norm.weight"), hp.head_dim_k);
-}
-
-}  // namespace
 
 namespace qwen3 {
 
 HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_normed_attention(binder, hp, il, layer);
-        bind_dense_ffn(binder, hp, il, WeightBinder::Bias::none, layer);
-    }
+    Weights w = bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::shared});
+    if (binder.exists("cls.output.weight")) bind_classifier(binder, hp, w);   // rerankers
     return w;
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) { return gated_ffn(b.g, w.ffn_gate, w.ffn_up, w.ffn_down, h); });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace qwen3
 
@@ -49,20 +34,13 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = bind_globals(binder, hp);
-    for (int il = 0; il < hp.n_layer; ++il) {
-        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+    for (int il = 0; il < hp.n_layer; ++il)
         if (!binder.exists(block_name(il, "ffn_gate_inp.weight")) && binder.exists(block_name(il, "ffn_gate.weight")))
-            fail(ErrorCode::unsupported_arch, cat(binder.file().name(), ": 'qwen3moe' with mixed dense/MoE layers (layer ", il, ") is not supported"));
-        bind_normed_attention(binder, hp, il, layer);
-        bind_experts(binder, hp, il, layer);
-    }
-    return w;
+            binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
+    return bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::shared, .ffn = FeedForward::experts});
 }
 
-void build(const BuildContext& b) {
-    pre_norm_stack(b, [&](const LayerWeights& w, Tensor h) { return moe_ffn(b, w, h); });
-}
+void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace qwen3moe
 

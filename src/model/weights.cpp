@@ -19,7 +19,7 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 // Leftovers of converters that no forward pass reads (architectures §3.7).
 bool is_leftover(std::string_view name) {
     return name.ends_with(".attn_rot_embd.weight") || name.ends_with(".attn_rot_embd") || name.ends_with(".attn.masked_bias") ||
-           name.ends_with(".rotary_emb.inv_freq") || name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("a.");
+           name.ends_with(".attn.bias") || name.ends_with(".rotary_emb.inv_freq") || name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("a.");
 }
 
 }  // namespace
@@ -63,7 +63,10 @@ const TensorInfo* WeightBinder::find_matrix(std::string_view name, std::initiali
 }
 
 const TensorInfo* WeightBinder::vector(std::string_view name, std::int64_t n) {
-    const std::int64_t shape[] = {n};
+    return vectors(name, {n});
+}
+
+const TensorInfo* WeightBinder::vectors(std::string_view name, Shape shape) {
     return check(file_->find_tensor(name), name, shape, false);
 }
 
@@ -90,6 +93,45 @@ Linear WeightBinder::linear(std::string_view name, std::int64_t n_in, std::int64
     return out;
 }
 
+Linear WeightBinder::find_linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias) {
+    return exists(cat(name, ".weight")) ? linear(name, n_in, n_out, bias) : Linear{};
+}
+
+Linear WeightBinder::experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert, Bias bias) {
+    Linear out;
+    out.weight = matrix(name, {n_in, n_out, n_expert});
+    const std::string bias_name = cat(name, ".bias");
+    if (bias == Bias::required || (bias == Bias::optional && exists(bias_name))) out.bias = vectors(bias_name, {n_out, n_expert});
+    return out;
+}
+
+Norm WeightBinder::norm(std::string_view name, Shape shape, Bias bias) {
+    Norm out{.weight = vectors(cat(name, ".weight"), shape), .present = true};
+    const std::string bias_name = cat(name, ".bias");
+    if (bias == Bias::required || (bias == Bias::optional && exists(bias_name))) out.bias = vectors(bias_name, shape);
+    return out;
+}
+
+Norm WeightBinder::find_norm(std::string_view name, Shape shape, Bias bias) {
+    return exists(cat(name, ".weight")) ? norm(name, shape, bias) : Norm{};
+}
+
+void WeightBinder::ignore_blocks(int first, int end) {
+    n_blocks_ = end;
+    for (const TensorInfo& tensor : file_->tensors())
+        if (tensor.layer >= first && tensor.layer < end) used_[tensor.id] = true;
+}
+
+void WeightBinder::missing(std::string_view name) const {
+    fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' (architecture '", escaped(arch_), "')"));
+}
+
+void WeightBinder::unsupported(std::string_view text) const { model::unsupported(*file_, arch_, text); }
+
+void WeightBinder::refuse(std::string_view name, std::string_view text) const {
+    if (exists(name)) unsupported(text);
+}
+
 void WeightBinder::ignore(std::string_view name) {
     if (const TensorInfo* tensor = file_->find_tensor(name)) used_[tensor->id] = true;
 }
@@ -98,7 +140,7 @@ void WeightBinder::finish(const ModelOptions& options) const {
     for (const TensorInfo& tensor : file_->tensors()) {
         if (used_[tensor.id] || is_leftover(tensor.name)) continue;
         const std::string message = cat(file_->name(), ": tensor '", escaped(tensor.name), "' is not used by architecture '", escaped(arch_),
-                                        "'; this looks like an unsupported variant");
+                                        tensor.layer >= n_blocks_ ? "'; file has more blocks than block_count" : "'; this looks like an unsupported variant");
         if (!options.allow_unused_tensors) fail(ErrorCode::unused_tensor, message);
         if (options.log) options.log(LogLevel::warning, message);
     }

@@ -4,6 +4,7 @@
 // nonsense.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -22,28 +23,79 @@ struct Linear {
     [[nodiscard]] explicit operator bool() const noexcept { return weight != nullptr; }
 };
 
-/// Per-layer weights; absent ones are null. Names are GGUF roles.
+/// A norm: weight, and for layer norms a bias, either of which may be absent.
+struct Norm {
+    const TensorInfo* weight = nullptr;
+    const TensorInfo* bias = nullptr;
+    bool present = false;                       ///< also without weight and bias
+    [[nodiscard]] explicit operator bool() const noexcept { return present; }
+};
+
+/// Of a recurrent layer: convolution and scan (Mamba), convolution alone (LFM2), delta net (Qwen3-Next).
+struct StateSpaceWeights {
+    Linear in, x, dt, out;                      ///< projections
+    Linear ba, gate;                            ///< of a delta net
+    const TensorInfo *conv = nullptr, *conv_bias = nullptr;
+    const TensorInfo *a = nullptr, *d = nullptr, *dt_bias = nullptr;
+    Norm norm, dt_norm, b_norm, c_norm;
+};
+
+/// Of an RWKV layer, by the roles behind "time_mix_" and "channel_mix_".
+struct RwkvWeights {
+    Norm attn_norm_2, ln;
+    const TensorInfo *lerp_x = nullptr, *lerp_fused = nullptr;
+    std::array<const TensorInfo*, 5> lerps{};   ///< w, k, v, r, g where they are not in one
+    Linear key, value, receptance, gate, output;
+    Linear w1, w2, a1, a2, v1, v2, g1, g2;      ///< of low rank
+    const TensorInfo *w0 = nullptr, *a0 = nullptr, *v0 = nullptr;
+    const TensorInfo *k_k = nullptr, *k_a = nullptr, *r_k = nullptr;
+    const TensorInfo *first = nullptr, *decay = nullptr;
+    Linear decay_w1, decay_w2;
+    const TensorInfo *channel_lerp_k = nullptr, *channel_lerp_r = nullptr;
+    Linear channel_key, channel_value, channel_receptance;
+};
+
+/// Per-layer weights; absent ones are null. Names are GGUF roles, but for norms, which are named by their place: before
+/// or behind attention and feed-forward.
 struct LayerWeights {
-    const TensorInfo* attn_norm = nullptr;
+    Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
+    Norm attn_norm_2;                           ///< behind a second residual sum
     Linear attn_q, attn_k, attn_v, attn_output;
-    const TensorInfo *attn_q_norm = nullptr, *attn_k_norm = nullptr;
-    const TensorInfo* ffn_norm = nullptr;
-    Linear ffn_gate, ffn_up, ffn_down;
-    Linear ffn_gate_inp;                                             ///< router
-    const TensorInfo *ffn_gate_exps = nullptr, *ffn_up_exps = nullptr, *ffn_down_exps = nullptr;
+    Linear attn_qkv;                            ///< rows of q, k, v in one matrix
+    Linear attn_q_a, attn_q_b, attn_kv_a_mqa, attn_kv_b;   ///< latent attention (mla.hpp)
+    Norm attn_q_a_norm, attn_kv_a_norm;
+    const TensorInfo *attn_k_b = nullptr, *attn_v_b = nullptr;
+    Norm attn_q_norm, attn_k_norm;              ///< {head_dim}, {head_dim, n_head} or the full width
+    const TensorInfo* attn_sinks = nullptr;
+    Linear ffn_gate, ffn_up, ffn_down;          ///< without gate: plain, or gate and up in one matrix
+    const TensorInfo* ffn_act_scales = nullptr; ///< the activation is divided by them
+    Linear ffn_gate_inp;                        ///< router
+    const TensorInfo* exp_probs_b = nullptr;    ///< added to the router's probabilities for the choice alone
+    Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;
+    Linear ffn_gate_up_exps;                    ///< rows of gate and up in one matrix per expert
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
+    StateSpaceWeights ssm;
+    RwkvWeights rwkv;
 };
 
 struct Weights {
     const TensorInfo* token_embd = nullptr;
-    const TensorInfo* output_norm = nullptr;
+    const TensorInfo* position_embd = nullptr;  ///< one row per position
+    const TensorInfo* token_types = nullptr;    ///< one row per kind of token
+    Norm token_embd_norm, output_norm;
     Linear output;                              ///< weight = token_embd where the head is tied
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
+    Linear cls, cls_output;                     ///< a reranker's classifier: hidden layer, scores; one of them may be missing
+    [[nodiscard]] int n_class() const noexcept {
+        const TensorInfo* last = cls_output ? cls_output.weight : cls.weight;
+        return last == nullptr ? 0 : static_cast<int>(last->ne[1]);
+    }
     std::vector<LayerWeights> layers;
 };
 
 class WeightBinder {
 public:
+    using Shape = std::initializer_list<std::int64_t>;
     WeightBinder(const gguf::File& file, std::string_view arch);
 
     /// Matrices and embeddings: any type with kernels. `name` without ".weight".
@@ -51,17 +103,29 @@ public:
     const TensorInfo* find_matrix(std::string_view name, std::initializer_list<std::int64_t> shape);
     /// Norm weights, biases, tables: f32, f16 or bf16. `name` in full.
     const TensorInfo* vector(std::string_view name, std::int64_t n);
+    const TensorInfo* vectors(std::string_view name, Shape shape);   ///< one per head or expert
     const TensorInfo* find_vector(std::string_view name, std::int64_t n);
     /// RoPE factor tables: f32 with at least n entries.
     const TensorInfo* find_factors(std::string_view name, std::int64_t n);
 
     enum class Bias : std::uint8_t { none, optional, required };
+    /// Names without ".weight" and ".bias".
     Linear linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias = Bias::none);
+    Linear find_linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias = Bias::none);
+    Linear experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert, Bias bias = Bias::none);
+    Norm norm(std::string_view name, Shape shape, Bias bias = Bias::none);
+    Norm find_norm(std::string_view name, Shape shape, Bias bias = Bias::none);
 
     [[nodiscard]] bool exists(std::string_view name) const noexcept { return file_->find_tensor(name) != nullptr; }
     [[nodiscard]] const gguf::File& file() const noexcept { return *file_; }
     [[nodiscard]] const std::string& arch() const noexcept { return arch_; }
+    [[noreturn]] void missing(std::string_view name) const;          ///< throws missing_tensor
+    [[noreturn]] void unsupported(std::string_view text) const;      ///< throws unsupported_arch
+    /// The tensor is the mark of a variant that this family is not (architectures §6.4): unsupported, where it is there.
+    void refuse(std::string_view name, std::string_view text) const;
     void ignore(std::string_view name);
+    /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
+    void ignore_blocks(int first, int end);
     /// Every tensor is bound or on the ignore list; otherwise unused_tensor (or a warning, by option).
     void finish(const ModelOptions& options) const;
 
@@ -70,6 +134,7 @@ private:
     const gguf::File* file_;
     std::string arch_;
     std::vector<bool> used_;
+    int n_blocks_ = 1 << 20;
 };
 
 /// "blk.3.attn_q"

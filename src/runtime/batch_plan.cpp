@@ -29,16 +29,17 @@ BatchPlan::BatchPlan(const BatchLimits& limits) : limits_(limits) {
     places_.resize(n_batch);
     output_index_.resize(n_batch);
     output_rows_.resize(n_batch);
+    counts_.resize(static_cast<std::size_t>(limits.n_seq_max));
     per_seq_.resize(static_cast<std::size_t>(limits.n_seq_max));
 }
 
 std::uint64_t BatchPlan::bytes(const BatchLimits& limits) noexcept {
     return static_cast<std::uint64_t>(limits.n_batch) * (3 * sizeof(std::int32_t) + sizeof(memory::KvToken)) +
-           static_cast<std::uint64_t>(limits.n_seq_max) * sizeof(std::int64_t);
+           static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(std::int64_t) + sizeof(std::int32_t));
 }
 
 std::uint64_t BatchPlan::bytes_held() const noexcept {
-    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity()) * sizeof(std::int32_t) +
+    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity() + counts_.capacity()) * sizeof(std::int32_t) +
            places_.capacity() * sizeof(memory::KvToken) + per_seq_.capacity() * sizeof(std::int64_t);
 }
 
@@ -47,34 +48,34 @@ void BatchPlan::clear() noexcept {
     size_ = n_outputs_ = 0;
 }
 
-void BatchPlan::build(const Batch& batch, const memory::KvCache& cache) {
+void BatchPlan::build(const Batch& batch, const memory::Memory& memory) {
     clear();
     try {
         take(batch);
-        finish(&batch, cache);
+        finish(&batch, memory);
     } catch (...) {
         clear();
         throw;
     }
 }
 
-void BatchPlan::build(std::span<const Token> tokens, const memory::KvCache& cache) {
+void BatchPlan::build(std::span<const Token> tokens, const memory::Memory& memory) {
     clear();
     try {
         take(tokens);
-        finish(nullptr, cache);
+        finish(nullptr, memory);
     } catch (...) {
         clear();
         throw;
     }
 }
 
-void BatchPlan::finish(const Batch* batch, const memory::KvCache& cache) {
+void BatchPlan::finish(const Batch* batch, const memory::Memory& memory) {
     check_sequences();
-    resolve_positions(batch, cache);
-    check_order();
-    check_starts(cache);
-    check_coupling(cache);
+    resolve_positions(batch, memory);
+    check_order(memory);
+    check_starts(memory);
+    check_coupling(memory);
     check_model();
     choose_outputs(batch);
 }
@@ -154,9 +155,9 @@ void BatchPlan::check_sequences() {
 }
 
 /// Automatic positions follow the last one of the token's first sequence, tokens of this batch included.
-void BatchPlan::resolve_positions(const Batch* batch, const memory::KvCache& cache) {
+void BatchPlan::resolve_positions(const Batch* batch, const memory::Memory& memory) {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
-        per_seq_[static_cast<std::size_t>(seq)] = std::int64_t{cache.pos_max(SeqId{seq})} + 1;
+        per_seq_[static_cast<std::size_t>(seq)] = std::int64_t{memory.pos_max(SeqId{seq})} + 1;
     const auto limit = (std::int64_t{1} << 31) - static_cast<std::int64_t>(size_);
     for (std::size_t i = 0; i < size_; ++i) {
         const bool given = batch != nullptr && batch->rows()[i].has_pos;
@@ -169,13 +170,14 @@ void BatchPlan::resolve_positions(const Batch* batch, const memory::KvCache& cac
 }
 
 /// Within the batch, the positions of a sequence go up by one (with gaps allowed: go up).
-void BatchPlan::check_order() {
+void BatchPlan::check_order(const memory::Memory& memory) {
+    const bool gaps = limits_.allow_position_gaps && !memory.positions_are_counted();
     std::ranges::fill(per_seq_, -1);
     for (std::size_t i = 0; i < size_; ++i) {
         const std::int64_t pos = places_[i].pos;
         for (const SeqId seq : places_[i].seqs) {
             auto& before = per_seq_[slot_of(seq)];
-            const bool follows = limits_.allow_position_gaps ? pos > before : pos == before + 1;
+            const bool follows = gaps ? pos > before : pos == before + 1;
             if (before >= 0 && !follows)
                 refuse_batch("positions of sequence ", number(seq), " are not consecutive at index ", i);
             before = pos;
@@ -183,15 +185,16 @@ void BatchPlan::check_order() {
     }
 }
 
-/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere.
-void BatchPlan::check_starts(const memory::KvCache& cache) {
+/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere, with recurrent states at 0.
+void BatchPlan::check_starts(const memory::Memory& memory) {
     std::ranges::fill(per_seq_, 0);  // 1: seen
     for (std::size_t i = 0; i < size_; ++i) {
         const auto pos = places_[i].pos;
         for (const SeqId seq : places_[i].seqs) {
             if (std::exchange(per_seq_[slot_of(seq)], 1) == 1) continue;
-            const auto end = cache.pos_max(seq);
-            if (end < 0 || pos == end + 1 || (limits_.allow_position_gaps && pos > end)) continue;
+            const auto end = memory.pos_max(seq);
+            const bool may_skip = !memory.positions_are_counted() && (end < 0 || (limits_.allow_position_gaps && pos > end));
+            if (pos == end + 1 || may_skip) continue;
             refuse_batch("sequence ", number(seq), ": batch starts at ", pos, ", cache ends at ", end, "; expected ",
                          end + 1);
         }
@@ -200,13 +203,13 @@ void BatchPlan::check_starts(const memory::KvCache& cache) {
 
 /// All sequences of a token share every token before it, so that attention over the first one's is attention over
 /// each's.
-void BatchPlan::check_coupling(const memory::KvCache& cache) {
+void BatchPlan::check_coupling(const memory::Memory& memory) {
     std::ranges::fill(per_seq_, -1);  // the last token of this batch in the sequence: equal ones were checked there
     for (std::size_t i = 0; i < size_; ++i) {
         const auto seqs = places_[i].seqs;
         for (const SeqId seq : seqs.subspan(1)) {
             const auto ours = per_seq_[slot_of(seqs[0])], theirs = per_seq_[slot_of(seq)];
-            if (ours == theirs && (ours >= 0 || cache.same_history(seqs[0], seq))) continue;
+            if (ours == theirs && (ours >= 0 || memory.same_history(seqs[0], seq))) continue;
             refuse_batch("sequences ", number(seqs[0]), " and ", number(seq), " are coupled at index ", i,
                          " but have different history");
         }
@@ -223,11 +226,15 @@ void BatchPlan::check_model() const {
                 refuse_batch("position ", place.pos, " exceeds the learned position table (", limits_.n_positions, ")");
     if (!limits_.causal && size_ > static_cast<std::size_t>(limits_.n_ubatch))
         refuse_batch("non-causal attention needs n_ubatch >= ", size_);
+    for (std::size_t i = 0; i < size_ && !limits_.causal; ++i)
+        if (places_[i].seqs.size() > 1)
+            refuse_batch("non-causal attention needs one sequence per token, index ", i, " has ", places_[i].seqs.size());
     if (limits_.causal && !limits_.has_output_head && !limits_.embeddings)
         refuse_batch("model has no output head; enable embeddings");
 }
 
 void BatchPlan::choose_outputs(const Batch* batch) {
+    if (limits_.pooling != Pooling::none) return choose_pooled_rows();
     const auto is_flagged = [](const Batch::Row& row) { return row.output; };
     const bool flagged = batch != nullptr && std::ranges::any_of(batch->rows(), is_flagged);
     n_outputs_ = 0;

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/kv_cache.hpp"
+#include "memory/memory.hpp"
 #include "tinfer/tinfer.hpp"
 
 namespace tinfer::runtime {
@@ -19,6 +19,7 @@ struct BatchLimits {
     std::int32_t n_vocab = 0, n_embd = 0;
     std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
     bool causal = true;
+    Pooling pooling = Pooling::none;   ///< rows of sequences instead of flagged ones: all, the first or the last
     bool has_output_head = true;
     bool accepts_embeddings = true;
     bool embeddings = false;           ///< the caller wants hidden states: no head is needed
@@ -39,9 +40,9 @@ public:
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
     /// of the plan, which refers to its sequence ids and embeddings.
-    void build(const Batch& batch, const memory::KvCache& cache);
+    void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
-    void build(std::span<const Token> tokens, const memory::KvCache& cache);
+    void build(std::span<const Token> tokens, const memory::Memory& memory);
     void clear() noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -62,6 +63,12 @@ public:
     /// Output of row i; throws index_out_of_range, and no_output where the row was not flagged.
     [[nodiscard]] std::int32_t output_index(std::int32_t i) const;
 
+    /// With pooling: tokens of the batch whose first sequence is this one, and the sequence behind an output.
+    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return counts_[static_cast<std::size_t>(seq)]; }
+    [[nodiscard]] SeqId sequence_of_output(std::size_t output) const noexcept {
+        return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];
+    }
+
     /// The next micro-batch: at most n_ubatch tokens from `first`.
     [[nodiscard]] MicroBatch micro_batch(std::size_t first) const noexcept;
     /// Its beginning: its first n tokens, where the cache wanted a cut.
@@ -78,13 +85,14 @@ private:
     void check_token_ids() const;
     void check_embeddings(const Batch& batch) const;
     void check_sequences();
-    void resolve_positions(const Batch* batch, const memory::KvCache& cache);
-    void check_order();
-    void check_starts(const memory::KvCache& cache);
-    void check_coupling(const memory::KvCache& cache);
+    void resolve_positions(const Batch* batch, const memory::Memory& memory);
+    void check_order(const memory::Memory& memory);
+    void check_starts(const memory::Memory& memory);
+    void check_coupling(const memory::Memory& memory);
     void check_model() const;
     void choose_outputs(const Batch* batch);
-    void finish(const Batch* batch, const memory::KvCache& cache);
+    void choose_pooled_rows();
+    void finish(const Batch* batch, const memory::Memory& memory);
     [[nodiscard]] std::size_t outputs_before(std::size_t row) const noexcept;
 
     BatchLimits limits_;
@@ -94,6 +102,7 @@ private:
     std::vector<memory::KvToken> places_;     // {n_batch}
     std::vector<std::int32_t> output_index_;  // {n_batch}: -1 where the row is no output
     std::vector<std::int32_t> output_rows_;   // {n_batch}
+    std::vector<std::int32_t> counts_;        // {n_seq_max}: with pooling, tokens of each
     std::vector<std::int64_t> per_seq_;       // {n_seq_max}: what a check remembers of each sequence
 };
 

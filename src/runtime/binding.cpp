@@ -13,9 +13,9 @@ namespace {
 // The operand that selects the kernel (kernels/ops.hpp, "selected by"); -1 where any type fits.
 int selecting_slot(Op op) noexcept {
     switch (op) {
-        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_add: return 1;
+        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_heads: case Op::mul_mat_add: return 1;
         case Op::quantize: case Op::rms_norm_quantize: case Op::silu_mul_quantize: case Op::kv_write: case Op::rope_kv_write:
-        case Op::kv_copy_page: return 0;
+        case Op::key_shift: case Op::kv_copy_page: return 0;
         default: return -1;
     }
 }
@@ -45,7 +45,7 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
         case TensorClass::weight:
             base = static_cast<std::byte*>(const_cast<void*>(memory.weights[root.tensor].address));
             break;
-        case TensorClass::cache_k: case TensorClass::cache_v:
+        case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent:
             base = static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
             break;
         case TensorClass::input:
@@ -127,7 +127,7 @@ struct Touched {
 };
 
 // Steps that keep to their thread's own part of scratch, which lies at the same place in all of them.
-bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id; }
+bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads; }
 
 // Memory of step i that other threads may see.
 std::size_t touched_by(const BoundPlan& bound, std::size_t i, std::array<Touched, kernels::kMaxOperands>& out) noexcept {
@@ -164,6 +164,18 @@ void place_barriers(BoundPlan& bound) {
     }
 }
 
+// Each product of whole matrices learns of the next one. Which experts follow is not known beforehand.
+void link_products(BoundPlan& bound) {
+    std::ptrdiff_t next = -1;
+    for (std::ptrdiff_t i = std::ssize(bound.calls) - 1; i >= 0; --i) {
+        const auto at = static_cast<std::size_t>(i);
+        const Op op = bound.plan.steps[at].op;
+        if (!is_product(op)) continue;
+        if (next >= 0) bound.calls[at].next_product = next - i;
+        next = op == Op::mul_mat || op == Op::mul_mat_add ? i : -1;
+    }
+}
+
 }  // namespace
 
 void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound) {
@@ -191,6 +203,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         bound.calls.push_back(call);
     }
     place_barriers(bound);
+    link_products(bound);
 }
 
 }  // namespace tinfer::runtime

@@ -21,7 +21,7 @@ void check_memory_limit(const runtime::Layout& layout, const ContextOptions& opt
     const std::uint64_t needs = plan.context_total();
     if (options.memory_limit == 0 || needs <= options.memory_limit) return;
     fail(ErrorCode::limit_exceeded, cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
-                                        " too many (cache ", plan.cache, ", compute ", plan.compute, ", outputs ", plan.outputs, ", fixed ", plan.fixed,
+                                        " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ", plan.outputs, ", fixed ", plan.fixed,
                                         "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
 }
 
@@ -36,14 +36,15 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_, const kernels::KernelTable& table)
     : owner(std::move(owner_)), layout(bound, options_, table), options((check_memory_limit(layout, options_), layout.options())),
-      cache(layout.kv_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), arena(layout.arena_bytes()),
+      sequences(layout.memory_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
-      embeddings_data(layout.embeddings_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
+      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
-    std::uint64_t offset = 0;
+    std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
-        layout.place_cache(i, cache_data.data() + offset);
-        offset += (layout.caches()[i].bytes + 63) / 64 * 64;
+        std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
+        layout.place_cache(i, next);
+        next += (layout.caches()[i].bytes + 63) / 64 * 64;
     }
     input_slots_.reserve(layout.inputs().size());
     for (const runtime::InputSlot& slot : layout.inputs()) input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
@@ -113,6 +114,12 @@ const BoundPlan& Context::Impl::page_copy_plan() {
     return bound_plan({}, false);
 }
 
+const BoundPlan& Context::Impl::key_shift_plan() {
+    built_plan_ = nullptr;
+    layout.build_key_shift(graph_);
+    return bound_plan({}, false);
+}
+
 // ---- results and small things ---------------------------------------------------------------------------------------
 
 std::span<const float> Context::Impl::output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const {
@@ -129,15 +136,21 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
     };
     for (std::size_t k = 0; k < layout.kept().size(); ++k)
         if (layout.kept()[k].name == name) return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
-    if (name == "result_output") return rows(logits_data, layout.model().hp.n_vocab);
-    if (name == "result_norm" && options.embeddings) return rows(embeddings_data, layout.model().hp.n_embd);
+    if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
+    if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
 }
 
 void Context::Impl::clear(bool zero_data) {
-    cache.clear();
-    if (zero_data && cache_data.size() > 0) std::memset(cache_data.data(), 0, cache_data.size());
+    sequences.clear();
+    for (AlignedBuffer* buffer : {&cache_data, &state_data})
+        if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
     n_outputs = 0;
+}
+
+void Context::Impl::check_movable(std::string_view operation) const {
+    if (layout.model().hp.n_pos_table > 0)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {

@@ -32,6 +32,7 @@ struct Context::Impl {
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     void clear(bool zero_data);
+    void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
 
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
@@ -51,7 +52,7 @@ struct Context::Impl {
     Model owner;
     runtime::Layout layout;
     ContextOptions options;             ///< effective
-    memory::KvCache cache;
+    memory::Memory sequences;
     runtime::BatchPlan batch;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
@@ -59,14 +60,15 @@ struct Context::Impl {
     int team_limit = runtime::usable_cpu_count();   ///< more threads could only wait for each other; tests may raise it
     Timings timings;
 
-    AlignedBuffer cache_data, arena, scratch, input_data;
-    AlignedBuffer logits_data, embeddings_data, kept_data;
+    AlignedBuffer cache_data, state_data, arena, scratch, input_data;
+    AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
+    bool has_pooled = false;            ///< vectors of the last decode are in pooled_data
     int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
     std::vector<std::uint64_t> kept_values;   ///< floats of each kept value in the last micro-batch
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
 
     template <class Input>
     void open(const Input& input);
@@ -74,12 +76,16 @@ private:
     DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(DecodeStatus status) noexcept;
     void start_micro_batch();
-    void start_page_copies(std::span<const memory::PageCopy> copies);
+    void start_key_shift();
+    void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
     void collect_outputs();
+    void begin_pooling();
+    void write_pooling_inputs(const runtime::MicroBatch& mb);
+    void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows, std::size_t width);
     struct GraphShape {
         std::int64_t n_tokens = 0, n_rows = 0;
         bool from_embeddings = false;
@@ -87,6 +93,7 @@ private:
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
     const runtime::BoundPlan& page_copy_plan();
+    const runtime::BoundPlan& key_shift_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
 
@@ -110,6 +117,7 @@ private:
     std::uint32_t number_ = 0;              ///< of the micro-batch
     runtime::MicroBatch micro_batch_;
     const runtime::BoundPlan* running_ = nullptr;
+    runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end
     bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
 };
 

@@ -23,6 +23,22 @@ DecodeStatus Context::decode(const Batch& batch) {
     return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
 }
 
+namespace {
+
+void require_encoder(const Context& context) {
+    if (context.options().attention == AttentionKind::causal) fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
+}
+
+}  // namespace
+
+DecodeStatus Context::encode(std::span<const Token> tokens) {
+    require_encoder(*this);
+    return decode(tokens);
+}
+DecodeStatus Context::encode(const Batch& batch) {
+    require_encoder(*this);
+    return decode(batch);
+}
 
 void Context::begin(std::span<const Token> tokens) {
     reporting_memory(kInContext, [&] { impl_->begin(tokens); });
@@ -45,7 +61,7 @@ std::span<const float> Context::logits(int index) const {
     const auto& data = impl_->logits_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, "logits");
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, impl_->options.pooling == Pooling::none ? "logits" : "logits (ContextOptions::pooling is on)");
     });
 }
 
@@ -53,7 +69,8 @@ std::span<const float> Context::embedding(int index) const {
     const auto& data = impl_->embeddings_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index, "embeddings (ContextOptions::embeddings is off)");
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
+                                 impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)" : "embeddings (ContextOptions::embeddings is off)");
     });
 }
 
@@ -68,24 +85,43 @@ std::span<const float> Context::result(std::string_view name) const {
 
 RemoveStatus Context::seq_rm(SeqId seq, Pos p0, Pos p1) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->cache.seq_rm(seq, p0, p1); });
-    return RemoveStatus::ok;
+    return reporting_memory(kInContext, [&] { return impl_->sequences.seq_rm(seq, p0, p1); });
 }
 
 RemoveStatus Context::rm_all_seqs(Pos p0, Pos p1) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->cache.rm_all_seqs(p0, p1); });
-    return RemoveStatus::ok;
+    return reporting_memory(kInContext, [&] { return impl_->sequences.rm_all_seqs(p0, p1); });
 }
 
 void Context::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->cache.seq_cp(from, to, p0, p1); });
+    reporting_memory(kInContext, [&] { impl_->sequences.seq_cp(from, to, p0, p1); });
 }
 
 void Context::seq_keep(SeqId seq) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->cache.seq_keep(seq); });
+    reporting_memory(kInContext, [&] { impl_->sequences.seq_keep(seq); });
+}
+
+void Context::seq_add(SeqId seq, Pos p0, Pos p1, int delta) {
+    const Impl::Busy busy(impl_->session->busy);
+    reporting_memory(kInContext, [&] {
+        impl_->check_movable("seq_add");
+        impl_->sequences.seq_add(seq, p0, p1, delta);
+    });
+}
+
+void Context::seq_div(SeqId seq, Pos p0, Pos p1, int divisor) {
+    const Impl::Busy busy(impl_->session->busy);
+    reporting_memory(kInContext, [&] {
+        impl_->check_movable("seq_div");
+        impl_->sequences.seq_div(seq, p0, p1, divisor);
+    });
+}
+
+bool Context::can_shift() const noexcept {
+    const auto& hp = impl_->layout.model().hp;
+    return hp.n_pos_table == 0 && !hp.has_states();
 }
 
 void Context::clear(bool zero_data) {
@@ -94,18 +130,18 @@ void Context::clear(bool zero_data) {
 }
 
 std::optional<Pos> Context::seq_pos_min(SeqId seq) const {
-    const auto pos = reporting_memory(kInContext, [&] { return impl_->cache.pos_min(seq); });
+    const auto pos = reporting_memory(kInContext, [&] { return impl_->sequences.pos_min(seq); });
     return pos < 0 ? std::nullopt : std::optional(Pos{pos});
 }
 
 std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
-    const auto pos = reporting_memory(kInContext, [&] { return impl_->cache.pos_max(seq); });
+    const auto pos = reporting_memory(kInContext, [&] { return impl_->sequences.pos_max(seq); });
     return pos < 0 ? std::nullopt : std::optional(Pos{pos});
 }
 
-int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->cache.count(seq); }); }
-int Context::used() const noexcept { return impl_->cache.used(); }
-int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->cache.room(seq); }); }
+int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.count(seq); }); }
+int Context::used() const noexcept { return impl_->sequences.used(); }
+int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.room(seq); }); }
 
 const Model& Context::model() const noexcept { return impl_->owner; }
 const ContextOptions& Context::options() const noexcept { return impl_->options; }
@@ -134,8 +170,9 @@ MemoryPlan Context::memory() const noexcept {
     memory.weights_mapped = impl_->layout.model().file->mapped_bytes();
     memory.weights_copied = impl_->layout.model().file->copied_bytes();
     memory.cache = impl_->cache_data.size();
+    memory.recurrent = impl_->state_data.size();
     memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->input_data.size();
-    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->kept_data.size();
+    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->pooled_data.size() + impl_->kept_data.size();
     return memory;
 }
 

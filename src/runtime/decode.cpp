@@ -36,17 +36,24 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
     n_threads = std::min(n_threads, team_limit);
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
-                            .cells_used = static_cast<std::uint32_t>(cache.used()),
-                            .cells_total = static_cast<std::uint32_t>(cache.n_pages()) * static_cast<std::uint32_t>(memory::kPageSlots),
+                            .cells_used = static_cast<std::uint32_t>(sequences.used()), .cells_total = static_cast<std::uint32_t>(sequences.capacity()),
                             .tokens = tokens, .inputs = input_slots_});
         run_is_seen_ = true;
     }
-    executor.start(bound, n_threads, cancel, run_is_seen_ ? session.get() : nullptr, team);
+    runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
+    if (observer != nullptr && stage_ == Stage::shift_keys) {
+        deferring_.watch(observer);
+        observer = &deferring_;
+    }
+    executor.start(bound, n_threads, cancel, observer, team);
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
     const RunStatus status = executor.resume(deadline);
-    if (status != RunStatus::paused) end_run(status);
+    if (status == RunStatus::paused) return status;
+    const std::exception_ptr deferred = deferring_.take_error();
+    end_run(deferred ? RunStatus::failed : status);
+    if (deferred) std::rethrow_exception(deferred);
     return status;
 }
 
@@ -64,8 +71,23 @@ void Context::Impl::write_inputs() {
     } else {
         std::ranges::copy(batch.ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
-    cache.write_inputs({.table = integers(input("kv_table"), 4 * cache.max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * cache.max_run_sequences()),
-                        .spans = integers(input("kv_spans"), 4 * T), .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)});
+    memory::MemoryInputs places;
+    if (const memory::KvCache* kv = sequences.kv()) {
+        const model::HParams& hp = layout.model().hp;
+        places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
+                     .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
+        if (hp.max_alibi_bias > 0)
+            places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
+        kv->write_spans(layout.full_view(), integers(input("kv_spans"), 4 * T));
+        if (hp.has_windowed_layers()) kv->write_spans(layout.window(), integers(input("kv_spans_window"), 4 * T));
+    }
+    places.state_rows = integers(input("state_rows"), 2 * T);
+    if (layout.memory_limits().has_window_pool()) {
+        places.window_table = integers(input("kv_table_window"), places.kv.table.size());
+        places.window_cells = integers(input("kv_cells_window"), T);
+    }
+    sequences.write_inputs(places);
+    write_pooling_inputs(mb);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
@@ -84,8 +106,10 @@ void Context::Impl::collect_outputs() {
         const graph::Value& value = graph_.values()[id];
         if (!value.output) continue;
         const auto width = static_cast<std::size_t>(value.ne[0]);
+        if (pooled_data.size() > 0)
+            collect_pooled(mb, value.role, {reinterpret_cast<const float*>(arena.data() + running_->plan.offsets[id]), running_->value_bytes[id] / sizeof(float)}, width);
         if (value.role == "result_output") copy(id, floats(logits_data).subspan(mb.first_output * width, mb.n_outputs * width));
-        if (value.role == "result_norm" && options.embeddings) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
+        if (value.role == "result_norm" && embeddings_data.size() > 0) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
         for (std::size_t k = 0; k < layout.kept().size(); ++k) {
             const auto& kept = layout.kept()[k];
             if (kept.role != value.role || kept.layer != value.layer) continue;
@@ -100,16 +124,37 @@ void Context::Impl::start_micro_batch() {
     const runtime::MicroBatch& mb = micro_batch_;
     const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch.has_embeddings()});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
-    start_run(bound, is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    start_run(bound, !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
-void Context::Impl::start_page_copies(std::span<const memory::PageCopy> copies) {
-    const auto pairs = integers(input("kv_pairs"), 2 * static_cast<std::size_t>(options.n_seq_max));
-    std::ranges::fill(pairs, -1);
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-        pairs[2 * i] = copies[i].from;
-        pairs[2 * i + 1] = copies[i].to;
+// Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
+void Context::Impl::start_key_shift() {
+    const auto T = static_cast<std::size_t>(options.n_ubatch);
+    const auto cells = integers(input("kv_cells"), T), shifts = integers(input("inp_pos"), T);
+    std::ranges::fill(cells, -1);
+    std::ranges::fill(shifts, 0);
+    const std::size_t n = sequences.take_shifts(cells, shifts);
+    if (layout.memory_limits().has_window_pool())
+        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(), [&](std::int32_t cell) { return sequences.window_cell(cell); });
+    try {
+        start_run(key_shift_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+    } catch (...) {
+        sequences.give_back_shifts(cells.first(n), shifts.first(n));
+        throw;
     }
+}
+
+void Context::Impl::start_page_copies() {
+    const auto write = [&](std::string_view role, std::span<const memory::PageCopy> copies) {
+        const auto pairs = integers(input(role), 2 * static_cast<std::size_t>(options.n_seq_max));
+        std::ranges::fill(pairs, -1);
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+            pairs[2 * i] = copies[i].from;
+            pairs[2 * i + 1] = copies[i].to;
+        }
+    };
+    write("kv_pairs", sequences.copies());
+    if (layout.memory_limits().has_window_pool()) write("kv_pairs_window", sequences.window_copies());
     start_run(page_copy_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
 }
 
@@ -120,12 +165,13 @@ void Context::Impl::open(const Input& input) {
     Busy busy(session->busy);
     n_outputs = 0;
     std::ranges::fill(kept_values, 0);
-    batch.build(input, cache);
-    fits_ = cache.can_place(batch.tokens());
+    batch.build(input, sequences);
+    fits_ = sequences.can_place(batch.tokens());
     if (fits_) {
-        cache.begin();
+        sequences.begin();
         ++n_decodes_;
     }
+    begin_pooling();
     n_done_ = 0;
     number_ = 0;
     stage_ = Stage::place;
@@ -136,14 +182,17 @@ void Context::Impl::open(const Input& input) {
 DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (!fits_) return DecodeStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place) {
+        if (stage_ == Stage::place && layout.rotates_keys() && sequences.has_shifts()) {
+            stage_ = Stage::shift_keys;
+            start_key_shift();
+        } else if (stage_ == Stage::place) {
             if (n_done_ == batch.size()) return DecodeStatus::ok;
             micro_batch_ = batch.micro_batch(n_done_);
-            const memory::Placed placed = cache.place(batch.tokens().subspan(n_done_, micro_batch_.n));
+            const memory::Placed placed = sequences.place(batch.tokens().subspan(n_done_, micro_batch_.n));
             if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch.shortened(micro_batch_, placed.tokens);
-            const bool copies = !cache.copies().empty();
-            copies ? start_page_copies(cache.copies()) : start_micro_batch();
+            const bool copies = !sequences.copies().empty();
+            copies ? start_page_copies() : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
         }
         switch (continue_run(deadline)) {
@@ -152,7 +201,9 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::cancelled: return DecodeStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
-        if (stage_ == Stage::copy_pages) {
+        if (stage_ == Stage::shift_keys) {
+            stage_ = Stage::place;
+        } else if (stage_ == Stage::copy_pages) {
             start_micro_batch();
             stage_ = Stage::compute;
         } else {
@@ -169,11 +220,12 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
 // Commits or rolls back; the context is free again.
 void Context::Impl::finish(DecodeStatus status) noexcept {
     if (status == DecodeStatus::ok) {
-        cache.commit();
-        n_outputs = static_cast<int>(batch.output_rows().size());
+        layout.causal() ? sequences.commit() : sequences.rollback();   // a bidirectional call leaves nothing behind
+        n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch.output_rows().size());
+        has_pooled = pooled_data.size() > 0;
         (batch.size() > 1 ? timings.prompt_n : timings.generation_n) += batch.size();
-    } else if (cache.in_transaction()) {
-        cache.rollback();
+    } else if (sequences.in_transaction()) {
+        sequences.rollback();
     }
     stage_ = Stage::none;
     session->detach_requested();
@@ -222,6 +274,7 @@ void Context::Impl::abandon() {
     const Busy busy(stepping_);
     if (stage_ == Stage::none) return;
     try {
+        if (stage_ == Stage::shift_keys) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
         finish(DecodeStatus::cancelled);

@@ -33,6 +33,41 @@ public:
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
 };
 
+/// Passes everything on until something is thrown, and keeps that: for a run that has to get to its end, because what it
+/// changes cannot be taken back.
+class DeferringObserver final : public StepObserver {
+public:
+    void watch(StepObserver* inner) noexcept { inner_ = inner, error_ = nullptr; }
+    [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
+
+    [[nodiscard]] bool immediate() const noexcept override { return inner_->immediate(); }
+    void begin_slice() noexcept override { inner_->begin_slice(); }
+    void before_step(std::size_t step, const kernels::KernelCall& call) override {
+        guard([&] { inner_->before_step(step, call); });
+    }
+    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override {
+        guard([&] { inner_->after_step(step, call, cancelled); });
+    }
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept override {
+        inner_->thread_span(step, thread, begin, end, work_items);
+    }
+    [[nodiscard]] bool wants_threads() const noexcept override { return inner_->wants_threads(); }
+    [[nodiscard]] std::uint64_t now() const noexcept override { return inner_->now(); }
+
+private:
+    template <class Fn>
+    void guard(Fn&& fn) noexcept {
+        if (error_) return;
+        try {
+            fn();
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+    }
+    StepObserver* inner_ = nullptr;
+    std::exception_ptr error_;
+};
+
 enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused };
 
 class Executor {

@@ -51,60 +51,107 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
 
-constexpr std::uint32_t kNodesPerLayer = 64, kNodesOutside = 64;   // builders use fewer than 45 per layer
+constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 110 per layer
+
+}  // namespace
+
+namespace {
+
+bool gives_logits_at_all(const model::BoundModel& model) noexcept { return static_cast<bool>(model.weights.output); }
+
+// A classifier looks at the first token where that sees all others, else at the last.
+Pooling pooled_rows(const ContextOptions& o) noexcept {
+    if (o.pooling != Pooling::rank) return o.pooling;
+    return o.attention == AttentionKind::causal ? Pooling::last : Pooling::cls;
+}
 
 }  // namespace
 
 Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
     : model_(&model), options_(effective_options(model, options)), table_(&table) {
     rope_ = model::effective_rope(model.hp, options_);
+    rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
-    kv_limits_ = {options_.n_ctx, options_.n_seq_max, options_.n_ubatch};
+    // Without causality nothing outlasts a call, and a call is one micro-batch.
+    const std::int32_t n_cells = causal() ? options_.n_ctx : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .has_attention = model.hp.has_attention(), .has_states = model.hp.has_states(),
+                      .window = {}, .n_batch = options_.n_batch};
+    const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && model.hp.max_alibi_bias == 0;
+    if (may_release && memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages()) memory_limits_.window = window();
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
-                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .embeddings = options_.embeddings, .logits_all = options_.logits_all,
+                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
+                     .has_output_head = gives_logits_at_all(model), .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
+                     .embeddings = options_.embeddings, .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
-    table_entries_ = run_sequences_ * kv_limits_.table_capacity();
+    table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
     add_caches();
     add_inputs();
     measure_graphs();
 }
 
-// Cache tensors: one K and one V per layer, rows of all KV heads, cells of all pages.
+// Cache tensors: one K and one V per attention layer, rows of all KV heads, cells of all pages; per recurrent layer its
+// states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
-    const auto n_layer = static_cast<std::size_t>(hp.n_layer);
-    const std::int64_t cells = std::int64_t{kv_limits_.n_pages()} * memory::kPageSlots;
-    cache_names_.reserve(2 * n_layer);
-    caches_.reserve(2 * n_layer);
-    for (const bool is_v : {false, true}) {
-        const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
-        const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
-        if (head_dim % block != 0)
-            fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
-        for (std::size_t il = 0; il < n_layer; ++il) {
-            TensorInfo info;
-            cache_names_.push_back(cat(is_v ? "cache_v-" : "cache_k-", il));
-            info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
-            info.name = cache_names_.back();
-            info.role = is_v ? "cache_v" : "cache_k";
-            info.tensor_class = is_v ? TensorClass::cache_v : TensorClass::cache_k;
-            info.type = type;
-            info.layer = static_cast<int>(il);
-            info.n_dims = 2;
-            info.ne = {std::int64_t{hp.n_head_kv[il]} * head_dim, cells, 1, 1};
-            info.row_bytes = static_cast<std::uint64_t>(row_bytes(info.type, info.ne[0]));
-            info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(cells));
-            cache_bytes_ = plus(cache_bytes_, align64(info.bytes));
-            caches_.push_back(info);
-        }
+    std::size_t n = 2 * static_cast<std::size_t>(hp.n_layer);
+    for (const auto& states : hp.states) n += states.size();
+    cache_names_.reserve(n);
+    caches_.reserve(n);   // LayerMemory points into it
+    layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
+    add_kv(false);
+    add_kv(true);
+    add_states();
+}
+
+const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows) {
+    TensorInfo info;
+    cache_names_.push_back(cat(role, "-", layer));
+    info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+    info.name = cache_names_.back();
+    info.role = role;
+    info.tensor_class = tensor_class;
+    info.type = type;
+    info.layer = layer;
+    info.n_dims = 2;
+    info.ne = {width, rows, 1, 1};
+    info.row_bytes = static_cast<std::uint64_t>(row_bytes(type, width));
+    info.bytes = times(info.row_bytes, static_cast<std::uint64_t>(rows));
+    std::uint64_t& sum = tensor_class == TensorClass::recurrent ? state_bytes_ : cache_bytes_;
+    sum = plus(sum, align64(info.bytes));
+    caches_.push_back(info);
+    return &caches_.back();
+}
+
+void Layout::add_kv(bool is_v) {
+    const model::HParams& hp = model_->hp;
+    if (!hp.has_attention()) return;
+    const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
+    const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
+    if (head_dim % block != 0)
+        fail(ErrorCode::bad_cache_type, cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0) continue;
+        const bool in_pool = memory_limits_.has_window_pool() && hp.is_windowed(il);
+        const std::int64_t cells = std::int64_t{in_pool ? memory_limits_.n_window_pages() : memory_limits_.kv.n_pages()} * memory::kPageSlots;
+        const TensorInfo*& cache = is_v ? layer_memory_[i].v : layer_memory_[i].k;
+        cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, is_v ? "cache_v" : "cache_k", il, type, std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
     }
+}
+
+void Layout::add_states() {
+    const model::HParams& hp = model_->hp;
+    for (std::size_t i = 0; i < hp.states.size(); ++i)
+        for (std::size_t k = 0; k < hp.states[i].size(); ++k)
+            layer_memory_[i].states[k] = add_cache(TensorClass::recurrent, hp.states[i][k].role, static_cast<int>(i), DType::f32, hp.states[i][k].size,
+                                                   memory_limits_.states().n_rows());
 }
 
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(9);
+    inputs_.reserve(20);
     const auto add = [&](std::string_view role, std::uint64_t bytes) {
         inputs_.push_back({role, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
@@ -112,23 +159,37 @@ void Layout::add_inputs() {
     add("inp_tokens", 4 * T);
     add("inp_embd", times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
     add("inp_pos", 4 * T);
-    add("kv_cells", 4 * T);
-    add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
-    add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
-    add("kv_spans", 16 * T);
+    if (memory_limits_.has_attention) {
+        add("kv_cells", 4 * T);
+        add("kv_table", 16 * static_cast<std::uint64_t>(table_entries_));
+        add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
+        add("kv_spans", 16 * T);
+        if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+        if (memory_limits_.has_window_pool()) {
+            add("kv_cells_window", 4 * T);
+            add("kv_table_window", 16 * static_cast<std::uint64_t>(table_entries_));
+            add("kv_pairs_window", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+        }
+        if (model_->hp.max_alibi_bias > 0) add("kv_positions", 4 * static_cast<std::uint64_t>(memory_limits_.kv.n_pages()) * memory::kPageSlots);
+        add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+    }
+    if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
-    add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+    if (model_->weights.token_types != nullptr) add("inp_types", 4 * T);   // zeros: nobody writes it
+    if (options_.pooling != Pooling::mean) return;
+    add("pool_rows", 4 * n_out);
+    add("pool_sums", times(4 * static_cast<std::uint64_t>(options_.n_seq_max), static_cast<std::uint64_t>(model_->hp.n_embd)));
+    add("pool_counts", 4 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
 
 void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
     graph.reset();
-    const auto n_layer = static_cast<std::size_t>(model_->hp.n_layer);
     const model::BuildContext context{.g = graph, .hp = model_->hp, .w = model_->weights,
                                       .shape = {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
-                                                .want_logits = true, .want_embeddings = options_.embeddings},
-                                      .rope = rope_, .rope_factors = rope_factors_,
-                                      .cache_k = std::span(caches_).first(n_layer), .cache_v = std::span(caches_).subspan(n_layer)};
+                                                .want_logits = logits_bytes() > 0, .want_embeddings = options_.embeddings,
+                                                .pooling = options_.pooling, .window_pool = memory_limits_.has_window_pool(), .n_pooled = options_.n_seq_max},
+                                      .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
         for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
@@ -143,10 +204,42 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
 void Layout::build_page_copies(graph::Graph& graph) const {
     graph.reset();
     const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
+    const bool pool = memory_limits_.has_window_pool();
+    const graph::Tensor window_pairs = pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : caches_) {
+        if (cache.tensor_class == TensorClass::recurrent) continue;
         graph.set_layer(cache.layer);
-        graph.name(graph.kv_copy_page(graph.cache(cache), pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+        graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+    }
+}
+
+// Angles are linear in the position: a key rotated by the difference is the key of the new one, its magnitude being in it
+// already.
+void Layout::build_key_shift(graph::Graph& graph) const {
+    graph.reset();
+    graph.set_part(Part::state);
+    const model::HParams& hp = model_->hp;
+    const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
+    const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne), cells = graph.input("kv_cells", DType::i32, ne);
+    const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
+    // Cells and angles of layers without a window, and of those with one.
+    struct Side { RopeParams rope; graph::Tensor table, cells; };
+    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor where) {
+        rope.magnitude = 1.0f;
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, factors), name), where};
+    };
+    const Side full = side(rope_, "rope_table", cells);
+    Side windowed = hp.has_window_rope() ? side(rope_window_, "rope_table_window", cells) : full;
+    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
+    const bool behind = hp.mla.n_lora_kv > 0;   // latent attention rotates the end of a key
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0 || !hp.rotates(il)) continue;
+        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_dim_k};
+        graph.set_layer(il);
+        const Side& x = hp.is_windowed(il) ? windowed : full;
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads, behind ? hp.head_dim_k - hp.n_rot : 0), "cache_k_shift");
     }
 }
 
@@ -187,25 +280,39 @@ void Layout::measure_graphs() {
         measure();
         worst_offsets_[kind.index()] = plan.offsets;
     }
+    if (!memory_limits_.has_attention) return;
     build_page_copies(graph);
+    measure();
+    if (!rotates_keys()) return;
+    build_key_shift(graph);
     measure();
 }
 
 std::uint64_t Layout::logits_bytes() const noexcept {
+    if (options_.pooling != Pooling::none || !gives_logits_at_all(*model_)) return 0;
     return align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_vocab));
 }
 
 std::uint64_t Layout::embeddings_bytes() const noexcept {
-    return options_.embeddings ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_embd)) : 0;
+    return options_.embeddings && options_.pooling == Pooling::none ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) * static_cast<std::uint64_t>(model_->hp.n_embd)) : 0;
+}
+
+std::size_t Layout::pooled_width() const noexcept {
+    return static_cast<std::size_t>(options_.pooling == Pooling::rank ? model_->weights.n_class() : model_->hp.n_embd);
+}
+
+std::uint64_t Layout::pooled_bytes() const noexcept {
+    return options_.pooling == Pooling::none ? 0 : align64(4ull * static_cast<std::uint64_t>(options_.n_seq_max) * pooled_width());
 }
 
 MemoryPlan Layout::memory() const {
     MemoryPlan plan;
     for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
     plan.cache = cache_bytes_;
+    plan.recurrent = state_bytes_;
     plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
-    plan.outputs = logits_bytes() + embeddings_bytes() + kept_bytes_;
-    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::KvCache::bytes(kv_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
+    plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
+    plan.fixed = sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
                  graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
                  kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
                  inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
@@ -215,7 +322,7 @@ MemoryPlan Layout::memory() const {
 
 // A layout that is made again from the same model and options allocates the same.
 std::uint64_t Layout::bytes_held() const noexcept {
-    std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(inputs_) + bytes_of(kept_);
+    std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) + bytes_of(layer_memory_) + bytes_of(inputs_) + bytes_of(kept_);
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);
     for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
     for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel.hpp"
-#include "memory/kv_cache.hpp"
+#include "memory/memory.hpp"
 #include "model/model.hpp"
 #include "runtime/batch_plan.hpp"
 #include "runtime/binding.hpp"
@@ -37,6 +37,10 @@ public:
     void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
+    /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
+    void build_key_shift(graph::Graph& graph) const;
+    /// Keys of some layer are rotated by their position.
+    [[nodiscard]] bool rotates_keys() const noexcept { return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention; }
 
     [[nodiscard]] MemoryPlan memory() const;
     [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }
@@ -44,7 +48,7 @@ public:
     [[nodiscard]] const model::BoundModel& model() const noexcept { return *model_; }
     [[nodiscard]] const ContextOptions& options() const noexcept { return options_; }
     [[nodiscard]] const kernels::KernelTable& table() const noexcept { return *table_; }
-    [[nodiscard]] const memory::KvLimits& kv_limits() const noexcept { return kv_limits_; }
+    [[nodiscard]] const memory::MemoryLimits& memory_limits() const noexcept { return memory_limits_; }
     [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
     /// Sets where cache tensor i lies (a context does, once).
@@ -52,10 +56,18 @@ public:
     [[nodiscard]] std::span<const InputSlot> inputs() const noexcept { return inputs_; }
     [[nodiscard]] std::uint64_t input_bytes() const noexcept { return input_bytes_; }
     [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_bytes_; }
+    [[nodiscard]] std::uint64_t state_bytes() const noexcept { return state_bytes_; }
     [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
     [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
     [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
     [[nodiscard]] std::uint64_t embeddings_bytes() const noexcept;
+    [[nodiscard]] std::uint64_t pooled_bytes() const noexcept;
+    /// Floats of one vector per sequence.
+    [[nodiscard]] std::size_t pooled_width() const noexcept;
+    [[nodiscard]] bool causal() const noexcept { return options_.attention == AttentionKind::causal; }
+    /// What tokens see in layers without a window, and in those with one.
+    [[nodiscard]] Window full_view() const noexcept { return {.causal = causal()}; }
+    [[nodiscard]] Window window() const noexcept { return {model_->hp.window.kind, model_->hp.window.size, causal()}; }
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.
@@ -68,6 +80,9 @@ public:
 
 private:
     void add_caches();
+    void add_kv(bool is_v);
+    void add_states();
+    const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows);
     void add_inputs();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
@@ -76,15 +91,16 @@ private:
     const model::BoundModel* model_;
     ContextOptions options_;
     const kernels::KernelTable* table_;
-    RopeParams rope_;
+    RopeParams rope_, rope_window_;
     const TensorInfo* rope_factors_ = nullptr;
-    memory::KvLimits kv_limits_;
+    memory::MemoryLimits memory_limits_;
     BatchLimits batch_limits_;
     std::int64_t table_entries_ = 0, run_sequences_ = 0;
     std::vector<std::string> cache_names_;
-    std::vector<TensorInfo> caches_;          ///< K of each layer, then V of each
+    std::vector<TensorInfo> caches_;          ///< K of each layer that has them, then V of each, then states
+    std::vector<model::LayerMemory> layer_memory_;
     std::vector<InputSlot> inputs_;
-    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
+    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
     std::uint32_t max_nodes_ = 0, max_values_ = 0;
     std::array<std::vector<std::uint64_t>, 4> worst_offsets_;
     std::vector<Kept> kept_;

@@ -27,8 +27,23 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
     o.n_ctx = (o.n_ctx + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
     o.n_batch = o.n_batch == 0 ? o.n_ctx : std::min(o.n_batch, o.n_ctx);
     o.n_ubatch = o.n_ubatch == 0 ? o.n_batch : std::min(o.n_ubatch, o.n_batch);
-    if (o.n_outputs == 0) o.n_outputs = o.logits_all ? o.n_batch : o.n_seq_max;
+    if (o.pooling != Pooling::none) o.n_outputs = o.pooling == Pooling::mean ? o.n_batch : o.n_seq_max;   // rows it is made of
+    const bool all = o.logits_all || (o.embeddings && !hp.causal);
+    if (o.n_outputs == 0) o.n_outputs = all ? o.n_batch : o.n_seq_max;
     o.n_outputs = std::min(o.n_outputs, o.n_batch);
+}
+
+// What the context computes with, and what it gives.
+void resolve_results(const model::BoundModel& m, ContextOptions& o) {
+    const bool has_head = static_cast<bool>(m.weights.output);
+    if (o.attention == AttentionKind::from_model) o.attention = m.hp.causal ? AttentionKind::causal : AttentionKind::bidirectional;
+    const bool causal = o.attention == AttentionKind::causal;
+    require(!causal || m.hp.causal || has_head, "attention", "causal", "the model is an encoder");
+    require(causal || !m.hp.has_states(), "attention", "bidirectional", "recurrent layers see only what came before");
+    const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
+    o.embeddings = o.embeddings || asked || !has_head;
+    if (o.pooling == Pooling::from_model) o.pooling = o.embeddings ? m.hp.pooling : Pooling::none;
+    require(o.pooling != Pooling::rank || m.weights.n_class() > 0, "pooling", "rank", "the model has no classifier");
 }
 
 void resolve_threads(ContextOptions& o) {
@@ -54,6 +69,7 @@ void check_rope(const ContextOptions& o) {
 }  // namespace
 
 ContextOptions effective_options(const model::BoundModel& model, ContextOptions options) {
+    resolve_results(model, options);
     resolve_sizes(model.hp, options);
     resolve_threads(options);
     check_rope(options);

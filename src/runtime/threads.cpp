@@ -34,10 +34,16 @@ namespace {
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);   // a futex word
 
 #if defined(__linux__)
+// Names of files are strings here: joining paths of the standard library (GCC 12) does not survive a failed allocation.
 template <class... T>
-bool read_values(const std::filesystem::path& file, T&... values) {
+bool read_values(const std::string& file, T&... values) {
     std::ifstream in(file);
-    return static_cast<bool>((in >> ... >> values));
+    in.exceptions(std::ios::badbit);   // a failed allocation comes out, instead of looking like a missing file
+    try {
+        return static_cast<bool>((in >> ... >> values));
+    } catch (const std::ios_base::failure&) {
+        return false;
+    }
 }
 
 // Processors that this process may run on; with `physical`, sibling hardware threads of a core (package, core) are one.
@@ -49,23 +55,23 @@ int affine_cpus(const SystemFiles& files, bool physical) {
     std::set<std::pair<int, int>> cores;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &set)) continue;
-        const auto topology = files.sys / "devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology";
+        const std::string topology = cat(files.sys.native(), "/devices/system/cpu/cpu", cpu, "/topology");
         int package = 0, core = cpu;
-        (void)read_values(topology / "physical_package_id", package);
-        if (!read_values(topology / "core_id", core)) core = cpu;
+        (void)read_values(topology + "/physical_package_id", package);
+        if (!read_values(topology + "/core_id", core)) core = cpu;
         cores.emplace(package, core);
     }
     return static_cast<int>(cores.size());
 }
 
 // Processors that one group may use; 0 = no limit. Version 2 has "max 100000" or "150000 100000", version 1 two files.
-double quota_of(const std::filesystem::path& group, bool version_2) {
+double quota_of(const std::string& group, bool version_2) {
     std::string quota;
     double limit = 0, period = 0;
     if (version_2) {
-        if (!read_values(group / "cpu.max", quota, period) || quota == "max") return 0;
+        if (!read_values(group + "/cpu.max", quota, period) || quota == "max") return 0;
         limit = std::strtod(quota.c_str(), nullptr);
-    } else if (!read_values(group / "cpu.cfs_quota_us", limit) || !read_values(group / "cpu.cfs_period_us", period)) {
+    } else if (!read_values(group + "/cpu.cfs_quota_us", limit) || !read_values(group + "/cpu.cfs_period_us", period)) {
         return 0;
     }
     return limit > 0 && period > 0 ? limit / period : 0;
@@ -75,23 +81,26 @@ double quota_of(const std::filesystem::path& group, bool version_2) {
 // In a container its own group is the root of what it sees, whatever /proc says, so the root is always asked too.
 int cgroup_quota(const SystemFiles& files) {
     double least = 0;
-    const auto ask = [&](const std::filesystem::path& root, std::filesystem::path group, bool version_2) {
-        for (group = group.relative_path();; group = group.parent_path()) {
-            const double quota = quota_of(root / group, version_2);
+    const auto ask = [&](const std::string& root, std::string group, bool version_2) {   // group: "/a/b", "/" or empty
+        for (;;) {
+            while (group.ends_with('/')) group.pop_back();
+            const double quota = quota_of(root + group, version_2);
             if (quota > 0 && (least == 0 || quota < least)) least = quota;
             if (group.empty()) return;
+            group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
         }
     };
-    const std::filesystem::path root = files.sys / "fs/cgroup";
+    const std::string root = files.sys.native() + "/fs/cgroup";
     ask(root, {}, true);
-    ask(root / "cpu", {}, false);
-    std::ifstream groups(files.proc / "self/cgroup");   // lines "id:controllers:/path"; version 2 is "0::/path"
+    ask(root + "/cpu", {}, false);
+    std::ifstream groups(files.proc.native() + "/self/cgroup");   // lines "id:controllers:/path"; version 2 is "0::/path"
+    if (groups) groups.exceptions(std::ios::badbit);
     for (std::string line; std::getline(groups, line);) {
         const std::size_t first = line.find(':'), second = line.find(':', first + 1);
         if (second == std::string::npos) continue;
         const std::string controllers = cat(",", line.substr(first + 1, second - first - 1), ",");
         if (controllers == ",,") ask(root, line.substr(second + 1), true);
-        if (controllers.find(",cpu,") != std::string::npos) ask(root / "cpu", line.substr(second + 1), false);
+        if (controllers.find(",cpu,") != std::string::npos) ask(root + "/cpu", line.substr(second + 1), false);
     }
     return static_cast<int>(std::ceil(least - 1e-9));
 }
@@ -101,7 +110,10 @@ int count_cpus([[maybe_unused]] const SystemFiles& files, [[maybe_unused]] bool 
     int n = 0;
 #if defined(__linux__)
     n = affine_cpus(files, physical);
-    if (const int quota = cgroup_quota(files); quota > 0) n = n > 0 ? std::min(n, quota) : quota;
+    try {
+        if (const int quota = cgroup_quota(files); quota > 0) n = n > 0 ? std::min(n, quota) : quota;
+    } catch (const std::ios_base::failure&) {   // what cannot be read sets no limit
+    }
 #endif
     if (n == 0) n = static_cast<int>(std::thread::hardware_concurrency());
     return std::clamp(n, 1, 512);

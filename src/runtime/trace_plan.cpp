@@ -5,6 +5,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "graph/rules.hpp"
 
 namespace tinfer::runtime {
 
@@ -62,6 +63,21 @@ TensorInfo describe_value(const graph::Value& v, std::uint32_t id, std::string_v
     return info;
 }
 
+ViewShape view_shape(std::span<const graph::Value> values, std::uint32_t id) {
+    const graph::Value& v = values[id];
+    if (!v.is_view || v.tensor_class == TensorClass::cache_k || v.tensor_class == TensorClass::cache_v) return {};
+    const graph::Value& root = values[v.root];
+    const auto size = [](const graph::Value& x) { return row_bytes(x.type, x.ne[0]) * x.ne[1] * x.ne[2] * x.ne[3]; };
+    if (v.nb == graph::contiguous_strides(v.type, v.ne) && size(v) == size(root)) return {};
+    ViewShape shape{.whole = false, .offset = static_cast<std::uint64_t>(v.offset),
+                    .length = static_cast<std::uint64_t>(row_bytes(v.type, v.ne[0]))};
+    for (std::size_t d = 0; d < 3; ++d) {
+        shape.count[d] = static_cast<std::uint64_t>(v.ne[d + 1]);
+        shape.stride[d] = static_cast<std::uint64_t>(v.nb[d + 1]);
+    }
+    return shape;
+}
+
 }  // namespace
 
 MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
@@ -85,7 +101,7 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
         const graph::Value& v = values[id];
         if (v.is_view) continue;
         switch (v.tensor_class) {
-            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
             default: tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
         }
         if (v.tensor_class == TensorClass::input) inputs_.push_back({tensors_[id], v.role});
@@ -104,7 +120,8 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
         for (std::uint32_t i = 0; i < plan.steps[s].n_nodes; ++i) step_of[plan.step_nodes[plan.steps[s].first_node + i]] = s;
     std::size_t n_inputs = 0;
     for (const graph::Node& node : nodes) n_inputs += node.n_inputs;
-    node_inputs_.reserve(n_inputs);   // spans into it must stay
+    node_inputs_.reserve(n_inputs);   // spans into them must stay
+    node_shapes_.reserve(n_inputs);
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
         const graph::Node& node = nodes[i];
         NodeView view;
@@ -116,9 +133,13 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
         view.step = step_of[i];
         view.output = tensors_[node.output];
         const std::size_t first = node_inputs_.size();
-        for (std::uint32_t k = 0; k < node.n_inputs; ++k)
-            node_inputs_.push_back(node.inputs[k] == graph::kNone ? nullptr : tensors_[node.inputs[k]]);
+        for (std::uint32_t k = 0; k < node.n_inputs; ++k) {
+            const bool given = node.inputs[k] != graph::kNone;
+            node_inputs_.push_back(given ? tensors_[node.inputs[k]] : nullptr);
+            node_shapes_.push_back(given ? view_shape(graph.values(), node.inputs[k]) : ViewShape{});
+        }
         view.inputs = std::span(node_inputs_).subspan(first);
+        view.shapes = std::span(node_shapes_).subspan(first);
         nodes_.push_back(view);
     }
 }

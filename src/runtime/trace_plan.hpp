@@ -97,6 +97,7 @@ private:
     std::vector<TensorInfo*> own_;                  ///< the same where it is one of values_, else null
     std::vector<NodeView> nodes_;
     std::vector<const TensorInfo*> node_inputs_;
+    std::vector<ViewShape> node_shapes_;
     std::vector<StepView> steps_;
     std::vector<const NodeView*> step_nodes_;
     std::vector<StepPart> parts_;

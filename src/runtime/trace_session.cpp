@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "base/error.hpp"
 #include "trace/expected.hpp"
@@ -267,10 +268,11 @@ void TraceSession::begin_run(const RunDetails& details) {
     step_begin_ = now();
 }
 
-// Copies the expert ids that a routed product is about to use: the expectation needs them, and they may be recycled before
+// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be recycled before
 // the run ends.
 void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
-    if (plan_->view().steps[step].op != Op::mul_mat_id) return;
+    const Op op = plan_->view().steps[step].op;
+    if (op != Op::mul_mat_id && op != Op::add_id) return;
     if (n_routing_ == routing_.size()) routing_.emplace_back();
     auto& [tensor, ids] = routing_[n_routing_++];
     const kernels::Operand& operand = call[3];
@@ -289,6 +291,11 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
     collector.start();
     bound_->kernels[step]->resolve(call, collector);
     collector.check();
+    // What the plan does not announce is not in the events either, so that a gap in `declare` shows as one.
+    const auto is_announced = [&](const PendingAccess& p) {
+        return std::ranges::any_of(declared, [&](const PendingAccess& d) { return d.dynamic && d.access.slot == p.access.slot && d.access.mode == p.access.mode; });
+    };
+    pending_.erase(std::remove_if(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(), std::not_fn(is_announced)), pending_.end());
     const std::span resolved = std::span(pending_).subspan(first);
     plan_->complete(step, resolved, ranges_);
     // What was announced as dynamic and touched nothing this time stays visible, with no ranges.

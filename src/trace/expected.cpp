@@ -51,6 +51,22 @@ ExpectedAccess all(const TensorInfo& tensor, AccessMode mode) {
     return access;
 }
 
+// The rows of a view, those that lie without a gap taken together.
+ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
+    if (shape.whole) return all(tensor, AccessMode::read);
+    ExpectedAccess access{&tensor, AccessMode::read, {}};
+    const bool dense = shape.stride[0] == shape.length;
+    const std::uint64_t length = dense ? shape.length * shape.count[0] : shape.length, n = dense ? 1 : shape.count[0];
+    for (std::uint64_t i2 = 0; i2 < shape.count[2]; ++i2)
+        for (std::uint64_t i1 = 0; i1 < shape.count[1]; ++i1)
+            for (std::uint64_t i0 = 0; i0 < n; ++i0) {
+                const std::uint64_t begin = shape.offset + i2 * shape.stride[2] + i1 * shape.stride[1] + i0 * shape.stride[0];
+                access.set.add(begin, begin + length);
+            }
+    access.set.normalize();
+    return access;
+}
+
 // Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
 std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs, std::span<const std::int32_t> spans) {
     std::vector<std::int32_t> cells;
@@ -83,6 +99,18 @@ ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> i
     return access;
 }
 
+// Tokens take their turn: each goes on from a row of the state (none where it is negative) and leaves the next state in a
+// row. What a token of this run has left there comes from no earlier step.
+void expect_state(const TensorInfo& state, std::span<const std::int32_t> steps, std::vector<ExpectedAccess>& out) {
+    std::vector<std::int32_t> read, written;
+    for (std::size_t i = 0; i + 1 < steps.size(); i += 2) {
+        if (steps[i] >= 0 && std::ranges::find(written, steps[i]) == written.end()) read.push_back(steps[i]);
+        written.push_back(steps[i + 1]);
+    }
+    out.push_back(rows(state, AccessMode::read, read));
+    out.push_back(rows(state, AccessMode::write, written));
+}
+
 void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pairs, std::vector<ExpectedAccess>& out) {
     std::vector<std::int32_t> from, to;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -101,7 +129,8 @@ void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pair
 
 void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess>& out) {
     const auto read_whole = [&](std::size_t i) {
-        if (i < node.inputs.size() && node.inputs[i] != nullptr) out.push_back(all(*node.inputs[i], AccessMode::read));
+        if (i < node.inputs.size() && node.inputs[i] != nullptr)
+            out.push_back(part(*node.inputs[i], i < node.shapes.size() ? node.shapes[i] : ViewShape{}));
     };
     switch (node.op) {
         case Op::none: case Op::input: case Op::alias: return;
@@ -115,12 +144,20 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(1);
             return;
-        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks
+        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks, positions
             const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), integers(data, *node.inputs[5]));
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
             out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
-            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}}) read_whole(i);
+            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}, std::size_t{7}}) read_whole(i);
+            return;
+        }
+        case Op::causal_conv: case Op::token_shift: case Op::selective_scan: case Op::wkv6: case Op::wkv7: case Op::delta_rule: {
+            const std::size_t state = node.inputs.size() - 2;   // then state_rows
+            out.push_back(all(*node.output, AccessMode::write));
+            expect_state(*node.inputs[state], integers(data, *node.inputs[state + 1]), out);
+            for (std::size_t i = 0; i < node.inputs.size(); ++i)
+                if (i != state) read_whole(i);
             return;
         }
         case Op::mul_mat_id:   // inputs: W, x, ids
@@ -129,6 +166,21 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(1);
             read_whole(2);
             return;
+        case Op::add_id:   // inputs: x, biases, ids
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[1], AccessMode::read, integers(data, *node.inputs[2])));
+            read_whole(0);
+            read_whole(2);
+            return;
+        case Op::key_shift: {   // inputs: the cache, table, cells
+            std::vector<std::int32_t> cells = integers(data, *node.inputs[2]);
+            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+            out.push_back(rows(*node.output, AccessMode::write, cells));
+            out.push_back(rows(*node.inputs[0], AccessMode::read, cells));
+            read_whole(1);
+            read_whole(2);
+            return;
+        }
         case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
         default:
             out.push_back(all(*node.output, AccessMode::write));

@@ -123,7 +123,7 @@ void Roofline::Impl::add_event(const KernelEvent& event) {
         const TensorClass kind = access.tensor->tensor_class;
         bytes += access.mode == AccessMode::read_write ? 2 * streamed : streamed;
         if (kind == TensorClass::weight) row.weight_bytes += unique;
-        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v) row.cache_bytes += unique;
+        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent) row.cache_bytes += unique;
     }
     ++row.calls;
     row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);

@@ -146,6 +146,7 @@ void use_model(const std::filesystem::path& path, bool use_mmap, bool check) {
     Context context(model, {.n_ctx = 64, .n_ubatch = 4, .n_threads = 1});
     const std::int32_t last = model.info().n_vocab - 1;
     (void)context.decode(std::vector{Token{0}, Token{std::min(1, last)}, Token{last}});
+    if (!model.info().has_output_head) return;   // an encoder: embeddings and nothing to sample
     Sampler sampler(model.vocab(), {.seed = 1});
     const Token token = sampler.sample(context);   // NaN among the logits: an Error
     if (static_cast<std::size_t>(token) < model.vocab().size()) (void)model.vocab().piece(token);

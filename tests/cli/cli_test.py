@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
@@ -69,7 +70,7 @@ class Usage(unittest.TestCase):
 
     def test_help_and_version(self):
         self.assertRegex(tinfer("--version"), rb"^\d+\.\d+\.\d+\n$")
-        for command in ("run", "tokenize", "detokenize", "logits", "perplexity", "bench", "inspect", "graph"):
+        for command in ("run", "tokenize", "detokenize", "logits", "embed", "perplexity", "bench", "inspect", "graph"):
             self.assertIn(b"Examples:", tinfer(command, "--help"))
 
     def test_options_from_environment_and_file(self):
@@ -138,6 +139,56 @@ class Run(unittest.TestCase):
             out, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
         self.assertEqual(json.loads(out)["stop"], "interrupt")
+
+
+class Embed(unittest.TestCase):
+    LINES = ["once on a time", "a", "the inn on the hill, again and again", "time"]
+
+    def vectors(self, *args, **kw):
+        return [json.loads(line)["embedding"] for line in tinfer("embed", "-m", MODEL, *args, **kw).splitlines()]
+
+    def test_E3_lines_together_equal_each_alone(self):  # [E3] [B11]
+        text = "\n".join(self.LINES).encode()
+        together = self.vectors("-f", "-", input=text)
+        self.assertEqual(together, [self.vectors("-p", line)[0] for line in self.LINES])
+        self.assertEqual(together, self.vectors("-f", "-", "--parallel", "2", "-u", "3", input=text))
+        for vector in together:
+            self.assertAlmostEqual(math.hypot(*vector), 1, places=5)
+
+    def test_E2_the_mean_is_that_of_the_rows_of_logits(self):  # [E2]
+        ids = tinfer("tokenize", "-m", MODEL, "-p", self.LINES[0]).decode()
+        out = FOLDER / "rows.f32"
+        document = json.loads(tinfer("logits", "-m", MODEL, "--tokens", ids, "--embeddings", "-o", out))
+        rows = floats(out)
+        width = document["n_embd"]
+        mean = [sum(rows[i::width]) / document["rows"] for i in range(width)]
+        pooled = json.loads(tinfer("logits", "-m", MODEL, "--tokens", ids, "--pooled", "--pooling", "mean", "-o", out))
+        self.assertEqual((pooled["rows"], pooled["n_embd"]), (1, width))
+        for ours, expected, embedded in zip(floats(out), mean, self.vectors("-p", self.LINES[0], "--normalize", "-1")[0]):
+            self.assertAlmostEqual(ours, expected, places=4)
+            self.assertAlmostEqual(ours, embedded, places=5)
+        last = self.vectors("-p", self.LINES[0], "--pooling", "last", "--normalize", "-1", "--dimensions", "5")[0]
+        self.assertEqual(len(last), 5)
+        for ours, expected in zip(last, rows[-width:]):
+            self.assertAlmostEqual(ours, expected, places=5)
+
+    def test_raw_output_and_limits(self):
+        out = FOLDER / "vectors.f32"
+        text = "\n".join(self.LINES).encode()
+        document = json.loads(tinfer("embed", "-m", MODEL, "-f", "-", "-o", out, input=text))
+        self.assertEqual(document["rows"], len(self.LINES))
+        self.assertEqual(document["sha256"], hashlib.sha256(out.read_bytes()).hexdigest())
+        self.assertEqual(len(floats(out)), document["rows"] * document["n_embd"])
+        long = ["-p", "a " * 400, "-c", "64"]
+        tinfer("embed", "-m", MODEL, *long, code=1)
+        self.assertIn("line 1 has", tinfer.stderr)
+        self.assertEqual(len(self.vectors(*long, "--truncate")), 1)
+        self.assertIn("cut", tinfer.stderr)
+        for args in (["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"], ["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"],
+                     ["logits", "-m", MODEL, "-p", "a", "--pooled"]):
+            self.assertEqual(tinfer(*args, code=1), b"")
+            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
+        tinfer("logits", "-m", MODEL, "-p", "a", "--pooled", "--last", code=2)
 
 
 class Text(unittest.TestCase):
@@ -265,7 +316,10 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len(document["tensors"]), 21)
         self.assertIn("blk.1.ffn_down.weight", tinfer("inspect", MODEL).decode())
         names = [row["name"] for row in json.loads(tinfer("inspect", "--architectures", "--json"))]
-        self.assertIn("llama", names)
+        readme = (HERE.parents[1] / "README.md").read_text()
+        table = readme[readme.index("## What runs"):readme.index("Weights in any of")]
+        listed = [name for line in table.splitlines() if line.startswith("| `") for name in re.findall("`([^`]+)`", line.split("|")[1])]
+        self.assertEqual(sorted(names), sorted(listed))
 
     def test_graph_and_plan(self):
         self.assertTrue(tinfer("graph", MODEL).startswith(b"digraph"))

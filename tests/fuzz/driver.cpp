@@ -46,6 +46,7 @@ void write_file(const std::filesystem::path& path, const Input& input) {
 std::vector<Input> read_seeds(const std::vector<std::filesystem::path>& paths) {
     std::vector<std::filesystem::path> files;
     for (const auto& path : paths) {
+        if (!std::filesystem::exists(path)) throw std::runtime_error("no seeds at " + path.string());
         if (!std::filesystem::is_directory(path)) files.push_back(path);
         else
             for (const auto& entry : std::filesystem::recursive_directory_iterator(path))

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Writes seeds for fuzz_model: a tiny model of every architecture, in a few weight types.
+// Writes seeds for fuzz_model: a tiny model of every architecture that needs no golden data, some in a few weight types.
 #include <filesystem>
 
+#include "support/family_model.hpp"
+#include "support/jina_model.hpp"
 #include "support/tiny_model.hpp"
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    std::filesystem::create_directories(argv[1]);
+    using namespace tinfer::test;
+    const std::filesystem::path folder = argv[1];
+    std::filesystem::create_directories(folder);
     for (const char* arch : {"llama", "qwen2", "qwen3", "llama-moe", "qwen2moe", "qwen3moe"})
         for (const auto type : {tinfer::DType::f32, tinfer::DType::q5_1, tinfer::DType::q3_k}) {
-            auto tiny = tinfer::test::TinyModel::of(arch, type);
+            auto tiny = TinyModel::of(arch, type);
             tiny.n_layer = 1;
-            tiny.save(argv[1]);
+            tiny.save(folder);
         }
+    int n = 0;   // several of one architecture differ in what they have
+    for (const Family& family : small_families())
+        if (family.n_layer <= 4) family.writer().save(folder / (family.arch + "-" + std::to_string(n++) + ".gguf"));
+    SmallJina(false, true, true, 3).file.save(folder / "jina.gguf");
+    latent_model(tinfer::DType::q8_0, true).save(folder / "latent.gguf");
 }

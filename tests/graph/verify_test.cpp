@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "graph/plan.hpp"
@@ -60,12 +61,56 @@ struct Damaged {
     }
 };
 
+// A recurrent state of rows of `width` floats; ids beyond those of any sample model.
+const TensorInfo& state_tensor(std::int64_t width) {
+    static std::map<std::int64_t, TensorInfo> tensors;
+    TensorInfo& tensor = tensors[width];
+    tensor.id = 400 + static_cast<std::uint32_t>(width) % 100;
+    tensor.name = tensor.role = "state";
+    tensor.tensor_class = TensorClass::recurrent;
+    tensor.type = DType::f32;
+    tensor.n_dims = 2;
+    tensor.ne = {width, 6, 1, 1};
+    return tensor;
+}
+
+// Three tokens of 2 heads of 4.
+void build_recurrent_ops(Graph& g) {
+    const auto input = [&](const char* role, std::array<std::int64_t, 4> ne) { return g.input(role, DType::f32, ne); };
+    const Tensor rows = g.input("state_rows", DType::i32, {2, 3, 1, 1});
+    const auto state = [&](std::int64_t width) { return graph::RecurrentState{g.cache(state_tensor(width)), rows}; };
+    const Tensor x = input("stream", {8, 3, 1, 1}), heads = g.heads(x, 2), per_head = input("per_head", {2, 3, 1, 1});
+    g.sum_rows(g.l2_norm(g.exp(g.softplus(x)), 1e-6f));
+    g.token_shift(g.causal_conv(x, input("taps", {4, 8, 1, 1}), input("taps_bias", {8, 1, 1, 1}), state(24)), state(8));
+    const Tensor maps = input("maps", {5, 1, 3, 1});
+    g.selective_scan(heads, per_head, input("rates", {5, 2, 1, 1}), maps, maps, input("skip", {2, 1, 1, 1}), state(40));
+    g.wkv6(heads, heads, heads, heads, input("first", {4, 2, 1, 1}), state(32));
+    g.wkv7(heads, heads, heads, heads, heads, heads, state(32));
+    g.delta_rule(heads, heads, heads, per_head, per_head, 0.5f, state(32));
+}
+
 // A graph with at least one node of every op.
 void build_all_ops(Graph& g, const test::SampleModel& model) {
     model.build(g, 3, 2);
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
+    g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));
+    g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}), 1e-5f);
+    g.concat(x, g.input("tail", DType::f32, {3, 1, 1, 1}));
+    g.keep_groups(x, 2, 1);
+    const Tensor stack = g.input("stack", DType::f32, {4, 5, 2, 1}), rows = g.input("rows", DType::f32, {4, 2, 3, 1});
+    const Tensor chosen = g.input("chosen", DType::i32, {2, 3, 1, 1});
+    g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
+    const Tensor ids = g.input("ids", DType::i32, {3, 1, 1, 1});
+    g.log_temperature(ids, 0.1f, 8);
+    g.segment_sum(x, ids, g.input("sums", DType::f32, {4, 2, 1, 1}));
     g.copy(g.view(x, 1, 2));
+    build_recurrent_ops(g);
+    const TensorInfo& keys = model.tensor("cache_k.0");
+    RopeParams rope;
+    rope.n_rot = 4;
+    const AttentionParams one_head{.n_head_kv = 1, .head_dim_k = static_cast<std::int32_t>(keys.ne[0])};
+    g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}), rope, one_head, 2);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
 }
 
@@ -104,6 +149,51 @@ const std::vector<Attack>& attacks() {
         {Op::rms_norm, "weight must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::rms_norm, "eps must be finite and not negative", [](Damaged& d) { d.node().params.eps = -1.0f; }},
         {Op::rms_norm, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::layer_norm, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::f16, {4, 3, 1, 1});
+         }},
+        {Op::layer_norm, "weight must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::layer_norm, "bias must be f32 with one value per element of a row", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::layer_norm, "eps must be finite and not negative", [](Damaged& d) { d.node().params.eps = -1.0f; }},
+        {Op::mul_mat_heads, "W has a type without a product",
+         [](Damaged& d) {
+             d.replace(1, DType::i8, {4, 5, 2, 1});
+         }},
+        {Op::mul_mat_heads, "W must be {K,N,H}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::mul_mat_heads, "inner extents differ", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::mul_mat_heads, "x must be {K,H,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::mul_mat_heads, "x has not the type that W multiplies with",
+         [](Damaged& d) {
+             d.replace(2, DType::f16, {4, 2, 3, 1});
+         }},
+        {Op::mul_mat_heads, "result must be f32 {N,H,T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::div, "b must be like a, {n}, or {1,…}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::gelu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::relu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::tanh, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::clamp, "low must not exceed high", [](Damaged& d) { d.node().params.low = 2.0f; }},
+        {Op::clamp, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::concat, "a and b must be f32",
+         [](Damaged& d) {
+             d.replace(2, DType::f16, {3, 1, 1, 1});
+         }},
+        {Op::concat, "b must be {m,H,T} or {m,1,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::concat, "result must be f32 {n+m,H,T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::keep_groups, "x must be {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::keep_groups, "X must be a multiple of n_group", [](Damaged& d) { d.node().params.n_group = 3; }},
+        {Op::keep_groups, "k must lie in 1 … n_group", [](Damaged& d) { d.node().params.k = 3; }},
+        {Op::log_temperature, "positions must be i32 {T}", [](Damaged& d) { d.stretch(1, 1); }},
+        {Op::log_temperature, "n must be positive", [](Damaged& d) { d.node().params.k = 0; }},
+        {Op::log_temperature, "result must be f32 {1,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::segment_sum, "x must be f32 {E,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::segment_sum, "segments must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::segment_sum, "sums must be f32 {E,S}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::segment_sum, "result must be f32 like the sums", [](Damaged& d) { d.stretch_result(1); }},
+        {Op::add_id, "x must be f32 {N,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
+        {Op::add_id, "b must be f32 {N,X}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::add_id, "ids must be i32 {k,T}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::add_id, "result must be f32 like x", [](Damaged& d) { d.stretch_result(2); }},
         {Op::quantize, "x must be f32",
          [](Damaged& d) {
              d.replace(1, DType::i32, {256, 3, 1, 1});
@@ -207,6 +297,11 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(7, DType::f32, {5, 1, 1, 1});
          }},
+        {Op::attention, "ALiBi needs kv_positions", [](Damaged& d) { d.node().params.attention.max_bias = 8.0f; }},
+        {Op::attention, "kv_positions must be i32 {cells}",
+         [](Damaged& d) {
+             d.replace(8, DType::i32, {64, 1, 1, 1});
+         }},
         {Op::attention, "result must be f32 {head_dim_v·n_head,T}", [](Damaged& d) { d.stretch_result(1); }},
         {Op::top_k, "x must be f32 {X,T}", [](Damaged& d) { d.stretch(1, 2); }},
         {Op::top_k, "k must lie in 1 … X", [](Damaged& d) { d.node().params.k = 5; }},
@@ -217,6 +312,35 @@ const std::vector<Attack>& attacks() {
         {Op::moe_sum, "y must be f32 {E,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
         {Op::moe_sum, "weights must be f32 {k,T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::moe_sum, "result must be f32 {E,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::key_shift, "a cache row must hold head_dim_k · n_head_kv values", [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
+        {Op::key_shift, "cells must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::key_shift, "the table must be f32 {n_rot,n}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::key_shift, "the rotated part exceeds the head", [](Damaged& d) { d.node().params.first = 1 << 20; }},
+        {Op::l2_norm, "eps must be finite and above 0", [](Damaged& d) { d.node().params.eps = 0.0f; }},
+        {Op::sum_rows, "x must be f32", [](Damaged& d) { d.replace(1, DType::i32, {8, 3, 1, 1}); }},
+        {Op::sum_rows, "result must be f32 {1,…}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::causal_conv, "x must be f32 {C,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::causal_conv, "weight must be f32 {n,C} with n of at least 2", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::causal_conv, "bias must be f32 {C}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::causal_conv, "a state's rows have another size", [](Damaged& d) { d.stretch(4, 0); }},
+        {Op::causal_conv, "state_rows must be i32 {2,T}", [](Damaged& d) { d.stretch(5, 1); }},
+        {Op::causal_conv, "result must be f32 like x", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::causal_conv, "a mandatory operand is absent", [](Damaged& d) { d.node().inputs[3] = kNone; }},
+        {Op::token_shift, "x must be f32 {E,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::token_shift, "a state's rows have another size", [](Damaged& d) { d.replace(2, DType::f32, {8, 6, 1, 1}); }},
+        {Op::selective_scan, "x must be f32 {P,H,T}", [](Damaged& d) { d.replace(1, DType::f16, {4, 2, 3, 1}); }},
+        {Op::selective_scan, "dt must be f32 {H,T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::selective_scan, "a must be f32 {N,H} or {1,H}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::selective_scan, "B must be f32 {N,G,T}", [](Damaged& d) { d.stretch(4, 2); }},
+        {Op::selective_scan, "C must be f32 like B", [](Damaged& d) { d.stretch(5, 1); }},
+        {Op::selective_scan, "D must be f32 {H}", [](Damaged& d) { d.stretch(6, 0); }},
+        {Op::wkv6, "r, k, v, w and the result must be f32 {S,H,T}", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::wkv6, "first must be f32 {S,H}", [](Damaged& d) { d.stretch(5, 0); }},
+        {Op::wkv7, "all but the state must be f32 {S,H,T}", [](Damaged& d) { d.stretch(6, 0); }},
+        {Op::delta_rule, "q must be f32 {S,Hk,T}", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::delta_rule, "k must be f32 like q", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::delta_rule, "v must be f32 {S,H,T}", [](Damaged& d) { d.replace(3, DType::f16, {4, 2, 3, 1}); }},
+        {Op::delta_rule, "gamma and beta must be f32 {H,T}", [](Damaged& d) { d.stretch(5, 0); }},
         {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::alias, "a view has type and class of its source", [](Damaged& d) { d.result().type = DType::f16; }},

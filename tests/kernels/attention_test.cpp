@@ -63,8 +63,13 @@ struct Problem {
     DType k_type = DType::f32, v_type = DType::f32;
     std::int32_t n_tokens = 0;
     std::vector<Span> spans;             ///< one per query
+    std::vector<std::int32_t> positions; ///< of the tokens; their ordinals where it is empty
     std::vector<float> q, k, v, sinks;   ///< k, v: {d, Hkv, n_tokens}, already rounded to the cache type
 };
+
+std::int32_t position_of(const Problem& p, std::int32_t ordinal) {
+    return p.positions.empty() ? ordinal : p.positions[static_cast<std::size_t>(ordinal)];
+}
 
 float rounded(float x, DType type) {
     if (type == DType::f16) return tinfer::f16_to_f32(tinfer::f32_to_f16(x));
@@ -73,7 +78,7 @@ float rounded(float x, DType type) {
 
 Problem make_problem(OpRandom& random, const AttentionParams& params, std::int32_t n_tokens, std::vector<Span> spans,
                      DType k_type = DType::f32, DType v_type = DType::f32) {
-    Problem p{params, k_type, v_type, n_tokens, std::move(spans), {}, {}, {}, {}};
+    Problem p{params, k_type, v_type, n_tokens, std::move(spans), {}, {}, {}, {}, {}};
     const auto floats = [&](int d, int heads, std::size_t n, float factor) {
         return random.floats(static_cast<std::size_t>(d * heads) * n, factor);
     };
@@ -101,6 +106,7 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
     };
     std::vector<std::byte> keys = cache_of(p.k_type, a.head_dim_k), values = cache_of(p.v_type, a.head_dim_v);
     std::vector<std::int32_t> table{-1, 0, -1, -1};   // an entry of nobody first, so that sequences do not begin at 0
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(n_cells), -1000000);   // free cells: anything
     std::int32_t ordinal = 0;
     for (std::size_t e = 0; e < place.pages.size(); ++e) {
         table.insert(table.end(), {place.pages[e], ordinal, static_cast<std::int32_t>(place.masks[e]),
@@ -110,6 +116,7 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
             const bool seen = std::any_of(p.spans.begin(), p.spans.end(),
                                           [&](Span s) { return ordinal >= s.begin && ordinal < s.end; });
             const std::int64_t cell = place.pages[e] * 64 + slot, token = ordinal++;
+            positions[static_cast<std::size_t>(cell)] = position_of(p, static_cast<std::int32_t>(token));
             for (std::int64_t h = 0; h < a.n_head_kv && seen; ++h) {
                 for (std::int64_t d = 0; d < a.head_dim_k; ++d)
                     put(keys, p.k_type, kernels::k_index(cell, h, a.n_head_kv, a.head_dim_k) + d * kernels::kGroup,
@@ -123,7 +130,7 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
     REQUIRE(ordinal == p.n_tokens);
     const std::vector<std::int32_t> seqs{0, 0, 1, static_cast<std::int32_t>(place.pages.size())};
     std::vector<std::int32_t> spans;
-    for (const Span& s : p.spans) spans.insert(spans.end(), {1, s.begin, s.end, s.end - 1});
+    for (const Span& s : p.spans) spans.insert(spans.end(), {1, s.begin, s.end, s.end > 0 ? position_of(p, s.end - 1) : -1});
     const auto n_queries = static_cast<std::int64_t>(p.spans.size());
     std::vector<float> out(static_cast<std::size_t>(a.head_dim_v * a.n_head * n_queries), -7.0f);
     OpParams params;
@@ -135,6 +142,7 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
                  f32(table, {4, static_cast<std::int64_t>(table.size() / 4), 1, 1}), f32(seqs, {2, 2, 1, 1}),
                  f32(spans, {4, n_queries, 1, 1})},
                 params);
+    if (a.max_bias != 0.0f) call.operands[8] = f32(positions, {n_cells, 1, 1, 1});
     if (!p.sinks.empty()) call.operands[7] = f32(p.sinks, {a.n_head, 1, 1, 1});
     run(reference_table, Op::attention, DType::none, call, n_threads);
     return out;
@@ -161,7 +169,8 @@ void check_against_double(const Problem& p, const std::vector<float>& out) {
                 if (a.softcap != 0.0f)
                     s = static_cast<double>(a.softcap) * std::tanh(s / static_cast<double>(a.softcap));
                 if (a.max_bias != 0.0f)
-                    s -= static_cast<double>(tinfer::math::alibi_slope(a.max_bias, h, a.n_head)) * (end - 1 - j);
+                    s -= static_cast<double>(tinfer::math::alibi_slope(a.max_bias, h, a.n_head)) *
+                         std::abs(position_of(p, end - 1) - position_of(p, j));
                 weight.push_back(s);
                 max = std::max(max, s);
             }
@@ -290,7 +299,7 @@ TEST_CASE("[A10] attention: windows may begin and end anywhere") {
     check_against_double(p, attend(p, Placement::packed(700)));
 }
 
-TEST_CASE("[A10] attention: score cap, ALiBi and sinks enter as the formulas say") {
+TEST_CASE("[A10][A11] attention: score cap, ALiBi and sinks enter as the formulas say") {
     OpRandom random(24);
     AttentionParams params = heads(6, 2);
     const std::vector<Span> spans{{0, 1}, {0, 70}, {30, 300}, {0, 400}};
@@ -299,6 +308,8 @@ TEST_CASE("[A10] attention: score cap, ALiBi and sinks enter as the formulas say
     check_against_double(p, attend(p, Placement::packed(400)));
     p.params.max_bias = 8.0f;
     check_against_double(p, attend(p, Placement::packed(400)));
+    for (std::int32_t j = 0; j < 400; ++j) p.positions.push_back(3 * j + (j > 100 ? 50 : 0));   // gaps count
+    check_against_double(p, attend(p, Placement::scattered(400, random)));
     p.params.softcap = 0.0f;
     p.sinks = random.floats(6, 4.0f);
     check_against_double(p, attend(p, Placement::packed(400)));

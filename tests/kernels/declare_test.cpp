@@ -149,6 +149,15 @@ TEST_CASE("[A16] mul_mat_id: only slices of chosen experts, weighted by the rows
     CHECK(reference_table.find(Op::mul_mat, DType::f32)->macs(plain) == 8 * 4 * 3);
 }
 
+TEST_CASE("[A16] add_id: only biases of chosen experts, weighted by the rows routed to them") {
+    const std::vector<float> x(8 * 2 * 3), bias(8 * 6), out(8 * 2 * 3);
+    const std::vector<std::int32_t> ids{4, 1, 1, 5, 4, 1};
+    const auto call =
+        call_of({f32(out, {8, 2, 3, 1}), f32(x, {8, 2, 3, 1}), f32(bias, {8, 6, 1, 1}), f32(ids, {2, 3, 1, 1})});
+    CHECK(resolved(Op::add_id, DType::none, call, 2, AccessMode::read) ==
+          std::vector<AccessRange>{{32, 32, 0, 1, 1, 3}, {128, 32, 0, 1, 4, 2}, {160, 32, 0, 1, 5, 1}});
+}
+
 TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") {
     const std::vector<std::byte> cache(12 * 2 * 512);
     const std::vector<float> rows(12 * 5);

@@ -141,6 +141,16 @@ TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and sepa
     }
 }
 
+TEST_CASE("[K1][G11][N4] products: a matrix for every head gives the reference's bits") {
+    for (const DType type : kWeightTypes) {
+        CAPTURE(to_string(type));
+        const std::int64_t k = std::max<std::int64_t>(block_elems(type), 32), n_heads = 5, n_tokens = 9;
+        const TestTensor w = weights(type, {k, 35, n_heads, 1}, 4, Extremes::none, 2);
+        const TestTensor x = inputs(type, {k, n_heads, n_tokens, 1}, 6, Extremes::none), out(DType::f32, {35, n_heads, n_tokens, 1});
+        for (const int n_threads : {1, 3}) CHECK(compare_tables(Op::mul_mat_heads, type, out, {&w, &x}, {}, n_threads) == "");
+    }
+}
+
 TEST_CASE("[K1][K9][N4][slow] products: the wide grid of types, blocks, rows, tokens, threads and extremes") {
     for (const DType type : kWeightTypes)
         for (std::int64_t blocks = 1; blocks <= 5; ++blocks)

@@ -80,6 +80,20 @@ TEST_CASE("[A9] math: float functions stay within their stated ulps over a sweep
 
 TEST_CASE("[A9] math: float functions stay within their stated ulps over every float [slow]") { check_all(1); }
 
+TEST_CASE("[A9] math: gelu is its tanh form within 2e-7 · max(1, |x|), and reaches its limits") {
+    using L = long double;
+    for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 10007) {
+        const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+        if (!std::isfinite(x) || std::fabs(x) > 1e12f) continue;
+        const L exact = L{0.5} * x * (1 + std::tanh(std::sqrt(2 / L{3.14159265358979323846}) * (x + L{0.044715} * x * x * x)));
+        REQUIRE(std::fabs(static_cast<L>(math::gelu(x)) - exact) <= 2e-7L * std::max<L>(1, std::fabs(static_cast<L>(x))));
+    }
+    CHECK(math::gelu(1e30f) == 1e30f);
+    CHECK(math::gelu(-1e30f) == 0.0f);
+    CHECK(math::gelu(kInf) == kInf);
+    CHECK(std::isnan(math::gelu(kNaN)));
+}
+
 TEST_CASE("[A13] math: exp is exact at 0, saturates above, vanishes below and keeps NaN") {
     CHECK(math::exp(0.0f) == 1.0f);
     CHECK(math::exp(-0.0f) == 1.0f);
@@ -135,7 +149,7 @@ TEST_CASE("[A9] math: double functions are good to a few units of 1e-16") {
     CHECK(std::fabs(math::pow(1e6, -0.73) / std::pow(1e6L, -0.73L) - 1) < 3e-15L);
 }
 
-TEST_CASE("[A10] math: ALiBi slopes are the published powers") {
+TEST_CASE("[A11] math: ALiBi slopes are the published powers") {
     CHECK(math::alibi_slope(8.0f, 0, 8) == 0.5f);            // arXiv:2108.12409: 1/2, 1/4, … 1/256 for 8 heads
     CHECK(math::alibi_slope(8.0f, 7, 8) == 1.0f / 256);
     CHECK(math::alibi_slope(8.0f, 15, 16) == 1.0f / 256);

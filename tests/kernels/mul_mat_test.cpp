@@ -411,6 +411,26 @@ TEST_CASE("[K1] mul_mat_id: each row is the product with the expert chosen for i
     }
 }
 
+TEST_CASE("[K1] mul_mat_heads: each row is the product with the matrix of its head") {
+    const std::int64_t k = 256, n = 5, n_heads = 3, t = 4;
+    for (const DType type : {DType::q4_0, DType::q6_k, DType::f16}) {
+        CAPTURE(to_string(type));
+        const Array w(type, {k, n, n_heads}, random_weights(type, k, n * n_heads, 41, Extremes::none));
+        const Array x(partner(type), {k, n_heads, t}, random_inputs(type, k, n_heads * t, 42, Extremes::none));
+        const Array out(DType::f32, {n, n_heads, t});
+        run(ref::mul_mat_id, {&out, &w, &x}, 2);
+        for (std::int64_t j = 0; j < t; ++j)
+            for (std::int64_t h = 0; h < n_heads; ++h) {
+                Array matrix(type, {k, n, 1}), input(partner(type), {k, 1, 1});
+                std::memcpy(matrix.bytes.data(), w.operand.row<std::byte>(0, h), matrix.bytes.size());
+                std::memcpy(input.bytes.data(), x.operand.row<std::byte>(h, j), input.bytes.size());
+                const Array expected(DType::f32, {n, 1, 1});
+                run(ref::mul_mat, {&expected, &matrix, &input});
+                CHECK(std::memcmp(out.operand.row<std::byte>(h, j), expected.bytes.data(), expected.bytes.size()) == 0);
+            }
+    }
+}
+
 TEST_CASE("[K1][N2] quantize: rows of any stride, cut by blocks over any number of threads") {
     for (const DType type : {DType::x8_32, DType::x8_256}) {
         const std::int64_t k = 1024, rows = 3, slices = 2;

@@ -56,6 +56,18 @@ TEST_CASE("[G11][K9][N4] norms: rms_norm of any width, with shared, separate and
         }
 }
 
+TEST_CASE("[G11][K9][N4] norms: layer_norm of any width, with weights and biases of every kind, agrees on every table") {
+    for (const std::int64_t n : kWidths)
+        for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
+            CAPTURE(n);
+            const TestTensor x = floats({n, 3, 4, 1}, 1, extremes, 8), out(DType::f32, {n, 3, 4, 1}, 4);
+            const TestTensor shared = floats({n, 1, 1, 1}, 2), each = floats({n, 3, 1, 1}, 3), bias = floats({n, 1, 1, 1}, 4);
+            CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x, &shared, &bias}, with_eps(1e-5f)) == "");
+            CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x, &each}, with_eps(1e-6f), 3) == "");
+            CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x}, with_eps(0.0f), 2) == "");
+        }
+}
+
 TEST_CASE("[G11][K9][N4] quantize: activation rows, alone or behind a norm or a gate, agree on every table") {
     for (const DType type : {DType::x8_32, DType::x8_256})
         for (const std::int64_t n_blocks : {1, 2, 5, 9})
@@ -79,27 +91,53 @@ TEST_CASE("[G11][K9][N4] quantize: activation rows, alone or behind a norm or a 
 TEST_CASE("[G11][K9][N4] elementwise: every op, width, stride and repetition agrees on every table") {
     OpParams params;
     params.scale = 0.3125f;
+    params.low = -0.5f;
+    params.high = 2.0f;
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::non_finite}) {
             CAPTURE(n);
             const TestTensor a = floats({n, 3, 2, 2}, 7, extremes, 12), out(DType::f32, {n, 3, 2, 2}, 4);
-            for (const Op op : {Op::scale, Op::silu, Op::sigmoid, Op::copy})
+            for (const Op op : {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy})
                 CHECK(compare_tables(op, DType::none, out, {&a}, params, 2) == "");
             for (const TestTensor::Shape ne
                 : {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
                 const TestTensor b = floats(ne, 8, extremes);
-                for (const Op op : {Op::add, Op::mul, Op::silu_mul}) CHECK(compare_tables(op, DType::none, out,
+                for (const Op op : {Op::add, Op::mul, Op::div, Op::silu_mul}) CHECK(compare_tables(op, DType::none, out,
                     {&a, &b}, {}, 3) == "");
             }
         }
 }
 
-TEST_CASE("[G11][K9][N4] elementwise: silu and sigmoid agree over the whole range of exponents") {
+TEST_CASE("[G11][K9][N4] elementwise: activations agree over the whole range of exponents") {
     const std::int64_t n = 4096;
     const TestTensor x(DType::f32, {n, 4, 1, 1}), out(DType::f32, {n, 4, 1, 1});
     for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i) x.as<std::uint32_t>()[i] =
         static_cast<std::uint32_t>(i * 262147u);
-    for (const Op op : {Op::silu, Op::sigmoid, Op::softmax}) CHECK(compare_tables(op, DType::none, out, {&x}) == "");
+    for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::softmax}) CHECK(compare_tables(op, DType::none, out, {&x}) == "");
+}
+
+TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree on every table") {
+    const TestTensor a = floats({24, 3, 5, 1}, 11, Extremes::non_finite, 4), b = floats({9, 3, 5, 1}, 12),
+        one = floats({9, 1, 5, 1}, 13), joined(DType::f32, {33, 3, 5, 1});
+    CHECK(compare_tables(Op::concat, DType::none, joined, {&a, &b}, {}, 2) == "");
+    CHECK(compare_tables(Op::concat, DType::none, joined, {&a, &one}, {}, 3) == "");
+    OpParams params;
+    params.n_group = 4;
+    params.k = 2;
+    const TestTensor scores = floats({24, 7, 1, 1}, 14, Extremes::non_finite), kept(DType::f32, {24, 7, 1, 1});
+    CHECK(compare_tables(Op::keep_groups, DType::none, kept, {&scores}, params, 2) == "");
+    const TestTensor biases = floats({24, 6, 1, 1}, 15), ids = integers({3, 5, 1, 1}, {0, 5, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 1, 0, 5}),
+        out(DType::f32, {24, 3, 5, 1});
+    CHECK(compare_tables(Op::add_id, DType::none, out, {&a, &biases, &ids}, {}, 2) == "");
+
+    const TestTensor rows = floats({100, 5, 1, 1}, 16, Extremes::non_finite, 4), sums = floats({100, 3, 1, 1}, 17),
+        segments = integers({5, 1, 1, 1}, {2, 0, 2, 1, 0}), after(DType::f32, {100, 3, 1, 1});
+    CHECK(compare_tables(Op::segment_sum, DType::none, after, {&rows, &segments, &sums}, {}, 3) == "");
+    OpParams temperature;
+    temperature.scale = 0.1f;
+    temperature.k = 7;
+    const TestTensor factors(DType::f32, {1, 5, 1, 1});
+    CHECK(compare_tables(Op::log_temperature, DType::none, factors, {&segments}, temperature, 2) == "");
 }
 
 TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, agree on every table") {
@@ -197,10 +235,14 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     const TestTensor span_rows = integers({4, kQueries, 1, 1}, spans),
         sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
     const TestTensor out(DType::f32, {p.head_dim_v * p.n_head, kQueries, 1, 1});
+    std::vector<std::int32_t> at(static_cast<std::size_t>(n_cells));    // anywhere, also behind the query
+    for (std::int32_t& position : at) position = static_cast<std::int32_t>(random.below(2000));
+    const TestTensor positions = integers({n_cells, 1, 1, 1}, at);
     OpParams params;
     params.attention = p;
     return compare_tables(Op::attention, DType::none, out,
-        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr}, params, c.n_threads);
+        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr, p.max_bias != 0.0f ? &positions : nullptr}, params,
+        c.n_threads);
 }
 
 }  // namespace

@@ -306,7 +306,8 @@ void check_reach(const Activations& parts, std::size_t b) {
         int positive[2] = {0, 0}, negative[2] = {0, 0}, magnitude = 0;   // of 16 codes from j on, and of the next 16
         for (std::size_t i = 0; i < 32; ++i) {
             const int q = parts.q[256 * b + 16 * (j & ~std::size_t{1}) + i];
-            (q > 0 ? positive : negative)[i / 16] += std::abs(q);
+            if (q > 0) positive[i / 16] += q;
+            else negative[i / 16] -= q;
         }
         for (std::size_t i = 0; i < 16; ++i) magnitude += std::abs(parts.q[256 * b + 16 * j + i]);
         largest_magnitude = std::max(largest_magnitude, magnitude);

@@ -8,6 +8,8 @@
 #include <limits>
 #include <set>
 
+#include "support/family_model.hpp"
+#include "support/golden.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -54,6 +56,10 @@ std::string shape_text(const std::vector<std::int64_t>& ne) {
 // ---- architectures --------------------------------------------------------------------------------------------------
 
 TEST_CASE("[A5] the table of architectures names each once, and each has a model that runs") {
+    std::set<std::string> tested{"jina-bert-v2"};   // jina_test.cpp
+    for (const Example& example : kModels) tested.insert(example.arch);
+    for (const Family& family : small_families()) tested.insert(family.arch);
+    for (const GoldenModel& golden : golden_models()) tested.insert(golden.architecture);
     std::set<std::string_view> names;
     for (const ArchitectureInfo& row : architectures()) {
         CAPTURE(row.name);
@@ -61,15 +67,15 @@ TEST_CASE("[A5] the table of architectures names each once, and each has a model
         CHECK(!row.memory.empty());
         CHECK(!row.rope.empty());
         CHECK(!row.tested_by.empty());
-        CHECK(!load(TinyModel::of(std::string(row.name)).writer()).code);
+        CHECK((tested.contains(std::string(row.name)) || (!golden_folder() && mentions(std::string(row.tested_by), "golden"))));
     }
-    CHECK(names == std::set<std::string_view>{"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"});
+    CHECK(std::ranges::is_sorted(architectures(), {}, &ArchitectureInfo::name));
 }
 
 TEST_CASE("[L9] an architecture nobody knows and one that is not implemented are told apart, and both say what there is") {
     for (const auto& [name, code] : {std::pair{"frobnicator", ErrorCode::unknown_arch}, std::pair{"", ErrorCode::unknown_arch},
                                      std::pair{"LLAMA", ErrorCode::unknown_arch}, std::pair{"llama\n\x1b[2J", ErrorCode::unknown_arch},
-                                     std::pair{"gemma2", ErrorCode::unsupported_arch}, std::pair{"mamba", ErrorCode::unsupported_arch}}) {
+                                     std::pair{"gemma3n", ErrorCode::unsupported_arch}, std::pair{"falcon-h1", ErrorCode::unsupported_arch}}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.set("general.architecture", GgufValue{std::string(name)});
         const Outcome outcome = load(w);
@@ -449,16 +455,14 @@ TEST_CASE("[L10][N3] values that disagree with each other are refused") {
         {"qwen3", "qwen3.rope.dimension_count", {0u}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.scaling.type", {std::string("sideways")}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.scaling.original_context_length", {0u}, ErrorCode::bad_key},
-        {"qwen2", "qwen2.attention.causal", {false}, ErrorCode::unsupported_arch},
-        {"qwen2", "qwen2.nextn_predict_layers", {1u}, ErrorCode::unsupported_arch},
+        {"qwen2", "qwen2.nextn_predict_layers", {2u}, ErrorCode::bad_key},
         {"qwen2", "qwen2.pooling_type", {9u}, ErrorCode::bad_key},
-        {"llama", "llama.attention.sliding_window", {16u}, ErrorCode::unsupported_arch},
+        {"llama", "llama.attention.sliding_window", {0x80000000u}, ErrorCode::bad_key},
         {"llama-moe", "llama.expert_used_count", {6u}, ErrorCode::bad_key},
         {"llama-moe", "llama.expert_count", {2000u}, ErrorCode::bad_key},
         {"llama", "llama.expert_count", {5u}, ErrorCode::bad_key},
         {"qwen3moe", "qwen3moe.expert_gating_func", {7u}, ErrorCode::bad_key},
-        {"qwen3moe", "qwen3moe.expert_gating_func", {2u}, ErrorCode::unsupported_arch},
-        {"qwen3moe", "qwen3moe.expert_group_count", {4u}, ErrorCode::unsupported_arch},
+        {"qwen3moe", "qwen3moe.expert_group_count", {4u}, ErrorCode::bad_key},
         {"qwen3moe", "qwen3moe.expert_feed_forward_length", {0u}, ErrorCode::bad_key},
         {"qwen3moe", "qwen3moe.expert_feed_forward_length", {0xFFFFFFFFu}, ErrorCode::bad_key},
         {"qwen3moe", "qwen3moe.expert_feed_forward_length", {95u}, ErrorCode::bad_tensor_shape},

@@ -20,10 +20,10 @@ namespace {
 constexpr BatchLimits kLimits{
     .n_batch = 16, .n_ubatch = 4, .n_outputs = 8, .n_seq_max = 3, .n_vocab = 100, .n_embd = 2};
 
-KvCache make_cache() { return KvCache({.n_ctx = 128, .n_seq_max = 3, .n_run = 16}); }
+Memory make_cache() { return Memory({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}}); }
 
 /// `n` tokens more in each of the sequences, one cell for all of them.
-void fill(KvCache& cache, int n, std::initializer_list<SeqId> seqs) {
+void fill(Memory& cache, int n, std::initializer_list<SeqId> seqs) {
     const std::vector<SeqId> ids(seqs);
     std::vector<KvToken> tokens;
     for (int i = 0; i < n; ++i) tokens.push_back({cache.pos_max(ids[0]) + 1 + i, ids});
@@ -49,7 +49,7 @@ Batch batch_of(const std::vector<Row>& rows) {
     return batch;
 }
 
-void refused(const BatchLimits& limits, const KvCache& cache, const Batch& batch, const std::string& message) {
+void refused(const BatchLimits& limits, const Memory& cache, const Batch& batch, const std::string& message) {
     BatchPlan plan(limits);
     try {
         plan.build(batch, cache);
@@ -61,7 +61,7 @@ void refused(const BatchLimits& limits, const KvCache& cache, const Batch& batch
     CHECK(plan.size() == 0);
 }
 
-void refused(const KvCache& cache, const std::vector<Row>& rows, const std::string& message) {
+void refused(const Memory& cache, const std::vector<Row>& rows, const std::string& message) {
     refused(kLimits, cache, batch_of(rows), message);
 }
 
@@ -273,6 +273,19 @@ TEST_CASE("[B5] batch_plan: of several broken rules the first one is named") {
     refused(cache, {{1, -5}, {1, 9, {5}}}, "sequence id 5 at index 1 outside 0..2");
     refused(cache, {{1, 9}, {1, 11}, {1, -5}}, "negative position at index 2");
     refused(cache, {{1, 9}, {1, 11}}, "positions of sequence 0 are not consecutive at index 1");
+}
+
+TEST_CASE("[M11][B3] batch: with recurrent states a sequence begins at 0 and leaves no gaps, whatever the options say") {
+    const Memory memory({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_states = true});
+    BatchLimits gaps = kLimits;
+    gaps.allow_position_gaps = true;
+    for (const BatchLimits& limits : {kLimits, gaps}) {
+        refused(limits, memory, batch_of({{1, 5}}), "sequence 0: batch starts at 5, cache ends at -1; expected 0");
+        refused(limits, memory, batch_of({{1, 0}, {2, 3}}), "positions of sequence 0 are not consecutive at index 1");
+    }
+    BatchPlan plan(kLimits);
+    plan.build(batch_of({{1, 0}, {2, 1}}), memory);
+    CHECK(plan.size() == 2);
 }
 
 TEST_CASE("[N6] batch_plan: bookkeeping takes the bytes that were told before") {

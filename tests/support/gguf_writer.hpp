@@ -79,6 +79,7 @@ public:
     GgufWriter& reserve(std::string name, DType type, std::vector<std::int64_t> ne, std::uint64_t size);
 
     // ---- changing what is there, for files that are nearly right
+    struct Key { std::string key; GgufValue value; };
     struct Tensor {
         std::string name;
         DType type;
@@ -96,7 +97,10 @@ public:
     GgufWriter& erase_tensor(std::string_view name);
     /// Takes over every key and tensor of another; its values win.
     GgufWriter& take(const GgufWriter& other);
+    [[nodiscard]] std::vector<Key>& keys() noexcept { return keys_; }
+    [[nodiscard]] const std::vector<Key>& keys() const noexcept { return keys_; }
     [[nodiscard]] std::vector<Tensor>& tensors() noexcept { return tensors_; }
+    [[nodiscard]] const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
     [[nodiscard]] Tensor& tensor(std::string_view name);
 
     [[nodiscard]] std::vector<std::byte> bytes() const;
@@ -109,8 +113,6 @@ public:
     [[nodiscard]] std::vector<std::uint64_t> offsets() const;
 
 private:
-    struct Key { std::string key; GgufValue value; };
-
     void put_count(std::vector<std::byte>& out, std::uint64_t count) const;
     void put_string(std::vector<std::byte>& out, std::string_view text) const;
     void put_value(std::vector<std::byte>& out, const GgufValue& value) const;

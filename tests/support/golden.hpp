@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tinfer::test {
 
@@ -14,6 +16,16 @@ namespace tinfer::test {
 
 /// True, with a message naming the variable, where there is no golden data: `if (skip_without_golden()) return;`
 [[nodiscard]] bool skip_without_golden();
+
+/// A model of the golden data whose architecture is in the registry.
+struct GoldenModel {
+    std::string name, architecture;
+    std::filesystem::path file;
+    bool encoder = false;   ///< gives embeddings, no logits
+};
+/// One case of every architecture and feature, without those that differ in the type of the weights alone; empty without
+/// golden data.
+[[nodiscard]] std::vector<GoldenModel> golden_models();
 
 }  // namespace tinfer::test
 

@@ -105,7 +105,7 @@ struct QueryHead {
     const KernelCall& call;
     Query q;
     std::int64_t head;
-    std::int64_t last;  ///< the query's own ordinal
+    std::int64_t position;
     float slope;        ///< ALiBi, 0 = none
 
     [[nodiscard]] std::int64_t kv_head() const noexcept {
@@ -113,17 +113,19 @@ struct QueryHead {
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, distance, s). The
-    /// cache stores no positions: the distance is that of the ordinals, which is that of the positions where they have
-    /// no gaps.
-    [[nodiscard]] float score(std::int64_t cell, std::int64_t ordinal) const noexcept {
+    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, distance, s), the distance being that
+    /// of the positions.
+    [[nodiscard]] float score(std::int64_t cell) const noexcept {
         const AttentionParams& p = call.params.attention;
         const auto* group =
             call[2].data + k_group_offset(cell, kv_head(), p.n_head_kv, row_bytes(call[2].type, p.head_dim_k));
         float s = K::dot(q, group, cell % kGroup, p.head_dim_k);
         s *= p.scale;
         if (p.softcap != 0.0f) s = p.softcap * math::tanh(s / p.softcap);
-        if (slope != 0.0f) s = std::fma(-slope, static_cast<float>(last - ordinal), s);
+        if (slope != 0.0f) {
+            const std::int64_t distance = position - call[8].row<const std::int32_t>(0)[cell];
+            s = std::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), s);
+        }
         return s;
     }
 
@@ -135,7 +137,7 @@ struct QueryHead {
         float m = state.m;
         for (std::int64_t i = 0; i < kTile; ++i) {
             if (tile.cell[i] < 0) continue;
-            p[i] = score(tile.cell[i], tile.number * kTile + i);
+            p[i] = score(tile.cell[i]);
             m = m < p[i] ? p[i] : m;
         }
         state.rescale(m);
@@ -202,8 +204,7 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
                     p.max_bias > 0.0f ? math::alibi_slope(p.max_bias, static_cast<int>(head), p.n_head) : 0.0f;
                 const Query channels{q.row<const float>(head, token), codes};
                 if constexpr (K::kCoded) quantize_query<reference>(channels.x, p.head_dim_k, 0, codes);
-                const QueryHead<K, V> query{call, channels, head,
-                                            call[6].row<const std::int32_t>(token)[2] - std::int64_t{1}, slope};
+                const QueryHead<K, V> query{call, channels, head, call[6].row<const std::int32_t>(token)[3], slope};
                 attend(query, VisibleCells(call, token), Softmax{0.0f, 0.0f, buffer, dv},
                        Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);
             }

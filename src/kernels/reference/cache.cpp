@@ -73,6 +73,38 @@ void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
     });
 }
 
+/// Keys of a head as floats, the part from params.first rotated as rope does, stored again with one rounding: of the pairs
+/// alone where cells are floats, of all channels where they are codes.
+void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &cache = call[0], &table = call[2], &cells = call[3];
+    const AttentionParams& p = call.params.attention;
+    const RopeParams& rope = call.params.rope;
+    const std::int64_t n_head = p.n_head_kv, d = p.head_dim_k, bytes = row_bytes(cache.type, d);
+    const Range items = slice.share(cells.ne[0] * n_head);
+    auto* keys = reinterpret_cast<float*>(call.scratch(slice.thread));
+    for (std::int64_t i = items.begin; i < items.end; ++i) {
+        const std::int64_t head = i % n_head, cell = cells.row<const std::int32_t>(0)[i / n_head];
+        if (cell < 0) continue;
+        std::byte* const group = cache.data + k_group_offset(cell, head, n_head, bytes);
+        const auto* angles = table.row<const float>(i / n_head);
+        visit_cells(cache.type, [&]<class Cells>(Cells) {
+            for (std::int64_t c = 0; c < d; ++c) keys[c] = Cells::key(group, cell % kGroup, c, d);
+        });
+        for (std::int64_t pair = 0; pair < rope.n_rot / 2; ++pair) {
+            const Pair at = pair_of(rope, pair);
+            float &a = keys[call.params.first + at.a], &c = keys[call.params.first + at.c];
+            const Rotated turned = rotate(a, c, angles, pair);
+            a = turned.a;
+            c = turned.c;
+        }
+        if (is_coded<reference>(cache.type)) store_cell<reference>(cache.type, false, group, d, cell % kGroup, keys);
+        visit_cell(cache.type, [&]<class Cell>(Cell) {
+            auto* elements = reinterpret_cast<typename Cell::Stored*>(group) + cell % kGroup;
+            for (std::int64_t c = call.params.first; c < call.params.first + rope.n_rot; ++c) elements[c * kGroup] = Cell::store(keys[c]);
+        });
+    }
+}
+
 /// Copies page `from` over page `to` for each pair; a page is contiguous in both layouts.
 void kv_copy_page(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &to = call[0], &from = call[1], &pairs = call[2];

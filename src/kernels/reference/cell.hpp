@@ -55,6 +55,9 @@ struct FloatCells {
     static float value(const std::byte* row, std::int64_t c, std::int64_t) noexcept {
         return Cell::load(reinterpret_cast<const Stored*>(row)[c]);
     }
+    static float key(const std::byte* group, std::int64_t lane, std::int64_t c, std::int64_t) noexcept {
+        return Cell::load(reinterpret_cast<const Stored*>(group)[c * kGroup + lane]);
+    }
 };
 
 /// Cells of codes: per block of 32 channels, ascending, s = fma(d_k · d_q, float(Σ code_k · code_q), s); |Σ| ≤ 32 ·
@@ -80,6 +83,9 @@ struct CodedCells {
             s = std::fma(scale(group + k_scale(Type, d, lane, b)) * q.codes.d[b], static_cast<float>(sum), s);
         }
         return s;
+    }
+    static float key(const std::byte* group, std::int64_t lane, std::int64_t c, std::int64_t d) noexcept {
+        return scale(group + k_scale(Type, d, lane, c / kKvBlock)) * static_cast<float>(code(group, k_code(Type, lane, c)));
     }
     static float value(const std::byte* row, std::int64_t c, std::int64_t d) noexcept {
         return scale(row + v_scale(Type, d, c / kKvBlock)) * static_cast<float>(code(row, v_code(Type, c)));

@@ -52,6 +52,10 @@ void mul(const KernelCall& call, WorkSlice slice) noexcept {
     zip_rows(call, slice, [](float a, float b) { return a * b; });
 }
 
+void div(const KernelCall& call, WorkSlice slice) noexcept {
+    zip_rows(call, slice, [](float a, float b) { return a / b; });
+}
+
 /// y = x · params.scale.
 void scale(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [factor = call.params.scale](float x) { return x * factor; });
@@ -62,9 +66,40 @@ void silu(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [](float x) { return math::silu(x); });
 }
 
+/// y = ½x · (1 + tanh(√(2/π)·(x + 0.044715·x³))), in the form of math_lanes.hpp.
+void gelu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::gelu(x); });
+}
+
+/// y = max(x, 0); a NaN stays one.
+void relu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return x < 0.0f ? 0.0f : x; });
+}
+
+void tanh(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::tanh(x); });
+}
+
+/// y = x within [params.low, params.high]; a NaN stays one.
+void clamp(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [low = call.params.low, high = call.params.high](float x) {
+        const float raised = x < low ? low : x;
+        return raised > high ? high : raised;
+    });
+}
+
 /// y = 1 / (1 + exp(−x)).
 void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [](float x) { return math::sigmoid(x); });
+}
+
+void exp(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::exp(x); });
+}
+
+/// y = log(1 + exp(x)).
+void softplus(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [](float x) { return math::softplus(x); });
 }
 
 /// Rows, packed; half precision is widened to f32, exactly.
@@ -73,6 +108,18 @@ void copy(const KernelCall& call, WorkSlice slice) noexcept {
     const Range rows = slice.share(x.n_rows());
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
         dequantize_row(x.type, x.flat_row<const std::byte>(i), x.ne[0], out.flat_row<float>(i));
+}
+
+/// Rows of a, each followed by the row of b in the same place, or by the one that all heads of a token share.
+void concat(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &a = call[1], &b = call[2];
+    const Range rows = slice.share(out.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const std::int64_t h = i % out.ne[1], t = i / out.ne[1];
+        auto* y = out.row<float>(h, t);
+        std::memcpy(y, a.row<const float>(h, t), static_cast<std::size_t>(4 * a.ne[0]));
+        std::memcpy(y + a.ne[0], b.row<const float>(b.ne[1] == 1 ? 0 : h, t), static_cast<std::size_t>(4 * b.ne[0]));
+    }
 }
 
 /// silu(gate) · up, one multiplication after silu.

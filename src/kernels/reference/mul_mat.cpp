@@ -153,9 +153,9 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     // Columns are gathered by expert; experts without tokens are never touched.
     for (std::int64_t expert = 0; expert < w.ne[2]; ++expert) {
         ColumnTile tile;
-        for (std::int64_t t = 0; t < ids.ne[1]; ++t)
-            for (std::int64_t i = 0; i < ids.ne[0]; ++i) {
-                if (ids.row<const std::int32_t>(t)[i] != expert) continue;
+        for (std::int64_t t = 0; t < out.ne[2]; ++t)
+            for (std::int64_t i = 0; i < out.ne[1]; ++i) {
+                if ((ids.present() ? ids.row<const std::int32_t>(t)[i] : i) != expert) continue;
                 tile.columns[tile.n++] = {x.row<std::byte>(x.ne[1] == 1 ? 0 : i, t), out.row<float>(i, t), nullptr};
                 if (tile.n < ColumnTile::kMax) continue;
                 multiply_tile(w, expert, rows, tile);

@@ -38,6 +38,42 @@ void rms_norm(const KernelCall& call, WorkSlice slice) noexcept {
                  out.flat_row<float>(i));
 }
 
+/// y = w · (x − mean) / sqrt(var + eps) + b, row by row: mean = Σ x / n by 16 lanes; c = x − mean; factor =
+/// 1 / sqrt(Σ c² / n + eps), Σ by 16 lanes of fma; y = ((c · factor) · w) + b.
+void layer_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const std::int64_t n = x.ne[0];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto* in = x.flat_row<const float>(i);
+        auto* y = out.flat_row<float>(i);
+        const float *weight = norm_weight(call[2], x, i), *bias = norm_weight(call[3], x, i);
+        const float mean = sum16(in, n) / static_cast<float>(n);
+        for (std::int64_t j = 0; j < n; ++j) y[j] = in[j] - mean;
+        const float factor = 1.0f / std::sqrt(dot16(y, y, n) / static_cast<float>(n) + call.params.eps);
+        for (std::int64_t j = 0; j < n; ++j) {
+            y[j] *= factor;
+            if (weight != nullptr) y[j] *= weight[j];
+            if (bias != nullptr) y[j] += bias[j];
+        }
+    }
+}
+
+/// y = x · factor, factor = 1 / sqrt(Σ x² + eps), or 1 / max(sqrt(Σ x²), eps); Σ by 16 lanes of fma.
+void l2_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const float eps = call.params.eps;
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto* in = x.flat_row<const float>(i);
+        auto* y = out.flat_row<float>(i);
+        const float sum = dot16(in, in, x.ne[0]);
+        const float norm = call.params.eps_is_floor == 0 ? std::sqrt(sum + eps) : std::sqrt(sum) < eps ? eps : std::sqrt(sum);
+        const float factor = 1.0f / norm;
+        for (std::int64_t j = 0; j < x.ne[0]; ++j) y[j] = in[j] * factor;
+    }
+}
+
 /// rms_norm, then quantize: the same bits as the two. Slot 3 takes the norm itself where somebody else reads it.
 void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &norm = call[3];
@@ -47,6 +83,13 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         norm_row(x.flat_row<const float>(i), norm_weight(weight, x, i), x.ne[0], call.params.eps, y);
         quantize_activation<reference>(out.type, y, x.ne[0], out.flat_row<std::byte>(i));
     }
+}
+
+/// Σ x by 16 lanes.
+void sum_rows(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) *out.flat_row<float>(i) = sum16(x.flat_row<const float>(i), x.ne[0]);
 }
 
 /// p = exp(x − max) · (1 / Σ exp(x − max)), Σ by 16 lanes. A NaN or +inf in a row makes the row NaN.

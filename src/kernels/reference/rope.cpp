@@ -84,4 +84,15 @@ void rope(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
+/// t = 1 + params.scale · ln(1 + floor((p + 1) / params.k)), the logarithm in double and rounded to float.
+void log_temperature(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &positions = call[1];
+    const Range tokens = slice.share(positions.ne[0]);
+    for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
+        const std::int64_t steps = (std::int64_t{positions.row<const std::int32_t>(0)[t]} + 1) / call.params.k;
+        const auto log = static_cast<float>(math::log(static_cast<double>(1 + steps)));
+        out.row<float>(t)[0] = std::fma(call.params.scale, log, 1.0f);
+    }
+}
+
 }  // namespace tinfer::kernels::ref

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Moving tokens to other positions: the numbers change at once, the rotation of their keys is remembered per cell until
+// the runtime takes it.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/error.hpp"
+#include "memory/kv_cache.hpp"
+
+namespace tinfer::memory {
+
+namespace {
+
+constexpr std::int32_t kHighestPosition = std::numeric_limits<std::int32_t>::max() - 1;
+
+}  // namespace
+
+/// Calls fn(cell) for every token of a sequence, positions ascending.
+template <class Fn>
+void KvCache::for_each_cell(SeqId seq, Fn&& fn) {
+    for (const KvEntry& entry : table(seq))
+        for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
+            fn(cells_[index(entry.page * kPageSlots + std::countr_zero(rest))]);
+}
+
+void KvCache::refuse_shared(std::int32_t token) {
+    std::string owners;
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
+        for_each_cell(SeqId{seq}, [&](const Cell& cell) {
+            if (cell.token == token) owners += cat(owners.empty() ? "" : ", ", seq);
+        });
+    fail(ErrorCode::shared_cell, cat("cell shared by sequences [", owners, "] cannot be shifted"));
+}
+
+/// One K row cannot hold two rotations, and a table is in the order of positions.
+void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) {
+    std::int64_t before = -1;    // position of the token before this one, after the move
+    bool before_moves = false;   // those that move together may meet, or have met before; others may not
+    for_each_cell(seq, [&](const Cell& cell) {
+        const bool moves = cell.pos >= begin && cell.pos < end;
+        const std::int64_t to = moves ? move.to(cell.pos) : cell.pos;
+        if (moves && owners_[index(cell.token)] > 1) refuse_shared(cell.token);
+        if (to < 0 && before < 0) return;   // leaves the sequence, with nothing kept in front of it
+        if (to > kHighestPosition || to < before || (to == before && moves != before_moves))
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", cell.pos, " would become ", to, ", behind ", before));
+        before = to;
+        before_moves = moves;
+    });
+}
+
+void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
+    check(seq);
+    TINFER_ASSERT(!in_transaction_);
+    const std::int32_t begin = std::max(0, static_cast<std::int32_t>(p0));
+    const std::int32_t end = p1 < Pos{0} ? std::numeric_limits<std::int32_t>::max() : static_cast<std::int32_t>(p1);
+    check_move(seq, begin, end, move);
+    if (move.delta < 0) remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));
+    for_each_cell(seq, [&](Cell& cell) {
+        if (cell.pos < begin || cell.pos >= end) return;
+        const auto to = static_cast<std::int32_t>(move.to(cell.pos));
+        cell.shift += to - cell.pos;
+        cell.pos = to;
+        has_shifts_ = has_shifts_ || cell.shift != 0;
+    });
+}
+
+void KvCache::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
+    check(seq);
+    if (delta != 0) move(seq, p0, p1, {.delta = delta});
+}
+
+void KvCache::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
+    check(seq);
+    if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
+    if (divisor > 1) move(seq, p0, p1, {.divisor = divisor});
+}
+
+// ---- rotations that keys have yet to be given -----------------------------------------------------------------------
+
+std::size_t KvCache::take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
+    std::size_t n = 0;
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max && has_shifts_; ++seq)
+        for_each_cell(SeqId{seq}, [&](Cell& cell) {
+            if (cell.shift == 0 || n == cells.size()) return;
+            cells[n] = static_cast<std::int32_t>(&cell - cells_.data());
+            shifts[n++] = cell.shift;
+            cell.shift = 0;
+        });
+    has_shifts_ = n == cells.size();   // then there may be more
+    return n;
+}
+
+void KvCache::give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
+    for (std::size_t i = 0; i < cells.size(); ++i) cells_[index(cells[i])].shift += shifts[i];
+    has_shifts_ = has_shifts_ || !cells.empty();
+}
+
+}  // namespace tinfer::memory

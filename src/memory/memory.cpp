@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#include "memory/memory.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace tinfer::memory {
+
+Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
+    if (limits.has_attention) kv_.emplace(limits.kv);
+    if (limits.has_window_pool()) window_.emplace(limits.kv, limits.window, limits.n_batch);
+    if (limits.has_states) states_.emplace(limits.states());
+}
+
+std::uint64_t Memory::bytes(const MemoryLimits& limits) {
+    return (limits.has_attention ? KvCache::bytes(limits.kv) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
+           (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
+}
+
+std::uint64_t Memory::bytes_held() const noexcept {
+    return (kv_ ? kv_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) + (window_ ? window_->bytes_held() : 0);
+}
+
+void Memory::check(SeqId seq) const {
+    const auto id = static_cast<std::int32_t>(seq);
+    if (id < 0 || id >= limits_.kv.n_seq_max)
+        fail(ErrorCode::bad_sequence, cat("sequence id ", id, " outside 0..", limits_.kv.n_seq_max - 1));
+}
+
+// ---- sequence operations --------------------------------------------------------------------------------------------
+
+bool Memory::cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept {
+    return states_ && states_->covered(seq, p0, p1) == Covered::part;
+}
+
+void Memory::remove(SeqId seq, Pos p0, Pos p1) {
+    if (states_ && states_->covered(seq, p0, p1) == Covered::all) states_->drop(seq);
+    if (kv_) kv_->seq_rm(seq, p0, p1);
+}
+
+RemoveStatus Memory::seq_rm(SeqId seq, Pos p0, Pos p1) {
+    check(seq);
+    if (cuts_state(seq, p0, p1)) return RemoveStatus::partial_state;
+    if (loses_window(seq, p0, p1)) return RemoveStatus::window_lost;
+    remove(seq, p0, p1);
+    return RemoveStatus::ok;
+}
+
+RemoveStatus Memory::rm_all_seqs(Pos p0, Pos p1) {
+    for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq)
+        if (cuts_state(SeqId{seq}, p0, p1)) return RemoveStatus::partial_state;
+    for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq)
+        if (loses_window(SeqId{seq}, p0, p1)) return RemoveStatus::window_lost;
+    for (std::int32_t seq = 0; seq < limits_.kv.n_seq_max; ++seq) remove(SeqId{seq}, p0, p1);
+    return RemoveStatus::ok;
+}
+
+void Memory::check_window(std::string_view operation, SeqId seq, bool misses) const {
+    if (misses)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
+                                                   " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
+}
+
+void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+    check(from);
+    check(to);
+    if (from == to) return;
+    check_window("seq_cp", to, window_ && window_->copy_would_miss(*kv_, from, to, p0, p1));
+    if (!states_) return kv_->seq_cp(from, to, p0, p1);
+
+    // The state of `to` afterwards is that of `from`, or none: nothing may be left of either outside the range.
+    const Covered source = states_->covered(from, p0, p1), target = states_->covered(to, p0, p1);
+    const bool whole_source = source == Covered::all || states_->count(from) == 0;
+    const bool whole_target = target == Covered::all || states_->count(to) == 0;
+    if (source == Covered::nothing && target == Covered::nothing) return;
+    if (!whole_source || !whole_target)
+        fail(ErrorCode::unsupported_operation,
+             cat("seq_cp: the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(whole_source ? to : from),
+                 ": a state is copied as a whole"));
+    if (kv_) kv_->seq_cp(from, to, p0, p1);
+    states_->share(from, to);
+}
+
+void Memory::seq_keep(SeqId seq) {
+    check(seq);
+    for (std::int32_t other = 0; other < limits_.kv.n_seq_max; ++other)
+        if (SeqId{other} != seq) remove(SeqId{other}, Pos{-1}, Pos{-1});
+}
+
+// What of a state lies in the range: none or all of it.
+Covered Memory::movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const {
+    check(seq);
+    const Covered covered = states_ ? states_->covered(seq, p0, p1) : Covered::nothing;
+    if (covered == Covered::part)
+        fail(ErrorCode::unsupported_operation, cat(operation, ": the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(seq),
+                                                   ": a state moves as a whole"));
+    return covered;
+}
+
+void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
+    const Covered covered = movable("seq_add", seq, p0, p1);
+    if (covered == Covered::all) {
+        const std::int64_t last = std::int64_t{states_->pos(seq)} + delta, first = last - states_->count(seq) + 1;
+        if (first < 0 || last >= std::numeric_limits<std::int32_t>::max())
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
+    }
+    check_window("seq_add", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1));
+    if (kv_) kv_->seq_add(seq, p0, p1, delta);
+    if (covered == Covered::all) states_->move(seq, delta);
+}
+
+void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
+    if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
+        fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " has a recurrent state, which has one position"));
+    check_window("seq_div", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor));
+    if (kv_) kv_->seq_div(seq, p0, p1, divisor);
+    else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
+}
+
+void Memory::clear() noexcept {
+    if (kv_) kv_->clear();
+    if (window_) window_->clear();
+    if (states_) states_->clear();
+}
+
+// ---- what is there --------------------------------------------------------------------------------------------------
+
+std::int32_t Memory::pos_min(SeqId seq) const {
+    check(seq);
+    if (window_ && !states_) return window_->pos_min(*kv_, seq);
+    return states_ ? states_->pos(seq) : kv_->pos_min(seq);   // a state has one position: that of its last token
+}
+
+std::int32_t Memory::pos_max(SeqId seq) const {
+    check(seq);
+    return states_ ? states_->pos(seq) : kv_->pos_max(seq);
+}
+
+std::int32_t Memory::count(SeqId seq) const {
+    check(seq);
+    return states_ ? states_->count(seq) : kv_->count(seq);
+}
+
+std::int32_t Memory::used() const noexcept { return kv_ ? kv_->used() : states_->used(); }
+
+std::int32_t Memory::capacity() const noexcept {
+    return kv_ ? kv_->n_pages() * kPageSlots : states_->limits().n_rows();
+}
+
+std::int32_t Memory::room(SeqId seq) const {
+    check(seq);
+    return kv_ ? kv_->room(seq) : std::numeric_limits<std::int32_t>::max() - states_->pos(seq) - 1;
+}
+
+bool Memory::same_history(SeqId a, SeqId b) const {
+    check(a);
+    check(b);
+    return (!kv_ || kv_->same_history(a, b)) && (!states_ || states_->row(a) == states_->row(b));
+}
+
+// ---- transactions ---------------------------------------------------------------------------------------------------
+
+bool Memory::can_place(std::span<const KvToken> tokens) { return !kv_ || kv_->can_place(tokens); }
+
+void Memory::begin() noexcept {
+    in_transaction_ = true;
+    if (kv_) kv_->begin();
+    if (window_) window_->begin(*kv_);
+    if (states_) states_->begin();
+}
+
+Placed Memory::place(std::span<const KvToken> run) {
+    const Placed placed = kv_ ? kv_->place(run) : Placed{std::min(run.size(), static_cast<std::size_t>(limits_.kv.n_run)), false};
+    if (window_ && placed.tokens > 0 && !window_->place(*kv_)) return {0, true};
+    if (states_) states_->place(run.first(placed.tokens));
+    return placed;
+}
+
+void Memory::commit() noexcept {
+    in_transaction_ = false;
+    if (kv_) kv_->commit();
+    if (window_) window_->commit(*kv_);
+    if (states_) states_->commit();
+}
+
+void Memory::rollback() noexcept {
+    in_transaction_ = false;
+    if (kv_) kv_->rollback();
+    if (window_) window_->rollback();
+    if (states_) states_->rollback();
+}
+
+// ---- the run placed last --------------------------------------------------------------------------------------------
+
+std::span<const PageCopy> Memory::copies() const noexcept { return kv_ ? kv_->copies() : std::span<const PageCopy>(); }
+
+std::span<const PageCopy> Memory::window_copies() const noexcept { return window_ ? window_->copies() : std::span<const PageCopy>(); }
+
+void Memory::write_inputs(const MemoryInputs& out) const noexcept {
+    if (kv_) {
+        const KvInputSizes sizes = kv_->write_inputs(out.kv);
+        if (window_) window_->write_inputs(out.kv, sizes, out.window_table, out.window_cells);
+    }
+    if (states_) states_->write_rows(out.state_rows);
+}
+
+}  // namespace tinfer::memory

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// What a context remembers of its sequences, under one interface: cells with keys and values where the model has attention
+// layers, recurrent states where it has recurrent ones, both in hybrids. A sequence operation acts on all parts or on none,
+// a decode is one transaction over them (kv_cache.hpp tells how it goes).
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "memory/kv_cache.hpp"
+#include "memory/state_cache.hpp"
+#include "memory/window_pages.hpp"
+
+namespace tinfer::memory {
+
+struct MemoryLimits {
+    KvLimits kv;                ///< n_seq_max and n_run bound the states too
+    bool has_attention = true;  ///< some layer keeps keys and values
+    bool has_states = false;    ///< some layer keeps a recurrent state
+    Window window{};            ///< of layers whose cells lie in a pool of their own; kind none: there are none
+    std::int32_t n_batch = 1;   ///< most tokens of a transaction
+
+    [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
+    [[nodiscard]] std::int32_t n_window_pages() const noexcept { return WindowPages::n_pages(kv, window, n_batch); }
+    [[nodiscard]] StateLimits states() const noexcept { return {kv.n_seq_max, kv.n_run}; }
+};
+
+/// Destinations of the inputs of a run.
+struct MemoryInputs {
+    KvInputs kv;
+    std::span<std::int32_t> state_rows;  ///< {2, T}
+    std::span<std::int32_t> window_table{}, window_cells{};   ///< as in kv, for layers with a pool of their own
+};
+
+class Memory {
+public:
+    /// Throws bad_parameter.
+    explicit Memory(const MemoryLimits& limits);
+
+    // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked here
+    // (bad_sequence). Whatever is refused has changed nothing.
+
+    /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released cells.
+    RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
+    RemoveStatus rm_all_seqs(Pos p0, Pos p1);
+    /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state or
+    /// `to` would go on without cells of its window.
+    void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
+    void seq_keep(SeqId seq);
+    /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
+    void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
+    void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
+    void clear() noexcept;
+
+    // -- what is there
+
+    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;  ///< first position that every layer still has; -1 when empty
+    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;  ///< -1 when empty
+    [[nodiscard]] std::int32_t count(SeqId seq) const;    ///< tokens of a sequence
+    [[nodiscard]] std::int32_t used() const noexcept;     ///< live tokens; without attention: states
+    [[nodiscard]] std::int32_t capacity() const noexcept;  ///< cells; without attention: rows of states
+    [[nodiscard]] std::int32_t room(SeqId seq) const;     ///< tokens the sequence can take now
+    [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
+    /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
+    [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
+
+    /// Rotations that keys have yet to be given (KvCache::take_shifts).
+    [[nodiscard]] bool has_shifts() const noexcept { return kv_ && kv_->has_shifts(); }
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
+        return kv_->take_shifts(cells, shifts);
+    }
+    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
+        kv_->give_back_shifts(cells, shifts);
+    }
+
+    // -- transactions
+
+    [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
+    void begin() noexcept;
+    [[nodiscard]] Placed place(std::span<const KvToken> run);
+    void commit() noexcept;
+    void rollback() noexcept;
+    [[nodiscard]] bool in_transaction() const noexcept { return in_transaction_; }
+
+    // -- the run placed last
+
+    [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
+    [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;   ///< likewise, in the pool of windows
+    void write_inputs(const MemoryInputs& out) const noexcept;
+    /// Where a cell lies in the pool of windows; -1: nowhere.
+    [[nodiscard]] std::int32_t window_cell(std::int32_t cell) const noexcept { return window_->cell(cell); }
+
+    /// The cells of attention layers; null where there are none.
+    [[nodiscard]] const KvCache* kv() const noexcept { return kv_ ? &*kv_ : nullptr; }
+
+    /// Bytes of metadata; known before it is made.
+    [[nodiscard]] static std::uint64_t bytes(const MemoryLimits& limits);
+    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+
+private:
+    void check(SeqId seq) const;
+    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept { return window_ && window_->would_miss(*kv_, seq, p0, p1); }
+    void check_window(std::string_view operation, SeqId seq, bool misses) const;
+    [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
+    void remove(SeqId seq, Pos p0, Pos p1);
+    [[nodiscard]] Covered movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const;
+
+    MemoryLimits limits_;
+    std::optional<KvCache> kv_;
+    std::optional<WindowPages> window_;   // places of its pages in layers that have a window
+    std::optional<StateCache> states_;
+    bool in_transaction_ = false;
+};
+
+}  // namespace tinfer::memory

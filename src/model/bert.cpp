@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// BERT (arXiv:1810.04805) and two that follow it: Nomic BERT (arXiv:2402.01613) with rotated heads and a gated feed-forward,
+// Jina BERT v2 (arXiv:2310.19923) with ALiBi to both sides. Encoders: every token sees every other, norms stand behind each
+// branch, and there is no head but the classifier of a reranker.
+#include "base/error.hpp"
+#include "model/bindings.hpp"
+#include "model/blocks.hpp"
+#include "model/families.hpp"
+
+namespace tinfer::model {
+
+namespace {
+
+HParams read_encoder(KeyReader& keys, RopeKind rope) {
+    HParams hp = read_common(keys, rope, NormKind::layer);
+    if (keys.boolean("attention.causal", false)) unsupported(keys.file(), hp.arch, "causal bert not supported");
+    if (keys.file().find_tensor("blk.0.ffn_gate_inp.weight") != nullptr) unsupported(keys.file(), hp.arch, "expert bert not supported");
+    hp.causal = false;
+    return hp;
+}
+
+/// The embedding's parts: words, the first row of the token types (pairs of texts are not told apart), their norm.
+Weights bind_embedding(WeightBinder& binder, const HParams& hp) {
+    Weights w;
+    w.token_embd = binder.matrix("token_embd", {hp.n_embd, hp.n_vocab});
+    if (const TensorInfo* types = binder.file().find_tensor("token_types.weight")) {
+        const auto n_types = binder.file().find_u32("tokenizer.ggml.token_type_count");
+        w.token_types = binder.matrix("token_types", {hp.n_embd, n_types ? std::int64_t{*n_types} : types->ne[1]});
+    }
+    w.token_embd_norm = binder.norm("token_embd_norm", {hp.n_embd}, Bias::required);
+    w.layers.resize(static_cast<std::size_t>(hp.n_layer));
+    return w;
+}
+
+/// The embedding, blocks with norms behind each branch, and the classifier, where there is one.
+Weights bind_encoder(WeightBinder& binder, const HParams& hp, BlockParts parts) {
+    parts.norms = BlockNorms::own;
+    parts.norm_bias = Bias::required;
+    Weights w = bind_embedding(binder, hp);
+    bind_blocks(binder, hp, w, parts, [&](int il, LayerWeights& layer) {
+        layer.attn_post_norm = binder.norm(block_name(il, "attn_output_norm"), {hp.n_embd}, Bias::required);
+        layer.ffn_post_norm = binder.norm(block_name(il, "layer_output_norm"), {hp.n_embd}, Bias::required);
+    });
+    bind_classifier(binder, hp, w);
+    return w;
+}
+
+/// x = norm(x + attention(x)), x = norm(x + ffn(x)): the order of the original transformer (arXiv:1706.03762 §3.1).
+void post_norm_stack(const BuildContext& b) {
+    Graph& g = b.g;
+    const Inputs in = make_inputs(b);
+    Tensor x = in.x;
+    for (int il = 0; il < b.hp.n_layer; ++il) {
+        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+        g.set_layer(il);
+        Tensor a = self_attention(b, in, il, x);
+        if (il == b.hp.n_layer - 1) {
+            if (b.shape.n_outputs == 0) return;
+            a = output_rows(b, in, a);
+            x = output_rows(b, in, x);
+        }
+        g.set_part(Part::attn_out);
+        const Tensor sum = add_residual(b, x, a, "attn_sum");
+        g.set_part(Part::attn_norm);
+        Tensor h = norm(b, w.attn_post_norm, sum, "attn_post_norm");
+        if (w.attn_norm_2) h = norm(b, w.attn_norm_2, add_residual(b, h, x, "attn_sum_2"), "attn_norm_2");
+        g.set_part(Part::ffn);
+        x = add_residual(b, h, feed_forward(b, w, h), "ffn_sum");
+        g.set_part(Part::ffn_norm);
+        x = norm(b, w.ffn_post_norm, x, "l_out");
+    }
+    head(b, x);
+}
+
+}  // namespace
+
+namespace bert {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_encoder(keys, RopeKind::none);
+    hp.activation = Activation::gelu;
+    hp.n_pos_table = hp.n_ctx_train;
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    Weights w = bind_encoder(binder, hp, kBiasedBlock);
+    w.position_embd = binder.matrix("position_embd", {hp.n_embd, hp.n_ctx_train});
+    return w;
+}
+
+void build(const BuildContext& b) { post_norm_stack(b); }
+
+}  // namespace bert
+
+namespace nomic_bert {
+
+HParams read(KeyReader& keys) {
+    (void)keys.require_u32("pooling_type");
+    return read_encoder(keys, RopeKind::neox);
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_encoder(binder, hp, {.qkv_bias = Bias::optional, .out_bias = Bias::optional}); }
+
+void build(const BuildContext& b) { post_norm_stack(b); }
+
+}  // namespace nomic_bert
+
+namespace jina_bert_v2 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_encoder(keys, RopeKind::none);
+    hp.activation = Activation::gelu;
+    hp.max_alibi_bias = 8.0f;
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    BlockParts parts = kBiasedBlock;
+    parts.head_norms = HeadNorms::whole_if_given;
+    parts.ffn = FeedForward::fused;
+    Weights w = bind_encoder(binder, hp, parts);
+    for (int il = 0; il < hp.n_layer; ++il)
+        w.layers[static_cast<std::size_t>(il)].attn_norm_2 = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
+    return w;
+}
+
+void build(const BuildContext& b) { post_norm_stack(b); }
+
+}  // namespace jina_bert_v2
+
+}  // namespace tinfer::model

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// LFM2 (Liquid AI): most layers mix tokens by a short gated convolution, some by attention with norms on q and k; gated SiLU
+// behind each. The last norm is stored under the name of an embedding norm.
+#include "base/error.hpp"
+#include "model/bindings.hpp"
+#include "model/families.hpp"
+#include "model/recurrent.hpp"
+
+namespace tinfer::model::lfm2 {
+
+namespace {
+
+// [b | c | u] = W_in·h;  W_out·(c ⊙ conv(b ⊙ u))
+Tensor gated_conv(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    Graph& g = b.g;
+    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const std::int64_t n = b.hp.n_embd;
+    g.set_part(Part::state);
+    const Tensor bcu = g.name(linear(g, w.in, h), "conv_in");
+    const Tensor gated = g.name(g.mul(g.view(bcu, 0, n), g.view(bcu, 2 * n, n)), "conv_gated");
+    const Tensor mixed = short_conv(b, in, il, gated);
+    if (writes_only(b, il)) return mixed;
+    return g.name(linear(g, w.out, g.name(g.mul(mixed, g.view(bcu, n, n)), "conv_mixed")), "conv_out");
+}
+
+}  // namespace
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox, NormKind::rms, LayerKinds::hybrid);
+    hp.ssm.n_conv = positive_u32(keys, "shortconv.l_cache", 256);
+    read_window(keys, hp, WindowKind::standard, 0, 0);
+    if (hp.ssm.n_conv < 2) keys.bad("shortconv.l_cache", cat(hp.ssm.n_conv), "must lie in 2 to 256");
+    if (keys.u32("expert_count", 0) > 0) unsupported(keys.file(), hp.arch, "variant with experts not supported");
+    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.states.size(); ++il)
+        if (hp.n_head_kv[il] == 0) hp.states[il] = {{"conv_state", std::int64_t{hp.ssm.n_conv - 1} * hp.n_embd}};
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    if (binder.exists("dense_2.weight")) binder.unsupported("variant 'dense_2' not supported");
+    const std::string_view norm = binder.exists("output_norm.weight") ? "output_norm" : "token_embd_norm";
+    Weights w = bind_globals(binder, hp, Head::tied_if_missing, binder.norm(norm, {hp.n_embd}));
+    bind_blocks(binder, hp, w, {.mixer = Mixer::own}, [&](int il, LayerWeights& layer) {
+        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) {
+            bind_attention(binder, hp, il, layer);
+            bind_head_norms(binder, hp, il, layer);
+        } else {
+            layer.ssm.in = binder.linear(block_name(il, "shortconv.in_proj"), hp.n_embd, 3 * std::int64_t{hp.n_embd});
+            layer.ssm.conv = binder.vectors(block_name(il, "shortconv.conv.weight"), {hp.ssm.n_conv, hp.n_embd});
+            layer.ssm.out = binder.linear(block_name(il, "shortconv.out_proj"), hp.n_embd, hp.n_embd);
+        }
+    });
+    return w;
+}
+
+void build(const BuildContext& b) {
+    sequential_stack(
+        b,
+        [&](const Inputs& in, int il, Tensor h) {
+            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h) : gated_conv(b, in, il, h);
+        },
+        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+}
+
+}  // namespace tinfer::model::lfm2

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "model/recurrent.hpp"
+
+#include "base/error.hpp"
+
+namespace tinfer::model {
+
+RecurrentState state(const BuildContext& b, const Inputs& in, int il, std::size_t k) {
+    return {b.g.cache(*b.memory[static_cast<std::size_t>(il)].states[k]), in.state_rows};
+}
+
+Tensor short_conv(const BuildContext& b, const Inputs& in, int il, Tensor x) {
+    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    return b.g.name(b.g.causal_conv(x, vector(b.g, w.conv), vector(b.g, w.conv_bias), state(b, in, il, 0)), "conv");
+}
+
+void read_state_space(KeyReader& keys, HParams& hp) {
+    hp.ssm.n_conv = positive_u32(keys, "ssm.conv_kernel", 256);
+    if (hp.ssm.n_conv < 2) keys.bad("ssm.conv_kernel", cat(hp.ssm.n_conv), "must lie in 2 to 256");
+    hp.ssm.n_inner = positive_u32(keys, "ssm.inner_size", 1u << 24);
+    hp.ssm.n_state = positive_u32(keys, "ssm.state_size", 1u << 16);
+    hp.ssm.n_rank = positive_u32(keys, "ssm.time_step_rank", 1u << 24);
+}
+
+// ---- the selective state space --------------------------------------------------------------------------------------
+
+void add_selective_states(HParams& hp, std::size_t il) {
+    const StateSpaceParams& s = hp.ssm;
+    hp.states[il] = {{"conv_state", std::int64_t{s.n_conv - 1} * s.n_inner}, {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
+}
+
+void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const auto name = [&](std::string_view role) { return block_name(il, role); };
+    const StateSpaceParams& s = hp.ssm;
+    w.attn_norm = binder.norm(name("attn_norm"), {hp.n_embd});
+    w.ssm.in = binder.linear(name("ssm_in"), hp.n_embd, 2 * std::int64_t{s.n_inner});
+    w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {s.n_conv, s.n_inner});
+    w.ssm.conv_bias = binder.vector(name("ssm_conv1d.bias"), s.n_inner);
+    w.ssm.x = binder.linear(name("ssm_x"), s.n_inner, s.n_rank + 2 * std::int64_t{s.n_state});
+    w.ssm.dt = binder.linear(name("ssm_dt"), s.n_rank, s.n_inner, WeightBinder::Bias::required);
+    w.ssm.a = binder.vectors(name("ssm_a"), {s.n_state, s.n_inner});
+    w.ssm.d = binder.vector(name("ssm_d"), s.n_inner);
+    w.ssm.out = binder.linear(name("ssm_out"), s.n_inner, hp.n_embd);
+    // Either all three norms have weights, or, where the model norms at all, none of them has.
+    const bool weighted = binder.exists(name("ssm_dt_norm.weight")) || binder.exists(name("ssm_b_norm.weight")) || binder.exists(name("ssm_c_norm.weight"));
+    if (weighted) {
+        w.ssm.dt_norm = binder.norm(name("ssm_dt_norm"), {s.n_rank});
+        w.ssm.b_norm = binder.norm(name("ssm_b_norm"), {s.n_state});
+        w.ssm.c_norm = binder.norm(name("ssm_c_norm"), {s.n_state});
+    } else if (s.norms) {
+        w.ssm.dt_norm = w.ssm.b_norm = w.ssm.c_norm = Norm{.present = true};
+    }
+}
+
+Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    Graph& g = b.g;
+    const StateSpaceParams& s = b.hp.ssm;
+    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    g.set_part(Part::state);
+
+    // [u | z] = W_in·h;  c = silu(conv(u))
+    const Tensor uz = g.name(linear(g, w.in, h), "ssm_in");
+    const Tensor c = g.name(g.silu(short_conv(b, in, il, g.view(uz, 0, s.n_inner))), "conv_silu");
+
+    // [δ | B | C] = W_x·c;  Δ = softplus(W_dt·δ + b)
+    const Tensor selected = g.name(linear(g, w.x, c), "ssm_x");
+    const Tensor low = norm(b, w.dt_norm, g.view(selected, 0, s.n_rank), "ssm_dt_norm");
+    const Tensor in_map = norm(b, w.b_norm, g.view(selected, s.n_rank, s.n_state), "ssm_b_norm");
+    const Tensor out_map = norm(b, w.c_norm, g.view(selected, s.n_rank + s.n_state, s.n_state), "ssm_c_norm");
+    const Tensor dt = g.name(g.softplus(g.name(linear(g, w.dt, low), "ssm_dt")), "ssm_delta");
+
+    // h ← h·exp(Δ·a) + Δ·c·B;  y = ⟨h, C⟩ + D·c, every channel a head of its own
+    const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1), g.heads(out_map, 1), vector(g, w.d),
+                                             state(b, in, il, 1)), "ssm_scan");
+    if (writes_only(b, il)) return y;
+
+    // W_out·(silu(z) ⊙ y)
+    const Tensor gate = g.name(g.silu(g.view(uz, s.n_inner, s.n_inner)), "ssm_gate");
+    const Tensor gated = g.name(g.mul(gate, g.reshape(y, g.value(gate).ne)), "ssm_gated");
+    return g.name(linear(g, w.out, gated), "ssm_out");
+}
+
+// ---- models of nothing else -----------------------------------------------------------------------------------------
+
+void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, const Inputs&, int, Tensor)) {
+    Graph& g = b.g;
+    const Inputs in = make_inputs(b);
+    Tensor x = in.x;
+    for (int il = 0; il < b.hp.n_layer; ++il) {
+        g.set_layer(il);
+        g.set_part(Part::attn_norm);
+        const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
+        Tensor y = mixer(b, in, il, h);
+        if (writes_only(b, il)) return;
+        if (il == b.hp.n_layer - 1) {
+            y = output_rows(b, in, y);
+            x = output_rows(b, in, x);
+        }
+        x = add_residual(b, x, y, "l_out");
+    }
+    head(b, x);
+}
+
+}  // namespace tinfer::model

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// Cells and recurrent states under one interface, against lists of tokens: rows are played along, each holding the tokens
+// it has taken in, so that a row shared too long or written too early shows as a wrong history.
+#include "memory/memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace tinfer;
+using namespace tinfer::memory;
+
+namespace {
+
+constexpr Pos kAll{-1};
+constexpr int kSeqs = 4, kRun = 16;
+
+MemoryLimits limits_of(bool attention, bool states) {
+    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states, .window = {}, .n_batch = 1024};
+}
+
+using History = std::vector<int>;
+
+/// A memory with states, the rows of one layer, and what every sequence should remember.
+struct Bench {
+    explicit Bench(bool attention) : memory(limits_of(attention, true)), rows(2 * kSeqs) {}
+
+    struct Row { int id; std::vector<SeqId> seqs; };
+
+    /// Places the batch in micro-batches of at most `n_run`, computing the rows of each.
+    void place(const std::vector<Row>& batch, std::size_t n_run) {
+        std::vector<KvToken> tokens;
+        std::array<int, kSeqs> next{};
+        for (int s = 0; s < kSeqs; ++s) next[static_cast<std::size_t>(s)] = memory.pos_max(SeqId{s}) + 1;
+        for (const Row& row : batch) {
+            tokens.push_back({next[static_cast<std::size_t>(row.seqs[0])], row.seqs});
+            for (const SeqId seq : row.seqs) next[static_cast<std::size_t>(seq)] = tokens.back().pos + 1;
+        }
+        REQUIRE(memory.can_place(tokens));
+        memory.begin();
+        for (std::size_t done = 0; done < tokens.size();) {
+            const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(n_run, tokens.size() - done)));
+            REQUIRE(placed.tokens > 0);
+            std::vector<std::int32_t> steps(2 * placed.tokens);
+            std::vector<std::int32_t> table(4096), seqs(64), cells(placed.tokens), positions(placed.tokens);
+            memory.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
+            for (std::size_t i = 0; i < placed.tokens; ++i) {
+                const int from = steps[2 * i], to = steps[2 * i + 1];
+                History history = from < 0 ? History{} : rows[static_cast<std::size_t>(from)];
+                history.push_back(batch[done + i].id);
+                rows[static_cast<std::size_t>(to)] = history;
+            }
+            done += placed.tokens;
+        }
+    }
+
+    void check(const std::array<History, kSeqs>& expected) const {
+        for (int s = 0; s < kSeqs; ++s) {
+            const History& history = expected[static_cast<std::size_t>(s)];
+            const SeqId seq{s};
+            CAPTURE(s);
+            REQUIRE(memory.count(seq) == static_cast<int>(history.size()));
+            REQUIRE(memory.pos_max(seq) == static_cast<int>(history.size()) - 1);
+            REQUIRE(memory.pos_min(seq) == memory.pos_max(seq));
+            const auto row = row_of(seq);
+            REQUIRE((row < 0) == history.empty());
+            if (row >= 0) REQUIRE(rows[static_cast<std::size_t>(row)] == history);
+        }
+    }
+
+    /// The row a sequence would go on from, seen by placing a token and taking it back.
+    [[nodiscard]] std::int32_t row_of(SeqId seq) const {
+        Memory copy = memory;
+        const KvToken token{copy.pos_max(seq) + 1, std::span(&seq, 1)};
+        copy.begin();
+        REQUIRE(copy.place(std::span(&token, 1)).tokens == 1);
+        std::vector<std::int32_t> table(4096), seqs(64), cells(1), positions(1), steps(2);
+        copy.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
+        return steps[0];
+    }
+
+    Memory memory;
+    std::vector<History> rows;
+};
+
+struct RandomSteps {
+    explicit RandomSteps(unsigned seed) : bits(seed) {}
+    int below(int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); }
+    std::mt19937 bits;
+};
+
+/// Tokens of random sequences, interleaved; neighbours with one history now and then share a token.
+std::vector<Bench::Row> random_batch(RandomSteps& random, std::array<History, kSeqs>& expected, int& next_id) {
+    std::vector<Bench::Row> batch;
+    for (int n = 1 + random.below(40); n > 0; --n) {
+        const int s = random.below(kSeqs), other = random.below(kSeqs);
+        Bench::Row row{next_id++, {SeqId{s}}};
+        auto& ours = expected[static_cast<std::size_t>(s)];
+        auto& theirs = expected[static_cast<std::size_t>(other)];
+        if (s != other && !ours.empty() && ours == theirs) {   // ids are unique: the same tokens, so the same history
+            row.seqs.push_back(SeqId{other});
+            theirs.push_back(row.id);
+        }
+        ours.push_back(row.id);
+        batch.push_back(std::move(row));
+    }
+    return batch;
+}
+
+}  // namespace
+
+TEST_CASE("[M11][N5] memory: states follow their sequences through random operations, commits and rollbacks") {
+    for (const bool attention : {false, true}) {
+        CAPTURE(attention);
+        Bench bench(attention);
+        std::array<History, kSeqs> expected;
+        RandomSteps random(7);
+        int next_id = 0, rolled_back = 0, refused = 0;
+        for (int step = 0; step < 400; ++step) {
+            CAPTURE(step);
+            const SeqId seq{random.below(kSeqs)};
+            History& history = expected[static_cast<std::size_t>(seq)];
+            switch (random.below(6)) {
+                case 0: {
+                    const SeqId to{random.below(kSeqs)};
+                    bench.memory.seq_cp(seq, to, kAll, kAll);
+                    expected[static_cast<std::size_t>(to)] = history;
+                    break;
+                }
+                case 1:
+                    REQUIRE(bench.memory.seq_rm(seq, kAll, kAll) == RemoveStatus::ok);
+                    history.clear();
+                    break;
+                case 2: {   // a range that cuts the state changes nothing
+                    const int p0 = 1 + random.below(5), n = static_cast<int>(history.size());
+                    const RemoveStatus status = bench.memory.seq_rm(seq, Pos{p0}, kAll);
+                    REQUIRE(status == (p0 < n ? RemoveStatus::partial_state : RemoveStatus::ok));
+                    refused += status == RemoveStatus::partial_state;
+                    break;
+                }
+                default: {
+                    auto after = expected;
+                    const auto batch = random_batch(random, after, next_id);
+                    if (std::ranges::any_of(after, [](const History& h) { return h.size() > 200; })) {
+                        bench.memory.clear();
+                        expected = {};
+                        break;
+                    }
+                    bench.place(batch, 1 + static_cast<std::size_t>(random.below(kRun)));
+                    if (random.below(3) == 0) {
+                        bench.memory.rollback();
+                        ++rolled_back;
+                    } else {
+                        bench.memory.commit();
+                        expected = after;
+                    }
+                    break;
+                }
+            }
+            bench.check(expected);
+        }
+        CHECK(rolled_back > 20);
+        CHECK(refused > 5);
+    }
+}
+
+TEST_CASE("[M11] memory: a state stands for all of its tokens: ranges that cut it are refused and change nothing") {
+    for (const bool attention : {false, true}) {
+        CAPTURE(attention);
+        Bench bench(attention);
+        bench.place({{1, {SeqId{0}}}, {2, {SeqId{0}}}, {3, {SeqId{0}}}, {4, {SeqId{1}}}}, 16);
+        bench.memory.commit();
+        const std::array<History, kSeqs> before{History{1, 2, 3}, History{4}};
+        Memory& memory = bench.memory;
+
+        CHECK(memory.seq_rm(SeqId{0}, Pos{0}, Pos{2}) == RemoveStatus::partial_state);
+        CHECK(memory.seq_rm(SeqId{0}, Pos{2}, kAll) == RemoveStatus::partial_state);
+        CHECK(memory.rm_all_seqs(Pos{1}, kAll) == RemoveStatus::partial_state);
+        for (const auto& [p0, p1] : {std::pair{Pos{0}, Pos{2}}, std::pair{Pos{1}, Pos{-1}}})
+            for (const auto& [from, to] : {std::pair{SeqId{0}, SeqId{2}}, std::pair{SeqId{2}, SeqId{0}}}) try {
+                memory.seq_cp(from, to, p0, p1);
+                FAIL("not refused");
+            } catch (const Error& error) {
+                CHECK(error.code() == ErrorCode::unsupported_operation);
+                CHECK(std::string(error.what()) == "seq_cp: the range cuts the recurrent state of sequence 0: a state is copied as a whole");
+            }
+        bench.check(before);
+
+        CHECK(memory.seq_rm(SeqId{0}, Pos{3}, kAll) == RemoveStatus::ok);   // beyond the last token: nothing to do
+        memory.seq_cp(SeqId{0}, SeqId{1}, Pos{5}, Pos{9});
+        memory.seq_cp(SeqId{0}, SeqId{1}, Pos{2}, Pos{2});
+        bench.check(before);
+        CHECK(memory.rm_all_seqs(Pos{0}, Pos{3}) == RemoveStatus::ok);
+        bench.check({});
+        CHECK(memory.used() == 0);
+    }
+}
+
+TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens they have taken in") {
+    Bench bench(false);
+    Memory& memory = bench.memory;
+    CHECK(memory.capacity() == 2 * kSeqs);
+    const SeqId seq{0};
+    for (int i = 0; i < 5000; ++i) {
+        const KvToken token{i, std::span(&seq, 1)};
+        memory.begin();
+        REQUIRE(memory.place(std::span(&token, 1)).tokens == 1);
+        memory.commit();
+    }
+    CHECK(memory.used() == 1);
+    CHECK(memory.pos_max(seq) == 4999);
+    CHECK(memory.room(seq) == 2147483647 - 5000);
+    CHECK(memory.copies().empty());
+    for (int s = 1; s < kSeqs; ++s) memory.seq_cp(seq, SeqId{s}, kAll, kAll);
+    CHECK(memory.used() == 1);
+    CHECK(memory.same_history(SeqId{0}, SeqId{3}));
+    memory.seq_keep(SeqId{2});
+    CHECK(memory.used() == 1);
+    CHECK(memory.pos_max(SeqId{2}) == 4999);
+    CHECK(memory.pos_max(SeqId{0}) == -1);
+}
+
+TEST_CASE("[M11][N6] memory: what it will hold is known before it is made") {
+    for (const bool attention : {false, true})
+        for (const bool states : {false, true}) {
+            if (!attention && !states) continue;
+            const MemoryLimits limits = limits_of(attention, states);
+            CHECK(Memory(limits).bytes_held() == Memory::bytes(limits));
+        }
+}

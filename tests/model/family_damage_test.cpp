@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// Every family against files that are nearly right: each tensor missing, misshapen or of a wrong type, and variants that
+// compute something else. Nothing but tinfer::Error may come of it, and it names what is wrong. Keys, one by one, are in
+// model/malformed_metadata_test.cpp.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "gguf/file.hpp"
+#include "model/model.hpp"
+#include "support/family_model.hpp"
+#include "support/gguf_copy.hpp"
+#include "support/golden.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+struct Verdict { std::optional<ErrorCode> code; std::string text; };
+
+Verdict bind(const GgufWriter& w) {
+    const auto bytes = w.bytes();
+    try {
+        (void)model::bind_model(gguf::File::open_memory(bytes, "damaged.gguf", {}), {});
+        return {};
+    } catch (const Error& error) {
+        return {error.code(), error.what()};
+    }
+}
+
+bool names(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// Tensors a file may do without: biases, the head, norms that a family has or has not, tables of factors.
+bool may_be_absent(std::string_view name) {
+    constexpr std::string_view kOptional[] = {".bias", "output.weight", "rope_freqs", "attn_q_norm", "attn_k_norm", "attn_norm_2", "exp_probs_b", "position_embd",
+                                              "token_types", ".act.scales", "ssm_norm"};
+    return std::ranges::any_of(kOptional, [&](std::string_view part) { return names(std::string(name), part); });
+}
+
+void damage_tensors(const GgufWriter& whole) {
+    GgufWriter list = whole;
+    for (const auto& original : list.tensors()) {
+        CAPTURE(original.name);
+        GgufWriter without = whole;
+        without.erase_tensor(original.name);
+        const Verdict absent = bind(without);
+        CAPTURE(absent.text);
+        if (absent.code) CHECK((names(absent.text, "missing tensor") || names(absent.text, "is not used") || *absent.code == ErrorCode::unsupported_arch));
+        else CHECK(may_be_absent(original.name));
+        for (std::size_t i = 0; i < original.ne.size(); ++i) {
+            GgufWriter stretched = whole;
+            auto& tensor = stretched.tensor(original.name);
+            tensor.ne[i] += 1;
+            std::size_t n = 4;
+            for (const std::int64_t extent : tensor.ne) n *= static_cast<std::size_t>(extent);
+            tensor.data.resize(n);
+            const Verdict verdict = bind(stretched);
+            CAPTURE(i);
+            CAPTURE(verdict.text);
+            const bool longer_table = names(original.name, "rope_f");   // more factors than pairs are no harm
+            CHECK((verdict.code || longer_table));
+        }
+        GgufWriter typed = whole;
+        typed.tensor(original.name).type = DType::i32;
+        const Verdict wrong = bind(typed);
+        CHECK(wrong.code == ErrorCode::unsupported_tensor_type);
+        CHECK(names(wrong.text, original.name));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("[L13][N3][golden] families: damaged golden files are refused by name, tensor by tensor") {
+    if (skip_without_golden()) return;
+    for (const GoldenModel& golden : golden_models()) {
+        if (golden.name.starts_with("llama-") || golden.name.ends_with("27") || golden.name.ends_with("mxfp4")) continue;   // alike, deep, not f32
+        CAPTURE(golden.name);
+        const GgufWriter whole = gguf_copy(golden.file);
+        REQUIRE(bind(whole).text == "");
+        damage_tensors(whole);
+    }
+}
+
+TEST_CASE("[L10][L13][golden] families: variants that would compute something else are refused in words of their own") {
+    if (skip_without_golden()) return;
+    const auto add = [](const char* name, std::vector<std::int64_t> ne) {
+        return [=](GgufWriter& w) {
+            std::size_t n = 1;
+            for (const std::int64_t extent : ne) n *= static_cast<std::size_t>(extent);
+            w.tensor(name, DType::f32, ne, std::vector<float>(n, 1.0f));
+        };
+    };
+    const auto set = [](const char* key, auto value) { return [=](GgufWriter& w) { w.set(key, GgufValue{value}); }; };
+    const auto drop = [](const char* name) { return [=](GgufWriter& w) { w.erase_tensor(name); }; };
+    struct Variant { const char* golden; std::function<void(GgufWriter&)> change; ErrorCode code; const char* text; };
+    const auto kUnsupported = ErrorCode::unsupported_arch;
+    const Variant variants[] = {
+        {"llama", add("blk.0.attn_q_norm.weight", {16}), kUnsupported, "architecture 'llama': q/k norm variant not supported under this name"},
+        {"llama", add("blk.0.attn_sub_norm.weight", {64}), kUnsupported, "architecture 'llama': bitnet-style scales not supported"},
+        {"llama-moe", add("blk.0.ffn_gate_shexp.weight", {64, 64}), kUnsupported, "architecture 'llama': shared experts not supported under this name"},
+        {"llama-moe", [&](GgufWriter& w) { drop("blk.0.ffn_gate_exps.weight")(w), add("blk.0.ffn_gate.0.weight", {64, 96})(w); }, kUnsupported,
+         "legacy per-expert layout; reconvert the file"},
+        {"llama", add("blk.2.attn_norm.weight", {64}), ErrorCode::unused_tensor, "file has more blocks than block_count"},
+        {"qwen2", drop("blk.0.attn_q.bias"), ErrorCode::missing_tensor, "blk.0.attn_q.bias"},
+        {"qwen3", drop("blk.0.attn_k_norm.weight"), ErrorCode::missing_tensor, "blk.0.attn_k_norm.weight"},
+        {"gemma", add("blk.0.post_attention_norm.weight", {64}), kUnsupported, "architecture 'gemma': looks like gemma2/3 under the wrong name"},
+        {"gemma", set("gemma.attention.shared_kv_layers", 2u), kUnsupported, "architecture 'gemma': shared KV layers not supported"},
+        {"gemma", set("gemma.attention.key_length_swa", 16u), kUnsupported, "architecture 'gemma': per-kind head sizes not supported"},
+        {"phi3", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported, "architecture 'phi3': use architecture 'phimoe'"},
+        {"phi3", set("phi3.rope.scaling.type", std::string("longrope")), ErrorCode::missing_tensor, "rope_factors_long.weight"},
+        {"phi3-longrope-long", drop("rope_factors_short.weight"), ErrorCode::missing_tensor, "rope_factors_short.weight"},
+        {"phi3", set("phi3.rope.scaling.type", std::string("su")), ErrorCode::bad_key, "rope.scaling.type"},
+        {"gemma2", add("blk.0.attn_q_norm.weight", {24}), kUnsupported, "architecture 'gemma2': looks like gemma3 under the wrong name"},
+        {"gemma3", add("per_layer_token_embd.weight", {64}), kUnsupported, "architecture 'gemma3': gemma3n not supported"},
+        {"bert", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported, "architecture 'bert': expert bert not supported"},
+        {"bert", set("bert.attention.causal", true), kUnsupported, "architecture 'bert': causal bert not supported"},
+        {"nomic-bert", [](GgufWriter& w) { w.erase("nomic-bert.pooling_type"); }, ErrorCode::missing_key, "nomic-bert.pooling_type"},
+        {"deepseek2-mla", set("deepseek2.attention.indexer.top_k", 64u), kUnsupported, "architecture 'deepseek2': sparse attention indexer not supported"},
+        {"deepseek2-mla", [](GgufWriter& w) { w.erase("deepseek2.attention.key_length_mla"); }, kUnsupported, "tensor layout and attention.*_mla keys disagree"},
+        {"deepseek2-kvb", set("deepseek2.attention.key_length_mla", 24u), kUnsupported, "tensor layout and attention.*_mla keys disagree"},
+        {"deepseek2-mla", set("deepseek2.expert_gating_func", 3u), kUnsupported, "architecture 'deepseek2': router function 3 not supported"},
+        {"deepseek2-groups", set("deepseek2.expert_group_count", 3u), ErrorCode::bad_key, "expert group settings inconsistent"},
+        {"deepseek2-groups", set("deepseek2.expert_group_used_count", 5u), ErrorCode::bad_key, "expert group settings inconsistent"},
+        {"deepseek2-groups", set("deepseek2.expert_group_used_count", 1u), ErrorCode::bad_key, "expert group settings inconsistent"},
+        {"granite", add("blk.0.ssm_in.weight", {64, 64}), kUnsupported, "architecture 'granite': hybrid granite not supported"},
+        {"granite", set("granite.logit_scale", 0.0f), ErrorCode::bad_key, "logit_scale' = 0 is invalid"},
+        {"command-r", set("command-r.logit_scale", 0.0f), ErrorCode::bad_key, "logit_scale' = 0 is invalid"},
+        {"olmo2", add("blk.0.attn_norm.weight", {64}), kUnsupported, "architecture 'olmo2': not an olmo2 block layout"},
+        {"stablelm", set("stablelm.use_parallel_residual", true), kUnsupported, "architecture 'stablelm': residual layout ambiguous"},
+        {"falcon-7b", set("falcon.tensor_data_layout", std::string("reference")), kUnsupported, "architecture 'falcon': qkv layout 'reference' not supported"},
+        {"gptneox", [](GgufWriter& w) { w.erase("gptneox.use_parallel_residual"); }, ErrorCode::missing_key, "use_parallel_residual"},
+        {"mpt", set("mpt.attention.max_alibi_bias", -1.0f), ErrorCode::bad_key, "max_alibi_bias"},
+        {"glm4moe", set("glm4moe.nextn_predict_layers", 64u), ErrorCode::bad_key, "nextn_predict_layers"},
+        {"glm4moe", set("glm4moe.leading_dense_block_count", 0u), kUnsupported, "mixed dense/expert layer 0 not supported"},
+        {"olmoe", [](GgufWriter& w) { w.set("olmoe.expert_count", 0u).set("olmoe.expert_used_count", 0u); }, ErrorCode::bad_key, "needs expert_count > 0"},
+        {"smollm3", set("smollm3.rope.no_rope_interval", 5u), ErrorCode::bad_key, "changes the computation and is not supported"},
+    };
+    for (const Variant& variant : variants) {
+        GgufWriter w = gguf_copy(*golden_folder() / "models" / variant.golden / "model.gguf");
+        variant.change(w);
+        const Verdict verdict = bind(w);
+        CAPTURE(variant.golden);
+        CAPTURE(variant.text);
+        CAPTURE(verdict.text);
+        CHECK(verdict.code == variant.code);
+        CHECK(names(verdict.text, variant.text));
+    }
+}
+
+TEST_CASE("[A5][L13] registry: known names, heads that only draft and unknown names are told apart") {
+    const auto text_of = [](const char* arch) {
+        GgufWriter w;
+        return bind(w.kv("general.architecture", arch));
+    };
+    for (const char* name : {"gptj", "ernie4_5-moe", "qwen3vl", "clip", "plamo2"}) {
+        CHECK(text_of(name).code == ErrorCode::unsupported_arch);
+        CHECK(names(text_of(name).text, "architecture '" + std::string(name) + "' is known but not implemented"));
+    }
+    for (const char* name : {"llama-draft", "qwen3_mtp", "eagle3", "gemma-assistant"})
+        CHECK(names(text_of(name).text, "is a draft head and cannot be loaded as a model"));
+    CHECK(text_of("llama5000").code == ErrorCode::unknown_arch);
+}
+
+TEST_CASE("[L13] families: damaged small files are refused by name, tensor by tensor") {
+    for (const Family& family : small_families()) {
+        if (family.n_layer > 4) continue;
+        CAPTURE(family.arch);
+        damage_tensors(family.writer());
+    }
+}
+
+}  // namespace tinfer::test

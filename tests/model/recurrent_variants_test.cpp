@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// Files of recurrent and hybrid models as users have them, made from golden ones: other layouts of the same numbers give
+// the same bits, copies of heads and groups change nothing, and what does not fit is refused by name.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "support/gguf_copy.hpp"
+#include "support/golden.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+GgufWriter golden_copy(const char* name) { return gguf_copy(*golden_folder() / "models" / name / "model.gguf"); }
+
+std::vector<std::uint32_t> bits(const GgufWriter& file) {
+    const TempFolder folder;
+    file.save(folder.path() / "model.gguf");
+    const auto model = Model::load(folder.path() / "model.gguf");
+    return bits_of(logits_of(model, random_tokens(30, model.info().n_vocab, 4)));
+}
+
+/// Rows of a matrix {n, …}: those listed, in their order.
+GgufWriter::Tensor rows_of(const GgufWriter::Tensor& tensor, const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+    GgufWriter::Tensor out{tensor.name, tensor.type, tensor.ne, {}};
+    const std::int64_t width = tensor.ne.size() > 1 ? 4 * tensor.ne[0] : 4;
+    for (const auto& [first, n] : ranges) out.data.insert(out.data.end(), tensor.data.begin() + first * width, tensor.data.begin() + (first + n) * width);
+    out.ne.back() = static_cast<std::int64_t>(out.data.size()) / width;
+    return out;
+}
+
+void add(GgufWriter& file, const GgufWriter::Tensor& tensor) { file.tensor(tensor.name, tensor.type, tensor.ne, std::span<const std::byte>(tensor.data)); }
+
+void replace(GgufWriter& file, GgufWriter::Tensor tensor) { file.tensor(tensor.name) = std::move(tensor); }
+
+std::string blk(int il, const char* role) { return "blk." + std::to_string(il) + "." + role; }
+
+void refused(const GgufWriter& file, ErrorCode code, const std::string& part) {
+    const TempFolder folder;
+    file.save(folder.path() / "model.gguf");
+    try {
+        (void)Model::load(folder.path() / "model.gguf");
+        FAIL("not refused: " << part);
+    } catch (const Error& error) {
+        CHECK(error.code() == code);
+        CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
+    }
+}
+
+}  // namespace
+
+TEST_CASE("[A5][A17][golden] rwkv: five vectors of the token shift are one; layer 0 of rwkv7 needs no value maps") {
+    if (skip_without_golden()) return;
+    GgufWriter six = golden_copy("rwkv6");
+    const auto expected = bits(six);
+    for (int il = 0; il < 3; ++il) {
+        const GgufWriter::Tensor fused = six.tensor(blk(il, "time_mix_lerp_fused.weight"));
+        six.erase_tensor(fused.name);
+        const std::int64_t n = fused.ne[0];
+        int part = 0;
+        for (const char* role : {"time_mix_lerp_w.weight", "time_mix_lerp_k.weight", "time_mix_lerp_v.weight", "time_mix_lerp_r.weight", "time_mix_lerp_g.weight"}) {
+            six.tensor(blk(il, role), DType::f32, {n, 1, 1}, std::span(fused.data).subspan(static_cast<std::size_t>(4 * n * part), static_cast<std::size_t>(4 * n)));
+            ++part;
+        }
+    }
+    CHECK(bits(six) == expected);
+
+    GgufWriter seven = golden_copy("rwkv7");
+    const auto before = bits(seven);
+    for (const char* role : {"time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"}) seven.erase_tensor(blk(0, role));
+    CHECK(bits(seven) == before);
+    seven.erase_tensor(blk(1, "time_mix_v1.weight"));
+    refused(seven, ErrorCode::missing_tensor, "blk.1.time_mix_v1.weight");
+}
+
+TEST_CASE("[A5][A17][golden] mamba2: equal groups are one group; the norm's weight has one shape or the other, or is absent") {
+    if (skip_without_golden()) return;
+    GgufWriter file = golden_copy("mamba2");
+    const auto expected = bits(file);
+    constexpr std::int64_t kInner = 128, kState = 16, kHeads = 8;
+    for (int il = 0; il < 2; ++il) file.tensor(blk(il, "ssm_norm.weight")).ne = {kInner};
+    CHECK(bits(file) == expected);
+
+    for (int il = 0; il < 2; ++il) file.erase_tensor(blk(il, "ssm_norm.weight"));
+    const auto unnormed = bits(file);
+    CHECK(unnormed != expected);
+    file.set("mamba2.ssm.group_count", 2u);
+    for (int il = 0; il < 2; ++il) {
+        const std::pair<std::int64_t, std::int64_t> z{0, kInner}, x{kInner, kInner}, b{2 * kInner, kState}, c{2 * kInner + kState, kState};
+        replace(file, rows_of(file.tensor(blk(il, "ssm_in.weight")), {z, x, b, b, c, c, {2 * kInner + 2 * kState, kHeads}}));
+        for (const char* role : {"ssm_conv1d.weight", "ssm_conv1d.bias"})
+            replace(file, rows_of(file.tensor(blk(il, role)), {{0, kInner}, {kInner, kState}, {kInner, kState}, {kInner + kState, kState}, {kInner + kState, kState}}));
+    }
+    CHECK(bits(file) == unnormed);
+    file.set("mamba2.ssm.group_count", 3u);
+    refused(file, ErrorCode::bad_key, "mamba2.ssm.group_count");
+}
+
+TEST_CASE("[A5][A17][golden] mamba: norms of the time step, B and C without weights are those with weights of one; weights come as three or none") {
+    if (skip_without_golden()) return;
+    GgufWriter file = golden_copy("mamba");
+    const auto plain = bits(file);
+    file.set("mamba.ssm.dt_b_c_rms", true);
+    const auto normed = bits(file);
+    CHECK(normed != plain);
+    for (int il = 0; il < 2; ++il)
+        for (const auto& [role, n] : {std::pair{"ssm_dt_norm.weight", 8}, std::pair{"ssm_b_norm.weight", 16}, std::pair{"ssm_c_norm.weight", 16}})
+            file.tensor(blk(il, role), DType::f32, {n}, std::vector<float>(static_cast<std::size_t>(n), 1.0f));
+    CHECK(bits(file) == normed);
+    file.erase_tensor(blk(1, "ssm_b_norm.weight"));
+    refused(file, ErrorCode::missing_tensor, "blk.1.ssm_b_norm.weight");
+    GgufWriter jamba = golden_copy("jamba");
+    for (const char* role : {"ssm_dt_norm.weight", "ssm_b_norm.weight", "ssm_c_norm.weight"}) jamba.erase_tensor(blk(0, role));
+    refused(jamba, ErrorCode::missing_tensor, "blk.0.ssm_dt_norm.weight");
+}
+
+TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copies of a key head, give the same bits") {
+    if (skip_without_golden()) return;
+    constexpr std::int64_t kSize = 32;   // one key head, two value heads
+    const GgufWriter golden = golden_copy("qwen3next");
+    const auto expected = bits(golden);
+    const std::pair<std::int64_t, std::int64_t> q{0, kSize}, k{kSize, kSize}, v0{2 * kSize, kSize}, v1{3 * kSize, kSize};
+
+    GgufWriter two = golden;   // a second key head like the first: each value head has its own
+    two.set("qwen3next.ssm.group_count", 2u);
+    for (const int il : {0, 2}) {
+        replace(two, rows_of(two.tensor(blk(il, "attn_qkv.weight")), {q, q, k, k, v0, v1}));
+        replace(two, rows_of(two.tensor(blk(il, "ssm_conv1d.weight")), {q, q, k, k, v0, v1}));
+        replace(two, rows_of(two.tensor(blk(il, "ssm_ba.weight")), {{0, 1}, {2, 1}, {1, 1}, {3, 1}}));   // b a b a
+    }
+    CHECK(bits(two) == expected);
+
+    for (const bool one_head : {true, false}) {   // [q | k | v… | z…] per key head
+        CAPTURE(one_head);
+        GgufWriter old = one_head ? golden : two;
+        for (const int il : {0, 2}) {
+            GgufWriter::Tensor qkv = golden_copy("qwen3next").tensor(blk(il, "attn_qkv.weight")), z = old.tensor(blk(il, "attn_gate.weight"));
+            GgufWriter::Tensor both = qkv;
+            both.data.insert(both.data.end(), z.data.begin(), z.data.end());
+            const std::pair<std::int64_t, std::int64_t> z0{4 * kSize, kSize}, z1{5 * kSize, kSize};
+            old.erase_tensor(qkv.name);
+            old.erase_tensor(z.name);
+            both.name = blk(il, "ssm_in.weight");
+            add(old, one_head ? rows_of(both, {q, k, v0, v1, z0, z1}) : rows_of(both, {q, k, v0, z0, q, k, v1, z1}));
+        }
+        CHECK(bits(old) == expected);
+    }
+    two.set("qwen3next.ssm.inner_size", 96u);
+    refused(two, ErrorCode::bad_key, "qwen3next.ssm.inner_size");
+    GgufWriter three = golden;
+    three.set("qwen3next.ssm.group_count", 3u);
+    refused(three, ErrorCode::bad_key, "qwen3next.ssm.group_count");
+}
+
+TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants that do more are refused by name") {
+    if (skip_without_golden()) return;
+    const GgufWriter golden = golden_copy("lfm2");
+    GgufWriter file = golden;
+    file.tensor("token_embd_norm.weight").name = "output_norm.weight";
+    CHECK(bits(file) == bits(golden));
+    add(file, golden_copy("lfm2").tensor("token_embd_norm.weight"));
+    refused(file, ErrorCode::unused_tensor, "token_embd_norm.weight");
+    file = golden;
+    file.tensor("dense_2.weight", DType::f32, {64, 16}, std::vector<float>(64 * 16));
+    refused(file, ErrorCode::unsupported_arch, "dense_2");
+    file = golden;
+    file.set("lfm2.expert_count", 4u);
+    refused(file, ErrorCode::unsupported_arch, "experts");
+}
+
+TEST_CASE("[L9][A17][golden] recurrent keys that fit no model are refused by name") {
+    if (skip_without_golden()) return;
+    struct Row { const char *golden, *key; std::uint32_t value; };
+    for (const Row& row : {Row{"mamba", "mamba.ssm.conv_kernel", 1}, {"mamba", "mamba.ssm.inner_size", 0}, {"mamba", "mamba.ssm.state_size", 1u << 30},
+                           {"mamba", "mamba.attention.head_count", 4}, {"mamba2", "mamba2.ssm.time_step_rank", 7}, {"rwkv6", "rwkv6.wkv.head_size", 48},
+                           {"rwkv6", "rwkv6.token_shift_count", 1}, {"rwkv7", "rwkv7.feed_forward_length", 0}, {"rwkv7", "rwkv7.attention.gate_lora_rank", 0},
+                           {"lfm2", "lfm2.shortconv.l_cache", 1}, {"jamba", "jamba.attention.head_count_kv", 0}, {"qwen3next", "qwen3next.expert_count", 0},
+                           {"qwen3next", "qwen3next.full_attention_interval", 0}}) {
+        CAPTURE(row.key);
+        GgufWriter file = golden_copy(row.golden);
+        file.set(row.key, row.value);
+        if (std::string(row.key) == "qwen3next.expert_count") file.set("qwen3next.expert_used_count", 0u);
+        refused(file, ErrorCode::bad_key, row.key);
+    }
+}
+
+}  // namespace tinfer::test

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+#include "support/family_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "support/random_blocks.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+using Row = std::vector<double>;
+
+// ---- the file -------------------------------------------------------------------------------------------------------
+
+class FamilyWriter {
+public:
+    FamilyWriter(const Family& f, DType type) : f_(f), type_(type) {}
+
+    GgufWriter write() {
+        keys();
+        matrix("token_embd", Family::kEmbd, Family::kVocab);
+        if (f_.embd_norm) norm("token_embd_norm", Family::kEmbd);
+        if (f_.learned_positions) matrix("position_embd", Family::kEmbd, Family::kContext);
+        for (int il = 0; il < f_.n_layer; ++il) layer(il);
+        norm("output_norm", Family::kEmbd);
+        if (!f_.tied) matrix("output", Family::kEmbd, Family::kVocab);
+        if (f_.head_bias) vector("output.bias", Family::kVocab, 0.0f);
+        return std::move(w_);
+    }
+
+private:
+    template <class T>
+    void key(const char* name, T value) { w_.kv(f_.arch + "." + name, value); }
+    void per_layer(const char* name, const std::vector<int>& values, int factor = 1) {
+        std::vector<std::uint32_t> list;
+        for (const int value : values) list.push_back(static_cast<std::uint32_t>(value * factor));
+        if (std::ranges::all_of(list, [&](std::uint32_t v) { return v == list[0]; })) key(name, list[0]);
+        else w_.array(f_.arch + "." + name, list);
+    }
+    void keys() {
+        w_.kv("general.architecture", f_.arch).kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
+        key("vocab_size", static_cast<std::uint32_t>(Family::kVocab));
+        key("block_count", static_cast<std::uint32_t>(f_.n_layer));
+        key("embedding_length", static_cast<std::uint32_t>(Family::kEmbd));
+        key("context_length", static_cast<std::uint32_t>(Family::kContext));
+        per_layer("feed_forward_length", f_.ff, f_.n_ff_key_factor);
+        per_layer("attention.head_count", f_.heads);
+        per_layer("attention.head_count_kv", f_.kv_heads);
+        key("attention.key_length", static_cast<std::uint32_t>(Family::kHeadDim));
+        key("attention.value_length", static_cast<std::uint32_t>(Family::kHeadDim));
+        key(f_.norm == Family::NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", Family::kEps);
+        if (f_.rope != Family::Rope::none) key("rope.dimension_count", static_cast<std::uint32_t>(f_.n_rot));
+        if (f_.n_expert > 0) {
+            key("expert_count", static_cast<std::uint32_t>(f_.n_expert));
+            key("expert_used_count", static_cast<std::uint32_t>(f_.n_expert_used));
+        }
+        for (const auto& [name, value] : f_.keys) w_.kv(name, value);
+    }
+    void values(const std::string& name, std::vector<std::int64_t> ne, float centre, float spread) {
+        std::size_t n = 1;
+        for (const std::int64_t extent : ne) n *= static_cast<std::size_t>(extent);
+        std::vector<float> x(n);
+        for (float& value : x) value = centre + spread * random_.normal();
+        w_.tensor(name, DType::f32, std::move(ne), x);
+    }
+    void vector(const std::string& name, std::int64_t n, float centre) { values(name, {n}, centre, 0.3f); }
+    void matrix(const std::string& name, std::int64_t k, std::int64_t n, std::int64_t experts = 1, bool bias = false) {
+        std::vector<std::int64_t> ne{k, n};
+        if (experts > 1) ne.push_back(experts);
+        if (type_ == DType::f32 || k % 32 != 0) values(name + ".weight", ne, 0.0f, 1.2f / std::sqrt(static_cast<float>(k)));
+        else w_.tensor(name + ".weight", type_, ne, random_weights(type_, k, n * experts, random_.bits(), Extremes::none));
+        if (bias) vector(name + ".bias", n, 0.0f);
+    }
+    void norm(const std::string& name, std::int64_t n) {
+        if (f_.norm_weight) vector(name + ".weight", n, 1.0f);
+        if (f_.norm_bias) vector(name + ".bias", n, 0.0f);
+    }
+    void layer(int il) {
+        const auto i = static_cast<std::size_t>(il);
+        const std::string blk = "blk." + std::to_string(il) + ".";
+        const std::int64_t e = Family::kEmbd, d = Family::kHeadDim, n_q = f_.heads[i] * d, n_kv = f_.kv_heads[i] * d, ff = f_.ff[i];
+        norm(blk + "attn_norm", e);
+        if (f_.fused_qkv) {
+            matrix(blk + "attn_qkv", e, n_q + 2 * n_kv, 1, f_.qkv_bias);
+        } else {
+            matrix(blk + "attn_q", e, n_q, 1, f_.qkv_bias);
+            matrix(blk + "attn_k", e, n_kv, 1, f_.qkv_bias);
+            matrix(blk + "attn_v", e, n_kv, 1, f_.qkv_bias);
+        }
+        if (f_.norm_per_head) {
+            values(blk + "attn_q_norm.weight", {d, f_.heads[i]}, 1.0f, 0.3f);
+            values(blk + "attn_k_norm.weight", {d, f_.kv_heads[i]}, 1.0f, 0.3f);
+        } else if (f_.head_norms || f_.wide_norms) {
+            for (const auto& [name, n] : {std::pair{"attn_q_norm", f_.wide_norms ? n_q : d}, std::pair{"attn_k_norm", f_.wide_norms ? n_kv : d}}) {
+                vector(blk + name + ".weight", n, 1.0f);
+                if (f_.wide_norms && f_.norm_bias) vector(blk + name + ".bias", n, 0.0f);
+            }
+        }
+        matrix(blk + "attn_output", n_q, e, 1, f_.out_bias);
+        if (!f_.parallel) norm(blk + f_.ffn_norm, e);
+        if (f_.n_expert > 0) {
+            matrix(blk + "ffn_gate_inp", e, f_.n_expert);
+            if (f_.fused_experts) matrix(blk + "ffn_gate_up_exps", e, 2 * ff, f_.n_expert);
+            else matrix(blk + "ffn_gate_exps", e, ff, f_.n_expert), matrix(blk + "ffn_up_exps", e, ff, f_.n_expert);
+            matrix(blk + "ffn_down_exps", ff, e, f_.n_expert);
+            return;
+        }
+        if (f_.gated && !f_.fused_gate) matrix(blk + "ffn_gate", e, ff, 1, f_.ffn_bias);
+        matrix(blk + "ffn_up", e, f_.fused_gate ? 2 * ff : ff, 1, f_.ffn_bias);
+        matrix(blk + "ffn_down", ff, e, 1, f_.ffn_bias);
+        if (f_.act_scales) vector(blk + "ffn.act.scales", ff, 1.5f);
+    }
+
+    const Family& f_;
+    DType type_;
+    GgufWriter w_;
+    Random random_{77};
+};
+
+// ---- the formulas ---------------------------------------------------------------------------------------------------
+
+class StraightLine {
+public:
+    StraightLine(const Family& f, const GgufWriter& file) : f_(f) {
+        GgufWriter copy = file;
+        for (const auto& tensor : copy.tensors()) {
+            std::vector<float> values(tensor.data.size() / 4);
+            std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+            w_[tensor.name] = Row(values.begin(), values.end());
+        }
+    }
+
+    Row logits(int token, int position) {
+        Row x = times(row("token_embd.weight", token, Family::kEmbd), f_.embd_scale);
+        if (f_.learned_positions) x = sum(x, row("position_embd.weight", position, Family::kEmbd));
+        if (f_.embd_norm) x = norm("token_embd_norm", x);
+        caches_.resize(static_cast<std::size_t>(f_.n_layer));
+        for (int il = 0; il < f_.n_layer; ++il) {
+            const std::string blk = "blk." + std::to_string(il) + ".";
+            const Row n = norm(blk + "attn_norm", x);
+            const Row a = attention(il, n, position);
+            if (f_.parallel) {
+                x = sum(sum(x, a), feed_forward(il, n));
+            } else {
+                x = sum(x, times(a, f_.residual_scale));
+                x = sum(x, times(feed_forward(il, norm(blk + f_.ffn_norm, x)), f_.residual_scale));
+            }
+        }
+        x = linear(f_.tied ? "token_embd" : "output", norm("output_norm", x));
+        if (f_.head_bias) x = sum(x, w_.at("output.bias"));
+        return times(x, f_.logit_scale);
+    }
+
+private:
+    struct Cache { std::vector<Row> k, v; std::vector<int> positions; };
+
+public:
+    void forget(int begin, int end) {
+        for (Cache& cache : caches_)
+            for (std::size_t j = cache.positions.size(); j-- > 0;) {
+                if (cache.positions[j] < begin || cache.positions[j] >= end) continue;
+                const auto at = static_cast<std::ptrdiff_t>(j);
+                cache.k.erase(cache.k.begin() + at), cache.v.erase(cache.v.begin() + at), cache.positions.erase(cache.positions.begin() + at);
+            }
+    }
+
+private:
+    [[nodiscard]] Row row(const std::string& name, int i, int n) const {
+        const Row& w = w_.at(name);
+        return {w.begin() + std::ptrdiff_t{i} * n, w.begin() + (std::ptrdiff_t{i} + 1) * n};
+    }
+    static Row sum(Row a, const Row& b) {
+        for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+        return a;
+    }
+    static Row times(Row a, double factor) {
+        for (double& value : a) value *= factor;
+        return a;
+    }
+    // Matrix number `expert` of a stack of `n_experts`.
+    [[nodiscard]] Row linear(const std::string& name, const Row& x, std::size_t expert = 0, std::size_t n_experts = 1) const {
+        const Row& w = w_.at(name + ".weight");
+        const std::size_t n_in = x.size(), n_out = w.size() / n_in / n_experts;
+        Row y(n_out);
+        for (std::size_t o = 0; o < n_out; ++o)
+            y[o] = std::inner_product(x.begin(), x.end(), w.begin() + static_cast<std::ptrdiff_t>((expert * n_out + o) * n_in), 0.0);
+        const auto bias = w_.find(name + ".bias");
+        return bias == w_.end() || name == "output" ? y : sum(y, bias->second);
+    }
+    // `first`: the weight's element for x[0].
+    [[nodiscard]] Row norm(const std::string& name, Row x, std::size_t first = 0) const {
+        const double n = static_cast<double>(x.size());
+        double mean = 0, square = 0;
+        if (f_.norm == Family::NormKind::layer) mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
+        for (double& value : x) value -= mean;
+        for (const double value : x) square += value * value / n;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            x[i] /= std::sqrt(square + static_cast<double>(Family::kEps));
+            if (const auto w = w_.find(name + ".weight"); w != w_.end()) x[i] *= w->second[first + i];
+            if (const auto b = w_.find(name + ".bias"); b != w_.end()) x[i] += b->second[i];
+        }
+        return x;
+    }
+    [[nodiscard]] Row head(const std::string& norm_name, const Row& x, int h, int position) const {
+        const std::size_t d = Family::kHeadDim;
+        Row y(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(h) * d), x.begin() + static_cast<std::ptrdiff_t>((static_cast<std::size_t>(h) + 1) * d));
+        if (norm_name.empty()) return y;
+        if (f_.head_norms) y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0);
+        const auto n_rot = static_cast<std::size_t>(f_.n_rot);
+        if (f_.rope == Family::Rope::none) return y;
+        for (std::size_t i = 0; i < n_rot / 2; ++i) {
+            const double t = position * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(n_rot));
+            const std::size_t p = f_.rope == Family::Rope::norm ? 2 * i : i, q = f_.rope == Family::Rope::norm ? 2 * i + 1 : i + n_rot / 2;
+            const double a = y[p], c = y[q];
+            y[p] = a * std::cos(t) - c * std::sin(t);
+            y[q] = a * std::sin(t) + c * std::cos(t);
+        }
+        return y;
+    }
+    [[nodiscard]] double slope(int h, int n_head) const {
+        const double n2 = std::exp2(std::floor(std::log2(n_head)));
+        return h < n2 ? std::pow(std::exp2(-f_.alibi / n2), h + 1) : std::pow(std::exp2(-f_.alibi / (2 * n2)), 2 * (h - n2) + 1);
+    }
+
+    Row attention(int il, const Row& n, int position) {
+        const std::string blk = "blk." + std::to_string(il) + ".";
+        const int n_head = f_.heads[static_cast<std::size_t>(il)], n_kv = f_.kv_heads[static_cast<std::size_t>(il)], d = Family::kHeadDim;
+        Row q, k, v;
+        if (f_.fused_qkv) {
+            const Row all = linear(blk + "attn_qkv", n);
+            q.assign(all.begin(), all.begin() + n_head * d);
+            k.assign(all.begin() + n_head * d, all.begin() + (n_head + n_kv) * d);
+            v.assign(all.begin() + (n_head + n_kv) * d, all.end());
+        } else {
+            q = linear(blk + "attn_q", n), k = linear(blk + "attn_k", n), v = linear(blk + "attn_v", n);
+        }
+        for (Row* x : {&q, &k, &v})
+            for (double& value : *x)
+                if (f_.clamp > 0) value = std::clamp(value, -f_.clamp, f_.clamp);
+        if (f_.wide_norms) q = norm(blk + "attn_q_norm", q), k = norm(blk + "attn_k_norm", k);
+        Cache& cache = caches_[static_cast<std::size_t>(il)];
+        Row keys;
+        for (int h = 0; h < n_kv; ++h) {
+            const Row rotated = head(blk + "attn_k_norm", k, h, position);
+            keys.insert(keys.end(), rotated.begin(), rotated.end());
+        }
+        cache.k.push_back(keys);
+        cache.v.push_back(v);
+        cache.positions.push_back(position);
+        Row out;
+        for (int h = 0; h < n_head; ++h) {
+            const Row qh = head(blk + "attn_q_norm", q, h, position);
+            const int g = h / (n_head / n_kv);
+            Row score;
+            for (std::size_t j = 0; j < cache.k.size(); ++j) {
+                double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) * f_.attn_scale;
+                if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - cache.positions[j]);
+                score.push_back(s);
+            }
+            const double top = *std::ranges::max_element(score);
+            double total = 0;
+            for (double& s : score) total += s = std::exp(s - top);
+            Row mixed(static_cast<std::size_t>(d), 0.0);
+            for (std::size_t j = 0; j < score.size(); ++j)
+                for (int i = 0; i < d; ++i) mixed[static_cast<std::size_t>(i)] += score[j] / total * cache.v[j][static_cast<std::size_t>(g * d + i)];
+            out.insert(out.end(), mixed.begin(), mixed.end());
+        }
+        return linear(blk + "attn_output", out);
+    }
+
+    [[nodiscard]] double activation(double z) const {
+        if (f_.act == Family::Act::relu_sqr) return z > 0 ? z * z : 0;
+        if (f_.act == Family::Act::gelu) return 0.5 * z * (1 + std::tanh(0.7978845608028654 * (z + 0.044715 * z * z * z)));
+        return z / (1 + std::exp(-z));
+    }
+    [[nodiscard]] Row feed_forward(int il, const Row& n) const {
+        const std::string blk = "blk." + std::to_string(il) + ".";
+        if (f_.n_expert > 0) return experts(blk, n);
+        Row up = linear(blk + "ffn_up", n);
+        if (f_.fused_gate) {
+            const std::size_t half = up.size() / 2;
+            Row y(half);
+            for (std::size_t i = 0; i < half; ++i) y[i] = activation(up[i]) * up[half + i];
+            return linear(blk + "ffn_down", y);
+        }
+        const Row gate = f_.gated ? linear(blk + "ffn_gate", n) : Row();
+        for (std::size_t i = 0; i < up.size(); ++i) up[i] = f_.gated ? activation(gate[i]) * up[i] : activation(up[i]);
+        if (f_.act_scales)
+            for (std::size_t i = 0; i < up.size(); ++i) up[i] /= w_.at(blk + "ffn.act.scales")[i];
+        return linear(blk + "ffn_down", up);
+    }
+    // Softmax over all experts, the best k, their shares normalized.
+    [[nodiscard]] Row experts(const std::string& blk, const Row& n) const {
+        const auto x = static_cast<std::size_t>(f_.n_expert);
+        Row p = linear(blk + "ffn_gate_inp", n);
+        const double top = *std::ranges::max_element(p);
+        for (double& value : p) value = std::exp(value - top);
+        std::vector<std::size_t> order(x);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+        order.resize(static_cast<std::size_t>(f_.n_expert_used));
+        double total = 0;
+        for (const std::size_t e : order) total += p[e];
+        Row out(n.size(), 0.0);
+        for (const std::size_t e : order) {
+            Row gate, up;
+            if (f_.fused_experts) {
+                gate = linear(blk + "ffn_gate_up_exps", n, e, x);
+                up.assign(gate.begin() + static_cast<std::ptrdiff_t>(gate.size() / 2), gate.end());
+            } else {
+                gate = linear(blk + "ffn_gate_exps", n, e, x), up = linear(blk + "ffn_up_exps", n, e, x);
+            }
+            for (std::size_t i = 0; i < up.size(); ++i) up[i] *= activation(gate[i]);
+            const Row y = linear(blk + "ffn_down_exps", up, e, x);
+            for (std::size_t i = 0; i < out.size(); ++i) out[i] += p[e] / total * y[i];
+        }
+        return out;
+    }
+
+    const Family& f_;
+    std::map<std::string, Row> w_;
+    std::vector<Cache> caches_;
+};
+
+}  // namespace
+
+GgufWriter Family::writer(DType type) const { return FamilyWriter(*this, type).write(); }
+
+std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<int>& tokens, RemovedRange removed) const {
+    StraightLine model(*this, file);
+    std::vector<double> out;
+    for (std::size_t p = 0; p < tokens.size(); ++p) {
+        if (static_cast<int>(p) == removed.at) model.forget(removed.begin, removed.end);
+        const Row row = model.logits(tokens[p], static_cast<int>(p));
+        out.insert(out.end(), row.begin(), row.end());
+    }
+    return out;
+}
+
+GgufWriter latent_model(DType type, bool absorbed) {
+    constexpr std::int64_t e = 64, n_head = 4, n_nope = 32, n_rot = 16, n_latent = 64, head_dim_v = 32, n_lora_q = 32, n_expert = 8, ff = 32;
+    GgufWriter w;
+    Random random(5);
+    const auto key = [&](const char* name, std::uint32_t value) { w.kv(std::string("deepseek2.") + name, value); };
+    const auto matrix = [&](const std::string& name, std::vector<std::int64_t> ne) {
+        std::int64_t rows = 1;
+        for (std::size_t i = 1; i < ne.size(); ++i) rows *= ne[i];
+        w.tensor(name + ".weight", type, ne, random_weights(type, ne[0], rows, random.bits(), Extremes::none));
+    };
+    const auto vector = [&](const std::string& name, std::int64_t n) {
+        std::vector<float> x(static_cast<std::size_t>(n));
+        for (float& value : x) value = 1.0f + 0.2f * random.normal();
+        w.tensor(name, DType::f32, {n}, x);
+    };
+    w.kv("general.architecture", "deepseek2").kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
+    for (const auto& [name, value] : {std::pair{"vocab_size", 96u}, {"block_count", 2u}, {"embedding_length", 64u}, {"context_length", 256u},
+                                      {"feed_forward_length", 96u}, {"attention.head_count", 4u}, {"attention.head_count_kv", absorbed ? 1u : 4u},
+                                      {"attention.q_lora_rank", 32u}, {"attention.kv_lora_rank", 64u}, {"rope.dimension_count", 16u},
+                                      {"attention.key_length", absorbed ? 80u : 48u}, {"attention.value_length", absorbed ? 64u : 32u},
+                                      {"leading_dense_block_count", 1u}, {"expert_count", 8u}, {"expert_used_count", 3u}, {"expert_group_count", 4u},
+                                      {"expert_group_used_count", 2u}, {"expert_feed_forward_length", 32u}, {"expert_shared_count", 1u},
+                                      {"expert_gating_func", 2u}})
+        key(name, value);
+    if (absorbed) key("attention.key_length_mla", 48), key("attention.value_length_mla", 32);
+    w.kv("deepseek2.attention.layer_norm_rms_epsilon", 2e-3f).kv("deepseek2.expert_weights_norm", true).kv("deepseek2.expert_weights_scale", 2.5f);
+    matrix("token_embd", {e, 96}), matrix("output", {e, 96}), vector("output_norm.weight", e);
+    for (int il = 0; il < 2; ++il) {
+        const std::string blk = "blk." + std::to_string(il) + ".";
+        vector(blk + "attn_norm.weight", e), vector(blk + "ffn_norm.weight", e);
+        matrix(blk + "attn_q_a", {e, n_lora_q}), vector(blk + "attn_q_a_norm.weight", n_lora_q), matrix(blk + "attn_q_b", {n_lora_q, n_head * (n_nope + n_rot)});
+        matrix(blk + "attn_kv_a_mqa", {e, n_latent + n_rot}), vector(blk + "attn_kv_a_norm.weight", n_latent);
+        if (absorbed) matrix(blk + "attn_k_b", {n_nope, n_latent, n_head}), matrix(blk + "attn_v_b", {n_latent, head_dim_v, n_head});
+        else matrix(blk + "attn_kv_b", {n_latent, n_head * (n_nope + head_dim_v)});
+        matrix(blk + "attn_output", {n_head * head_dim_v, e});
+        if (il == 0) {
+            matrix(blk + "ffn_gate", {e, 96}), matrix(blk + "ffn_up", {e, 96}), matrix(blk + "ffn_down", {96, e});
+            continue;
+        }
+        matrix(blk + "ffn_gate_inp", {e, n_expert}), vector(blk + "exp_probs_b.bias", n_expert);
+        matrix(blk + "ffn_gate_exps", {e, ff, n_expert}), matrix(blk + "ffn_up_exps", {e, ff, n_expert}), matrix(blk + "ffn_down_exps", {ff, e, n_expert});
+        matrix(blk + "ffn_gate_shexp", {e, ff}), matrix(blk + "ffn_up_shexp", {e, ff}), matrix(blk + "ffn_down_shexp", {ff, e});
+    }
+    return w;
+}
+
+const std::vector<Family>& small_families() {
+    using F = Family;
+    using K = F::NormKind;
+    using R = F::Rope;
+    using A = F::Act;
+    static const std::vector<Family> list = [] {
+        std::vector<Family> out{
+            {.arch = "arcee", .act = A::relu_sqr, .gated = false},
+            {.arch = "baichuan"},
+            {.arch = "chatglm", .n_rot = 8, .fused_gate = true, .fused_qkv = true, .qkv_bias = true},
+            {.arch = "codeshell", .norm = K::layer, .norm_bias = true, .rope = R::neox, .act = A::gelu, .gated = false, .fused_qkv = true,
+             .qkv_bias = true, .out_bias = true, .ffn_bias = true},
+            {.arch = "dbrx", .norm = K::layer, .rope = R::neox, .fused_qkv = true, .clamp = 0.8, .n_expert = 5, .n_expert_used = 2,
+             .ffn_norm = "attn_output_norm", .keys = {{"dbrx.attention.clamp_kqv", {0.8f}}}},
+            {.arch = "ernie4_5"},
+            {.arch = "exaone", .rope = R::neox},
+            {.arch = "jais", .norm = K::layer, .norm_bias = true, .rope = R::none, .fused_qkv = true, .qkv_bias = true, .out_bias = true, .ffn_bias = true,
+             .attn_scale = 1.0 / 16, .alibi = 8, .kv_heads = {4, 4}},
+            {.arch = "nemotron", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 8, .act = A::relu_sqr, .gated = false},
+            {.arch = "olmo", .norm = K::layer, .norm_weight = false, .clamp = 0.7, .tied = true, .keys = {{"olmo.attention.clamp_kqv", {0.7f}}}},
+            {.arch = "openelm", .rope = R::neox, .fused_qkv = true, .head_norms = true, .tied = true, .heads = {4, 6}, .kv_heads = {2, 3}, .ff = {64, 112}},
+            {.arch = "orion", .norm = K::layer, .norm_bias = true},
+            {.arch = "phimoe", .norm = K::layer, .norm_bias = true, .rope = R::neox, .qkv_bias = true, .out_bias = true, .head_bias = true,
+             .n_expert = 4, .n_expert_used = 2},
+            {.arch = "plamo", .parallel = true},
+            {.arch = "qwen", .rope = R::neox, .fused_qkv = true, .qkv_bias = true, .n_ff_key_factor = 2},
+            {.arch = "qwen2vl", .rope = R::neox, .qkv_bias = true, .keys = {{"qwen2vl.rope.dimension_sections", {GgufWriter::array_of<std::int32_t>({2, 3, 3, 0})}}}},
+            {.arch = "refact", .rope = R::none, .alibi = 8, .heads = {6, 6}, .kv_heads = {1, 1}},
+            {.arch = "seed_oss", .rope = R::neox, .qkv_bias = true, .ffn_norm = "post_attention_norm"},
+            {.arch = "starcoder", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true,
+             .qkv_bias = true, .out_bias = true, .ffn_bias = true, .learned_positions = true, .tied = true, .kv_heads = {1, 1}},
+            {.arch = "xverse"},
+        };
+        // what files of these architectures may hold and golden cases do not
+        const auto also = [&](Family f) { out.push_back(std::move(f)); };
+        also({.arch = "llama", .fused_qkv = true, .qkv_bias = true});
+        also({.arch = "llama", .n_expert = 5, .n_expert_used = 2, .fused_experts = true});
+        also({.arch = "mpt", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
+              .out_bias = true, .ffn_bias = true, .wide_norms = true, .act_scales = true, .learned_positions = true, .alibi = 4, .clamp = 0.9,
+              .heads = {6, 6}, .kv_heads = {6, 6}, .keys = {{"mpt.attention.max_alibi_bias", {4.0f}}, {"mpt.attention.clamp_kqv", {0.9f}}}});
+        also({.arch = "command-r", .norm = K::layer, .parallel = true, .qkv_bias = true, .head_norms = true, .norm_per_head = true, .logit_scale = 0.25,
+              .tied = true, .keys = {{"command-r.logit_scale", {0.25f}}}});
+        also({.arch = "granite", .qkv_bias = true, .out_bias = true, .ffn_bias = true, .logit_scale = 0.5, .keys = {{"granite.logit_scale", {2.0f}}}});
+        also({.arch = "granite", .rope = R::none, .embd_scale = 3, .residual_scale = 0.5, .logit_scale = 0.5, .tied = true,
+              .keys = {{"granite.logit_scale", {2.0f}}, {"granite.embedding_scale", {3.0f}}, {"granite.residual_scale", {0.5f}},
+                       {"granite.rope.scaling.finetuned", {false}}}});
+        also({.arch = "phi3", .norm_bias = true, .rope = R::neox, .n_rot = 12, .head_bias = true});
+        also({.arch = "bloom", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
+              .out_bias = true, .ffn_bias = true, .embd_norm = true, .alibi = 8, .tied = true, .heads = {5, 5}, .kv_heads = {5, 5}});
+        also({.arch = "stablelm", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 4, .parallel = true, .qkv_bias = true});
+        Family deep{.arch = "baichuan", .rope = R::none, .alibi = 8, .n_layer = 40};   // 13B: 40 layers mean ALiBi
+        deep.heads.assign(40, 5), deep.kv_heads.assign(40, 5), deep.ff.assign(40, 32);
+        out.push_back(deep);
+        return out;
+    }();
+    return list;
+}
+
+}  // namespace tinfer::test

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// A GGUF file as a writer, so that tests can change what is nearly right: keys and tensors in their order.
+#pragma once
+
+#include <filesystem>
+
+#include "support/gguf_writer.hpp"
+
+namespace tinfer::test {
+
+/// Reads a little-endian file of version 3 with tensors of f32 alone; a parser of its own, for sound files.
+[[nodiscard]] GgufWriter gguf_copy(const std::filesystem::path& path);
+
+}  // namespace tinfer::test
