@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "kernel_run.hpp"
@@ -70,7 +71,7 @@ public:
     }
 
     [[nodiscard]] int size() const noexcept { return n_; }
-    [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_; }
+    [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_.bytes(); }
     /// Bytes of K and V that the queries of one layer see, and their products with them.
     [[nodiscard]] double bytes() const noexcept {
         return 2.0 * static_cast<double>(row_bytes(row_.operand().type, row_.operand().ne[0])) * shape_.depth;
@@ -154,7 +155,7 @@ private:
     Shape shape_;
     test::TestTensor row_;  // one cache, to size the others
     int n_;
-    std::vector<std::byte> memory_;
+    AlignedBuffer memory_;  // as a cache: in large pages
     test::TestTensor q_, table_, seqs_, spans_, out_;
     OpParams params_;
 };

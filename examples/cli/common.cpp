@@ -216,6 +216,8 @@ tinfer::SamplerOptions SamplerArgs::get() const {
 void EncodeArgs::add_to(CLI::App& command) {
     command.add_flag("--no-add-special", no_add_special, "do not add the tokens that begin or end a text")->group("Text");
     command.add_flag("--parse-special", parse_special, "the text of control tokens becomes their ids")->group("Text");
+    command.add_flag("--force-bos", force_bos, "exactly one BOS in front of the text, whatever the vocabulary adds")->group("Text");
+    command.add_flag("--close-turn", close_turn, "EOT, or EOS where there is none, in front of everything: ends an interrupted turn")->group("Text");
 }
 
 void bind_environment(CLI::App& command) {

@@ -96,10 +96,12 @@ struct SamplerArgs {
 
 /// How text becomes tokens.
 struct EncodeArgs {
-    bool no_add_special = false, parse_special = false;
+    bool no_add_special = false, parse_special = false, force_bos = false, close_turn = false;
 
     void add_to(CLI::App& command);
-    [[nodiscard]] tinfer::EncodeOptions get() const { return {.add_special = !no_add_special, .parse_special = parse_special}; }
+    [[nodiscard]] tinfer::EncodeOptions get() const {
+        return {.add_special = !no_add_special, .parse_special = parse_special, .force_bos = force_bos, .close_turn = close_turn};
+    }
 };
 
 /// Lets every option of the command be read from the environment as TINFER_<OPTION>.

@@ -329,9 +329,15 @@ struct ArchitectureInfo { std::string_view name; std::string_view memory; std::s
 
 // ---- Text -----------------------------------------------------------------------------------------------------------
 
+/// The last two are for turns of a conversation. They work with and without add_special, and throw missing_special where
+/// the vocabulary lacks the token: nothing is left out in silence.
 struct EncodeOptions {
     bool add_special = true;      ///< add BOS/EOS as the vocabulary says
     bool parse_special = false;   ///< text of control tokens becomes their ids
+    bool force_bos = false;       ///< exactly one BOS in front of the text, whatever add_bos() says; BOS with which the text
+                                  ///< begins as a parsed special counts as that one
+    bool close_turn = false;      ///< exactly one EOT (EOS where there is no EOT) in front of everything, BOS too: ends an
+                                  ///< interrupted answer, one whose last token in the cache is not is_eog()
 };
 
 struct DecodeOptions {

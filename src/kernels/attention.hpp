@@ -44,19 +44,22 @@ private:
         n_units = n_blocks * p.n_head_kv * n_parts;
     }
     static std::int64_t max_chunks(const KernelCall& call) noexcept {
-        std::int64_t end = 1;
+        std::int64_t most = 1;
         for (std::int64_t t = 0; t < call[6].ne[1]; ++t) {
-            const std::int64_t own = call[6].template row<const std::int32_t>(t)[2];
-            end = own > end ? own : end;
+            const auto* span = call[6].template row<const std::int32_t>(t);
+            const std::int64_t own = up(span[2], 256) - span[1] / 256;
+            most = own > most ? own : most;
         }
-        return up(end, 256);
+        return most;
     }
 };
 
 /// Where the parts of a call's scratch lie: places {m, l, o} of every (token, head, chunk), then a block per thread.
+/// Ordinals count tokens that a window has left behind, whose cells are given back: chunks are counted from the first
+/// that a block sees, and n cells lie in at most (n + 510) / 256 of them, wherever the first of them stands.
 template <class Arch>
 struct AttentionScratch {
-    std::int64_t place, n_chunks, places;  ///< floats of a place; chunks; floats of all places
+    std::int64_t place, n_chunks, places;  ///< floats of a place; chunks of a row; floats of all places
     std::int64_t rows, block;              ///< most rows of a block; floats of its memory
 
     explicit AttentionScratch(const StepShape& shape) noexcept {
@@ -66,7 +69,7 @@ struct AttentionScratch {
         const std::int64_t split_rows = all < most ? all : most, shared = all / p.n_head_kv;
         rows = shared < kBlockRows ? shared : kBlockRows;
         place = BlockScratch<Arch>::padded(p) + 16;
-        n_chunks = (shape[2].ne[1] + 255) / 256;
+        n_chunks = (shape[2].ne[1] + 510) / 256;
         places = shape.n_threads == 1 ? 0 : split_rows * n_chunks * place;
         block = (BlockScratch<Arch>::floats(p, rows) + 15) / 16 * 16;
     }
@@ -126,6 +129,7 @@ private:
     [[nodiscard]] const std::int32_t* span(std::int64_t token) const noexcept {
         return call_[6].template row<const std::int32_t>(token);
     }
+    /// `chunk`: of those that the row's block sees.
     [[nodiscard]] float* place(const AttentionRow<Arch>& row, std::int64_t chunk) const noexcept {
         return places_ + ((row.token * params_.n_head + row.head) * layout_.n_chunks + chunk) * layout_.place;
     }
@@ -164,18 +168,18 @@ private:
         const std::int64_t begin = first + n * piece / cut_.n_pieces, end = first + n * (piece + 1) / cut_.n_pieces;
         AttentionRow<Arch>* rows = block.rows();
         for (std::int64_t chunk = begin; chunk < end; ++chunk)
-            for (int r = 0; r < block.n_rows(); ++r) place(rows[r], chunk)[padded + 1] = -1.0f;
+            for (int r = 0; r < block.n_rows(); ++r) place(rows[r], chunk - first)[padded + 1] = -1.0f;
         block.walk(
             sequence, begin, end,
             [&](std::int64_t chunk) {
                 for (int r = 0; r < block.n_rows(); ++r) {
-                    rows[r].o = place(rows[r], chunk);
+                    rows[r].o = place(rows[r], chunk - first);
                     rows[r].clear(padded);
                 }
             },
             [&](std::int64_t chunk) {
                 for (int r = 0; r < block.n_rows(); ++r) {
-                    float* tail = place(rows[r], chunk) + padded;
+                    float* tail = place(rows[r], chunk - first) + padded;
                     tail[0] = rows[r].m;
                     if (rows[r].seen) tail[1] = rows[r].l;
                 }
@@ -186,7 +190,7 @@ private:
         for (int r = 0; r < block.n_rows(); ++r) {
             AttentionRow<Arch>& row = block.rows()[r];
             for (std::int64_t chunk = block.first_chunk(); chunk < block.end_chunk(); ++chunk) {
-                const float* o = place(row, chunk);
+                const float* o = place(row, chunk - block.first_chunk());
                 if (o[padded + 1] < 0.0f) continue;
                 if (row.any) {
                     merge(row, o[padded], o[padded + 1], o, padded);

@@ -101,8 +101,8 @@ inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
 
 /// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
 template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, std::int64_t d,
-                                 float* const* s) noexcept {
+[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, const std::byte* next,
+                                 std::int64_t d, float* const* s) noexcept {
     constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
     constexpr std::int64_t kStep = kWords * 64;
     f32x16<Arch> sum[Queries][Groups];
@@ -117,7 +117,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
             for (int g = 0; g < Groups; ++g)
 #pragma GCC unroll 2
                 for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
-        if constexpr (Ahead) prefetch_lines<Arch>(k[0] + b * kStep + kReadAhead, kStep);
+        if constexpr (Ahead) prefetch_lines<Arch>(next + b * kStep * Groups, kStep * Groups);
         for (int w = 0; w < kWords; ++w) {
             i32v<Arch> codes[Groups][kParts];
 #pragma GCC unroll 4
@@ -161,15 +161,16 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Queries queries and four groups.
 template <class Arch, DType Type, bool Ahead, int Queries>
-inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], std::int64_t d,
-                             float* const* s) noexcept {
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], const std::byte* next,
+                             std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
-        if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, d, s);
-    constexpr int kGroups = Ahead || Arch::kLanes < 16 ? 1 : 2;
+        if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
+    constexpr int kGroups = Arch::kLanes < 16 ? 1 : 2;
+    const std::int64_t group = kGroup * row_bytes(Type, d);
     for (int g = 0; g < 4; g += kGroups) {
         float* to[Queries];
         for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
-        dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, d, to);
+        dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
     }
 }
 

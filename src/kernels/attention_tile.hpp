@@ -111,15 +111,14 @@ template <class Arch>
 TINFER_INLINE void prefetch_lines(const std::byte* p, std::int64_t bytes) noexcept {
     for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
-/// How far in front of a read from the cache: measured.
-inline constexpr std::int64_t kReadAhead = 4096;
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
 
-/// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch.
+/// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch; `next` is what the next
+/// tile has in the place of these groups.
 template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, std::int64_t d,
-                                 float* const* s) noexcept {
+[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, const std::byte* next,
+                                 std::int64_t d, float* const* s) noexcept {
     using Stored = typename Cell::Stored;
     f32x16<Arch> sum[Queries][Groups];
 #pragma GCC unroll 8
@@ -128,7 +127,7 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
         constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) prefetch_lines<Arch>(k[0] + c * kStep + kReadAhead, kStep);
+        if constexpr (Ahead) prefetch_lines<Arch>(next + c * kStep * Groups, kStep * Groups);
         f32x16<Arch> cells[Groups];
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
@@ -147,15 +146,16 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Queries queries and four groups.
 template <class Arch, class Cell, bool Ahead, int Queries>
-inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], std::int64_t d,
-                       float* const* s) noexcept {
+inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], const std::byte* next,
+                       std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
-        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, d, s);
-    constexpr int kGroups = Ahead ? 1 : tile_vectors<Arch>(Queries);  // read in order
+        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, s);
+    constexpr int kGroups = tile_vectors<Arch>(Queries);
+    const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename Cell::Stored)};
     for (int g = 0; g < 4; g += kGroups) {
         float* to[Queries];
         for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
-        dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, d, to);
+        dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
     }
 }
 
@@ -165,7 +165,9 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
 struct ValueRows {
     const std::byte* const* row;
     int from, to;
-    std::int64_t d;  ///< channels; whole pieces of 16
+    std::int64_t d;         ///< channels; whole pieces of 16
+    const std::byte* next;  ///< the rows of the next tile lie here one after the other
+    std::int64_t stride;    ///< bytes of one of them
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
@@ -178,10 +180,11 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
 #pragma GCC unroll 4
         for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>(factor[r]);
     const int to = v.to;
-    [[maybe_unused]] const std::int64_t step = Cell::row_bytes(16 * Pieces), skip = Cell::row_bytes(c), d = v.d;
+    [[maybe_unused]] const std::int64_t step = Cell::row_bytes(16 * Pieces), stride = v.stride, d = v.d;
+    [[maybe_unused]] const std::byte* const next = v.next + Cell::row_bytes(c);
     const std::byte* const* row = v.row;
     for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) prefetch_lines<Arch>(row[at] + skip + kReadAhead, step);
+        if constexpr (Ahead) prefetch_lines<Arch>(next + at * stride, step);
         f32x16<Arch> cells[Pieces];
 #pragma GCC unroll 4
         for (int i = 0; i < Pieces; ++i) cells[i] = Cell::load_row(row[at], c + 16 * i, d);

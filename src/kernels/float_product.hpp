@@ -66,7 +66,8 @@ private:
             for (int r = 0; r < std::min(job.n_rows, kPanel); ++r)
                 widen_slice<Arch, Type>(row_of(job, r) + at * kFloatBytes<Type>, n_k, scratch.w[r]);
             for (int half = 0; half < job.n_rows; half += kHalf)
-                for (int c = 0; c < n; c += kColumns) multiply_group(job, first + c, std::min(n - c, kColumns), at, n_k, half, scratch.sums[c / kColumns], scratch);
+                for (int c = 0; c < n; c += kColumns)
+                    multiply_group(job, first + c, std::min(n - c, kColumns), at, n_k, half, scratch.sums[c / kColumns], scratch);
         }
         for (int c = 0; c < n; ++c) {
             alignas(64) float results[kPanel];

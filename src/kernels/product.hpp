@@ -234,7 +234,8 @@ private:
         alignas(64) float results[T][16];
         const int n_streamed = static_cast<int>(rows_in_streams<Arch>(job.n_rows)), middle = n_streamed / 2;
         const auto row_at = [&](int r) { return job.w + r * job.row_stride; };
-        const std::byte* end = row_at(n_streamed - 1) + job.k / Format::kBlockElems * Format::kBlockBytes;   // no gap is read behind the last
+        // One past the last weight of the streams: behind it a gap need not be readable.
+        const std::byte* end = row_at(std::max(n_streamed - 1, 0)) + job.k / Format::kBlockElems * Format::kBlockBytes;
         for (int first = 0; first < middle; first += 8) {
             SixteenBlocks blocks;
             for (int r = 0; r < 16; ++r) blocks.row[r] = rows + (first + r % 8 + (r < 8 ? 0 : middle)) * job.row_stride;

@@ -14,7 +14,7 @@ namespace tinfer::kernels {
 struct avx2 {
     using simd = xsimd::fma3<xsimd::avx2>;
     static constexpr int kLanes = 8;          ///< 32-bit lanes of a register
-    static constexpr int kTileTokens = 4;     ///< tokens of a product tile: what 16 registers hold
+    static constexpr int kTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
@@ -71,11 +71,20 @@ static TINFER_INLINE void interleave(f32v<avx2> even, f32v<avx2> odd, f32v<avx2>
     high = _mm256_permute2f128_ps(first, second, 0x31);
 }
 
-// Bytes. add_bytes wraps. dot2: acc + the two int16 products of each lane, exact while the sum fits int32.
+// Bytes. add_bytes wraps. add_pairs adds where it stands: GCC would keep all that is to be added, in memory, until the sum
+// is read. join_halves: the low int16 of a's lanes and the high one of b's. dot2: acc + the two int16 products of each lane,
+// exact while the sum fits int32.
 static TINFER_INLINE i32v<avx2> add_bytes(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_add_epi8(a, b); }
-static TINFER_INLINE i32v<avx2> add_pairs(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_add_epi16(a, b); }
+static TINFER_INLINE i32v<avx2> add_pairs(i32v<avx2> a, i32v<avx2> b, avx2) {
+    __m256i sum = _mm256_add_epi16(a, b);
+    asm("" : "+x"(sum));
+    return sum;
+}
+static TINFER_INLINE i32v<avx2> join_halves(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_blend_epi16(a, b, 0xAA); }
 static TINFER_INLINE i32v<avx2> dot2(i32v<avx2> acc, i32v<avx2> a, i32v<avx2> b, avx2) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+    __m256i sum = _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+    asm("" : "+x"(sum));
+    return sum;
 }
 /// The low int16 of each lane, widened.
 static TINFER_INLINE i32v<avx2> low_half(i32v<avx2> a, avx2) { return _mm256_srai_epi32(_mm256_slli_epi32(a, 16), 16); }
@@ -141,7 +150,14 @@ static TINFER_INLINE void interleave(f32v<avx512> even, f32v<avx512> odd, f32v<a
     high = _mm512_permutex2var_ps(even, _mm512_add_epi32(front, _mm512_set1_epi32(8)), odd);
 }
 static TINFER_INLINE i32v<avx512> add_bytes(i32v<avx512> a, i32v<avx512> b, avx512) { return _mm512_add_epi8(a, b); }
-static TINFER_INLINE i32v<avx512> add_pairs(i32v<avx512> a, i32v<avx512> b, avx512) { return _mm512_add_epi16(a, b); }
+static TINFER_INLINE i32v<avx512> add_pairs(i32v<avx512> a, i32v<avx512> b, avx512) {
+    __m512i sum = _mm512_add_epi16(a, b);
+    asm("" : "+v"(sum));
+    return sum;
+}
+static TINFER_INLINE i32v<avx512> join_halves(i32v<avx512> a, i32v<avx512> b, avx512) {
+    return _mm512_mask_blend_epi16(0xAAAAAAAAu, a, b);
+}
 static TINFER_INLINE i32v<avx512> dot2(i32v<avx512> acc, i32v<avx512> a, i32v<avx512> b, avx512) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
 }

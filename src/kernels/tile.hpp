@@ -42,7 +42,7 @@ TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::b
             std::int32_t sum = 0;
             for (int j = 0; j < 16; ++j) sum += sum16[j];
             tokens.start[t][0] = -Class::kBias * sum;
-        } else if constexpr (Class::kBias != 0) {
+        } else if constexpr (Class::kBias != 0 && Arch::kHasDot4) {
             for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums[t][j];
         }
     } else {
@@ -118,6 +118,27 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
     }
 }
 
+/// super −= bias · Σ scale_j · (sum of the activations of sub-block j), two sub-blocks at a time. Without dot4 a lane holds
+/// its scale twice, so two neighbours are a lane of each.
+template <class Arch, class Class, int T>
+TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                                 TileOf<i32v<Arch>, T>& super) noexcept {
+    for (int v = 0; v < 2; ++v) {
+        const auto scale = [&](int j) { return load_i32<Arch>(slice.scale[j] + v * Arch::kLanes); };
+        TileOf<i32v<Arch>, T> sum;
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sum.v[t][0] = i32v<Arch>(0);
+#pragma GCC unroll 8
+        for (int j = 0; j < Class::kSubs; j += 2) {
+            const i32v<Arch> pair = join_halves(scale(j), scale(j + 1), Arch{});
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) sum.v[t][0] = dot2(sum.v[t][0], pair, bcast4<Arch>(tokens.sums[t] + j), Arch{});
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) super.v[t][v] = super.v[t][v] - sum.v[t][0] * i32v<Arch>(Class::kBias);
+    }
+}
+
 /// S of one super-block, the integer scales included, for every row and token of the tile. With dot4 a sum that fits
 /// sixteen bits (Narrow) meets its scale in one instruction: the low halves are multiplied, the scale's high half is zero.
 template <class Arch, class Class, int T, bool Narrow>
@@ -146,13 +167,9 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
                                            : super.v[t][v] + sub.v[t][v] * low_half(scale[v], Arch{});
         } else {
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
-            if constexpr (Class::kBias != 0)
-#pragma GCC unroll 8
-                for (int t = 0; t < T; ++t)
-                    for (int v = 0; v < 2; ++v)      // the lane holds the scale twice: one of them, widened
-                        super.v[t][v] = super.v[t][v] + i32v<Arch>(tokens.start[t][j]) * low_half(scale[v], Arch{});
         }
     }
+    if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(slice, tokens, super);
 }
 
 /// One slice of super-blocks: acc[t][row] continues by one or two fused steps.

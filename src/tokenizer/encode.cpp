@@ -11,9 +11,24 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
 
 Token required_special(const Vocab::Impl& vocab, std::int32_t id, std::string_view role) {
     if (id == kNoToken)
-        fail(ErrorCode::missing_special,
-             cat(vocab.name, ": the vocabulary wants a ", role, " token added but has none"));
+        fail(ErrorCode::missing_special, cat(vocab.name, ": a ", role, " token is to be added but the vocabulary has none"));
     return Token{id};
+}
+
+Token end_of_turn(const Vocab::Impl& vocab) {
+    if (vocab.special.eot != kNoToken) return Token{vocab.special.eot};
+    if (vocab.special.eos != kNoToken) return Token{vocab.special.eos};
+    fail(ErrorCode::missing_special, cat(vocab.name, ": the vocabulary has neither EOT nor EOS to close a turn with"));
+}
+
+// Whether the text itself begins with a token that was put in front: one of out[said, n_forced), in their order.
+bool is_said_again(Token token, const std::vector<Token>& out, std::size_t& said, std::size_t n_forced) {
+    for (std::size_t i = said; i < n_forced; ++i)
+        if (out[i] == token) {
+            said = i;
+            return true;
+        }
+    return false;
 }
 
 void warn_once(const Vocab::Impl& vocab, std::atomic<bool>& warned, std::string_view message) {
@@ -43,16 +58,22 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (text.size() > kMaxTextBytes)
         fail(ErrorCode::limit_exceeded, cat("text of ", text.size(), " bytes; the limit is ", kMaxTextBytes));
 
-    if (options.add_special && vocab.add_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
+    std::size_t said = out.size();
+    if (options.close_turn) out.push_back(end_of_turn(vocab));
+    if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
+    const std::size_t n_forced = out.size();
+    if (options.add_special && vocab.add_bos && !options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_front = out.size();
 
     vocab.matcher.partition(text, options.parse_special, scratch);
     bool after_special = true;
     for (const Fragment& fragment : scratch.fragments) {
-        if (fragment.special != kNoToken)
-            out.push_back(Token{fragment.special});
-        else
+        if (fragment.special != kNoToken) {
+            const Token token{fragment.special};
+            if (out.size() != n_front || !is_said_again(token, out, said, n_forced)) out.push_back(token);
+        } else {
             encode_raw(vocab, text.substr(fragment.begin, fragment.end - fragment.begin), after_special, scratch, out);
+        }
         after_special = fragment.special != kNoToken;
     }
 

@@ -207,6 +207,18 @@ class Text(unittest.TestCase):
         self.assertEqual(tinfer("detokenize", "-m", MODEL, "--tokens", "2", "--special"), b"</s>")
         self.assertEqual(tinfer("detokenize", "-m", MODEL, "--tokens", "2"), b"")
 
+    def test_T10_T13_what_begins_a_turn(self):  # [T10] [T13]
+        ids = lambda *args: json.loads(tinfer("tokenize", "-m", MODEL, *args))
+        plain = ids("-p", "on", "--no-add-special")
+        for text in ("on", "<s>on"):
+            self.assertEqual(ids("-p", text, "--no-add-special", "--parse-special", "--force-bos"), [1, *plain])
+            self.assertEqual(ids("-p", text, "--parse-special", "--force-bos"), [1, *plain])
+        self.assertEqual(ids("-p", "on", "--no-add-special", "--close-turn"), [2, *plain])   # no EOT here: EOS
+        self.assertEqual(ids("-p", "</s>on", "--parse-special", "--close-turn", "--force-bos"), [2, 1, *plain])
+        without = ["--override", "tokenizer.ggml.bos_token_id=int:-1", "--no-add-special", "--force-bos"]
+        self.assertEqual(tinfer("tokenize", "-m", MODEL, "-p", "on", *without, code=1), b"")
+        self.assertRegex(tinfer.stderr, r"BOS token is to be added but the vocabulary has none\n\Z")
+
     def test_lines_of_json(self):
         texts = ["once", "", "two\nlines", "ü"]
         lines = "".join(json.dumps(text) + "\n" for text in texts).encode()

@@ -167,6 +167,28 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("[M2][M5][K9][N4] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
+    const TestTensor shifts = cells_of({5, -40, 3, 1000}), moved = cells_of({130, 17, -1, 64});
+    const TestTensor angles(DType::f32, {kDim, 4, 1, 1});
+    REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts}, cache_params(false)));
+    const std::vector<std::int32_t> numbers{130, 17, 3, 64};
+    for (const DType type : kCoded) {
+        const TestTensor before = written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), cells_of(numbers));
+        std::vector<float> stood_for;
+        for (const std::int32_t cell : numbers)
+            for (std::int64_t h = 0; h < kKvHeads; ++h)
+                for (std::int64_t c = 0; c < kDim; ++c) stood_for.push_back(static_cast<float>(decoded(before, false, cell, h, c)));
+        const TestTensor rows = rows_of(stood_for), turned(DType::f32, {kDim, kKvHeads, 4, 1}), expected(before), after(before);
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles}, cache_params(false)));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &turned, &moved}, cache_params(false)));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::key_shift, type, {&after, &after, &angles, &moved}, cache_params(false)));
+        CHECK(difference(expected, after) == "");
+        CHECK(difference(before, after) != "");
+        for (const int threads : {1, 3})
+            CHECK(compare_tables(Op::key_shift, type, before, {&before, &angles, &moved}, cache_params(false), threads) == "");
+    }
+}
+
 TEST_CASE(
     "[M2][A13] cache: attention over codes equals double on the values that codes and quantized queries stand for") {
     constexpr std::int32_t kTokens = 150;

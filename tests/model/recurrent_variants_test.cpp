@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
@@ -17,7 +18,15 @@ namespace tinfer::test {
 
 namespace {
 
-GgufWriter golden_copy(const char* name) { return gguf_copy(*golden_folder() / "models" / name / "model.gguf"); }
+GgufWriter golden_copy(const char* name) { return gguf_copy(golden_model_file(name).value()); }
+
+std::int64_t key_of(const char* name, const char* key) { return golden_key(golden_model_file(name).value(), key); }
+
+/// True, with a message for each, where one of the golden models is not there.
+bool skip_without_models(std::initializer_list<const char*> names) {
+    if (skip_without_golden()) return true;
+    return std::ranges::count_if(names, [](const char* name) { return !golden_model_file(name); }) > 0;
+}
 
 std::vector<std::uint32_t> bits(const GgufWriter& file) {
     const TempFolder folder;
@@ -56,10 +65,10 @@ void refused(const GgufWriter& file, ErrorCode code, const std::string& part) {
 }  // namespace
 
 TEST_CASE("[A5][A17][golden] rwkv: five vectors of the token shift are one; layer 0 of rwkv7 needs no value maps") {
-    if (skip_without_golden()) return;
+    if (skip_without_models({"rwkv6", "rwkv7"})) return;
     GgufWriter six = golden_copy("rwkv6");
     const auto expected = bits(six);
-    for (int il = 0; il < 3; ++il) {
+    for (int il = 0; il < key_of("rwkv6", "block_count"); ++il) {
         const GgufWriter::Tensor fused = six.tensor(blk(il, "time_mix_lerp_fused.weight"));
         six.erase_tensor(fused.name);
         const std::int64_t n = fused.ne[0];
@@ -80,37 +89,43 @@ TEST_CASE("[A5][A17][golden] rwkv: five vectors of the token shift are one; laye
 }
 
 TEST_CASE("[A5][A17][golden] mamba2: equal groups are one group; the norm's weight has one shape or the other, or is absent") {
-    if (skip_without_golden()) return;
+    if (skip_without_models({"mamba2"})) return;
     GgufWriter file = golden_copy("mamba2");
     const auto expected = bits(file);
-    constexpr std::int64_t kInner = 128, kState = 16, kHeads = 8;
-    for (int il = 0; il < 2; ++il) file.tensor(blk(il, "ssm_norm.weight")).ne = {kInner};
+    const auto n_layer = key_of("mamba2", "block_count"), n_inner = key_of("mamba2", "ssm.inner_size");
+    const auto n_state = key_of("mamba2", "ssm.state_size"), n_head = key_of("mamba2", "ssm.time_step_rank");
+    if (key_of("mamba2", "ssm.group_count") != 1) {
+        MESSAGE("skipped: mamba2 has several groups here");
+        return;
+    }
+    for (int il = 0; il < n_layer; ++il) file.tensor(blk(il, "ssm_norm.weight")).ne = {n_inner};
     CHECK(bits(file) == expected);
 
-    for (int il = 0; il < 2; ++il) file.erase_tensor(blk(il, "ssm_norm.weight"));
+    for (int il = 0; il < n_layer; ++il) file.erase_tensor(blk(il, "ssm_norm.weight"));
     const auto unnormed = bits(file);
     CHECK(unnormed != expected);
     file.set("mamba2.ssm.group_count", 2u);
-    for (int il = 0; il < 2; ++il) {
-        const std::pair<std::int64_t, std::int64_t> z{0, kInner}, x{kInner, kInner}, b{2 * kInner, kState}, c{2 * kInner + kState, kState};
-        replace(file, rows_of(file.tensor(blk(il, "ssm_in.weight")), {z, x, b, b, c, c, {2 * kInner + 2 * kState, kHeads}}));
+    for (int il = 0; il < n_layer; ++il) {
+        const std::pair<std::int64_t, std::int64_t> z{0, n_inner}, x{n_inner, n_inner}, b{2 * n_inner, n_state}, c{2 * n_inner + n_state, n_state};
+        replace(file, rows_of(file.tensor(blk(il, "ssm_in.weight")), {z, x, b, b, c, c, {2 * n_inner + 2 * n_state, n_head}}));
         for (const char* role : {"ssm_conv1d.weight", "ssm_conv1d.bias"})
-            replace(file, rows_of(file.tensor(blk(il, role)), {{0, kInner}, {kInner, kState}, {kInner, kState}, {kInner + kState, kState}, {kInner + kState, kState}}));
+            replace(file, rows_of(file.tensor(blk(il, role)), {{0, n_inner}, {n_inner, n_state}, {n_inner, n_state}, {n_inner + n_state, n_state}, {n_inner + n_state, n_state}}));
     }
     CHECK(bits(file) == unnormed);
-    file.set("mamba2.ssm.group_count", 3u);
+    file.set("mamba2.ssm.group_count", static_cast<std::uint32_t>(n_head + 1));
     refused(file, ErrorCode::bad_key, "mamba2.ssm.group_count");
 }
 
 TEST_CASE("[A5][A17][golden] mamba: norms of the time step, B and C without weights are those with weights of one; weights come as three or none") {
-    if (skip_without_golden()) return;
+    if (skip_without_models({"jamba", "mamba"})) return;
     GgufWriter file = golden_copy("mamba");
     const auto plain = bits(file);
     file.set("mamba.ssm.dt_b_c_rms", true);
     const auto normed = bits(file);
     CHECK(normed != plain);
-    for (int il = 0; il < 2; ++il)
-        for (const auto& [role, n] : {std::pair{"ssm_dt_norm.weight", 8}, std::pair{"ssm_b_norm.weight", 16}, std::pair{"ssm_c_norm.weight", 16}})
+    const auto n_rank = key_of("mamba", "ssm.time_step_rank"), n_state = key_of("mamba", "ssm.state_size");
+    for (int il = 0; il < key_of("mamba", "block_count"); ++il)
+        for (const auto& [role, n] : {std::pair{"ssm_dt_norm.weight", n_rank}, std::pair{"ssm_b_norm.weight", n_state}, std::pair{"ssm_c_norm.weight", n_state}})
             file.tensor(blk(il, role), DType::f32, {n}, std::vector<float>(static_cast<std::size_t>(n), 1.0f));
     CHECK(bits(file) == normed);
     file.erase_tensor(blk(1, "ssm_b_norm.weight"));
@@ -121,15 +136,23 @@ TEST_CASE("[A5][A17][golden] mamba: norms of the time step, B and C without weig
 }
 
 TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copies of a key head, give the same bits") {
-    if (skip_without_golden()) return;
-    constexpr std::int64_t kSize = 32;   // one key head, two value heads
+    if (skip_without_models({"qwen3next"})) return;
+    const std::int64_t head_size = key_of("qwen3next", "ssm.state_size"), n_inner = key_of("qwen3next", "ssm.inner_size");
+    if (key_of("qwen3next", "ssm.group_count") != 1 || key_of("qwen3next", "ssm.time_step_rank") != 2 || n_inner != 2 * head_size) {
+        MESSAGE("skipped: qwen3next is not one key head with two value heads of its size here");
+        return;
+    }
+    const auto n_layer = key_of("qwen3next", "block_count"), interval = key_of("qwen3next", "full_attention_interval");
+    std::vector<int> recurrent;
+    for (int il = 0; il < n_layer; ++il)
+        if (il % interval != interval - 1) recurrent.push_back(il);
     const GgufWriter golden = golden_copy("qwen3next");
     const auto expected = bits(golden);
-    const std::pair<std::int64_t, std::int64_t> q{0, kSize}, k{kSize, kSize}, v0{2 * kSize, kSize}, v1{3 * kSize, kSize};
+    const std::pair<std::int64_t, std::int64_t> q{0, head_size}, k{head_size, head_size}, v0{2 * head_size, head_size}, v1{3 * head_size, head_size};
 
     GgufWriter two = golden;   // a second key head like the first: each value head has its own
     two.set("qwen3next.ssm.group_count", 2u);
-    for (const int il : {0, 2}) {
+    for (const int il : recurrent) {
         replace(two, rows_of(two.tensor(blk(il, "attn_qkv.weight")), {q, q, k, k, v0, v1}));
         replace(two, rows_of(two.tensor(blk(il, "ssm_conv1d.weight")), {q, q, k, k, v0, v1}));
         replace(two, rows_of(two.tensor(blk(il, "ssm_ba.weight")), {{0, 1}, {2, 1}, {1, 1}, {3, 1}}));   // b a b a
@@ -139,11 +162,11 @@ TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copie
     for (const bool one_head : {true, false}) {   // [q | k | v… | z…] per key head
         CAPTURE(one_head);
         GgufWriter old = one_head ? golden : two;
-        for (const int il : {0, 2}) {
+        for (const int il : recurrent) {
             GgufWriter::Tensor qkv = golden_copy("qwen3next").tensor(blk(il, "attn_qkv.weight")), z = old.tensor(blk(il, "attn_gate.weight"));
             GgufWriter::Tensor both = qkv;
             both.data.insert(both.data.end(), z.data.begin(), z.data.end());
-            const std::pair<std::int64_t, std::int64_t> z0{4 * kSize, kSize}, z1{5 * kSize, kSize};
+            const std::pair<std::int64_t, std::int64_t> z0{4 * head_size, head_size}, z1{5 * head_size, head_size};
             old.erase_tensor(qkv.name);
             old.erase_tensor(z.name);
             both.name = blk(il, "ssm_in.weight");
@@ -151,7 +174,7 @@ TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copie
         }
         CHECK(bits(old) == expected);
     }
-    two.set("qwen3next.ssm.inner_size", 96u);
+    two.set("qwen3next.ssm.inner_size", static_cast<std::uint32_t>(n_inner * 3 / 2));
     refused(two, ErrorCode::bad_key, "qwen3next.ssm.inner_size");
     GgufWriter three = golden;
     three.set("qwen3next.ssm.group_count", 3u);
@@ -159,7 +182,7 @@ TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copie
 }
 
 TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants that do more are refused by name") {
-    if (skip_without_golden()) return;
+    if (skip_without_models({"lfm2"})) return;
     const GgufWriter golden = golden_copy("lfm2");
     GgufWriter file = golden;
     file.tensor("token_embd_norm.weight").name = "output_norm.weight";
@@ -174,17 +197,53 @@ TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants 
     refused(file, ErrorCode::unsupported_arch, "experts");
 }
 
+TEST_CASE("[A5][A12][M10][golden] lfm2: with a window every attention layer slides; states and released cells change no bit") {
+    if (skip_without_golden()) return;
+    constexpr int kWindow = 6, kTokens = 40, kReach = 2 * (3 - 1) + 2 * (kWindow - 1);   // of two convolutions and two attentions
+    GgufWriter file = golden_copy("lfm2");
+    file.set("lfm2.attention.sliding_window", std::uint32_t{kWindow});
+    const TempFolder folder;
+    file.save(folder.path() / "model.gguf");
+    const auto model = Model::load(folder.path() / "model.gguf");
+    const int n_vocab = model.info().n_vocab;
+
+    auto tokens = random_tokens(kTokens, n_vocab, 5);
+    const auto last_row = [&] {
+        const auto all = logits_of(model, tokens);
+        return bits_of(std::span(all).last(static_cast<std::size_t>(n_vocab)));
+    };
+    const auto before = last_row();
+    for (int i = 0; i < kTokens; ++i) {
+        CAPTURE(i);
+        Token& token = tokens[static_cast<std::size_t>(i)];
+        const Token own = std::exchange(token, Token{static_cast<int>(token) ^ 1});
+        CHECK((last_row() != before) == (i >= kTokens - 1 - kReach));
+        token = own;
+    }
+
+    const auto text = random_tokens(300, n_vocab, 6);   // pages come and go
+    const auto kept = bits_of(logits_of(model, text, {.n_ctx = 320, .swa_full = true}));
+    for (const int n_ubatch : {1, 7, 128}) CHECK(bits_of(logits_of(model, text, {.n_ctx = 320, .n_ubatch = n_ubatch})) == kept);
+    CHECK(plan(model, {.n_ctx = 2048, .n_batch = 16}).cache < plan(model, {.n_ctx = 2048, .n_batch = 16, .swa_full = true}).cache);
+    Context released(model, {.n_ctx = 320, .n_batch = 16}), all(model, {.n_ctx = 320, .n_batch = 16, .swa_full = true});
+    for (std::size_t done = 0; done < text.size(); done += 15) {   // pages go between calls
+        for (Context* context : {&released, &all}) REQUIRE(context->decode(std::span(text).subspan(done, 15)) == DecodeStatus::ok);
+        CHECK(bits_of(released.logits()) == bits_of(all.logits()));
+    }
+}
+
 TEST_CASE("[L9][A17][golden] recurrent keys that fit no model are refused by name") {
     if (skip_without_golden()) return;
-    struct Row { const char *golden, *key; std::uint32_t value; };
+    struct Row { const char *golden, *key; std::uint32_t value; const char* but_one = nullptr; };   // one less than that key: no divisor of it
     for (const Row& row : {Row{"mamba", "mamba.ssm.conv_kernel", 1}, {"mamba", "mamba.ssm.inner_size", 0}, {"mamba", "mamba.ssm.state_size", 1u << 30},
-                           {"mamba", "mamba.attention.head_count", 4}, {"mamba2", "mamba2.ssm.time_step_rank", 7}, {"rwkv6", "rwkv6.wkv.head_size", 48},
+                           {"mamba", "mamba.attention.head_count", 4}, {"mamba2", "mamba2.ssm.time_step_rank", 0, "ssm.inner_size"}, {"rwkv6", "rwkv6.wkv.head_size", 0, "embedding_length"},
                            {"rwkv6", "rwkv6.token_shift_count", 1}, {"rwkv7", "rwkv7.feed_forward_length", 0}, {"rwkv7", "rwkv7.attention.gate_lora_rank", 0},
                            {"lfm2", "lfm2.shortconv.l_cache", 1}, {"jamba", "jamba.attention.head_count_kv", 0}, {"qwen3next", "qwen3next.expert_count", 0},
                            {"qwen3next", "qwen3next.full_attention_interval", 0}}) {
         CAPTURE(row.key);
+        if (!golden_model_file(row.golden)) continue;
         GgufWriter file = golden_copy(row.golden);
-        file.set(row.key, row.value);
+        file.set(row.key, row.but_one == nullptr ? row.value : static_cast<std::uint32_t>(key_of(row.golden, row.but_one) - 1));
         if (std::string(row.key) == "qwen3next.expert_count") file.set("qwen3next.expert_used_count", 0u);
         refused(file, ErrorCode::bad_key, row.key);
     }

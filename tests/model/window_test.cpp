@@ -191,6 +191,17 @@ TEST_CASE("[M10][A12][N2] windows: released cells change no bit, however a long 
     }
 }
 
+TEST_CASE("[M10][A12][N2] windows: a small pool far from the start holds what every thread works with") {
+    for (const int n_threads : {1, 2, 4})
+        for (const int n : {1, 15, 16}) {   // 256 tokens are a chunk of attention: windows end at its border and reach over it
+            CAPTURE(n_threads);
+            CAPTURE(n);
+            Twins twins(half_windowed(6, true), {.n_ctx = 4096, .n_batch = 16, .n_outputs = 16, .n_threads = n_threads});
+            std::uint64_t seed = 1;
+            for (int i = 0; i < 2100 / n; ++i) twins.append(0, n, ++seed);
+        }
+}
+
 TEST_CASE("[M10][M4] windows: going back into what was released is refused and changes nothing") {
     Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
     twins.append(0, 400, 1);

@@ -25,10 +25,9 @@ namespace {
 
 constexpr double kTolerance = 2e-5;  // absolute, of the golden file: its probabilities are exact, ours float32
 
-json golden_sampling() {
-    std::ifstream in(*golden_folder() / "sampling.json");
-    REQUIRE(in.good());
-    return json::parse(in);
+std::optional<json> golden_sampling() {
+    const auto file = golden_file("sampling.json");
+    return file ? std::optional(json::parse(std::ifstream(*file))) : std::nullopt;
 }
 
 std::vector<Candidate> candidates_of(const json& logits) {
@@ -78,7 +77,8 @@ TEST_CASE(
     if (skip_without_golden()) return;
     int n_cases = 0, n_without_link = 0;
     const auto golden = golden_sampling();
-    for (const auto& test : golden.at("cases")) {
+    if (!golden) return;
+    for (const auto& test : golden->at("cases")) {
         const auto sampler = test.at("sampler").get<std::string>();
         auto data = candidates_of(test.at("logits"));
         const auto link = link_of(sampler, test.at("params"), data.size());
@@ -102,7 +102,8 @@ TEST_CASE("[golden][S1] sampling: the default chain, where the links we lack hav
     if (skip_without_golden()) return;
     int n_cases = 0, n_skipped = 0;
     const auto golden = golden_sampling();
-    for (const auto& test : golden.at("cases")) {
+    if (!golden) return;
+    for (const auto& test : golden->at("cases")) {
         if (test.at("sampler") != "chain_default") continue;
         const auto& p = test.at("params");
         // Of the links in the file's order that we lack only dry has parameters, and no effect on so short a history.
@@ -134,7 +135,8 @@ TEST_CASE("[golden][S1] sampling: the default chain, where the links we lack hav
 TEST_CASE("[golden][S10] sampling: seeded draws give the golden ids") {
     if (skip_without_golden()) return;
     const auto golden = golden_sampling();
-    for (const auto& test : golden.at("dist_draws").at("cases")) {
+    if (!golden) return;
+    for (const auto& test : golden->at("dist_draws").at("cases")) {
         CAPTURE(test.dump());
         const auto seed = test.at("seed").get<std::uint32_t>();
         std::mt19937 generator(seed);

@@ -13,9 +13,9 @@ using namespace tinfer;
 TEST_CASE("[golden][S12] sampler: the text of recent tokens equals their detokenization") {
     if (skip_without_golden()) return;
     for (const char* file : {"ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-spm.gguf"}) {
-        const auto path = *golden_folder() / "vocabs" / file;
-        if (!std::filesystem::exists(path)) continue;
-        const auto vocab = Vocab::load(path);
+        const auto path = golden_file(std::string("vocabs/") + file);
+        if (!path) continue;
+        const auto vocab = Vocab::load(*path);
         Sampler sampler(vocab, {.seed = 1});
         const auto tokens = vocab.encode("The quick brown fox — naïve, 12345 times 🦊.", {.add_special = false});
         for (const Token token : tokens) sampler.accept(token);
@@ -29,9 +29,9 @@ TEST_CASE("[golden][S12] sampler: the text of recent tokens equals their detoken
 
 TEST_CASE("[golden][S1][S10] sampler: a copy is a value with its own state") {
     if (skip_without_golden()) return;
-    const auto path = *golden_folder() / "vocabs" / "ggml-vocab-llama-spm.gguf";
-    if (!std::filesystem::exists(path)) return;
-    const auto vocab = Vocab::load(path);
+    const auto path = golden_file("vocabs/ggml-vocab-llama-spm.gguf");
+    if (!path) return;
+    const auto vocab = Vocab::load(*path);
     std::vector<float> logits(vocab.size());
     for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i % 97) * 0.1f;
     Sampler sampler(vocab, {.top_k = 0, .top_p = 1.0f, .min_p = 0.0f, .temp = 1.0f, .seed = 3});

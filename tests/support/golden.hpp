@@ -14,6 +14,17 @@ namespace tinfer::test {
 /// A TINFER_GOLDEN that names no folder throws: a misspelt path must not look like a pass.
 [[nodiscard]] std::optional<std::filesystem::path> golden_folder();
 
+/// What lies in a part of the folder (`models`, `tokenizers`), sorted; none, with a message, where it has no such part. Any
+/// folder of the same layout will do: cases are found by looking, and what is not there is skipped, saying so.
+[[nodiscard]] std::vector<std::filesystem::path> golden_entries(const std::string& part);
+/// One file by its path in the folder, for cases that are about that file; nullopt, with a message, where it is not there.
+[[nodiscard]] std::optional<std::filesystem::path> golden_file(const std::string& path);
+/// The same for `models/<name>/model.gguf`.
+[[nodiscard]] std::optional<std::filesystem::path> golden_model_file(const std::string& name);
+
+/// A number that a golden model says, whatever its case is called: `block_count` is found as `<architecture>.block_count`.
+[[nodiscard]] std::int64_t golden_key(const std::filesystem::path& model, const std::string& key);
+
 /// True, with a message naming the variable, where there is no golden data: `if (skip_without_golden()) return;`
 [[nodiscard]] bool skip_without_golden();
 
@@ -22,6 +33,8 @@ struct GoldenModel {
     std::string name, architecture;
     std::filesystem::path file;
     bool encoder = false;   ///< gives embeddings, no logits
+    bool f32 = false;       ///< every tensor
+    bool has_state = false; ///< recurrent or hybrid, as the registry says
 };
 /// One case of every architecture and feature, without those that differ in the type of the weights alone; empty without
 /// golden data.
@@ -29,6 +42,8 @@ struct GoldenModel {
 
 }  // namespace tinfer::test
 
-// Test files of every namespace use the two names as they stand.
+// Test files of every namespace use the names as they stand.
+using tinfer::test::golden_entries;        // NOLINT(misc-unused-using-decls)
+using tinfer::test::golden_file;           // NOLINT(misc-unused-using-decls)
 using tinfer::test::golden_folder;         // NOLINT(misc-unused-using-decls)
 using tinfer::test::skip_without_golden;   // NOLINT(misc-unused-using-decls)

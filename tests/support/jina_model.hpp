@@ -25,7 +25,7 @@ public:
         file.kv("general.architecture", "jina-bert-v2").kv("tokenizer.ggml.model", "no_vocab");
         key("vocab_size", kVocab), key("context_length", 64), key("embedding_length", kEmbd), key("block_count", kLayers);
         key("feed_forward_length", kFf), key("attention.head_count", kHeads), key("pooling_type", 1);
-        file.kv("jina-bert-v2.attention.layer_norm_epsilon", kEps).kv("jina-bert-v2.attention.causal", false);
+        file.kv("tokenizer.ggml.token_type_count", 2u).kv("jina-bert-v2.attention.layer_norm_epsilon", kEps).kv("jina-bert-v2.attention.causal", false);
         add("token_embd.weight", kEmbd, kVocab, 1.0f);
         add("token_types.weight", kEmbd, 2, 0.5f);
         norm("token_embd_norm", kEmbd);

@@ -2,104 +2,15 @@
 // Published vocabularies against the token ids, pieces and texts recorded for them.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "support/golden.hpp"
-#include "tokenizer/pieces.hpp"
+#include "tokenizer/golden_vocabs.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
-#include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
 
-namespace {
-
 using nlohmann::json;
-
-json read_json(const std::filesystem::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return json::parse(in);
-}
-
-std::string from_hex(const std::string& hex) {
-    std::string bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-    return bytes;
-}
-
-/// Golden texts are strings, or {"hex": …} where they are not UTF-8.
-std::string text_of(const json& value) {
-    return value.is_object() ? from_hex(value.at("hex").get<std::string>()) : value.get<std::string>();
-}
-
-std::vector<std::filesystem::path> json_files(const std::filesystem::path& folder) {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-        if (entry.path().extension() == ".json") files.push_back(entry.path());
-    std::ranges::sort(files);
-    return files;
-}
-
-struct GoldenVocab {
-    std::string name;
-    json data;
-    Vocab vocab;
-};
-
-std::vector<GoldenVocab> golden_vocabs() {
-    std::vector<GoldenVocab> out;
-    for (const auto& path : json_files(*golden_folder() / "tokenizers")) {
-        json data = read_json(path);
-        const auto file = *golden_folder() / "vocabs" / data.at("meta").at("vocab").get<std::string>();
-        Vocab vocab = load_vocab_file(file);
-        out.push_back({path.stem().string(), std::move(data), std::move(vocab)});
-    }
-    return out;
-}
-
-/// WordPiece forgets case, accents and spaces.
-bool is_reversible(const Vocab& vocab) { return vocab.algorithm() != "bert"; }
-
-/// Counts differences and shows the first few.
-class Differences {
-public:
-    template <class T>
-    void compare(const T& got, const T& want, const std::string& what) {
-        ++compared_;
-        if (got == want) return;
-        if (++count_ <= 5) MESSAGE(what);
-    }
-    void expect_none(const std::string& where) const {
-        INFO(where, ": ", count_, " of ", compared_);
-        CHECK(compared_ > 0);
-        CHECK(count_ == 0);
-    }
-
-private:
-    int count_ = 0, compared_ = 0;
-};
-
-std::string shown(const json& c) { return c.contains("text") ? c["text"].dump() : "hex " + c["hex"].get<std::string>(); }
-
-std::string case_text(const json& c) { return c.contains("text") ? c["text"].get<std::string>() : from_hex(c["hex"]); }
-
-std::vector<int> case_ids(const json& c, const char* field) {
-    return c[field].is_string() ? c["plain"].get<std::vector<int>>() : c[field].get<std::vector<int>>();
-}
-
-/// Some byte-level vocabularies lack bytes; text with those cannot survive.
-bool has_every_byte(const Vocab& vocab, const std::string& text) {
-    return vocab.algorithm() == "llama" || std::ranges::all_of(text, [&](char c) {
-        std::string mapped;
-        tokenizer::append_utf8(mapped, tokenizer::mapped_character(static_cast<unsigned char>(c)));
-        return vocab.find(mapped).has_value();
-    });
-}
-
-}  // namespace
 
 TEST_CASE("[T1][T2][T3][T6][T7][golden] tokenizer: token ids equal the recorded ones under all four flag combinations") {
     if (skip_without_golden()) return;
@@ -173,10 +84,9 @@ TEST_CASE("[T12][golden] tokenizer: ids by role, flags, special tokens and the e
 
 TEST_CASE("[T1][golden] pretokenizer: every family splits as its expressions do in another regex engine") {
     if (skip_without_golden()) return;
-    const auto files = json_files(*golden_folder() / "pretok");
-    CHECK(files.size() == tokenizer::pretokenizer_families().size());
     tokenizer::RegexScratch scratch;
-    for (const auto& path : files) {
+    for (const auto& path : golden_entries("pretok")) {
+        if (path.extension() != ".json") continue;
         const json data = read_json(path);
         const auto name = data["family"].get<std::string>();
         const auto* family = tokenizer::find_pretokenizer_family(name);
@@ -197,39 +107,6 @@ TEST_CASE("[T1][golden] pretokenizer: every family splits as its expressions do 
         }
         differences.expect_none(name);
     }
-}
-
-namespace {
-
-void check_round_trips(int n_texts, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    for (const auto& [name, data, vocab] : golden_vocabs()) {
-        if (!is_reversible(vocab)) continue;
-        Differences differences;
-        for (int i = 0; i < n_texts;) {
-            const std::string text = random_text(random, 20);
-            if (!has_every_byte(vocab, text)) continue;
-            ++i;
-            // SPM takes U+2581 for a space, so the two are one in its vocabularies.
-            if (vocab.algorithm() == "llama" && text.find("\xE2\x96\x81") != text.npos) continue;
-            const auto tokens = vocab.encode(text, {.add_special = false});
-            const std::string back = vocab.decode(tokens, {.render_special = true, .clean = DecodeOptions::Clean::off});
-            differences.compare(back, text, name + " " + json(text).dump());
-        }
-        differences.expect_none(name);
-    }
-}
-
-}  // namespace
-
-TEST_CASE("[T11][golden] tokenizer: decode(encode(x)) is x for random valid strings in every reversible vocabulary") {
-    if (skip_without_golden()) return;
-    check_round_trips(2000, 20260);
-}
-
-TEST_CASE("[T11][golden][slow] tokenizer: decode(encode(x)) is x for 100000 random valid strings in every reversible vocabulary") {
-    if (skip_without_golden()) return;
-    check_round_trips(100'000, 20261);
 }
 
 }  // namespace tinfer::test
