@@ -132,9 +132,9 @@ std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams&
     return out;
 }
 
-// A hybrid's layer without KV heads is a recurrent one.
+// A hybrid's layer without KV heads is a recurrent one, a pruned model's mixes no tokens.
 void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
-    const std::uint32_t lowest = kinds == LayerKinds::hybrid ? 0 : 1;
+    const std::uint32_t lowest = kinds == LayerKinds::attention ? 1 : 0;
     hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr, lowest);
     hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head, lowest);
     int n_head = 0;   // of the first attention layer
@@ -242,13 +242,13 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
-    hp.norm = norm;
+    hp.norm = hp.head_norm = norm;
     hp.n_layer = positive_u32(keys, "block_count", 1024);
     hp.n_embd = positive_u32(keys, "embedding_length", 1u << 24);
     hp.n_ctx_train = positive_u32(keys, "context_length", 1u << 30);
     const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer), 0);   // a recurrent model may have no feed-forward part
     const bool recurrent = kinds == LayerKinds::recurrent;
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent ? 0 : 1);
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent || kinds == LayerKinds::pruned ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
     if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});

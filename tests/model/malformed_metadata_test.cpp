@@ -104,6 +104,7 @@ constexpr Accepted kAccepted[] = {
     {"attention.layer_norm_epsilon", "ho", "any that is above 0"},
     {"attention.layer_norm_rms_epsilon", "ho", "any that is above 0"},
     {"attention.max_alibi_bias", "zho", "0 is no ALiBi"},
+    {"attention.output_scale", "mho", "Grok's factor of the release"},
     {"attention.scale", "mzho", "0 is 1/sqrt(head size)"},
     {"attention.sliding_window", "mzo", "0 is no window; Gemma 2 has a usual one"},
     {"attention.value_length", "mo", "as key_length; MiniCPM 3 takes the rows of attn_output"},
@@ -126,6 +127,7 @@ constexpr Accepted kAccepted[] = {
     {"rope.scaling.factor", "mzho", "0 is 1"},
     {"rope.scaling.original_context_length", "mo", "context_length"},
     {"rope.scaling.type", "m", "linear"},
+    {"swin_norm", "m", "no"},
     {"vocab_size", "m", "the rows of token_embd"},
 };
 
