@@ -32,8 +32,9 @@ struct StateShape { std::string_view role; std::int64_t size = 0; };
 inline constexpr std::size_t kMaxStates = 3;
 
 /// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention has
-/// it in cells, but layers may be without it, without feed-forward, or without both.
-enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent };
+/// it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the family
+/// reads how many heads of keys and values there are.
+enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
 
 /// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
 struct StateSpaceParams {
@@ -48,6 +49,7 @@ struct StateSpaceParams {
 /// RWKV (architectures §5.29, §5.30).
 struct RwkvParams {
     int head_size = 0;
+    int n_head_kv = 0;                                     ///< heads of keys and values, each for as many of the others; 0 = all
     int rescale_every = 0;                                 ///< layers after which the stream is halved; 0 = never
     int n_mix = 0, n_decay = 0;                            ///< ranks of RWKV-6
     int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;   ///< of RWKV-7

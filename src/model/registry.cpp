@@ -72,6 +72,7 @@ constexpr Architecture kRegistry[] = {
     {{"qwen3next", "hybrid", "neox", "golden qwen3next"}, qwen3next::read, qwen3next::bind, qwen3next::build},
     {{"refact", "attention", "alibi", "small model"}, refact::read, refact::bind, refact::build},
     {{"rwkv6", "recurrent", "none", "golden rwkv6"}, rwkv6::read, rwkv6::bind, rwkv6::build},
+    {{"rwkv6qwen2", "recurrent", "none", "small model"}, rwkv6qwen2::read, rwkv6qwen2::bind, rwkv6qwen2::build},
     {{"rwkv7", "recurrent", "none", "golden rwkv7"}, rwkv7::read, rwkv7::bind, rwkv7::build},
     {{"seed_oss", "attention", "neox", "small model"}, seed_oss::read, seed_oss::bind, seed_oss::build},
     {{"smollm3", "attention", "norm", "golden smollm3"}, smollm3::read, smollm3::bind, smollm3::build},
@@ -83,7 +84,7 @@ constexpr Architecture kRegistry[] = {
 
 // Names we know and do not run: the message then says so instead of "unknown". The first line is on its way.
 constexpr std::string_view kKnown[] = {
-    "rwkv6qwen2", "t5", "t5encoder",
+    "t5", "t5encoder",
     "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
     "deepseek4", "dots1", "dream", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
     "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",

@@ -128,6 +128,7 @@ constexpr Accepted kAccepted[] = {
     {"rope.scaling.original_context_length", "mo", "context_length"},
     {"rope.scaling.type", "m", "linear"},
     {"swin_norm", "m", "no"},
+    {"token_shift_count", "m", "the family's"},
     {"vocab_size", "m", "the rows of token_embd"},
 };
 

@@ -40,6 +40,7 @@ const std::vector<Family>& small_families() {
             {.arch = "qwen", .rope = R::neox, .fused_qkv = true, .qkv_bias = true, .n_ff_key_factor = 2},
             {.arch = "qwen2vl", .rope = R::neox, .qkv_bias = true, .keys = {{"qwen2vl.rope.dimension_sections", {GgufWriter::array_of<std::int32_t>({2, 3, 3, 0})}}}},
             {.arch = "refact", .rope = R::none, .alibi = 8, .heads = {6, 6}, .kv_heads = {1, 1}},
+            {.arch = "rwkv6qwen2", .rope = R::none, .qkv_bias = true, .linear_attention = true},
             {.arch = "seed_oss", .rope = R::neox, .qkv_bias = true, .ffn_norm = "post_attention_norm"},
             {.arch = "starcoder", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true,
              .qkv_bias = true, .out_bias = true, .ffn_bias = true, .learned_positions = true, .tied = true, .kv_heads = {1, 1}},
@@ -65,6 +66,7 @@ const std::vector<Family>& small_families() {
         also({.arch = "grok", .rope = R::neox, .act = A::gelu, .attn_post_norm = "attn_output_norm", .ffn_post_norm = "layer_output_norm",
               .attn_scale = 0.08838834764831845, .embd_scale = 78.38367176906169, .logit_scale = 0.25, .attn_cap = 30, .tied = true, .n_expert = 4,
               .n_expert_used = 2, .keys = {{"grok.expert_weights_norm", {true}}, {"grok.logit_scale", {0.25f}}}});
+        also({.arch = "rwkv6qwen2", .rope = R::none, .linear_attention = true, .kv_heads = {4, 4}});
         also({.arch = "phi3", .norm_bias = true, .rope = R::neox, .n_rot = 12, .head_bias = true});
         also({.arch = "bloom", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
               .out_bias = true, .ffn_bias = true, .embd_norm = true, .alibi = 8, .tied = true, .heads = {5, 5}, .kv_heads = {5, 5}});
