@@ -118,8 +118,8 @@ const char* mul_mat_heads_rule(const Site& s) noexcept {
 const char* broadcast_rule(const Site& s) noexcept {
     const Extents &a = s[1].ne, &b = s[2].ne;
     TINFER_RULE(is_f32(s[1]) && is_f32(s[2]), "a and b must be f32");
-    TINFER_RULE(a == b || is_shape(s[2], a[0]) || b == (Extents{1, a[1], a[2], a[3]}),
-                "b must be like a, {n}, or {1,…}");
+    TINFER_RULE(a == b || is_shape(s[2], a[0]) || is_shape(s[2], 1) || b == (Extents{1, a[1], a[2], a[3]}),
+                "b must be like a, {n}, {1}, or {1,…}");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == a, "result must be f32 like a");
     return nullptr;
 }

@@ -7,8 +7,6 @@
 
 #include "kernels/attention_block.hpp"
 
-#if defined(__x86_64__)   // elsewhere the reference kernel runs
-
 namespace tinfer::kernels {
 
 /// How a call is cut into tasks. A unit is a block of tokens with the heads of a KV head, or with a part of them where
@@ -234,5 +232,3 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 }  // namespace tinfer::kernels
-
-#endif

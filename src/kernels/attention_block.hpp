@@ -10,8 +10,6 @@
 #include "base/math.hpp"
 #include "kernels/attention_rows.hpp"
 
-#if defined(__x86_64__)   // elsewhere the reference kernel runs
-
 namespace tinfer::kernels {
 
 template <class Arch>
@@ -420,5 +418,3 @@ private:
 };
 
 }  // namespace tinfer::kernels
-
-#endif

@@ -6,18 +6,23 @@
 #include "kernels/attention_tile.hpp"
 #include "kernels/quants/quantize_cell.hpp"
 
-#if defined(__x86_64__)   // elsewhere the reference kernel runs
-
 namespace tinfer::kernels {
 
 // ---- Lanes ----------------------------------------------------------------------------------------------------------
 
+// half_value: an f16. signed_nibbles: the low or the high four bits of 16 bytes, less 8.
+#if defined(__x86_64__)
 static TINFER_INLINE float half_value(const std::byte* p) {
     std::uint16_t half;
     std::memcpy(&half, p, 2);
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
 }
-// A register's worth of signed or unsigned bytes as floats.
+static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m128i nibbles = _mm_and_si128(high ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+    _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm_sub_epi8(nibbles, _mm_set1_epi8(8)));
+}
+// A register's worth of signed bytes as floats.
 static TINFER_INLINE f32v<avx2> float_bytes(const void* p, avx2) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
 }
@@ -39,6 +44,32 @@ static TINFER_INLINE i32v<avx512vnni> dot_key(i32v<avx512vnni> acc, i32v<avx512v
     return dot4(acc, w, a, avx512vnni{});
 }
 #endif
+#elif defined(__aarch64__)
+static TINFER_INLINE float half_value(const std::byte* p) {
+    std::uint16_t half;
+    std::memcpy(&half, p, 2);
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
+static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
+    const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p));
+    const uint8x16_t nibbles = high ? vshrq_n_u8(bytes, 4) : vandq_u8(bytes, vdupq_n_u8(15));
+    vst1q_s8(out, vsubq_s8(vreinterpretq_s8_u8(nibbles), vdupq_n_s8(8)));
+}
+static TINFER_INLINE f32v<neon> float_bytes(const void* p, neon) {
+    std::int32_t four;
+    std::memcpy(&four, p, 4);
+    const int16x8_t words = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(words)));
+}
+static TINFER_INLINE i32v<neon> dot_key(i32v<neon> acc, i32v<neon> w, i32v<neon> a, neon) {
+    return dot4(acc, w, a, neon{});
+}
+#if defined(__ARM_FEATURE_DOTPROD)
+static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
+    return dot4(acc, w, a, neon_dot{});
+}
+#endif
+#endif
 
 // ---- Cells ----------------------------------------------------------------------------------------------------------
 
@@ -51,10 +82,7 @@ struct CodedCell {
         const std::byte* codes = row + (Type == DType::q8_0 ? channel : channel / 32 * 16);
         alignas(16) std::int8_t low[16];
         if constexpr (Type == DType::q4_0) {
-            const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-            const __m128i half = channel % 32 != 0 ? _mm_srli_epi16(bytes, 4) : bytes;
-            const __m128i nibbles = _mm_and_si128(half, _mm_set1_epi8(15));
-            _mm_store_si128(reinterpret_cast<__m128i*>(low), _mm_sub_epi8(nibbles, _mm_set1_epi8(8)));
+            signed_nibbles(codes, channel % 32 != 0, low);
             codes = reinterpret_cast<const std::byte*>(low);
         }
         return scale * f32x16<Arch>::each([&](int i) { return float_bytes(codes + i * Arch::kLanes, Arch{}); });
@@ -67,9 +95,9 @@ struct CodedCell {
 
 /// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
 template <class Arch, DType Type>
-inline constexpr int kKeyBias = Type == DType::q4_0 ? 8
-                                : Arch::kHasDot4    ? 128
-                                                    : 0;
+inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
+                                : Arch::kHasDot4 && !Arch::kSignedDot4 ? 128
+                                                                       : 0;
 
 /// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
 template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
@@ -155,5 +183,3 @@ TINFER_INLINE void visit_values(DType type, Fn fn) noexcept {
 }
 
 }  // namespace tinfer::kernels
-
-#endif

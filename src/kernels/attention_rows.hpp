@@ -6,8 +6,6 @@
 #include "kernels/attention_codes.hpp"
 #include "kernels/attention_walk.hpp"
 
-#if defined(__x86_64__)   // elsewhere the reference kernel runs
-
 namespace tinfer::kernels {
 
 inline constexpr int kBlockRows = 192;           ///< most rows of a block: what amortizes the widening
@@ -73,5 +71,3 @@ struct BlockScratch {
 };
 
 }  // namespace tinfer::kernels
-
-#endif

@@ -7,8 +7,6 @@
 #include "kernels/cache.hpp"
 #include "kernels/simd_math.hpp"
 
-#if defined(__x86_64__)   // elsewhere the reference kernel runs
-
 namespace tinfer::kernels {
 
 /// Queries of a tile, and the most that are worked straight from the cache, without widening it first.
@@ -26,6 +24,7 @@ constexpr int tile_vectors(int queries) noexcept {
 // ---- Lanes ----------------------------------------------------------------------------------------------------------
 
 // larger: a > b ? a : b, which is b where either is NaN. keep: a in the lanes whose bit is set, else b.
+#if defined(__x86_64__)
 static TINFER_INLINE f32v<avx2> larger(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_max_ps(a, b); }
 static TINFER_INLINE f32v<avx2> keep(std::uint32_t bits, f32v<avx2> a, f32v<avx2> b, avx2) {
     const __m256i lane_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -70,6 +69,20 @@ TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> given, avx512) noexcept {
     q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
     const __m512 p = _mm512_add_ps(_mm512_set1_ps(1.0f), _mm512_fmadd_ps(_mm512_mul_ps(r, r), q, r));
     return _mm512_scalef_ps(p, n);
+}
+#endif
+#elif defined(__aarch64__)
+static TINFER_INLINE f32v<neon> larger(f32v<neon> a, f32v<neon> b, neon) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static TINFER_INLINE f32v<neon> keep(std::uint32_t bits, f32v<neon> a, f32v<neon> b, neon) {
+    constexpr std::uint32_t kLaneBits[4] = {1, 2, 4, 8};
+    return vbslq_f32(vtstq_u32(vdupq_n_u32(bits), vld1q_u32(kLaneBits)), a, b);
+}
+static TINFER_INLINE float top_lane(const f32v<neon> (&part)[4], neon) {
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(part[0], part[1]), vmaxq_f32(part[2], part[3])));
+}
+template <class Arch>
+TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> x, neon) noexcept {
+    return math::exp<VectorLanes<Arch>>(x);
 }
 #endif
 
@@ -210,5 +223,3 @@ inline void add_rows(int n, const ValueRows& v, const float* const* p, const flo
 }
 
 }  // namespace tinfer::kernels
-
-#endif

@@ -11,7 +11,7 @@
 // mul_mat            1              out f32 {N,T}          W {K,N}          x x8/f32 {K,T}
 // mul_mat_id         1              out f32 {N,k,T}        W {K,N,X}        x {K,1|k,T}     ids i32 {k,T}
 // mul_mat_heads      1              out f32 {N,H,T}        W {K,N,H}        x x8/f32 {K,H,T}
-// add, mul, div      none           out f32 like a         a                b: like a, or {n} or {1,…} broadcast
+// add, mul, div      none           out f32 like a         a                b: like a, or {n}, {1} or {1,…} broadcast
 // scale              none           out like x             x                                              params.scale
 // silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus: none   out like x   x     (clamp: params.low, params.high)
 // softmax            none           out like x             x {n,T}: each row

@@ -86,12 +86,8 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
     describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
-#if defined(__x86_64__)
     with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
                  resolve_attention_by_groups),
-#else
-    describe("attention", Op::attention, DType::none, ref::attention),
-#endif
     describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
     describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
     describe("selective_scan", Op::selective_scan, DType::none, ref::selective_scan),

@@ -130,6 +130,10 @@ void bind_norms_of_heads(WeightBinder& binder, const HParams& hp, int il, LayerW
         case HeadNorms::none: break;
         case HeadNorms::shared: bind_head_norms(binder, hp, il, w); break;
         case HeadNorms::shared_if_given: if_given({size}, {size}); break;
+        case HeadNorms::per_head:
+            w.attn_q_norm = binder.norm(q, {size, n_q}, Bias::optional);
+            w.attn_k_norm = binder.norm(k, {size, n_k}, Bias::optional);
+            break;
         case HeadNorms::per_head_if_given: if_given({size, n_q}, {size, n_k}); break;
         case HeadNorms::whole:
             w.attn_q_norm = binder.norm(q, {n_q * size});

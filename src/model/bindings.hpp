@@ -39,8 +39,8 @@ void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, Laye
 /// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; the family's.
 enum class BlockNorms : std::uint8_t { before, one, after, around, own };
 /// Norms of q and k: one for all heads {head_dim}, one a head {head_dim, n_head}, one over all {head_dim · n_head}, which
-/// has a bias where the block's norms have one.
-enum class HeadNorms : std::uint8_t { none, shared, shared_if_given, per_head_if_given, whole, whole_if_given };
+/// has a bias where the block's norms have one. `per_head` takes biases as the file gives them.
+enum class HeadNorms : std::uint8_t { none, shared, shared_if_given, per_head, per_head_if_given, whole, whole_if_given };
 enum class Mixer : std::uint8_t { attention, own };
 /// The bind_… of that name; `experts_if_any` is gated where the model has none.
 enum class FeedForward : std::uint8_t { gated, fused, plain, experts, experts_if_any, dense_or_experts, own };

@@ -77,18 +77,25 @@ Tensor vector(Graph& g, const TensorInfo* weight) {
 }
 
 Tensor linear(Graph& g, const Linear& map, Tensor x) {
-    const Tensor y = g.mul_mat(g.weight(*map.weight), x);
+    Tensor y = g.mul_mat(g.weight(*map.weight), x);
+    if (map.scale != nullptr) y = g.mul(y, vector(g, map.scale));
     return map.bias == nullptr ? y : g.add(y, vector(g, map.bias));
 }
 
-Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name) {
+namespace {
+
+Tensor norm_of_kind(const BuildContext& b, NormKind kind, const Norm& w, Tensor x, std::string_view name) {
     if (!w) return x;
     Graph& g = b.g;
     const Tensor weight = vector(g, w.weight), bias = vector(g, w.bias);
-    if (b.hp.norm == NormKind::layer) return g.name(g.layer_norm(x, weight, bias, b.hp.layer_norm_eps), name);
+    if (kind == NormKind::layer) return g.name(g.layer_norm(x, weight, bias, b.hp.layer_norm_eps), name);
     const Tensor y = g.name(g.rms_norm(x, weight, b.hp.rms_eps), name);
     return bias ? g.name(g.add(y, bias), name) : y;
 }
+
+}  // namespace
+
+Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name) { return norm_of_kind(b, b.hp.norm, w, x, name); }
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 
@@ -103,8 +110,8 @@ namespace {
 // A projection in heads. Its norm spans the whole row or each head, as its weight says.
 Tensor in_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name) {
     const bool full = w && w.weight->ne[0] == b.g.value(x).ne[0] && n_head > 1;
-    if (full) return b.g.heads(norm(b, w, x, name), n_head);
-    return norm(b, w, b.g.heads(x, n_head), name);
+    if (full) return b.g.heads(norm_of_kind(b, b.hp.head_norm, w, x, name), n_head);
+    return norm_of_kind(b, b.hp.head_norm, w, b.g.heads(x, n_head), name);
 }
 
 }  // namespace
@@ -161,10 +168,11 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
 
 Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
     Graph& g = b.g;
+    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     const Tensor a = cached_attention(b, in, il, x);
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
-    return g.name(linear(g, b.w.layers[static_cast<std::size_t>(il)].attn_output, a), "attn_out");
+    return g.name(linear(g, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
 }
 
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
@@ -253,10 +261,11 @@ GatedNames gated_names(Activation activation) noexcept {
 
 }  // namespace
 
-Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h) {
+Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h, const Norm& sub_norm) {
     Graph& g = b.g;
     const Tensor z = g.name(linear(g, gate, h), "ffn_gate");
-    return g.name(linear(g, down, gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation))), "ffn_out");
+    const Tensor y = gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation));
+    return g.name(linear(g, down, norm(b, sub_norm, y, "ffn_sub_norm")), "ffn_out");
 }
 
 Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
@@ -290,7 +299,7 @@ Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
 Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     if (w.ffn_gate_inp) return moe_ffn(b, w, h);
-    if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h);
+    if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h, w.ffn_sub_norm);
     const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
     const std::int64_t n_ff = w.ffn_down.weight->ne[0];
     if (g.value(up).ne[0] == 2 * n_ff)
@@ -303,11 +312,13 @@ Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
 // ---- the way through the layers -------------------------------------------------------------------------------------
 
 Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
+    if (!x) return x;
     const Tensor rows = b.g.get_rows(x, in.out_rows);
     return b.g.name(rows, "out_rows");
 }
 
 Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
+    if (!y) return x;
     if (b.hp.residual_scale != 1.0f) y = b.g.name(b.g.scale(y, b.hp.residual_scale), "residual");
     return b.g.name(b.g.add(x, y), name);
 }
@@ -336,6 +347,16 @@ void pool(const BuildContext& b, Tensor h) {
     g.output(g.name(h, "result_pooled"));
 }
 
+// The lowest float in place of the logits of some ids; a NaN stays one.
+Tensor suppress(Graph& g, Tensor logits, TokenRange ids) {
+    constexpr float kLowest = std::numeric_limits<float>::lowest();
+    const std::int64_t n = g.value(logits).ne[0];
+    Tensor out = g.clamp(g.view(logits, ids.begin, ids.end - ids.begin), kLowest, kLowest);
+    if (ids.begin > 0) out = g.concat(g.view(logits, 0, ids.begin), out);
+    if (ids.end < n) out = g.concat(out, g.view(logits, ids.end, n - ids.end));
+    return out;
+}
+
 }  // namespace
 
 void head(const BuildContext& b, Tensor x) {
@@ -349,6 +370,7 @@ void head(const BuildContext& b, Tensor x) {
     Tensor logits = linear(g, b.w.output, h);
     if (b.hp.logit_scale != 1.0f) logits = g.scale(logits, b.hp.logit_scale);
     if (const float c = b.hp.final_softcap; c > 0) logits = g.scale(g.tanh(g.scale(logits, 1.0f / c)), c);
+    if (b.hp.suppressed.begin < b.hp.suppressed.end) logits = suppress(g, logits, b.hp.suppressed);
     g.output(g.name(logits, "result_output"));
 }
 

@@ -34,7 +34,7 @@ struct Inputs {
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
-/// y = W x (+ b)
+/// y = W x (+ b), W x times a scale where the map has one
 [[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
 /// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
 [[nodiscard]] Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name);
@@ -53,7 +53,7 @@ struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
-/// Wo · cached_attention(q, k, v)
+/// Wo · cached_attention(q, k, v), with a norm before Wo where the layer has one
 [[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
 /// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
@@ -63,8 +63,8 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 /// act(gate) ⊙ up
 struct GatedNames { std::string_view activation, product; };
 [[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
-/// Wdown · (act(Wgate·h) ⊙ (Wup·h))
-[[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h);
+/// Wdown · (act(Wgate·h) ⊙ (Wup·h)), with a norm before Wdown where there is one
+[[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h, const Norm& sub_norm = {});
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
 [[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
 /// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
@@ -76,16 +76,17 @@ struct GatedNames { std::string_view activation, product; };
 
 // ---- the way through the layers
 
-/// Rows of x that are outputs; call it once the last layer has written its K and V.
+/// Rows of x that are outputs; call it once the last layer has written its K and V. Of nothing: nothing.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
-/// x + residual_scale · y
+/// x + residual_scale · y; x itself without a y, of a layer that lacks the part
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind
-/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h). Absent where nothing is asked for.
+/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h); an absent result adds nothing. Absent where
+/// nothing is asked for.
 template <class Attention, class Ffn>
 Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& attention, Ffn&& ffn) {
     Graph& g = b.g;

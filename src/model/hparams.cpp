@@ -132,9 +132,9 @@ std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams&
     return out;
 }
 
-// A hybrid's layer without KV heads is a recurrent one.
+// A hybrid's layer without KV heads is a recurrent one, a pruned model's mixes no tokens.
 void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
-    const std::uint32_t lowest = kinds == LayerKinds::hybrid ? 0 : 1;
+    const std::uint32_t lowest = kinds == LayerKinds::attention ? 1 : 0;
     hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr, lowest);
     hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head, lowest);
     int n_head = 0;   // of the first attention layer
@@ -229,11 +229,13 @@ float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> o
 namespace {
 
 // No layer has attention: the keys that describe it say so, where they are there.
-void read_no_heads(KeyReader& keys, HParams& hp) {
+void read_no_heads(KeyReader& keys, HParams& hp, LayerKinds kinds) {
     hp.n_head.assign(static_cast<std::size_t>(hp.n_layer), 0);
     hp.n_head_kv = hp.n_head;
-    for (const char* const key : {"attention.head_count", "attention.head_count_kv"})
+    for (const std::string_view key : {"attention.head_count", "attention.head_count_kv"}) {
+        if (kinds == LayerKinds::grouped && key.ends_with("_kv")) continue;
         if (const std::uint32_t n = keys.u32(key, 0); n != 0) keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
+    }
 }
 
 }  // namespace
@@ -242,17 +244,17 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
-    hp.norm = norm;
+    hp.norm = hp.head_norm = norm;
     hp.n_layer = positive_u32(keys, "block_count", 1024);
     hp.n_embd = positive_u32(keys, "embedding_length", 1u << 24);
     hp.n_ctx_train = positive_u32(keys, "context_length", 1u << 30);
     const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer), 0);   // a recurrent model may have no feed-forward part
-    const bool recurrent = kinds == LayerKinds::recurrent;
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent ? 0 : 1);
+    const bool recurrent = kinds == LayerKinds::recurrent || kinds == LayerKinds::grouped;
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent || kinds == LayerKinds::pruned ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
     if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
-    recurrent ? read_no_heads(keys, hp) : read_head_sizes(keys, hp, kinds);
+    recurrent ? read_no_heads(keys, hp, kinds) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
     leave_out_draft_blocks(keys, hp);
     if (keys.u32("attention.shared_kv_layers", 0) > 0) unsupported(keys.file(), hp.arch, "shared KV layers not supported");

@@ -26,12 +26,16 @@ struct MlaSizes {
     bool absorbed = false;                        ///< the cache holds latents
 };
 
+struct TokenRange { int begin = 0, end = 0; };
+
 /// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
 struct StateShape { std::string_view role; std::int64_t size = 0; };
 inline constexpr std::size_t kMaxStates = 3;
 
-/// Which of its layers remember tokens in cells of keys and values, and which in a state.
-enum class LayerKinds : std::uint8_t { attention, hybrid, recurrent };
+/// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention has
+/// it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the family
+/// reads how many heads of keys and values there are.
+enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
 
 /// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
 struct StateSpaceParams {
@@ -46,6 +50,7 @@ struct StateSpaceParams {
 /// RWKV (architectures §5.29, §5.30).
 struct RwkvParams {
     int head_size = 0;
+    int n_head_kv = 0;                                     ///< heads of keys and values, each for as many of the others; 0 = all
     int rescale_every = 0;                                 ///< layers after which the stream is halved; 0 = never
     int n_mix = 0, n_decay = 0;                            ///< ranks of RWKV-6
     int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;   ///< of RWKV-7
@@ -59,11 +64,14 @@ struct HParams {
     std::vector<int> n_head, n_head_kv, n_ff;     ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
     NormKind norm = NormKind::rms;
-    float rms_eps = 0, layer_norm_eps = 0;        ///< the one of `norm` is above 0
+    NormKind head_norm = NormKind::rms;           ///< of q and k; as `norm`, but for Chameleon
+    float rms_eps = 0, layer_norm_eps = 0;        ///< those of `norm` and `head_norm` are above 0
+    bool norms_behind = false;                    ///< a block's norms stand behind its branches, under the usual names
     Activation activation = Activation::silu;
     float embd_scale = 1;                         ///< rows of token_embd times this
     float residual_scale = 1;                     ///< what a sub-layer adds to the stream, times this
     float logit_scale = 1;                        ///< logits times this
+    TokenRange suppressed;                        ///< ids whose logits are the lowest float
     float final_softcap = 0;                      ///< logits = c · tanh(logits / c); 0 = none
     float attn_scale = 0;                         ///< 1/sqrt(head_dim_k) unless the file says otherwise
     float attn_softcap = 0;                       ///< 0 = none

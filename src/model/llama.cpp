@@ -22,6 +22,8 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     binder.refuse("blk.0.attn_q_norm.weight", "q/k norm variant not supported under this name");
     binder.refuse("blk.0.attn_sub_norm.weight", "bitnet-style scales not supported");
+    for (const TensorInfo& tensor : binder.file().tensors())
+        if (tensor.name.ends_with(".scale")) binder.unsupported("bitnet-style scales not supported");
     binder.refuse("blk.0.ffn_gate_shexp.weight", "shared experts not supported under this name");
     return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
 }

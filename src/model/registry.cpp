@@ -10,14 +10,18 @@ namespace {
 
 constexpr Architecture kRegistry[] = {
     {{"arcee", "attention", "norm", "small model"}, arcee::read, arcee::bind, arcee::build},
+    {{"arctic", "attention", "norm", "small model"}, arctic::read, arctic::bind, arctic::build},
     {{"baichuan", "attention", "norm", "small model"}, baichuan::read, baichuan::bind, baichuan::build},
     {{"bert", "encoder", "learned", "golden bert"}, bert::read, bert::bind, bert::build},
+    {{"bitnet", "attention", "neox", "small model"}, bitnet::read, bitnet::bind, bitnet::build},
     {{"bloom", "attention", "alibi", "golden bloom"}, bloom::read, bloom::bind, bloom::build},
+    {{"chameleon", "attention", "norm", "small model"}, chameleon::read, chameleon::bind, chameleon::build},
     {{"chatglm", "attention", "norm", "small model"}, chatglm::read, chatglm::bind, chatglm::build},
     {{"codeshell", "attention", "neox", "small model"}, codeshell::read, codeshell::bind, codeshell::build},
     {{"cohere2", "windowed attention", "norm", "golden cohere2"}, cohere2::read, cohere2::bind, cohere2::build},
     {{"command-r", "attention", "norm", "golden command-r"}, command_r::read, command_r::bind, command_r::build},
     {{"dbrx", "attention", "neox", "small model"}, dbrx::read, dbrx::bind, dbrx::build},
+    {{"deci", "attention", "norm", "small model"}, deci::read, deci::bind, deci::build},
     {{"deepseek", "attention", "norm", "golden deepseek"}, deepseek::read, deepseek::bind, deepseek::build},
     {{"deepseek2", "attention", "norm", "golden deepseek2-*"}, deepseek2::read, deepseek2::bind, deepseek2::build},
     {{"ernie4_5", "attention", "norm", "small model"}, ernie4_5::read, ernie4_5::bind, ernie4_5::build},
@@ -35,6 +39,7 @@ constexpr Architecture kRegistry[] = {
     {{"gptneox", "attention", "neox", "golden gptneox*"}, gptneox::read, gptneox::bind, gptneox::build},
     {{"granite", "attention", "norm", "golden granite"}, granite::read, granite::bind, granite::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
+    {{"grok", "attention", "neox", "small model"}, grok::read, grok::bind, grok::build},
     {{"internlm2", "attention", "norm", "golden internlm2"}, internlm2::read, internlm2::bind, internlm2::build},
     {{"jais", "attention", "alibi", "small model"}, jais::read, jais::bind, jais::build},
     {{"jamba", "hybrid", "none", "golden jamba"}, jamba::read, jamba::bind, jamba::build},
@@ -67,6 +72,7 @@ constexpr Architecture kRegistry[] = {
     {{"qwen3next", "hybrid", "neox", "golden qwen3next"}, qwen3next::read, qwen3next::bind, qwen3next::build},
     {{"refact", "attention", "alibi", "small model"}, refact::read, refact::bind, refact::build},
     {{"rwkv6", "recurrent", "none", "golden rwkv6"}, rwkv6::read, rwkv6::bind, rwkv6::build},
+    {{"rwkv6qwen2", "recurrent", "none", "small model"}, rwkv6qwen2::read, rwkv6qwen2::bind, rwkv6qwen2::build},
     {{"rwkv7", "recurrent", "none", "golden rwkv7"}, rwkv7::read, rwkv7::bind, rwkv7::build},
     {{"seed_oss", "attention", "neox", "small model"}, seed_oss::read, seed_oss::bind, seed_oss::build},
     {{"smollm3", "attention", "norm", "golden smollm3"}, smollm3::read, smollm3::bind, smollm3::build},
@@ -78,9 +84,8 @@ constexpr Architecture kRegistry[] = {
     {{"xverse", "attention", "norm", "small model"}, xverse::read, xverse::bind, xverse::build},
 };
 
-// Names we know and do not run: the message then says so instead of "unknown". The first lines are on their way.
+// Names we know and do not run: the message then says so instead of "unknown".
 constexpr std::string_view kKnown[] = {
-    "arctic", "bitnet", "chameleon", "deci", "grok", "rwkv6qwen2",
     "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
     "deepseek4", "dots1", "dream", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
     "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",

@@ -6,12 +6,17 @@
 
 namespace tinfer::model {
 
-HParams read_rwkv(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::none, NormKind::layer, LayerKinds::recurrent);
+void read_head_size(KeyReader& keys, HParams& hp, int n_shift) {
     hp.rwkv.head_size = positive_u32(keys, "wkv.head_size", 1u << 16);
     if (hp.n_embd % hp.rwkv.head_size != 0) keys.bad("wkv.head_size", cat(hp.rwkv.head_size), cat("must divide embedding_length ", hp.n_embd));
     if (hp.n_ff[0] == 0) keys.bad("feed_forward_length", "0", "must be above 0");
-    if (const std::uint32_t n = keys.u32("token_shift_count", 2); n != 2) keys.bad("token_shift_count", cat(n), "must be 2");
+    const auto n_usual = static_cast<std::uint32_t>(n_shift);
+    if (const std::uint32_t n = keys.u32("token_shift_count", n_usual); n != n_usual) keys.bad("token_shift_count", cat(n), cat("must be ", n_shift));
+}
+
+HParams read_rwkv(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::none, NormKind::layer, LayerKinds::recurrent);
+    read_head_size(keys, hp, 2);
     hp.states.assign(static_cast<std::size_t>(hp.n_layer), {{"att_shift", hp.n_embd}, {"ffn_shift", hp.n_embd},
                                                             {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
     return hp;

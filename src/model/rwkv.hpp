@@ -6,6 +6,8 @@
 
 namespace tinfer::model {
 
+/// wkv.head_size, a divisor of n_embd; a feed-forward part; as many token shifts in a layer as given.
+void read_head_size(KeyReader& keys, HParams& hp, int n_shift);
 /// Common keys, head size; two shifted vectors and a matrix per head as states of every layer.
 [[nodiscard]] HParams read_rwkv(KeyReader& keys);
 /// Embedding and its norm, head, and per layer: two norms, key, value, receptance, output and norm of the time mix, key and

@@ -16,10 +16,11 @@
 
 namespace tinfer::model {
 
-/// One linear map: y = W x (+ b).
+/// One linear map: y = W x (+ b), or s · W x + b.
 struct Linear {
     const TensorInfo* weight = nullptr;
     const TensorInfo* bias = nullptr;
+    const TensorInfo* scale = nullptr;          ///< {1}
     [[nodiscard]] explicit operator bool() const noexcept { return weight != nullptr; }
 };
 
@@ -66,11 +67,13 @@ struct LayerWeights {
     Norm attn_q_a_norm, attn_kv_a_norm;
     const TensorInfo *attn_k_b = nullptr, *attn_v_b = nullptr;
     Norm attn_q_norm, attn_k_norm;              ///< {head_dim}, {head_dim, n_head} or the full width
+    Norm attn_sub_norm, ffn_sub_norm;           ///< of what attn_output and ffn_down multiply
     const TensorInfo* attn_sinks = nullptr;
     Norm cross_attn_norm;                       ///< of attention over an encoder's result
     Linear cross_attn_q, cross_attn_output;
     Linear ffn_gate, ffn_up, ffn_down;          ///< without gate: plain, or gate and up in one matrix
     const TensorInfo* ffn_act_scales = nullptr; ///< the activation is divided by them
+    Norm ffn_norm_exps;                         ///< before experts that stand beside a dense feed-forward
     Linear ffn_gate_inp;                        ///< router
     const TensorInfo* exp_probs_b = nullptr;    ///< added to the router's probabilities for the choice alone
     Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;

@@ -245,7 +245,7 @@ TEST_CASE("[G13] graph: mistakes are reported in names and shapes") {
     CHECK(message_of([&] { g.get_rows(g.weight(odd), h); }, ErrorCode::unsupported_tensor_type) ==
           "get_rows: tensor 'odd.weight' has type q8_1, which cannot be unpacked");
     CHECK(message_of([&] { g.add(h, g.weight(hostile)); }, ErrorCode::compute_failed) ==
-          "add(attn_norm-0 {32,5}, a\\x0a\\'b {3}): b must be like a, {n}, or {1,…}");
+          "add(attn_norm-0 {32,5}, a\\x0a\\'b {3}): b must be like a, {n}, {1}, or {1,…}");
     CHECK(message_of([&] { g.add(h, {}); }, ErrorCode::compute_failed) == "add: operand 2 is no value of this graph");
     CHECK(message_of(
               [&] {

@@ -169,7 +169,7 @@ const std::vector<Attack>& attacks() {
              d.replace(2, DType::f16, {4, 2, 3, 1});
          }},
         {Op::mul_mat_heads, "result must be f32 {N,H,T}", [](Damaged& d) { d.stretch(1, 1); }},
-        {Op::div, "b must be like a, {n}, or {1,…}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::div, "b must be like a, {n}, {1}, or {1,…}", [](Damaged& d) { d.stretch(2, 1); }},
         {Op::gelu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::relu, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::tanh, "result must be f32 like x", [](Damaged& d) { d.stretch(1, 1); }},
@@ -238,7 +238,7 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(2, DType::f16, {256, 3, 1, 1});
          }},
-        {Op::add, "b must be like a, {n}, or {1,…}",
+        {Op::add, "b must be like a, {n}, {1}, or {1,…}",
          [](Damaged& d) {
              d.replace(2, DType::f32, {1, 2, 1, 1});
          }},
@@ -247,7 +247,7 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(1, DType::i32, {512, 2, 3, 1});
          }},
-        {Op::mul, "b must be like a, {n}, or {1,…}", [](Damaged& d) { d.stretch(2, 2); }},
+        {Op::mul, "b must be like a, {n}, {1}, or {1,…}", [](Damaged& d) { d.stretch(2, 2); }},
         {Op::scale, "x must be f32",
          [](Damaged& d) {
              d.replace(1, DType::i32, {4, 3, 1, 1});

@@ -36,7 +36,7 @@ bool names(const std::string& text, std::string_view part) { return text.find(pa
 // Tensors a file may do without: biases, the head, norms that a family has or has not, tables of factors.
 bool may_be_absent(std::string_view name) {
     constexpr std::string_view kOptional[] = {".bias", "output.weight", "rope_freqs", "attn_q_norm", "attn_k_norm", "attn_norm_2", "exp_probs_b", "position_embd",
-                                              "token_types", ".act.scales", "ssm_norm"};
+                                              "token_types", ".act.scales", "ssm_norm", ".scale"};
     return std::ranges::any_of(kOptional, [&](std::string_view part) { return names(std::string(name), part); });
 }
 
@@ -125,6 +125,7 @@ TEST_CASE("[L10][L13][golden] families: variants that would compute something el
     const Variant variants[] = {
         {"llama", add("blk.0.attn_q_norm.weight", {16}), kUnsupported, "architecture 'llama': q/k norm variant not supported under this name"},
         {"llama", add("blk.0.attn_sub_norm.weight", {64}), kUnsupported, "architecture 'llama': bitnet-style scales not supported"},
+        {"llama", add("blk.1.ffn_up.scale", {1}), kUnsupported, "architecture 'llama': bitnet-style scales not supported"},
         {"llama-moe", add("blk.0.ffn_gate_shexp.weight", {64, 64}), kUnsupported, "architecture 'llama': shared experts not supported under this name"},
         {"llama-moe", [&](GgufWriter& w) { drop("blk.0.ffn_gate_exps.weight")(w), add("blk.0.ffn_gate.0.weight", {64, 96})(w); }, kUnsupported,
          "legacy per-expert layout; reconvert the file"},

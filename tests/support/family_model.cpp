@@ -2,8 +2,10 @@
 #include "support/family_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "support/random_blocks.hpp"
@@ -22,13 +24,13 @@ public:
 
     GgufWriter write() {
         keys();
-        matrix("token_embd", Family::kEmbd, Family::kVocab);
+        matrix("token_embd", Family::kEmbd, f_.n_vocab);
         if (f_.embd_norm) norm("token_embd_norm", Family::kEmbd);
         if (f_.learned_positions) matrix("position_embd", Family::kEmbd, Family::kContext);
         for (int il = 0; il < f_.n_layer; ++il) layer(il);
         norm("output_norm", Family::kEmbd);
-        if (!f_.tied) matrix("output", Family::kEmbd, Family::kVocab);
-        if (f_.head_bias) vector("output.bias", Family::kVocab, 0.0f);
+        if (!f_.tied) matrix("output", Family::kEmbd, f_.n_vocab);
+        if (f_.head_bias) vector("output.bias", f_.n_vocab, 0.0f);
         return std::move(w_);
     }
 
@@ -43,15 +45,22 @@ private:
     }
     void keys() {
         w_.kv("general.architecture", f_.arch).kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
-        key("vocab_size", static_cast<std::uint32_t>(Family::kVocab));
+        key("vocab_size", static_cast<std::uint32_t>(f_.n_vocab));
         key("block_count", static_cast<std::uint32_t>(f_.n_layer));
         key("embedding_length", static_cast<std::uint32_t>(Family::kEmbd));
         key("context_length", static_cast<std::uint32_t>(Family::kContext));
         per_layer("feed_forward_length", f_.ff, f_.n_ff_key_factor);
-        per_layer("attention.head_count", f_.heads);
         per_layer("attention.head_count_kv", f_.kv_heads);
-        key("attention.key_length", static_cast<std::uint32_t>(Family::kHeadDim));
-        key("attention.value_length", static_cast<std::uint32_t>(Family::kHeadDim));
+        if (f_.linear_attention) {
+            key("wkv.head_size", static_cast<std::uint32_t>(Family::kHeadDim));
+            key("token_shift_count", 1u);
+            key("time_mix_extra_dim", static_cast<std::uint32_t>(Family::kMixRank));
+            key("time_decay_extra_dim", static_cast<std::uint32_t>(Family::kDecayRank));
+        } else {
+            per_layer("attention.head_count", f_.heads);
+            key("attention.key_length", static_cast<std::uint32_t>(Family::kHeadDim));
+            key("attention.value_length", static_cast<std::uint32_t>(Family::kHeadDim));
+        }
         key(f_.norm == Family::NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", Family::kEps);
         if (f_.rope != Family::Rope::none) key("rope.dimension_count", static_cast<std::uint32_t>(f_.n_rot));
         if (f_.n_expert > 0) {
@@ -82,8 +91,29 @@ private:
     void layer(int il) {
         const auto i = static_cast<std::size_t>(il);
         const std::string blk = "blk." + std::to_string(il) + ".";
-        const std::int64_t e = Family::kEmbd, d = Family::kHeadDim, n_q = f_.heads[i] * d, n_kv = f_.kv_heads[i] * d, ff = f_.ff[i];
-        norm(blk + "attn_norm", e);
+        const std::int64_t e = Family::kEmbd, ff = f_.ff[i];
+        if (f_.heads[i] > 0) norm(blk + "attn_norm", e);
+        if (f_.linear_attention) time_mix(il, blk + "time_mix_");
+        else if (f_.kv_heads[i] > 0) attention(il, blk);
+        else if (f_.heads[i] > 0) matrix(blk + "attn_output", e, e);
+        if (ff > 0) feed_forward(il, blk);
+        if (!f_.attn_post_norm.empty()) norm(blk + f_.attn_post_norm, e);
+        if (!f_.ffn_post_norm.empty()) norm(blk + f_.ffn_post_norm, e);
+        if (f_.sub_norms) norm(blk + "attn_sub_norm", f_.heads[i] * Family::kHeadDim), norm(blk + "ffn_sub_norm", ff);
+        for (const char* const role : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+            if (f_.scales) vector(blk + role + ".scale", 1, 0.8f);
+    }
+    void time_mix(int il, const std::string& mix) {
+        const std::int64_t e = Family::kEmbd, n_kv = f_.kv_heads[static_cast<std::size_t>(il)] * Family::kHeadDim;
+        vector(mix + "lerp_x.weight", e, 0.5f), values(mix + "lerp_fused.weight", {e, 1, 1, 5}, 0.5f, 0.3f);
+        matrix(mix + "w1", e, 5 * Family::kMixRank), matrix(mix + "w2", Family::kMixRank, e, 5);
+        vector(mix + "decay.weight", e, -1.0f), matrix(mix + "decay_w1", e, Family::kDecayRank), matrix(mix + "decay_w2", Family::kDecayRank, e);
+        matrix(mix + "receptance", e, e, 1, f_.qkv_bias), matrix(mix + "key", e, n_kv, 1, f_.qkv_bias), matrix(mix + "value", e, n_kv, 1, f_.qkv_bias);
+        matrix(mix + "gate", e, e), matrix(mix + "output", e, e);
+    }
+    void attention(int il, const std::string& blk) {
+        const auto i = static_cast<std::size_t>(il);
+        const std::int64_t e = Family::kEmbd, d = Family::kHeadDim, n_q = f_.heads[i] * d, n_kv = f_.kv_heads[i] * d;
         if (f_.fused_qkv) {
             matrix(blk + "attn_qkv", e, n_q + 2 * n_kv, 1, f_.qkv_bias);
         } else {
@@ -94,6 +124,10 @@ private:
         if (f_.norm_per_head) {
             values(blk + "attn_q_norm.weight", {d, f_.heads[i]}, 1.0f, 0.3f);
             values(blk + "attn_k_norm.weight", {d, f_.kv_heads[i]}, 1.0f, 0.3f);
+            if (f_.head_norm_bias) {
+                values(blk + "attn_q_norm.bias", {d, f_.heads[i]}, 0.0f, 0.3f);
+                values(blk + "attn_k_norm.bias", {d, f_.kv_heads[i]}, 0.0f, 0.3f);
+            }
         } else if (f_.head_norms || f_.wide_norms) {
             for (const auto& [name, n] : {std::pair{"attn_q_norm", f_.wide_norms ? n_q : d}, std::pair{"attn_k_norm", f_.wide_norms ? n_kv : d}}) {
                 vector(blk + name + ".weight", n, 1.0f);
@@ -101,7 +135,14 @@ private:
             }
         }
         matrix(blk + "attn_output", n_q, e, 1, f_.out_bias);
+    }
+    void feed_forward(int il, const std::string& blk) {
+        const std::int64_t e = Family::kEmbd, ff = f_.ff[static_cast<std::size_t>(il)];
         if (!f_.parallel) norm(blk + f_.ffn_norm, e);
+        if (f_.dense_beside_experts) {
+            norm(blk + "ffn_norm_exps", e);
+            matrix(blk + "ffn_gate", e, e), matrix(blk + "ffn_up", e, e), matrix(blk + "ffn_down", e, e);
+        }
         if (f_.n_expert > 0) {
             matrix(blk + "ffn_gate_inp", e, f_.n_expert);
             if (f_.fused_experts) matrix(blk + "ffn_gate_up_exps", e, 2 * ff, f_.n_expert);
@@ -141,18 +182,28 @@ public:
         caches_.resize(static_cast<std::size_t>(f_.n_layer));
         for (int il = 0; il < f_.n_layer; ++il) {
             const std::string blk = "blk." + std::to_string(il) + ".";
-            const Row n = norm(blk + "attn_norm", x);
-            const Row a = attention(il, n, position);
-            if (f_.parallel) {
+            const Row n = f_.norms_behind ? x : norm(blk + "attn_norm", x);
+            const Row a = f_.linear_attention ? time_mix(il, n) : attention(il, n, position);
+            if (f_.norms_behind) {
+                x = sum(x, norm(blk + "attn_norm", a));
+                x = sum(x, norm(blk + f_.ffn_norm, feed_forward(il, x)));
+            } else if (f_.parallel) {
                 x = sum(sum(x, a), feed_forward(il, n));
+            } else if (f_.dense_beside_experts) {
+                const Row routed = experts(blk, norm(blk + "ffn_norm_exps", x));
+                x = sum(x, a);
+                x = sum(sum(x, dense(blk, norm(blk + f_.ffn_norm, x))), routed);
             } else {
-                x = sum(x, times(a, f_.residual_scale));
-                x = sum(x, times(feed_forward(il, norm(blk + f_.ffn_norm, x)), f_.residual_scale));
+                x = sum(x, times(post_norm(blk, f_.attn_post_norm, a), f_.residual_scale));
+                if (f_.ff[static_cast<std::size_t>(il)] == 0) continue;
+                x = sum(x, times(post_norm(blk, f_.ffn_post_norm, feed_forward(il, norm(blk + f_.ffn_norm, x))), f_.residual_scale));
             }
         }
         x = linear(f_.tied ? "token_embd" : "output", norm("output_norm", x));
         if (f_.head_bias) x = sum(x, w_.at("output.bias"));
-        return times(x, f_.logit_scale);
+        x = times(x, f_.logit_scale);
+        for (int id = f_.suppressed_begin; id < f_.suppressed_end; ++id) x[static_cast<std::size_t>(id)] = std::numeric_limits<float>::lowest();
+        return x;
     }
 
 private:
@@ -188,20 +239,23 @@ private:
         Row y(n_out);
         for (std::size_t o = 0; o < n_out; ++o)
             y[o] = std::inner_product(x.begin(), x.end(), w.begin() + static_cast<std::ptrdiff_t>((expert * n_out + o) * n_in), 0.0);
+        if (const auto scale = w_.find(name + ".scale"); scale != w_.end()) y = times(y, scale->second[0]);
         const auto bias = w_.find(name + ".bias");
         return bias == w_.end() || name == "output" ? y : sum(y, bias->second);
     }
+    [[nodiscard]] Row post_norm(const std::string& blk, const std::string& role, const Row& x) const { return role.empty() ? x : norm(blk + role, x); }
+    [[nodiscard]] Row norm(const std::string& name, Row x) const { return norm(name, std::move(x), 0, f_.norm, static_cast<double>(Family::kEps)); }
     // `first`: the weight's element for x[0].
-    [[nodiscard]] Row norm(const std::string& name, Row x, std::size_t first = 0) const {
+    [[nodiscard]] Row norm(const std::string& name, Row x, std::size_t first, Family::NormKind kind, double eps) const {
         const double n = static_cast<double>(x.size());
         double mean = 0, square = 0;
-        if (f_.norm == Family::NormKind::layer) mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
+        if (kind == Family::NormKind::layer) mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
         for (double& value : x) value -= mean;
         for (const double value : x) square += value * value / n;
         for (std::size_t i = 0; i < x.size(); ++i) {
-            x[i] /= std::sqrt(square + static_cast<double>(Family::kEps));
+            x[i] /= std::sqrt(square + eps);
             if (const auto w = w_.find(name + ".weight"); w != w_.end()) x[i] *= w->second[first + i];
-            if (const auto b = w_.find(name + ".bias"); b != w_.end()) x[i] += b->second[i];
+            if (const auto b = w_.find(name + ".bias"); b != w_.end()) x[i] += b->second[first + i];
         }
         return x;
     }
@@ -209,7 +263,9 @@ private:
         const std::size_t d = Family::kHeadDim;
         Row y(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(h) * d), x.begin() + static_cast<std::ptrdiff_t>((static_cast<std::size_t>(h) + 1) * d));
         if (norm_name.empty()) return y;
-        if (f_.head_norms) y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0);
+        if (f_.head_norms)
+            y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0, f_.head_layer_norms ? Family::NormKind::layer : f_.norm,
+                     f_.head_layer_norms ? 1e-5 : static_cast<double>(Family::kEps));
         const auto n_rot = static_cast<std::size_t>(f_.n_rot);
         if (f_.rope == Family::Rope::none) return y;
         for (std::size_t i = 0; i < n_rot / 2; ++i) {
@@ -229,6 +285,8 @@ private:
     Row attention(int il, const Row& n, int position) {
         const std::string blk = "blk." + std::to_string(il) + ".";
         const int n_head = f_.heads[static_cast<std::size_t>(il)], n_kv = f_.kv_heads[static_cast<std::size_t>(il)], d = Family::kHeadDim;
+        if (n_head == 0) return Row(n.size(), 0.0);
+        if (n_kv == 0) return linear(blk + "attn_output", n);
         Row q, k, v;
         if (f_.fused_qkv) {
             const Row all = linear(blk + "attn_qkv", n);
@@ -258,6 +316,7 @@ private:
             Row score;
             for (std::size_t j = 0; j < cache.k.size(); ++j) {
                 double s = std::inner_product(qh.begin(), qh.end(), cache.k[j].begin() + g * d, 0.0) * f_.attn_scale;
+                if (f_.attn_cap > 0) s = f_.attn_cap * std::tanh(s / f_.attn_cap);
                 if (f_.alibi > 0) s -= slope(h, n_head) * static_cast<double>(position - cache.positions[j]);
                 score.push_back(s);
             }
@@ -269,7 +328,50 @@ private:
                 for (int i = 0; i < d; ++i) mixed[static_cast<std::size_t>(i)] += score[j] / total * cache.v[j][static_cast<std::size_t>(g * d + i)];
             out.insert(out.end(), mixed.begin(), mixed.end());
         }
-        return linear(blk + "attn_output", out);
+        return linear(blk + "attn_output", f_.sub_norms ? norm(blk + "attn_sub_norm", out) : out);
+    }
+
+    // z_j = n + s ⊙ (lerp_j + W2_j·tanh(W1·(n + s ⊙ lerp_x))_j), s = n of the token before − n; S ← diag(w) S + k(1 − w) ⊗ v
+    Row time_mix(int il, const Row& n) {
+        const std::string mix = "blk." + std::to_string(il) + ".time_mix_";
+        const std::size_t e = Family::kEmbd, d = Family::kHeadDim, rank = Family::kMixRank, n_head = e / d;
+        const std::size_t shared_by = n_head / static_cast<std::size_t>(f_.kv_heads[static_cast<std::size_t>(il)]);
+        memories_.resize(static_cast<std::size_t>(f_.n_layer), {Row(e, 0.0), Row(e * d, 0.0)});
+        Memory& memory = memories_[static_cast<std::size_t>(il)];
+        Row s = sum(memory.before, times(n, -1));
+        memory.before = n;
+        const auto between = [&](const Row& share) {
+            Row z = n;
+            for (std::size_t i = 0; i < e; ++i) z[i] += s[i] * share[i];
+            return z;
+        };
+        const auto each = [](Row x, auto&& fn) {
+            for (double& value : x) value = fn(value);
+            return x;
+        };
+        const auto tanh = [](double x) { return std::tanh(x); };
+        const Row low = each(linear(mix + "w1", between(w_.at(mix + "lerp_x.weight"))), tanh);
+        std::array<Row, 5> z;
+        for (std::size_t j = 0; j < 5; ++j) {
+            const Row part(low.begin() + static_cast<std::ptrdiff_t>(j * rank), low.begin() + static_cast<std::ptrdiff_t>((j + 1) * rank));
+            z[j] = between(sum(linear(mix + "w2", part, j, 5), row(mix + "lerp_fused.weight", static_cast<int>(j), Family::kEmbd)));
+        }
+        const Row rate = sum(linear(mix + "decay_w2", each(linear(mix + "decay_w1", z[0]), tanh)), w_.at(mix + "decay.weight"));
+        const Row w = each(rate, [](double x) { return std::exp(-std::exp(x)); });
+        const Row k = linear(mix + "key", z[1]), v = linear(mix + "value", z[2]), r = linear(mix + "receptance", z[3]);
+        Row y = each(linear(mix + "gate", z[4]), [](double x) { return 1 / (1 + std::exp(-x)); });
+        for (std::size_t h = 0; h < n_head; ++h)
+            for (std::size_t j = 0; j < d; ++j) {
+                double out = 0;
+                for (std::size_t i = 0; i < d; ++i) {
+                    double& cell = memory.state[(h * d + i) * d + j];
+                    const std::size_t own = h * d + i, shared = h / shared_by * d;
+                    cell = w[own] * cell + k[shared + i] * (1 - w[own]) * v[shared + j];
+                    out += r[own] / std::sqrt(static_cast<double>(d)) * cell;
+                }
+                y[h * d + j] *= out;
+            }
+        return linear(mix + "output", y);
     }
 
     [[nodiscard]] double activation(double z) const {
@@ -279,7 +381,9 @@ private:
     }
     [[nodiscard]] Row feed_forward(int il, const Row& n) const {
         const std::string blk = "blk." + std::to_string(il) + ".";
-        if (f_.n_expert > 0) return experts(blk, n);
+        return f_.n_expert > 0 ? experts(blk, n) : dense(blk, n);
+    }
+    [[nodiscard]] Row dense(const std::string& blk, const Row& n) const {
         Row up = linear(blk + "ffn_up", n);
         if (f_.fused_gate) {
             const std::size_t half = up.size() / 2;
@@ -291,20 +395,21 @@ private:
         for (std::size_t i = 0; i < up.size(); ++i) up[i] = f_.gated ? activation(gate[i]) * up[i] : activation(up[i]);
         if (f_.act_scales)
             for (std::size_t i = 0; i < up.size(); ++i) up[i] /= w_.at(blk + "ffn.act.scales")[i];
+        if (f_.sub_norms) up = norm(blk + "ffn_sub_norm", up);
         return linear(blk + "ffn_down", up);
     }
-    // Softmax over all experts, the best k, their shares normalized.
+    // Softmax over all experts, the best k, their shares of all or of the k.
     [[nodiscard]] Row experts(const std::string& blk, const Row& n) const {
         const auto x = static_cast<std::size_t>(f_.n_expert);
         Row p = linear(blk + "ffn_gate_inp", n);
         const double top = *std::ranges::max_element(p);
-        for (double& value : p) value = std::exp(value - top);
+        double total = 0;
+        for (double& value : p) total += value = std::exp(value - top);
         std::vector<std::size_t> order(x);
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
         order.resize(static_cast<std::size_t>(f_.n_expert_used));
-        double total = 0;
-        for (const std::size_t e : order) total += p[e];
+        if (f_.expert_shares_sum_to_one) total = std::accumulate(order.begin(), order.end(), 0.0, [&](double sum, std::size_t e) { return sum + p[e]; });
         Row out(n.size(), 0.0);
         for (const std::size_t e : order) {
             Row gate, up;
@@ -324,6 +429,8 @@ private:
     const Family& f_;
     std::map<std::string, Row> w_;
     std::vector<Cache> caches_;
+    struct Memory { Row before, state; };
+    std::vector<Memory> memories_;   // of linear attention
 };
 
 }  // namespace
@@ -385,64 +492,6 @@ GgufWriter latent_model(DType type, bool absorbed) {
         matrix(blk + "ffn_gate_shexp", {e, ff}), matrix(blk + "ffn_up_shexp", {e, ff}), matrix(blk + "ffn_down_shexp", {ff, e});
     }
     return w;
-}
-
-const std::vector<Family>& small_families() {
-    using F = Family;
-    using K = F::NormKind;
-    using R = F::Rope;
-    using A = F::Act;
-    static const std::vector<Family> list = [] {
-        std::vector<Family> out{
-            {.arch = "arcee", .act = A::relu_sqr, .gated = false},
-            {.arch = "baichuan"},
-            {.arch = "chatglm", .n_rot = 8, .fused_gate = true, .fused_qkv = true, .qkv_bias = true},
-            {.arch = "codeshell", .norm = K::layer, .norm_bias = true, .rope = R::neox, .act = A::gelu, .gated = false, .fused_qkv = true,
-             .qkv_bias = true, .out_bias = true, .ffn_bias = true},
-            {.arch = "dbrx", .norm = K::layer, .rope = R::neox, .fused_qkv = true, .clamp = 0.8, .n_expert = 5, .n_expert_used = 2,
-             .ffn_norm = "attn_output_norm", .keys = {{"dbrx.attention.clamp_kqv", {0.8f}}}},
-            {.arch = "ernie4_5"},
-            {.arch = "exaone", .rope = R::neox},
-            {.arch = "jais", .norm = K::layer, .norm_bias = true, .rope = R::none, .fused_qkv = true, .qkv_bias = true, .out_bias = true, .ffn_bias = true,
-             .attn_scale = 1.0 / 16, .alibi = 8, .kv_heads = {4, 4}},
-            {.arch = "nemotron", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 8, .act = A::relu_sqr, .gated = false},
-            {.arch = "olmo", .norm = K::layer, .norm_weight = false, .clamp = 0.7, .tied = true, .keys = {{"olmo.attention.clamp_kqv", {0.7f}}}},
-            {.arch = "openelm", .rope = R::neox, .fused_qkv = true, .head_norms = true, .tied = true, .heads = {4, 6}, .kv_heads = {2, 3}, .ff = {64, 112}},
-            {.arch = "orion", .norm = K::layer, .norm_bias = true},
-            {.arch = "phimoe", .norm = K::layer, .norm_bias = true, .rope = R::neox, .qkv_bias = true, .out_bias = true, .head_bias = true,
-             .n_expert = 4, .n_expert_used = 2},
-            {.arch = "plamo", .parallel = true},
-            {.arch = "qwen", .rope = R::neox, .fused_qkv = true, .qkv_bias = true, .n_ff_key_factor = 2},
-            {.arch = "qwen2vl", .rope = R::neox, .qkv_bias = true, .keys = {{"qwen2vl.rope.dimension_sections", {GgufWriter::array_of<std::int32_t>({2, 3, 3, 0})}}}},
-            {.arch = "refact", .rope = R::none, .alibi = 8, .heads = {6, 6}, .kv_heads = {1, 1}},
-            {.arch = "seed_oss", .rope = R::neox, .qkv_bias = true, .ffn_norm = "post_attention_norm"},
-            {.arch = "starcoder", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true,
-             .qkv_bias = true, .out_bias = true, .ffn_bias = true, .learned_positions = true, .tied = true, .kv_heads = {1, 1}},
-            {.arch = "xverse"},
-        };
-        // what files of these architectures may hold and golden cases do not
-        const auto also = [&](Family f) { out.push_back(std::move(f)); };
-        also({.arch = "llama", .fused_qkv = true, .qkv_bias = true});
-        also({.arch = "llama", .n_expert = 5, .n_expert_used = 2, .fused_experts = true});
-        also({.arch = "mpt", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
-              .out_bias = true, .ffn_bias = true, .wide_norms = true, .act_scales = true, .learned_positions = true, .alibi = 4, .clamp = 0.9,
-              .heads = {6, 6}, .kv_heads = {6, 6}, .keys = {{"mpt.attention.max_alibi_bias", {4.0f}}, {"mpt.attention.clamp_kqv", {0.9f}}}});
-        also({.arch = "command-r", .norm = K::layer, .parallel = true, .qkv_bias = true, .head_norms = true, .norm_per_head = true, .logit_scale = 0.25,
-              .tied = true, .keys = {{"command-r.logit_scale", {0.25f}}}});
-        also({.arch = "granite", .qkv_bias = true, .out_bias = true, .ffn_bias = true, .logit_scale = 0.5, .keys = {{"granite.logit_scale", {2.0f}}}});
-        also({.arch = "granite", .rope = R::none, .embd_scale = 3, .residual_scale = 0.5, .logit_scale = 0.5, .tied = true,
-              .keys = {{"granite.logit_scale", {2.0f}}, {"granite.embedding_scale", {3.0f}}, {"granite.residual_scale", {0.5f}},
-                       {"granite.rope.scaling.finetuned", {false}}}});
-        also({.arch = "phi3", .norm_bias = true, .rope = R::neox, .n_rot = 12, .head_bias = true});
-        also({.arch = "bloom", .norm = K::layer, .norm_bias = true, .rope = R::none, .act = A::gelu, .gated = false, .fused_qkv = true, .qkv_bias = true,
-              .out_bias = true, .ffn_bias = true, .embd_norm = true, .alibi = 8, .tied = true, .heads = {5, 5}, .kv_heads = {5, 5}});
-        also({.arch = "stablelm", .norm = K::layer, .norm_bias = true, .rope = R::neox, .n_rot = 4, .parallel = true, .qkv_bias = true});
-        Family deep{.arch = "baichuan", .rope = R::none, .alibi = 8, .n_layer = 40};   // 13B: 40 layers mean ALiBi
-        deep.heads.assign(40, 5), deep.kv_heads.assign(40, 5), deep.ff.assign(40, 32);
-        out.push_back(deep);
-        return out;
-    }();
-    return list;
 }
 
 }  // namespace tinfer::test
