@@ -15,6 +15,7 @@ struct FloatWeights {
     static constexpr DType kType = Type;
     struct Session {};
     static constexpr bool takes_runs(std::int64_t) noexcept { return false; }
+    static constexpr bool gathers(std::int64_t) noexcept { return false; }
 
     /// The widened slice and the sums of a block of columns, where columns are many.
     static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept { return n_columns < kMany ? 0 : sizeof(Scratch); }

@@ -4,6 +4,9 @@
 // against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
+#include <cstring>
+#include <utility>
+
 #include "kernels/float_product.hpp"
 #include "kernels/product.hpp"
 #include "kernels/row_chunks.hpp"
@@ -13,7 +16,40 @@ namespace tinfer::kernels {
 template <class Arch>
 TINFER_INLINE std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
-/// Per thread: the columns, then what the weights need. mul_mat_id has the experts' ranges of columns in between.
+/// Activations of one expert's columns side by side, for weights that read them so: each thread has its own.
+template <class Arch, class Weights>
+class GatheredRows {
+public:
+    static std::uint64_t scratch_bytes(const StepShape& shape) noexcept {
+        const Operand &out = shape[0], &x = shape[2];
+        return Weights::gathers(out.ne[1] * out.ne[2]) ? static_cast<std::uint64_t>(out.ne[2]) * stride(x) : 0;
+    }
+    GatheredRows(const KernelCall& call, std::byte* memory) noexcept
+        : row_bytes_(static_cast<std::size_t>(row_bytes(call[2].type, call[2].ne[0]))), stride_(stride(call[2])),
+          most_(call[0].ne[2]), memory_(memory) {}
+    /// Copies the rows of n columns, which then point to the copies. A token that picked an expert twice is no reason to
+    /// fail: too many columns stay where they are.
+    void gather(Column<Arch>* columns, std::int64_t n) noexcept {
+        if (!Weights::gathers(n) || n > most_) return;
+        for (std::int64_t c = 0; c < n; ++c) {
+            std::byte* row = memory_ + static_cast<std::uint64_t>(c) * stride_;
+            std::memcpy(row, columns[c].x, row_bytes_);
+            columns[c].x = row;
+        }
+    }
+
+private:
+    static std::uint64_t stride(const Operand& x) noexcept {
+        return in_lines<Arch>(static_cast<std::uint64_t>(row_bytes(x.type, x.ne[0])));
+    }
+    std::size_t row_bytes_;
+    std::uint64_t stride_;
+    std::int64_t most_;
+    std::byte* memory_;
+};
+
+/// Per thread: the columns, then what the weights need. mul_mat_id has the experts' ranges of columns and the gathered
+/// activations in between.
 template <class Arch, class Weights>
 std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[2].n_rows();
@@ -26,7 +62,7 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[0].ne[1] * shape[0].ne[2], n_experts = shape[1].ne[2];
     const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) +
                                in_lines<Arch>(static_cast<std::uint64_t>(2 * n_experts) * sizeof(std::int64_t)) +
-                               in_lines<Arch>(Weights::scratch_bytes(n));
+                               GatheredRows<Arch, Weights>::scratch_bytes(shape) + in_lines<Arch>(Weights::scratch_bytes(n));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 
@@ -156,6 +192,9 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const ExpertColumns<Arch> used(call, call.scratch(slice.thread));
     std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
+    GatheredRows<Arch, Weights> rows(call, scratch);
+    scratch += GatheredRows<Arch, Weights>::scratch_bytes(call);
+    std::int64_t gathered = -1;   // the expert in use whose rows were gathered last
     [[maybe_unused]] const typename Weights::Session session;
     const bool streams = stores_stream<Arch>(call[0], call[2]);
     const std::int64_t panels = (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>, n_chunks = used.n_used * panels;
@@ -169,6 +208,7 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
             const std::int64_t row = first_row(then), n_rows = std::min<std::int64_t>(kPanelRows<Arch>, w.ne[1] - row);
             ahead = ahead_at<Arch>(matrix + row * w.nb[1], n_rows, w.nb[1], end_of_matrix<Arch>(w, used.expert[then / panels]));
         }
+        if (std::exchange(gathered, i) != i) rows.gather(used.columns + begin, used.end[i] - begin);
         Weights::multiply(panel_job<Arch>(w, used.expert[i], first, std::min(first + kPanelRows<Arch>, w.ne[1]), ahead,
             used.columns + begin, used.end[i] - begin, streams, scratch));
     }

@@ -286,6 +286,13 @@ struct BlockWeights {
 #else
         false;
 #endif
+    /// Columns of one expert are better put side by side first: the matrix unit reads sixteen of them at one distance.
+    static constexpr bool gathers(std::int64_t n_columns) noexcept {
+#if defined(__AMX_INT8__)
+        if constexpr (kAmx) return n_columns >= AmxProduct<Arch, Format>::kMinColumns;
+#endif
+        return n_columns < 0;   // never
+    }
     /// Multiplied straight from runs of rows of any length, and not by panels.
     static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return kRows && n_columns <= kFewColumns; }
 

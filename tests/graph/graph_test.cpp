@@ -12,6 +12,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/error.hpp"
 #include "graph/plan.hpp"
 #include "graph/sample_graph.hpp"
 #include "graph/text.hpp"
@@ -149,7 +150,7 @@ TEST_CASE("[G13][X12] graph: every node of a layer carries its number and a stab
         const std::string name = g.display_name(node.output);
         CHECK(!g.values()[node.output].role.empty());
         CHECK(g.values()[node.output].layer == node.layer);
-        if (node.layer >= 0) CHECK(name.ends_with("-" + std::to_string(node.layer)));
+        if (node.layer >= 0) CHECK(name.ends_with(cat("-", node.layer)));
         names.insert(name);
     }
     for (const char* expected : {"inp_embd", "attn_norm-0", "attn_norm-1", "Qcur-1", "kv_write-0", "kqv_out-0",

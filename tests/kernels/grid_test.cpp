@@ -132,6 +132,23 @@ TEST_CASE("[K1][K2][N4] products: an addend per row or per result is added after
     }
 }
 
+TEST_CASE("[K1][G11][N4] products: many tokens of an expert, some of them twice") {
+    for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1, DType::iq4_xs, DType::f16}) {
+        CAPTURE(to_string(type));
+        const std::int64_t n_experts = 4, used = 2, n_tokens = 75;
+        const TestTensor w = weights(type, {512, 70, n_experts, 1}, 4, Extremes::none, 2);
+        const TestTensor ids(DType::i32, {used, n_tokens, 1, 1}), out(DType::f32, {70, used, n_tokens, 1});
+        for (const std::uint64_t n_used : {std::uint64_t{3}, std::uint64_t{1}}) {   // by one alone: more columns than tokens
+            Random random(6);
+            for (std::int32_t& id : ids.as<std::int32_t>()) id = static_cast<std::int32_t>(random.below(n_used));
+            for (const std::int64_t slots : {std::int64_t{1}, used}) {
+                const TestTensor x = inputs(type, {512, slots, n_tokens, 1}, 6, Extremes::none);
+                CHECK(compare_tables(Op::mul_mat_id, type, out, {&w, &x, &ids}, {}, 2) == "");
+            }
+        }
+    }
+}
+
 TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and separate inputs, unused experts") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
