@@ -265,8 +265,8 @@ private:
     }
 
     /// Of each active row: s · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance].
-    /// Then m from the visible ones, p = exp(s − m), zero where nothing is visible, l = l · factor + Σ p with factor = exp(m_old − m). Step by
-    /// step for all rows, so that no chain waits for itself.
+    /// Then m from the visible ones, p = exp(s − m), zero where nothing is visible, l = l · factor + Σ p with
+    /// factor = exp(m_old − m). Step by step for all rows, so that no chain waits for itself.
     template <bool Whole>
     void weigh(const AttentionTile<Arch>& tile, const Step& step) noexcept {
         const f32x16<Arch> one(1.0f);

@@ -36,11 +36,8 @@ void build(const BuildContext& b) {
         // y = x + attention(norm(x))
         g.set_part(Part::attn_norm);
         Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (il == b.hp.n_layer - 1) {
-            if (b.shape.n_outputs == 0) return;
-            a = output_rows(b, in, a);
-            x = output_rows(b, in, x);
-        }
+        if (writes_only(b, il)) return;
+        keep_output_rows(b, in, il, {&a, &x});
         g.set_part(Part::attn_out);
         const Tensor y = add_residual(b, x, a, "ffn_inp");
 

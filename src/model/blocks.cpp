@@ -317,6 +317,11 @@ Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
     return b.g.name(rows, "out_rows");
 }
 
+void keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams) {
+    if (il != b.hp.n_layer - 1 || b.shape.encodes) return;
+    for (Tensor* const rows : streams) *rows = output_rows(b, in, *rows);
+}
+
 Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
     if (!y) return x;
     if (b.hp.residual_scale != 1.0f) y = b.g.name(b.g.scale(y, b.hp.residual_scale), "residual");
@@ -394,12 +399,9 @@ void parallel_stack(const BuildContext& b) {
         g.set_part(Part::attn_norm);
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = self_attention(b, in, il, h);
-        if (il == b.hp.n_layer - 1) {
-            if (b.shape.n_outputs == 0) return;
-            a = output_rows(b, in, a);
-            x = output_rows(b, in, x);
-            if (!w.ffn_norm) h = output_rows(b, in, h);
-        }
+        if (writes_only(b, il)) return;
+        keep_output_rows(b, in, il, {&a, &x});
+        if (!w.ffn_norm) keep_output_rows(b, in, il, {&h});
         g.set_part(Part::ffn_norm);
         if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);

@@ -4,6 +4,8 @@
 // has; a family file names the weights and puts the blocks in the order of its paper.
 #pragma once
 
+#include <initializer_list>
+
 #include "model/architecture.hpp"
 
 namespace tinfer::model {
@@ -78,6 +80,8 @@ struct GatedNames { std::string_view activation, product; };
 
 /// Rows of x that are outputs; call it once the last layer has written its K and V. Of nothing: nothing.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
+/// The same of several streams, in the last layer only: no other layer, and no encoder in front of a decoder, leaves rows out.
+void keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams);
 /// x + residual_scale · y; x itself without a y, of a layer that lacks the part
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
@@ -100,10 +104,7 @@ Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& at
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = attention(in, il, h);
         if (writes_only(b, il)) return {};
-        if (il == b.hp.n_layer - 1 && !b.shape.encodes) {
-            a = output_rows(b, in, a);
-            x = output_rows(b, in, x);
-        }
+        keep_output_rows(b, in, il, {&a, &x});
         g.set_part(Part::attn_out);
         x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
 

@@ -92,10 +92,7 @@ void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, con
         const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
         Tensor y = mixer(b, in, il, h);
         if (writes_only(b, il)) return;
-        if (il == b.hp.n_layer - 1) {
-            y = output_rows(b, in, y);
-            x = output_rows(b, in, x);
-        }
+        keep_output_rows(b, in, il, {&y, &x});
         x = add_residual(b, x, y, "l_out");
     }
     head(b, x);

@@ -44,8 +44,7 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
         g.set_part(Part::ffn);
         s = g.name(g.token_shift(n, state(b, in, il, 1)), "ffn_shift");
         if (writes_only(b, il)) return;
-        if (il == b.hp.n_layer - 1)
-            for (Tensor* rows : {&x, &n, &s}) *rows = output_rows(b, in, *rows);
+        keep_output_rows(b, in, il, {&x, &n, &s});
         x = add_residual(b, x, channel_mix(b, w.rwkv, n, s), "l_out");
         if (b.hp.rwkv.rescale_every > 0 && (il + 1) % b.hp.rwkv.rescale_every == 0) x = g.name(g.scale(x, 0.5f), "l_scaled");
     }

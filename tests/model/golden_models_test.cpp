@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/differences.hpp"
 #include "support/golden.hpp"
 #include "tinfer/tinfer.hpp"
 
@@ -59,19 +60,12 @@ std::vector<float> run_encoder_case(const std::filesystem::path& folder, const j
     return {context.pooled().begin(), context.pooled().end()};
 }
 
-double largest_difference(std::span<const float> ours, std::span<const float> expected) {
-    REQUIRE(expected.size() == ours.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < ours.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ours[i]) - expected[i]));
-    return worst;
-}
-
 void check_encoder_case(const std::filesystem::path& folder, const json& info) {
     const json& tolerance = info["suggested_tolerance"];
     std::string file = tolerance["file"];
-    const double rows = largest_difference(run_encoder_case(folder, info, Pooling::none), read_floats(folder / file));
+    const double rows = test::largest_difference(run_encoder_case(folder, info, Pooling::none), read_floats(folder / file));
     file.replace(file.find("embd"), 4, "pooled");
-    const double pooled = largest_difference(run_encoder_case(folder, info, Pooling::from_model), read_floats(folder / file));
+    const double pooled = test::largest_difference(run_encoder_case(folder, info, Pooling::from_model), read_floats(folder / file));
     MESSAGE(folder.filename().string(), ": ", rows, ", pooled ", pooled, " of ", tolerance["max_abs"].get<double>());
     CHECK(rows <= static_cast<double>(tolerance["max_abs"]));
     CHECK(pooled <= static_cast<double>(tolerance["max_abs"]));
@@ -119,7 +113,7 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
     if (info.contains("suggested_tolerance")) {
         const json& tolerance = info["suggested_tolerance"];
         const auto expected = read_floats(folder / std::string(tolerance["file"]));
-        const double worst = largest_difference(ours, expected);
+        const double worst = test::largest_difference(ours, expected);
         CHECK(worst <= static_cast<double>(tolerance["max_abs"]));
         MESSAGE(folder.filename().string(), ": ", worst, " of ", tolerance["max_abs"].get<double>());
         ++n_float;

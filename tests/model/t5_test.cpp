@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "support/alloc_counter.hpp"
+#include "support/differences.hpp"
 #include "support/t5_model.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
@@ -38,13 +39,6 @@ std::vector<Token> tokens_of(const std::vector<int>& ids) {
     return out;
 }
 
-double largest(std::span<const float> ours, const Row& exact) {
-    REQUIRE(ours.size() == exact.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ours[i]) - exact[i]));
-    return worst;
-}
-
 }  // namespace
 
 TEST_CASE("[A3][E2][E3] model: t5encoder, gated or not, agrees with a straight-line evaluation, both pooled and not") {
@@ -63,13 +57,13 @@ TEST_CASE("[A3][E2][E3] model: t5encoder, gated or not, agrees with a straight-l
                 Context rows(model, {.n_ctx = 192, .type_k = KvType::f32, .type_v = KvType::f32, .pooling = Pooling::none});
                 REQUIRE(rows.encode(tokens_of(ids)) == DecodeStatus::ok);
                 REQUIRE(rows.n_outputs() == static_cast<int>(n));
-                for (std::size_t t = 0; t < n; ++t) CHECK(largest(rows.embedding(static_cast<int>(t)), exact[t]) <= 1e-4);
+                for (std::size_t t = 0; t < n; ++t) CHECK(largest_difference(rows.embedding(static_cast<int>(t)), exact[t]) <= 1e-4);
                 Row mean(SmallT5::kEmbd, 0.0);
                 for (const Row& row : exact)
                     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += row[i] / static_cast<double>(n);
                 Context pooled(model, {.n_ctx = 192, .type_k = KvType::f32, .type_v = KvType::f32, .pooling = Pooling::mean});
                 REQUIRE(pooled.encode(tokens_of(ids)) == DecodeStatus::ok);
-                CHECK(largest(pooled.pooled(), mean) <= 1e-4);
+                CHECK(largest_difference(pooled.pooled(), mean) <= 1e-4);
             }
 }
 
@@ -162,7 +156,7 @@ TEST_CASE("[A3][B1] model: t5 in its variants agrees with a straight-line evalua
         CHECK(context.used() == 0);
         REQUIRE(context.decode(tokens_of(answer)) == DecodeStatus::ok);
         REQUIRE(context.n_outputs() == static_cast<int>(v.n_answer));
-        for (std::size_t t = 0; t < v.n_answer; ++t) CHECK(largest(context.logits(static_cast<int>(t)), exact[t]) <= 2e-4);
+        for (std::size_t t = 0; t < v.n_answer; ++t) CHECK(largest_difference(context.logits(static_cast<int>(t)), exact[t]) <= 2e-4);
     }
 }
 
