@@ -90,6 +90,23 @@ void silu_mul(const KernelCall& call, WorkSlice slice) noexcept {
     zip_rows<Arch>(call, slice, [](const f32x16<Arch>& gate, const f32x16<Arch>& up) { return silu(gate) * up; });
 }
 
+/// out = Σ_j w_j · y_j: from 0, one fma per expert in router order.
+template <class Arch>
+void moe_sum(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &y = call[1], &w = call[2];
+    const Range rows = slice.share(out.ne[1]);
+    for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+        const auto* weights = w.template row<const float>(t);
+        auto* sum = out.template row<float>(t);
+        each_piece<Arch>(out.ne[0], [&](std::int64_t i, int n) {
+            f32x16<Arch> acc(0.0f);
+            for (std::int64_t j = 0; j < y.ne[1]; ++j)
+                acc = fma(f32x16<Arch>(weights[j]), load_piece<Arch>(y.template row<const float>(j, t) + i, n), acc);
+            store_piece(acc, sum + i, n);
+        });
+    }
+}
+
 /// silu_mul, then quantize: the same bits as the two.
 template <class Arch>
 void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {

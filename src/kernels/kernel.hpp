@@ -54,8 +54,9 @@ struct StepShape {
 /// One call: a step whose operands have their data. The only source of pointers of a kernel.
 struct KernelCall : StepShape {
     std::int64_t scratch_stride = 0;   ///< bytes between the threads' parts; 0: they lie without gaps
-    std::int64_t next_product = 0;     ///< calls from here to the next mul_mat or mul_mat_add in the same array; 0: none.
-                                       ///< A product asks for the first rows of the next before it ends
+    std::int64_t next_product = 0;     ///< calls from here to the next product in the same array, if it is one of whole
+                                       ///< matrices or of the same experts; else 0. A product asks for the first rows
+                                       ///< of the next before it ends
     /// This thread's part of the scratch operand.
     [[nodiscard]] std::byte* scratch(int thread) const noexcept {
         const Operand& all = operands[kScratchSlot];

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "kernels/float_product.hpp"
@@ -16,29 +17,34 @@ namespace tinfer::kernels {
 template <class Arch>
 TINFER_INLINE std::uint64_t in_lines(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
-/// Activations of one expert's columns side by side, for weights that read them so: each thread has its own.
+/// Activations of one expert's columns side by side, for weights that read them so: each thread has its own. Zeros fill the
+/// last sixteen.
 template <class Arch, class Weights>
 class GatheredRows {
 public:
     static std::uint64_t scratch_bytes(const StepShape& shape) noexcept {
         const Operand &out = shape[0], &x = shape[2];
-        return Weights::gathers(out.ne[1] * out.ne[2]) ? static_cast<std::uint64_t>(out.ne[2]) * stride(x) : 0;
+        return Weights::gathers(out.ne[1] * out.ne[2]) ? static_cast<std::uint64_t>(in_sixteens(out.ne[2])) * stride(x) : 0;
     }
     GatheredRows(const KernelCall& call, std::byte* memory) noexcept
         : row_bytes_(static_cast<std::size_t>(row_bytes(call[2].type, call[2].ne[0]))), stride_(stride(call[2])),
           most_(call[0].ne[2]), memory_(memory) {}
     /// Copies the rows of n columns, which then point to the copies. A token that picked an expert twice is no reason to
-    /// fail: too many columns stay where they are.
-    void gather(Column<Arch>* columns, std::int64_t n) noexcept {
-        if (!Weights::gathers(n) || n > most_) return;
+    /// fail: too many columns stay where they are. How many rows may be read.
+    std::int64_t gather(Column<Arch>* columns, std::int64_t n) noexcept {
+        if (!Weights::gathers(n) || n > most_) return n;
         for (std::int64_t c = 0; c < n; ++c) {
             std::byte* row = memory_ + static_cast<std::uint64_t>(c) * stride_;
             std::memcpy(row, columns[c].x, row_bytes_);
             columns[c].x = row;
         }
+        const std::int64_t all = in_sixteens(n);
+        std::memset(memory_ + static_cast<std::uint64_t>(n) * stride_, 0, static_cast<std::uint64_t>(all - n) * stride_);
+        return all;
     }
 
 private:
+    static std::int64_t in_sixteens(std::int64_t n) noexcept { return (n + 15) / 16 * 16; }
     static std::uint64_t stride(const Operand& x) noexcept {
         return in_lines<Arch>(static_cast<std::uint64_t>(row_bytes(x.type, x.ne[0])));
     }
@@ -79,59 +85,92 @@ TINFER_INLINE const std::byte* end_of_matrix(const Operand& w, std::int64_t matr
     return w.data + matrix * w.nb[2] + (w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]);
 }
 
-/// Rows first … end of matrix number `matrix` of a stack; `ahead`: what this thread will read next.
+/// What a thread reads that turns to these rows of matrix number `matrix` of a stack.
 template <class Arch>
-inline PanelJob<Arch> panel_job(const Operand& w, std::int64_t matrix, std::int64_t first, std::int64_t end, const Ahead& ahead,
-                                const Column<Arch>* columns, std::int64_t n_columns, bool streams, std::byte* scratch) noexcept {
-    return {w.data + first * w.nb[1] + matrix * w.nb[2], w.nb[1], w.ne[0], static_cast<int>(end - first), first, ahead,
-            columns, n_columns, streams, scratch};
+TINFER_INLINE Ahead ahead_in(const Operand& w, std::int64_t matrix, Range rows) noexcept {
+    const std::byte* begin = w.data + matrix * w.nb[2] + rows.begin * w.nb[1];
+    return ahead_at<Arch>(begin, rows.end - rows.begin, w.nb[1], end_of_matrix<Arch>(w, matrix));
 }
 
-/// Where thread number `thread` will probably begin in the product that follows this one.
+/// Columns of the one matrix of a plain product.
 template <class Arch>
-inline Ahead begin_of_next_product(const KernelCall& call, int thread) noexcept {
+struct PlainColumns {
+    Column<Arch>* columns;
+    std::int64_t n;
+    static constexpr std::int64_t n_used = 1;
+    [[nodiscard]] static std::int64_t matrix(std::int64_t) noexcept { return 0; }
+    [[nodiscard]] std::int64_t most() const noexcept { return n; }
+    [[nodiscard]] std::int64_t readable() const noexcept { return n; }
+    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t) const noexcept {
+        return {columns, static_cast<std::size_t>(n)};
+    }
+};
+
+/// Where thread number `thread` will probably begin in the product that follows this one, which uses n_used matrices of a
+/// stack too, the first being number `matrix`, or one alone.
+template <class Arch>
+inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int64_t matrix, std::int64_t n_used) noexcept {
     if (call.next_product == 0) return {};
     const KernelCall& next = (&call)[call.next_product];
-    const Operand& w = next[1];
-    RowChunks<Arch> chunks(w, next[2].n_rows(), kRowsTogether, next.n_threads);
-    const Range rows = chunks.rows(std::min<std::int64_t>(thread, chunks.count() - 1));
-    const std::byte* begin = w.data + rows.begin * w.nb[1];
-    return ahead_at<Arch>(begin, rows.end - rows.begin, w.nb[1], begin);
+    const Operand &w = next[1], &x = next[2];
+    const bool alone = w.ne[2] == 1;
+    RowChunks<Arch> chunks(w, alone ? 1 : n_used, (alone ? x.n_rows() : x.ne[2]) <= kFewColumns, kRowsTogether, next.n_threads);
+    const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
+    if (run.matrix != 0) return {};
+    Ahead ahead = ahead_in<Arch>(w, alone ? 0 : matrix, run.rows);
+    ahead.end = ahead.begin;   // of another step: it may only be asked for
+    return ahead;
 }
 
-template <class Arch, class Weights>
-void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand &out = call[0], &w = call[1], &x = call[2], &addend = call[3];
-    const std::int64_t n = x.n_rows();
-    std::byte* scratch = call.scratch(slice.thread);
-    auto* columns = reinterpret_cast<Column<Arch>*>(scratch);
-    for (std::int64_t t = 0; t < n; ++t) {
-        const float* added = nullptr;
-        if (addend.present()) added = addend.template flat_row<const float>(addend.n_rows() == 1 ? 0 : t);
-        columns[t] = {x.template flat_row<const std::byte>(t), out.template flat_row<float>(t), added};
-    }
-    scratch += in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>));
+/// Multiplies the matrices in use, each with its columns, chunk by chunk.
+template <class Arch, class Weights, class Used>
+void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::byte* scratch) noexcept {
+    const Operand& w = call[1];
     [[maybe_unused]] const typename Weights::Session session;
-    const bool streams = stores_stream<Arch>(out, x), few = n <= kFewColumns, runs = Weights::takes_runs(n);
-    RowChunks<Arch> chunks(w, n, runs ? kRowsTogether : kPanelRows<Arch>, slice.n_threads);
-    const std::byte* w_end = end_of_matrix<Arch>(w, 0);
-    const auto ahead_in = [&](Range rows) { return ahead_at<Arch>(w.data + rows.begin * w.nb[1], rows.end - rows.begin, w.nb[1], w_end); };
+    const bool streams = stores_stream<Arch>(call[0], call[2]);
+    const bool few = used.most() <= kFewColumns, runs = Weights::takes_runs(used.most());
+    const std::int64_t unit = runs ? kRowsTogether : kPanelRows<Arch>;
+    RowChunks<Arch> chunks(w, used.n_used, few, unit, slice.n_threads);
+    const auto ahead_of_chunk = [&](std::int64_t chunk) {
+        const RowRun run = chunks.run(chunk);
+        return ahead_in<Arch>(w, used.matrix(run.matrix), run.rows);
+    };
     for (std::int64_t chunk = slice.claim(chunks.count()), next = WorkQueue::kNoChunk; chunk != WorkQueue::kNoChunk; chunk = next) {
-        const Range rows = chunks.rows(chunk);
-        for (std::int64_t first = rows.begin, end; first < rows.end; first = end) {
-            end = runs ? rows.end : std::min(first + kPanelRows<Arch>, rows.end);
-            const std::int64_t then = few ? end : first + slice.n_threads * kPanelRows<Arch>;   // panels go in turn, probably
+        const RowRun run = chunks.run(chunk);
+        const std::int64_t matrix = used.matrix(run.matrix);
+        const std::span<const Column<Arch>> columns = used.of(run.matrix);
+        for (std::int64_t first = run.rows.begin, end; first < run.rows.end; first = end) {
+            end = runs ? run.rows.end : std::min(first + unit, run.rows.end);
             Ahead ahead;
-            if (then < w.ne[1]) ahead = ahead_in({then, std::min(then + kPanelRows<Arch>, w.ne[1])});
-            if (end == rows.end && few) {   // claimed before this chunk ends, so that its first rows are asked for in time
+            if (!few) {   // panels go in turn, probably
+                if (chunk + slice.n_threads < chunks.count()) ahead = ahead_of_chunk(chunk + slice.n_threads);
+            } else if (end < run.rows.end) {
+                ahead = ahead_in<Arch>(w, matrix, {end, std::min(end + unit, run.rows.end)});
+            } else {   // claimed before this chunk ends, so that its first rows are asked for in time
                 next = slice.claim(chunks.count());
-                ahead = next == WorkQueue::kNoChunk ? begin_of_next_product<Arch>(call, slice.thread) : ahead_in(chunks.rows(next));
+                ahead = next == WorkQueue::kNoChunk ? begin_of_next_product<Arch>(call, slice.thread, used.matrix(0), used.n_used)
+                                                    : ahead_of_chunk(next);
             }
-            Weights::multiply(panel_job<Arch>(w, 0, first, end, ahead, columns, n, streams, scratch));
+            Weights::multiply({w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
+                first, ahead, columns.data(), std::ssize(columns), used.readable(), streams, scratch});
         }
         if (!few) next = slice.claim(chunks.count());
     }
     if (streams) stream_fence(Arch{});
+}
+
+template <class Arch, class Weights>
+void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[2], &addend = call[3];
+    std::byte* scratch = call.scratch(slice.thread);
+    PlainColumns<Arch> used{reinterpret_cast<Column<Arch>*>(scratch), x.n_rows()};
+    for (std::int64_t t = 0; t < used.n; ++t) {
+        const float* added = nullptr;
+        if (addend.present()) added = addend.template flat_row<const float>(addend.n_rows() == 1 ? 0 : t);
+        used.columns[t] = {x.template flat_row<const std::byte>(t), out.template flat_row<float>(t), added};
+    }
+    scratch += in_lines<Arch>(static_cast<std::uint64_t>(used.n) * sizeof(Column<Arch>));
+    multiply_chunks<Arch, Weights>(call, slice, used, scratch);
 }
 
 template <class Arch, class Weights>
@@ -145,10 +184,10 @@ struct ExpertColumns {
     Column<Arch>* columns;
     std::int64_t* expert;            ///< [i]: number of the i-th expert in use
     std::int64_t* end;               ///< [i]: one past its last column
-    std::int64_t n_used;
+    std::int64_t n_used, most_columns;
 
     ExpertColumns(const KernelCall& call, std::byte* scratch) noexcept
-        : columns(reinterpret_cast<Column<Arch>*>(scratch)), n_used(0) {
+        : columns(reinterpret_cast<Column<Arch>*>(scratch)), n_used(0), most_columns(0) {
         const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
         const std::int64_t n_experts = w.ne[2];
         expert = reinterpret_cast<std::int64_t*>(scratch
@@ -169,6 +208,7 @@ struct ExpertColumns {
         });
         for (std::int64_t e = 0, last = 0; e < n_experts; ++e) {   // experts in use move to the front
             if (end[e] == last) continue;
+            most_columns = std::max(most_columns, end[e] - last);
             last = end[e];
             expert[n_used] = e;
             end[n_used++] = last;
@@ -186,33 +226,34 @@ private:
     }
 };
 
+/// The same, with each expert's activations put side by side when its turn comes.
+template <class Arch, class Weights>
+struct GatheredColumns : ExpertColumns<Arch> {
+    using ExpertColumns<Arch>::columns, ExpertColumns<Arch>::end;
+    GatheredRows<Arch, Weights> rows;
+    std::int64_t gathered = -1;      ///< the expert in use whose rows were gathered last
+    std::int64_t n_readable = 0;     ///< of it
+
+    GatheredColumns(const KernelCall& call, std::byte* scratch, std::byte* row_memory) noexcept
+        : ExpertColumns<Arch>(call, scratch), rows(call, row_memory) {}
+    [[nodiscard]] std::int64_t matrix(std::int64_t i) const noexcept { return this->expert[i]; }
+    [[nodiscard]] std::int64_t most() const noexcept { return this->most_columns; }
+    [[nodiscard]] std::int64_t readable() const noexcept { return n_readable; }   ///< of what of() gave last
+    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t i) noexcept {
+        const std::int64_t begin = i == 0 ? 0 : end[i - 1], n = end[i] - begin;
+        if (std::exchange(gathered, i) != i) n_readable = rows.gather(columns + begin, n);
+        return {columns + begin, static_cast<std::size_t>(n)};
+    }
+};
+
 template <class Arch, class Weights>
 void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand& w = call[1];
-    const ExpertColumns<Arch> used(call, call.scratch(slice.thread));
-    std::byte* scratch = reinterpret_cast<std::byte*>(used.expert)
+    const Operand &out = call[0], &w = call[1];
+    std::byte* scratch = call.scratch(slice.thread);
+    std::byte* rows = scratch + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column<Arch>))
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
-    GatheredRows<Arch, Weights> rows(call, scratch);
-    scratch += GatheredRows<Arch, Weights>::scratch_bytes(call);
-    std::int64_t gathered = -1;   // the expert in use whose rows were gathered last
-    [[maybe_unused]] const typename Weights::Session session;
-    const bool streams = stores_stream<Arch>(call[0], call[2]);
-    const std::int64_t panels = (w.ne[1] + kPanelRows<Arch> - 1) / kPanelRows<Arch>, n_chunks = used.n_used * panels;
-    const auto first_row = [&](std::int64_t chunk) { return chunk % panels * kPanelRows<Arch>; };
-    for (std::int64_t chunk; (chunk = slice.claim(n_chunks)) != WorkQueue::kNoChunk;) {
-        const std::int64_t i = chunk / panels, begin = i == 0 ? 0 : used.end[i - 1], first = first_row(chunk);
-        const std::int64_t then = chunk + slice.n_threads;   // probably
-        Ahead ahead;
-        if (then < n_chunks) {
-            const std::byte* matrix = w.data + used.expert[then / panels] * w.nb[2];
-            const std::int64_t row = first_row(then), n_rows = std::min<std::int64_t>(kPanelRows<Arch>, w.ne[1] - row);
-            ahead = ahead_at<Arch>(matrix + row * w.nb[1], n_rows, w.nb[1], end_of_matrix<Arch>(w, used.expert[then / panels]));
-        }
-        if (std::exchange(gathered, i) != i) rows.gather(used.columns + begin, used.end[i] - begin);
-        Weights::multiply(panel_job<Arch>(w, used.expert[i], first, std::min(first + kPanelRows<Arch>, w.ne[1]), ahead,
-            used.columns + begin, used.end[i] - begin, streams, scratch));
-    }
-    if (streams) stream_fence(Arch{});
+    GatheredColumns<Arch, Weights> used(call, scratch, rows);
+    multiply_chunks<Arch, Weights>(call, slice, used, rows + GatheredRows<Arch, Weights>::scratch_bytes(call));
 }
 
 }  // namespace tinfer::kernels

@@ -30,6 +30,7 @@ struct PanelJob {
     Ahead ahead;                     ///< behind these rows
     const Column<Arch>* columns;
     std::int64_t n_columns;
+    std::int64_t n_readable;         ///< as many rows of activations may be read where columns lie evenly; n_columns or more
     bool streams;                    ///< results are too many for the caches: they are stored past them
     std::byte* scratch;
 };
@@ -128,7 +129,8 @@ struct AmxProduct {
     /// With fewer, vectors are faster: most of a tile would be empty. Signed codes take long to become bytes.
     static constexpr std::int64_t kMinColumns = kSuper && !AmxRoute<Format>::kUnsigned ? 28 : 16;
 
-    /// Columns that do not lie evenly, or do not fill their tile, are copied: what one slice needs of them.
+    /// Columns that do not lie evenly, or do not fill their tile where it may not be read, are copied: what one slice needs
+    /// of them.
     struct Copy {
         alignas(64) std::byte codes[kAmxTokens][kSlice];
         struct alignas(64) {
@@ -166,7 +168,7 @@ struct AmxProduct {
         const Column<Arch>* columns = job.columns + g * kAmxTokens;
         const std::int64_t d = at.d_offset + (kSuper ? 4 : 32) * s;
         const std::int64_t sums = kSuper ? at.sum32_offset + 16 * s : at.s_offset + 32 * s;
-        if (stride != 0 && n == kAmxTokens) {
+        if (stride != 0 && (g + 1) * kAmxTokens <= job.n_readable) {
             const std::byte* row = columns[0].x;
             const bool last = (g + 1) * kAmxTokens >= job.n_columns;   // the first ones follow, one slice further
             return {row + s * kSlice, row + d, row + sums, stride, stride, n,

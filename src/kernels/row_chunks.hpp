@@ -31,28 +31,42 @@ TINFER_INLINE Ahead ahead_at(const std::byte* begin, std::int64_t n_rows, std::i
     return {begin, begin + rows_in_streams<Arch>(n_rows) / 2 * row_stride, end};
 }
 
+/// Rows of one of the matrices that a product multiplies; `matrix` counts those, not all of a stack.
+struct RowRun {
+    std::int64_t matrix;
+    Range rows;
+};
+
 template <class Arch>
 class RowChunks {
 public:
-    /// `unit`: rows that a kernel walks together, the least a chunk may have.
-    RowChunks(const Operand& w, std::int64_t n_columns, std::int64_t unit, int n_threads) noexcept
-        : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), shares_(2 * n_threads) {
-        if (n_columns <= kFewColumns) most_ = std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1);
-        for (std::int64_t at = 0; at < n_units_; at += units_of_chunk(at)) ++count_;
+    /// Of n_matrices matrices as w's, one behind the other. `unit`: rows that a kernel walks together, the least a chunk may
+    /// have. No chunk has rows of two matrices.
+    RowChunks(const Operand& w, std::int64_t n_matrices, bool few_columns, std::int64_t unit, int n_threads) noexcept
+        : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_), count_(end_),
+          shares_(2 * n_threads), most_(few_columns ? std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1) : 1) {
+        if (most_ == 1) return;
+        count_ = 0;
+        for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Rows of a chunk; chunks are asked for in ascending order.
-    [[nodiscard]] Range rows(std::int64_t chunk) noexcept {
+    /// Rows of a chunk. Chunks of few columns are asked for in ascending order.
+    [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
+        if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);
-        return {begin_ * unit_, std::min((begin_ + units_of_chunk(begin_)) * unit_, n_rows_)};
+        const std::int64_t first = begin_ % n_units_;
+        return {begin_ / n_units_, {first * unit_, std::min((first + units_of_chunk(begin_)) * unit_, n_rows_)}};
     }
 
 private:
     [[nodiscard]] std::int64_t units_of_chunk(std::int64_t begin) const noexcept {
-        return most_ == 1 ? 1 : std::clamp<std::int64_t>((n_units_ - begin) / shares_, 1, most_);
+        const std::int64_t units = std::clamp<std::int64_t>((end_ - begin) / shares_, 1, most_);
+        return std::min(units, n_units_ - begin % n_units_);
     }
 
-    std::int64_t n_rows_, unit_, n_units_, shares_, most_ = 1, count_ = 0;
+    std::int64_t n_rows_, unit_, n_units_;
+    std::int64_t end_;                     ///< units of all matrices
+    std::int64_t count_, shares_, most_;
     std::int64_t chunk_ = 0, begin_ = 0;   ///< the chunk asked for last and its first unit
 };
 

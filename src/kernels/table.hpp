@@ -96,7 +96,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("delta_rule", Op::delta_rule, DType::none, ref::delta_rule),
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
-    describe("moe_sum", Op::moe_sum, DType::none, ref::moe_sum),
+    describe("moe_sum", Op::moe_sum, DType::none, moe_sum<Arch>),
     describe("keep_groups", Op::keep_groups, DType::none, ref::keep_groups),
     describe("add_id", Op::add_id, DType::none, ref::add_id),
     describe("log_temperature", Op::log_temperature, DType::none, ref::log_temperature),

@@ -164,15 +164,24 @@ void place_barriers(BoundPlan& bound) {
     }
 }
 
-// Each product of whole matrices learns of the next one. Which experts follow is not known beforehand.
+// Each product learns of the next one. Which experts follow is known only behind a product of the same ones.
 void link_products(BoundPlan& bound) {
-    std::ptrdiff_t next = -1;
-    for (std::ptrdiff_t i = std::ssize(bound.calls) - 1; i >= 0; --i) {
-        const auto at = static_cast<std::size_t>(i);
-        const Op op = bound.plan.steps[at].op;
-        if (!is_product(op)) continue;
-        if (next >= 0) bound.calls[at].next_product = next - i;
-        next = op == Op::mul_mat || op == Op::mul_mat_add ? i : -1;
+    const auto ids_of = [&](const graph::Step& step) {
+        const auto operands = std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands);
+        const auto ids = std::ranges::find(operands, 3, &graph::StepOperand::slot);
+        return ids == operands.end() ? graph::kNone : ids->value;
+    };
+    const auto finds = [&](std::size_t at, std::size_t next) {
+        const graph::Step &step = bound.plan.steps[at], &then = bound.plan.steps[next];
+        if (then.op == Op::mul_mat || then.op == Op::mul_mat_add) return true;
+        return step.op == Op::mul_mat_id && then.op == step.op && ids_of(step) == ids_of(then) &&
+               bound.calls[at][1].ne[2] == bound.calls[next][1].ne[2];
+    };
+    std::size_t next = 0;
+    for (std::size_t at = bound.calls.size(); at-- > 0;) {
+        if (!is_product(bound.plan.steps[at].op)) continue;
+        if (next != 0 && finds(at, next)) bound.calls[at].next_product = static_cast<std::int64_t>(next - at);
+        next = at;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -164,6 +165,27 @@ TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and sepa
                 CHECK(compare_tables(Op::mul_mat_id, type, out, {&w, &x, &ids}, {}, n_threads) == "");
             }
     }
+}
+
+TEST_CASE("[K1][G11][N4] products: few tokens of several experts, or of heads, whose rows make chunks of many lengths") {
+    for (const DType type : {DType::q4_k, DType::q8_0, DType::q4_1, DType::iq2_s, DType::f16})
+        for (const std::int64_t rows : {16, 300})
+            for (const std::int64_t n_tokens : {1, 2, 3}) {
+                CAPTURE(to_string(type));
+                CAPTURE(rows);
+                CAPTURE(n_tokens);
+                const std::int64_t k = 512, n_experts = 6, used = 3;
+                const TestTensor w = weights(type, {k, rows, n_experts, 1}, 7, Extremes::none, 2);
+                const TestTensor ids(DType::i32, {used, n_tokens, 1, 1}), out(DType::f32, {rows, used, n_tokens, 1});
+                std::int32_t next = 5;   // the last and the first among them, each at most once a token
+                for (std::int32_t& id : ids.as<std::int32_t>()) id = std::exchange(next, (next + 1) % 6);
+                const TestTensor x = inputs(type, {k, used, n_tokens, 1}, 8, Extremes::none);
+                for (const int n_threads : {1, 2, 3})
+                    CHECK(compare_tables(Op::mul_mat_id, type, out, {&w, &x, &ids}, {}, n_threads) == "");
+                const TestTensor each = inputs(type, {k, n_experts, n_tokens, 1}, 9, Extremes::none),
+                    all(DType::f32, {rows, n_experts, n_tokens, 1});
+                CHECK(compare_tables(Op::mul_mat_heads, type, all, {&w, &each}, {}, 2) == "");
+            }
 }
 
 TEST_CASE("[K1][G11][N4] products: a matrix for every head gives the reference's bits") {

@@ -145,6 +145,15 @@ TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree
     CHECK(compare_tables(Op::log_temperature, DType::none, factors, {&segments}, temperature, 2) == "");
 }
 
+TEST_CASE("[G11][K9][N4] experts: weighted sums of any width agree on every table") {
+    for (const std::int64_t n : kWidths)
+        for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
+            CAPTURE(n);
+            const TestTensor y = floats({n, 3, 5, 1}, 19, extremes, 4), w = floats({3, 5, 1, 1}, 20), out(DType::f32, {n, 5, 1, 1}, 8);
+            CHECK(compare_tables(Op::moe_sum, DType::none, out, {&y, &w}, {}, 2) == "");
+        }
+}
+
 TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, agree on every table") {
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
