@@ -49,6 +49,7 @@ struct AmxSliceHalf {
     using Route = AmxRoute<Format>;
     AmxSlice<Format>& slice;
     int first_row;
+    ReadAhead& reader;
     __m512i scales[16];   ///< of super-blocks: unsigned, the low part and the high part of 8; signed, the scale; in both halves
 
     TINFER_INLINE void scale(int j, __m512i s) noexcept {
@@ -64,6 +65,7 @@ struct AmxSliceHalf {
         _mm512_store_si512(slice.codes[plane][word][first_row], bytes);
     }
     TINFER_INLINE void codes(int word, __m512i c) noexcept {
+        if (word % kWordsPerShare == 0) reader.read_share();
         if constexpr (!Route::kSuper) {
             // The bias goes: xor where it is the top bit, else a subtraction.
             constexpr int kBias = CodeRoute<avx512vnni, Format>::kBias;

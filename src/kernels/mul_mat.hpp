@@ -114,7 +114,7 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     const KernelCall& next = (&call)[call.next_product];
     const Operand &w = next[1], &x = next[2];
     const bool alone = w.ne[2] == 1;
-    RowChunks<Arch> chunks(w, alone ? 1 : n_used, (alone ? x.n_rows() : x.ne[2]) <= kFewColumns, kRowsTogether, next.n_threads);
+    RowChunks<Arch> chunks(w, alone ? 1 : n_used, (alone ? x.n_rows() : x.ne[2]) <= kSomeColumns, kRowsTogether, next.n_threads);
     const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
     if (run.matrix != 0) return {};
     Ahead ahead = ahead_in<Arch>(w, alone ? 0 : matrix, run.rows);
@@ -128,9 +128,9 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     const Operand& w = call[1];
     [[maybe_unused]] const typename Weights::Session session;
     const bool streams = stores_stream<Arch>(call[0], call[2]);
-    const bool few = used.most() <= kFewColumns, runs = Weights::takes_runs(used.most());
+    const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
     const std::int64_t unit = runs ? kRowsTogether : kPanelRows<Arch>;
-    RowChunks<Arch> chunks(w, used.n_used, few, unit, slice.n_threads);
+    RowChunks<Arch> chunks(w, used.n_used, some, unit, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
         const RowRun run = chunks.run(chunk);
         return ahead_in<Arch>(w, used.matrix(run.matrix), run.rows);
@@ -142,7 +142,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
         for (std::int64_t first = run.rows.begin, end; first < run.rows.end; first = end) {
             end = runs ? run.rows.end : std::min(first + unit, run.rows.end);
             Ahead ahead;
-            if (!few) {   // panels go in turn, probably
+            if (!some) {   // panels go in turn, probably
                 if (chunk + slice.n_threads < chunks.count()) ahead = ahead_of_chunk(chunk + slice.n_threads);
             } else if (end < run.rows.end) {
                 ahead = ahead_in<Arch>(w, matrix, {end, std::min(end + unit, run.rows.end)});
@@ -154,7 +154,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
             Weights::multiply({w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
                 first, ahead, columns.data(), std::ssize(columns), used.readable(), streams, scratch});
         }
-        if (!few) next = slice.claim(chunks.count());
+        if (!some) next = slice.claim(chunks.count());
     }
     if (streams) stream_fence(Arch{});
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/panel_avx512.hpp"
+#include "kernels/row_chunks.hpp"
 #include "kernels/unpack.hpp"
 
 namespace tinfer::kernels {
@@ -100,14 +101,30 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(low & 0xFFFF) | static_cast<std::uint32_t>(high) << 16);
 }
 
+inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows
+inline constexpr int kSharesOfDecoding = 2 * kSlice / 4 / kWordsPerShare;   ///< that are read while 32 rows are decoded
+
+/// Whether slices are decoded sixteen rows at a time.
+template <class Arch, class Format>
+inline constexpr bool kDecodesBySixteen =
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    Arch::kHasDot4 && kDecodesSixteen<Format>;
+#else
+    false;
+#endif
+
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 /// Puts what a decoder of sixteen rows finds into one half of a slice.
 template <class Slice>
 struct SliceHalf {
     Slice& slice;
     int first_row;
+    ReadAhead& reader;
 
-    TINFER_INLINE void codes(int word, __m512i bytes) noexcept { _mm512_store_si512(slice.codes[word][first_row], bytes); }
+    TINFER_INLINE void codes(int word, __m512i bytes) noexcept {
+        if (word % kWordsPerShare == 0) reader.read_share();
+        _mm512_store_si512(slice.codes[word][first_row], bytes);
+    }
     TINFER_INLINE void scale(int j, __m512i scales) noexcept { _mm512_store_si512(slice.scale[j] + first_row, scales); }
     TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
     TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
@@ -129,9 +146,9 @@ TINFER_INLINE SixteenBlocks sixteen_blocks(const std::uint8_t* rows, std::int64_
 
 template <class Arch, class Format, class Slice>
 inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
-                              Slice& slice) noexcept {
+                              Slice& slice, ReadAhead& reader) noexcept {
     for (int first = 0; first < kPanelRows<Arch>; first += 16) {
-        SliceHalf<Slice> half{slice, first};
+        SliceHalf<Slice> half{slice, first, reader};
         decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
     }
 }
@@ -140,10 +157,10 @@ inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride,
 /// Decodes one super-block of each row. Rows behind the last valid one repeat it: their results are not stored.
 template <class Arch, class Format, class Class>
 inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
-                                PanelSlice<Arch, Class>& slice) noexcept {
+                                PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    if constexpr (Arch::kHasDot4 && kDecodesSixteen<Format>)
-        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, 8, slice);
+    if constexpr (kDecodesBySixteen<Arch, Format>)
+        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, 8, slice, reader);
 #endif
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
@@ -172,10 +189,10 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 /// Decodes n_units blocks of 32 of each row.
 template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
-                          PanelSlice<Arch, Class>& slice) noexcept {
+                          PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    if constexpr (Arch::kHasDot4 && kDecodesSixteen<Format>)
-        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, n_units, slice);
+    if constexpr (kDecodesBySixteen<Arch, Format>)
+        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, n_units, slice, reader);
 #endif
     constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {

@@ -74,6 +74,16 @@ TINFER_INLINE void prefetch_slice(const PanelJob<Arch>& job, std::int64_t s) noe
         for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
 }
 
+/// Reads the next panel, if columns are not many and the panel is no large part of the second level, in shares of which a
+/// slice takes so many.
+template <class Arch>
+TINFER_INLINE ReadAhead read_next_panel(const PanelJob<Arch>& job, std::int64_t shares_per_slice) noexcept {
+    constexpr std::int64_t kMostBytes = 256 * 1024;
+    const std::int64_t bytes = job.n_rows * job.row_stride, n_slices = (job.k + kSlice - 1) / kSlice;
+    if (job.n_columns > kSomeColumns || bytes > kMostBytes || job.ahead.begin == nullptr) return {};
+    return {job.ahead, bytes, n_slices * shares_per_slice};
+}
+
 /// By vector dot products: the panel is decoded slice by slice of K, and each slice meets all columns while it is in L1.
 /// Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
 template <class Arch, class Format>
@@ -86,12 +96,12 @@ struct VectorProduct {
         return sizeof(Slice) + static_cast<std::uint64_t>(n_columns) * kPanelRows<Arch> * sizeof(float);
     }
 
-    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice) noexcept {
+    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
         const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
         if constexpr (Format::kUnit == 256) {
-            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, slice);
+            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, slice, reader);
         } else {
-            decode_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, n_units, slice);
+            decode_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, n_units, slice, reader);
         }
     }
 
@@ -100,14 +110,18 @@ struct VectorProduct {
         auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice));
         for (std::int64_t i = 0; i < job.n_columns * kPanelRows<Arch>; ++i) acc[i] = 0.0f;
 
+        const std::int64_t n_tiles = (job.n_columns + Arch::kTileTokens - 1) / Arch::kTileTokens;
+        const std::int64_t in_decoding = kDecodesBySixteen<Arch, Format> ? kSharesOfDecoding : 0;
+        ReadAhead reader = read_next_panel(job, in_decoding + n_tiles * TokenSlice<Arch, Class>::kShares);
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
-            decode(job, s, n_units, slice);
-            prefetch_slice<Arch, Format>(job, s + 1);
+            decode(job, s, n_units, slice, reader);
+            if (!reader.reads()) prefetch_slice<Arch, Format>(job, s + 1);
             for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
                 const std::int64_t left = job.n_columns - first;
                 const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
                 TokenSlice<Arch, Class> tokens;
+                tokens.reader = &reader;
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
                 for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
@@ -144,10 +158,10 @@ struct AmxProduct {
         return sizeof(Slice) + sizeof(Copy) + static_cast<std::uint64_t>(n_columns) * kAmxRows * sizeof(float);
     }
 
-    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice) noexcept {
+    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
         const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
         for (int first = 0; first < kAmxRows; first += 16) {
-            AmxSliceHalf<Format> half{slice, first, {}};
+            AmxSliceHalf<Format> half{slice, first, reader, {}};
             decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);
         }
     }
@@ -192,11 +206,12 @@ struct AmxProduct {
         std::memset(acc, 0, static_cast<std::size_t>(job.n_columns) * kAmxRows * sizeof(float));
         const ActivationLayout at = activation_layout(kSuper ? DType::x8_256 : DType::x8_32, job.k);
         const std::int64_t stride = even_stride(job), n_groups = (job.n_columns + kAmxTokens - 1) / kAmxTokens;
+        ReadAhead reader = read_next_panel(job, kSharesOfDecoding);
 
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
-            decode(job, s, n_units, slice);
-            prefetch_slice<Arch, Format>(job, s + 1);
+            decode(job, s, n_units, slice, reader);
+            if (!reader.reads()) prefetch_slice<Arch, Format>(job, s + 1);
             for (std::int64_t g = 0; g < n_groups; ++g) {
                 const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the rows of a weight matrix are cut into chunks of work. With many columns a chunk is one panel. With few, reading is
-// all there is: chunks begin long, because long runs of memory are read faster, and shrink towards the end, so that threads
+// How the rows of a weight matrix are cut into chunks of work. With many columns a chunk is one panel. With less, reading is
+// most of it: chunks begin long, because long runs of memory are read faster, and shrink towards the end, so that threads
 // which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495).
 #pragma once
 
@@ -11,11 +11,12 @@
 
 namespace tinfer::kernels {
 
-inline constexpr std::int64_t kFewColumns = 4;          ///< with more, multiplying costs more than reading
+inline constexpr std::int64_t kFewColumns = 4;          ///< these meet the file's rows directly, where a kernel can that
+inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiplying costs far more than reading
 inline constexpr std::int64_t kRowsTogether = 16;       ///< rows that products of few columns walk together
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading
 
-/// What a thread will probably read next: from `begin` on, and for products of few columns from `second` on too. Up to `end`
+/// What a thread will probably read next: from `begin` on, and for products straight from rows from `second` on too. Up to `end`
 /// it is of the step's own operands, which may be loaded before their turn; the rest may only be asked for.
 struct Ahead {
     const std::byte* begin = nullptr;   ///< null: not known
@@ -31,6 +32,30 @@ TINFER_INLINE Ahead ahead_at(const std::byte* begin, std::int64_t n_rows, std::i
     return {begin, begin + rows_in_streams<Arch>(n_rows) / 2 * row_stride, end};
 }
 
+/// Reads what comes next while a panel is worked, for products of so few columns that reading counts: in ascending order,
+/// because the processor's own prefetcher follows that, and a line or two at a time, because a processor has few buffers for
+/// lines on their way and can do nothing else once it waits for many of them.
+class ReadAhead {
+public:
+    TINFER_INLINE ReadAhead() noexcept {}   ///< reads nothing
+    /// `bytes` from ahead.begin on in n_shares calls.
+    TINFER_INLINE ReadAhead(const Ahead& ahead, std::int64_t bytes, std::int64_t n_shares) noexcept
+        : at_(ahead.begin), own_end_(ahead.end), end_(ahead.begin + bytes), share_(bytes / n_shares + 1) {}
+    [[nodiscard]] TINFER_INLINE bool reads() const noexcept { return share_ != 0; }
+    TINFER_INLINE void read_share() noexcept {
+        due_ += share_;
+        for (; due_ >= 64 && at_ < end_; due_ -= 64, at_ += 64) {
+            __builtin_prefetch(at_ + (at_ < own_end_ ? kEarlier : 0), 0, 2);
+            if (at_ < own_end_) static_cast<void>(*reinterpret_cast<const volatile std::byte*>(at_));
+        }
+    }
+
+private:
+    static constexpr std::int64_t kEarlier = 2560;
+    const std::byte *at_ = nullptr, *own_end_ = nullptr, *end_ = nullptr;
+    std::int64_t share_ = 0, due_ = 0;
+};
+
 /// Rows of one of the matrices that a product multiplies; `matrix` counts those, not all of a stack.
 struct RowRun {
     std::int64_t matrix;
@@ -42,15 +67,15 @@ class RowChunks {
 public:
     /// Of n_matrices matrices as w's, one behind the other. `unit`: rows that a kernel walks together, the least a chunk may
     /// have. No chunk has rows of two matrices.
-    RowChunks(const Operand& w, std::int64_t n_matrices, bool few_columns, std::int64_t unit, int n_threads) noexcept
+    RowChunks(const Operand& w, std::int64_t n_matrices, bool some_columns, std::int64_t unit, int n_threads) noexcept
         : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_), count_(end_),
-          shares_(2 * n_threads), most_(few_columns ? std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1) : 1) {
+          shares_(2 * n_threads), most_(some_columns ? std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1) : 1) {
         if (most_ == 1) return;
         count_ = 0;
         for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Rows of a chunk. Chunks of few columns are asked for in ascending order.
+    /// Rows of a chunk. Chunks of not many columns are asked for in ascending order.
     [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
         if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);

@@ -20,6 +20,8 @@ struct TokenSlice {
     const std::int16_t* sums[kMax];    ///< super-blocks: sums of codes per sub-block, for mins
     alignas(64) std::int32_t start[kMax][16];   ///< −bias · sum of codes per sub-block or float step: where a sum starts
     bool narrow;                       ///< super-blocks: the sum of every sub-block fits sixteen bits
+    ReadAhead* reader;                 ///< of memory, meanwhile
+    static constexpr int kShares = 8;  ///< it reads in a tile: one for every 32 of K
 };
 
 /// Token `t` of the tile: the row at `row`, slice number `slice` of K = k, of which n_units blocks exist.
@@ -154,6 +156,7 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
     }
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
     for (int j = 0; j < kSubs; ++j) {
+        if (j % (kSubs > 8 ? 2 : 1) == 0) tokens.reader->read_share();
         const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j]), load_i32<Arch>(slice.scale[j] + Arch::kLanes)};
         const auto* codes = slice.codes + kWords * j;
         if constexpr (Arch::kHasDot4) {
@@ -216,6 +219,7 @@ template <class Arch, class Class, int T>
         for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
     for (int u = 0; u < n_units; ++u) {
+        tokens.reader->read_share();
         for (int step = 0; step < kSteps; ++step) {
             TileOf<i32v<Arch>, T> dots;
             start_sums(tokens, u * kSteps + step, dots);
