@@ -43,6 +43,7 @@ public:
         : at_(ahead.begin), own_end_(ahead.end), end_(ahead.begin + bytes), share_(bytes / n_shares + 1) {}
     [[nodiscard]] TINFER_INLINE bool reads() const noexcept { return share_ != 0; }
     TINFER_INLINE void read_share() noexcept {
+        if (share_ == 0) return;   // all there is to it with many columns
         due_ += share_;
         for (; due_ >= 64 && at_ < end_; due_ -= 64, at_ += 64) {
             __builtin_prefetch(at_ + (at_ < own_end_ ? kEarlier : 0), 0, 2);
