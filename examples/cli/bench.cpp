@@ -140,8 +140,8 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     if (test.depth > 0) require(context.decode(some_tokens(test.depth, n_vocab)));
     const auto tokens = some_tokens(test.n, n_vocab);
 
-    run_once(context, test, tokens);   // warms caches, pages and plans up
     const auto& peaks = roofs.measure();
+    run_once(context, test, tokens);   // warms caches, pages and plans up, after what the roofs left in them
     const auto roofline = observe(context, test, tokens, peaks);
     const Work work(*roofline);
     std::vector<double> seconds;
