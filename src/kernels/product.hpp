@@ -117,14 +117,15 @@ struct VectorProduct {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice, reader);
             if (!reader.reads()) prefetch_slice<Arch, Format>(job, s + 1);
-            for (std::int64_t first = 0; first < job.n_columns; first += Arch::kTileTokens) {
-                const std::int64_t left = job.n_columns - first;
-                const int n = static_cast<int>(left < Arch::kTileTokens ? left : Arch::kTileTokens);
+            std::int64_t first = 0;
+            for (std::int64_t tiles = n_tiles; tiles > 0; --tiles) {   // of even size: a narrow one waits for its own sums
+                const int n = static_cast<int>((job.n_columns - first + tiles - 1) / tiles);
                 TokenSlice<Arch, Class> tokens;
                 tokens.reader = &reader;
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
                 for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
+                first += n;
             }
         }
         for (std::int64_t c = 0; c < job.n_columns; ++c)
