@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How the rows of a weight matrix are cut into chunks of work. With many columns a chunk is one panel. With less, reading is
 // most of it: chunks begin long, because long runs of memory are read faster, and shrink towards the end, so that threads
-// which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495).
+// which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495). What comes
+// next is read ahead of its turn: where it lies, and how it is read meanwhile.
 #pragma once
 
 #include <algorithm>

@@ -241,7 +241,7 @@ void trim_heap() {
 }
 
 /// Memory comes in small pages while this lives. With large ones a thread's stack or a part of the heap of which little is
-/// used counts as 2 MB, where and whether is the system's choice, and three of them are more than the test allows.
+/// used counts as 2 MB; where and whether is the system's choice, and one of them can be more than the test leaves room for.
 class SmallPages {
 public:
 #if defined(__linux__)

@@ -167,10 +167,10 @@ TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and sepa
     }
 }
 
-TEST_CASE("[K1][G11][N4] products: few tokens of several experts, or of heads, whose rows make chunks of many lengths") {
+TEST_CASE("[K1][G11][N4] products: one to twenty tokens of several experts, or of heads, whose rows make chunks of many lengths") {
     for (const DType type : {DType::q4_k, DType::q8_0, DType::q4_1, DType::iq2_s, DType::f16})
         for (const std::int64_t rows : {16, 300})
-            for (const std::int64_t n_tokens : {1, 2, 3}) {
+            for (const std::int64_t n_tokens : {1, 2, 3, 7, 20}) {
                 CAPTURE(to_string(type));
                 CAPTURE(rows);
                 CAPTURE(n_tokens);

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 
+#include "support/differences.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 #include "tinfer/tinfer.hpp"
@@ -283,8 +284,7 @@ TEST_CASE_FIXTURE(Fixture, "[M2] context: K and V types are chosen apart, and me
             const Context context(model, {.n_ctx = 128, .type_k = k, .type_v = v});
             CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));   // layers · cells · row
             const auto logits = test::logits_of(model, tokens, {.type_k = k, .type_v = v});
-            double worst = 0;
-            for (std::size_t i = 0; i < logits.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - exact[i]));
+            const double worst = test::largest_difference(logits, exact);
             CHECK(worst < (k == KvType::bf16 || v == KvType::bf16 ? 0.1 : 0.02));
             CHECK((worst == 0) == (k == KvType::f32 && v == KvType::f32));
         }
