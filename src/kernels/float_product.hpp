@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a slice of K
-// of the panel is widened once, and columns pass it in groups: a group's activations lie in the first level while all rows
-// of half a panel meet them, and each of its sums, sixteen lanes wide, waits in scratch from slice to slice. The order of
-// additions in every lane is that of the direct way, so are the bits.
+// A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a thread puts
+// its columns in order by lanes once, and each panel's weights, widened, when their turn comes; then lane after lane of all
+// outputs is worked while a slice of the columns lies in the first level. Every output adds the same numbers in the same
+// order both ways, so the bits are the same.
 #pragma once
 
 #include "kernels/float_tile.hpp"
@@ -13,29 +13,56 @@ namespace tinfer::kernels {
 template <class Arch, DType Type>
 struct FloatWeights {
     static constexpr DType kType = Type;
-    struct Session {};
+
+    /// What a thread holds while it works on chunks: the columns that lie in order in its scratch.
+    struct Session {
+        const Column<Arch>* columns = nullptr;
+        std::int64_t n_columns = 0;
+    };
+
     static constexpr bool takes_runs(std::int64_t) noexcept { return false; }
     static constexpr bool gathers(std::int64_t) noexcept { return false; }
+    static constexpr std::int64_t panel_rows(std::int64_t n_columns) noexcept {
+        return n_columns < kMany ? kPanelRows<Arch> : kPanel;
+    }
+    /// Columns that a chunk takes: even shares of them, at most as many as kMostOrdered bytes hold.
+    static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t k) noexcept {
+        if (n_columns < kMany) return n_columns;
+        const std::int64_t most = most_columns(k), n_blocks = (n_columns + most - 1) / most, share = (n_columns + n_blocks - 1) / n_blocks;
+        return (share + kGroup - 1) / kGroup * kGroup;
+    }
+    static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
+        if (n_columns < kMany) return 0;
+        const std::int64_t n_groups = (std::min(n_columns, most_columns(k)) + kGroup - 1) / kGroup;   // no block of fewer has more
+        return static_cast<std::uint64_t>(kSums + 16 * row_stride(k) + n_groups * 16 * group_stride(k)) * sizeof(float);
+    }
 
-    /// The widened slice and the sums of a block of columns, where columns are many.
-    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept { return n_columns < kMany ? 0 : sizeof(Scratch); }
-
-    static void multiply(const PanelJob<Arch>& job) noexcept {
+    static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
         if (job.n_columns < kMany) return multiply_directly(job);
-        for (std::int64_t first = 0; first < job.n_columns; first += kBlock)
-            multiply_block(job, first, static_cast<int>(std::min<std::int64_t>(job.n_columns - first, kBlock)));
+        const std::int64_t block = block_columns(job.n_columns, job.k);
+        for (std::int64_t first = 0; first < job.n_columns; first += block)
+            multiply_block(session, job, job.columns + first, std::min(job.n_columns - first, block));
     }
 
 private:
-    static constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>, kPanel = kPanelRows<Arch>;
-    static constexpr int kHalf = kPanel / 2;             ///< rows whose widened slice stays in the first level
-    static constexpr int kMany = 3 * kColumns;           ///< with fewer, widening costs more than it saves
-    static constexpr int kBlock = 260 / kColumns * kColumns;   ///< columns whose sums stay in the second level
+    static constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
+    static constexpr int kLanes = Arch::kLanes;
+    static constexpr int kOuter = kOuterRows<Arch>, kVectors = kOuterVectors<Arch>;
+    static constexpr int kGroup = kVectors * kLanes;          ///< columns of an outer product
+    static constexpr int kMany = kLanes == 16 ? 30 : 12;       ///< with fewer, putting in order costs more than it saves
+    static constexpr int kPanel = 48;                         ///< rows that share a slice of columns in the first level
+    static constexpr std::int64_t kSteps = 128;               ///< of a slice: it and a register of rows fill two thirds of that level
+    static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last level
+    static constexpr int kTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kTileSums, kSums = kLevels * kLevelSums;
 
-    struct alignas(64) Scratch {
-        float w[kPanel][kFloatSlice];
-        float sums[kBlock / kColumns][kPanel / kRows][kColumns][kRows][16];   ///< lanes of [group][rows][column][row]
-    };
+    // Of what lies in order, in floats. A line between lanes keeps them from falling on the same lines of the caches.
+    static constexpr std::int64_t n_steps(std::int64_t k) noexcept { return (k + 15) / 16; }
+    static constexpr std::int64_t row_stride(std::int64_t k) noexcept { return n_steps(k) * kPanel + 16; }     ///< between lanes
+    static constexpr std::int64_t group_stride(std::int64_t k) noexcept { return n_steps(k) * kGroup + 16; }   ///< likewise
+
+    static constexpr std::int64_t most_columns(std::int64_t k) noexcept {
+        return std::max<std::int64_t>(kMostOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
+    }
 
     static void multiply_directly(const PanelJob<Arch>& job) noexcept {
         for (int row = 0; row < job.n_rows; row += kRows)
@@ -45,7 +72,7 @@ private:
                 const std::byte* w[kRows];
                 const float* x[kColumns];
                 for (int r = 0; r < kRows; ++r) w[r] = row_of(job, row + r);
-                for (int c = 0; c < n; ++c) x[c] = column_of(job, first + c);
+                for (int c = 0; c < n; ++c) x[c] = values_of(job.columns[first + c]);
                 float results[kColumns][kRows];
                 run_float_tile<Arch, Type>(w, x, job.k, n, results);
                 for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
@@ -56,40 +83,109 @@ private:
     static const std::byte* row_of(const PanelJob<Arch>& job, int r) noexcept {
         return job.w + std::min(r, job.n_rows - 1) * job.row_stride;
     }
-    static const float* column_of(const PanelJob<Arch>& job, std::int64_t c) noexcept {
-        return reinterpret_cast<const float*>(job.columns[c].x);
+    static const float* values_of(const Column<Arch>& column) noexcept { return reinterpret_cast<const float*>(column.x); }
+
+    /// Columns in registers, and these in groups of even size: in a narrow one loads would take longer than multiply-adds.
+    struct Groups {
+        std::int64_t n_columns, n_vectors = (n_columns + kLanes - 1) / kLanes, count = (n_vectors + kVectors - 1) / kVectors;
+        [[nodiscard]] std::int64_t first_vector(std::int64_t group) const noexcept { return n_vectors * group / count; }
+        [[nodiscard]] int vectors(std::int64_t group) const noexcept {
+            return static_cast<int>(first_vector(group + 1) - first_vector(group));
+        }
+    };
+
+    /// Sums, weights in order [lane][register of rows][step][row], columns in order [group][lane][step][column].
+    struct Scratch {
+        float *sums, *rows, *columns;
+        Scratch(std::byte* memory, std::int64_t k) noexcept
+            : sums(reinterpret_cast<float*>(memory)), rows(sums + kSums), columns(rows + 16 * row_stride(k)) {}
+    };
+
+    static void order_columns(const Column<Arch>* columns, const Groups& groups, std::int64_t k, float* to) noexcept {
+        for (std::int64_t group = 0; group < groups.count; ++group, to += 16 * group_stride(k))
+            for (int v = 0; v < groups.vectors(group); ++v) {
+                const std::int64_t first = (groups.first_vector(group) + v) * kLanes;
+                const float* x[kLanes];
+                for (int i = 0; i < kLanes; ++i) x[i] = values_of(columns[std::min(first + i, groups.n_columns - 1)]);
+                order_by_lanes<Arch>(
+                    [&](int i, std::int64_t j) {
+                        const float* at = x[i] + j * 16;
+                        return j * 16 + 16 <= k ? f32x16<Arch>::load(at) : f32x16<Arch>::load(at, static_cast<int>(k - j * 16));
+                    },
+                    n_steps(k), to + v * kLanes, group_stride(k), groups.vectors(group) * kLanes);
+            }
+    }
+    static void order_rows(const PanelJob<Arch>& job, float* to) noexcept {
+        for (int first = 0; first < job.n_rows; first += kLanes) {
+            const std::byte* w[kLanes];
+            for (int i = 0; i < kLanes; ++i) w[i] = row_of(job, first + i);
+            order_by_lanes<Arch>(
+                [&](int i, std::int64_t j) {
+                    const std::byte* at = w[i] + j * 16 * kFloatBytes<Type>;
+                    return j * 16 + 16 <= job.k ? load_weights<Arch, Type>(at) : load_weights<Arch, Type>(at, job.k - j * 16);
+                },
+                n_steps(job.k), to + first * n_steps(job.k), row_stride(job.k), kLanes);
+        }
     }
 
-    static void multiply_block(const PanelJob<Arch>& job, std::int64_t first, int n) noexcept {
-        auto& scratch = *reinterpret_cast<Scratch*>(job.scratch);
-        for (std::int64_t at = 0; at < job.k; at += kFloatSlice) {
-            const int n_k = static_cast<int>(std::min<std::int64_t>(job.k - at, kFloatSlice));
-            for (int r = 0; r < std::min(job.n_rows, kPanel); ++r)
-                widen_slice<Arch, Type>(row_of(job, r) + at * kFloatBytes<Type>, n_k, scratch.w[r]);
-            for (int half = 0; half < job.n_rows; half += kHalf)
-                for (int c = 0; c < n; c += kColumns)
-                    multiply_group(job, first + c, std::min(n - c, kColumns), at, n_k, half, scratch.sums[c / kColumns], scratch);
+    static void multiply_block(Session& session, const PanelJob<Arch>& job, const Column<Arch>* columns, std::int64_t n) noexcept {
+        const Scratch scratch(job.scratch, job.k);
+        const Groups groups{n};
+        if (session.columns != columns || session.n_columns != n) {
+            order_columns(columns, groups, job.k, scratch.columns);
+            session = {columns, n};
         }
-        for (int c = 0; c < n; ++c) {
-            alignas(64) float results[kPanel];
-            const auto& group = scratch.sums[c / kColumns];
-            for (int r = 0; r < job.n_rows; ++r) results[r] = fold(f32x16<Arch>::load(group[r / kRows][c % kColumns][r % kRows]));
-            store_results(job, first + c, 0, job.n_rows, results);
+        order_rows(job, scratch.rows);
+        for (std::int64_t group = 0; group < groups.count; ++group) {
+            for (int turn = 0; turn < 16; ++turn) multiply_lane(job, scratch, group, groups.vectors(group), turn);
+            const std::int64_t first = groups.first_vector(group) * kLanes;
+            store_group(job, scratch, columns - job.columns + first, std::min<std::int64_t>(n - first, groups.vectors(group) * kLanes));
         }
     }
 
-    /// Columns first … first + n at one slice of half a panel.
-    static void multiply_group(const PanelJob<Arch>& job, std::int64_t first, int n, std::int64_t at, int n_k, int half,
-                               float (&sums)[kPanel / kRows][kColumns][kRows][16], const Scratch& scratch) noexcept {
-        const float *x[kColumns], *next[kColumns];
-        for (int c = 0; c < kColumns; ++c) {
-            x[c] = column_of(job, first + std::min(c, n - 1)) + at;
-            next[c] = column_of(job, std::min(first + kColumns + c, job.n_columns - 1)) + at;
+    /// One lane of all outputs of a panel and a group of columns.
+    static void multiply_lane(const PanelJob<Arch>& job, const Scratch& scratch, std::int64_t group, int n_vectors, int turn) noexcept {
+        const int lane = kLaneOrder[turn], level = __builtin_popcount(static_cast<unsigned>(turn));
+        const int n_tiles = (job.n_rows + kOuter - 1) / kOuter;
+        const float* columns = scratch.columns + (group * 16 + lane) * group_stride(job.k);
+        const std::int64_t width = n_vectors * kLanes;
+        LaneJob part{};
+        part.level_stride = kLevelSums;
+        part.n_partners = __builtin_ctz(~static_cast<unsigned>(turn));
+        for (std::int64_t at = 0; at < n_steps(job.k); at += kSteps) {
+            part.n = std::min(n_steps(job.k) - at, kSteps);
+            part.begins = at == 0;
+            part.ends = at + part.n == n_steps(job.k);
+            part.x = columns + at * width;
+            const float* next = part.x + part.n * width;   // of this lane; else of the next one that has its turn
+            if (part.ends) next = scratch.columns + (group * 16 + kLaneOrder[(turn + 1) % 16]) * group_stride(job.k);
+            part.ahead_step = width * 4 / n_tiles;
+            for (int tile = 0; tile < n_tiles; ++tile) {
+                const int row = tile * kOuter;
+                part.w = scratch.rows + lane * row_stride(job.k) + (row / kLanes * n_steps(job.k) + at) * kLanes + row % kLanes;
+                part.running = scratch.sums + (kLevels - 1) * kLevelSums + tile * kTileSums;
+                part.below = scratch.sums + (level - 1) * kLevelSums + tile * kTileSums;
+                part.ahead = reinterpret_cast<const std::byte*>(next) + tile * part.n * part.ahead_step;
+                run_outer_product<Arch>(part, n_vectors);
+            }
         }
-        for (int row = half, tile = 0; row < std::min(half + kHalf, job.n_rows); row += kRows, ++tile) {
-            const float* w[kRows];
-            for (int r = 0; r < kRows; ++r) w[r] = scratch.w[std::min(row + r, job.n_rows - 1)];
-            run_float_slice<Arch>(w, x, n_k, n, at == 0, sums[row / kRows], next[tile % kColumns], next[(tile + 4) % kColumns]);
+    }
+
+    /// The finished sums of a panel and columns first … first + n of the job.
+    static void store_group(const PanelJob<Arch>& job, const Scratch& scratch, std::int64_t first, std::int64_t n) noexcept {
+        const int n_vectors = static_cast<int>((n + kLanes - 1) / kLanes);
+        alignas(64) float results[kLanes][kPanel];
+        for (int v = 0; v < n_vectors; ++v) {
+            for (int row = 0; row < job.n_rows; row += kLanes) {
+                i32v<Arch> m[kLanes];
+                for (int i = 0; i < kLanes; ++i)
+                    m[i] = bits(f32v<Arch>::load_aligned(scratch.sums + (row + i) / kOuter * kTileSums
+                        + ((row + i) % kOuter * n_vectors + v) * kLanes), Arch{});
+                transpose(m, Arch{});
+                for (int i = 0; i < kLanes; ++i) from_bits(m[i], Arch{}).store_aligned(results[i] + row);
+            }
+            for (std::int64_t c = v * kLanes; c < std::min<std::int64_t>(n, (v + 1) * kLanes); ++c)
+                store_results(job, first + c, 0, job.n_rows, results[c % kLanes]);
         }
     }
 };

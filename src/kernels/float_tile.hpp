@@ -70,63 +70,105 @@ inline void run_float_tile(const std::byte* const* w, const float* const* x, std
     float_tile<Arch, Type, Columns>(w, x, k, results);
 }
 
-// ---- slices of K ----------------------------------------------------------------------------------------------------
+// ---- sums of one lane -------------------------------------------------------------------------------------------------
+//
+// With many columns the sixteen sums of an output are worked one after the other, so that the lanes of a register are
+// columns: weights and activations are put in order by lanes first (value k belongs to lane k mod 16, numerics rule 3), then
+// a product is sixteen outer products. Its sums begin and end in registers and are added to each other as the tree of rule 3
+// asks, lane 0 and 8, 4 and 12, …; nothing is ever added across a register.
 
-inline constexpr int kFloatSlice = 512;   ///< weights of a row that are widened together
+/// Rows and registers of columns of an outer product. Rows are put side by side by registers (kLanes), of which this is a part.
+template <class Arch>
+inline constexpr int kOuterRows = Arch::kLanes == 16 ? 8 : 4;
+template <class Arch>
+inline constexpr int kOuterVectors = Arch::kLanes == 4 ? 4 : 3;
 
-/// n ≤ kFloatSlice weights, widened; zeros up to a multiple of 16.
-template <class Arch, DType Type>
-TINFER_INLINE void widen_slice(const std::byte* from, int n, float* to) noexcept {
-    int i = 0;
-    for (; i + 16 <= n; i += 16) load_weights<Arch, Type>(from + i * kFloatBytes<Type>).store(to + i);
-    if (i < n) load_weights<Arch, Type>(from + i * kFloatBytes<Type>, n - i).store(to + i);
-}
+/// The order in which lanes are worked: each is added to what stands before it as soon as that is its partner in the tree.
+inline constexpr int kLaneOrder[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+/// Sums that wait at once: one per level of the tree, and those of a lane that is not at its end.
+inline constexpr int kLevels = 5;
 
-/// sums[c][r] += w[r] · x[c], lane by lane, over n_k values, or begins them. Lines at `ahead` are asked for meanwhile.
-template <class Arch, int Columns>
-[[gnu::noinline]] void float_slice(const float* const* w, const float* const* x, int n_k, bool begins,
-                                   float (*sums)[kFloatRows<Arch>][16], const float* ahead, const float* ahead_too) noexcept {
-    constexpr int kRows = kFloatRows<Arch>;
-    f32x16<Arch> acc[Columns][kRows];
-#pragma GCC unroll 8
-    for (int c = 0; c < Columns; ++c)
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) acc[c][r] = begins ? f32x16<Arch>(0.0f) : f32x16<Arch>::load(sums[c][r]);
-    int i = 0;
-    for (; i + 16 <= n_k; i += 16) {
-        __builtin_prefetch(ahead + i);
-        __builtin_prefetch(ahead_too + i);
-        f32x16<Arch> weights[kRows];
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) weights[r] = f32x16<Arch>::load(w[r] + i);
-#pragma GCC unroll 8
-        for (int c = 0; c < Columns; ++c) {
-            const auto a = f32x16<Arch>::load(x[c] + i);
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) acc[c][r] = fma(weights[r], a, acc[c][r]);
+/// Puts one register of rows in order by lanes: load(i, j) gives values 16 j … 16 j + 15 of row i; they go to
+/// to[lane][j][i], where lanes lie lane_stride floats apart and steps j step_stride.
+template <class Arch, class Load>
+TINFER_INLINE void order_by_lanes(Load load, std::int64_t n_steps, float* to, std::int64_t lane_stride, std::int64_t step_stride) noexcept {
+    constexpr int kLanes = Arch::kLanes;
+    for (std::int64_t j = 0; j < n_steps; ++j, to += step_stride) {
+        i32v<Arch> m[f32x16<Arch>::kParts][kLanes];
+        for (int i = 0; i < kLanes; ++i) {
+            const f32x16<Arch> row = load(i, j);
+            for (int part = 0; part < f32x16<Arch>::kParts; ++part) m[part][i] = bits(row.part[part], Arch{});
+        }
+        for (int part = 0; part < f32x16<Arch>::kParts; ++part) {
+            transpose(m[part], Arch{});
+            for (int i = 0; i < kLanes; ++i)
+                from_bits(m[part][i], Arch{}).store_aligned(to + (part * kLanes + i) * lane_stride);
         }
     }
-    if (i < n_k) {
+}
+
+/// One lane of a tile of outputs, over n steps: sums[level][row][vector of columns].
+struct LaneJob {
+    const float* w;              ///< [step][kLanes], of which the first kOuterRows are meant
+    const float* x;              ///< [step][vectors][kLanes]
+    std::int64_t n;
+    float* running;              ///< where the lane's sums wait between slices of K
+    bool begins, ends;           ///< the lane
+    float* below;                ///< the sums that were finished last, then, level_stride before each, those before them
+    std::int64_t level_stride;   ///< floats
+    int n_partners;              ///< so many of them are its partners in turn
+    const std::byte* ahead;      ///< asked for meanwhile, ahead_step bytes a step
+    std::int64_t ahead_step;
+};
+
+template <class Arch, int Vectors>
+[[gnu::noinline]] void outer_product(const LaneJob& job) noexcept {
+    constexpr int kRows = kOuterRows<Arch>, kLanes = Arch::kLanes;
+    f32v<Arch> acc[kRows][Vectors];
+    const auto at = [](float* sums, int r, int v) { return sums + (r * Vectors + v) * kLanes; };
 #pragma GCC unroll 8
-        for (int c = 0; c < Columns; ++c) {
-            const auto a = f32x16<Arch>::load(x[c] + i, n_k - i);
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) acc[r][v] = job.begins ? f32v<Arch>(0.0f) : f32v<Arch>::load_aligned(at(job.running, r, v));
+
+    const float *w = job.w, *x = job.x;
+    const std::byte* ahead = job.ahead;
+    for (std::int64_t j = job.n; j > 0; --j, w += kLanes, x += Vectors * kLanes, ahead += job.ahead_step) {
+        __builtin_prefetch(ahead);
+        f32v<Arch> columns[Vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) columns[v] = f32v<Arch>::load_aligned(x + v * kLanes);
 #pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) acc[c][r] = fma(f32x16<Arch>::load(w[r] + i), a, acc[c][r]);
+        for (int r = 0; r < kRows; ++r) {
+            const f32v<Arch> weight(w[r]);
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) acc[r][v] = fma(weight, columns[v], acc[r][v], Arch{});
+        }
+    }
+
+    float* to = job.running;
+    if (job.ends) {
+        to = job.below + job.level_stride;
+        for (int i = 0; i < job.n_partners; ++i) {
+            to -= job.level_stride;
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) acc[r][v] = f32v<Arch>::load_aligned(at(to, r, v)) + acc[r][v];
         }
     }
 #pragma GCC unroll 8
-    for (int c = 0; c < Columns; ++c)
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) acc[c][r].store(sums[c][r]);
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) acc[r][v].store_aligned(at(to, r, v));
 }
 
-/// The same for the first n columns.
-template <class Arch, int Columns = kFloatColumns<Arch>>
-inline void run_float_slice(const float* const* w, const float* const* x, int n_k, int n, bool begins,
-                            float (*sums)[kFloatRows<Arch>][16], const float* ahead, const float* ahead_too) noexcept {
-    if constexpr (Columns > 1)
-        if (n < Columns) return run_float_slice<Arch, Columns - 1>(w, x, n_k, n, begins, sums, ahead, ahead_too);
-    float_slice<Arch, Columns>(w, x, n_k, begins, sums, ahead, ahead_too);
+/// The same for n_vectors ≤ Vectors.
+template <class Arch, int Vectors = kOuterVectors<Arch>>
+inline void run_outer_product(const LaneJob& job, int n_vectors) noexcept {
+    if constexpr (Vectors > 1)
+        if (n_vectors < Vectors) return run_outer_product<Arch, Vectors - 1>(job, n_vectors);
+    outer_product<Arch, Vectors>(job);
 }
 
 }  // namespace tinfer::kernels

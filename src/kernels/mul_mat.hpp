@@ -60,7 +60,7 @@ template <class Arch, class Weights>
 std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[2].n_rows();
     const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>))
-        + in_lines<Arch>(Weights::scratch_bytes(n));
+        + in_lines<Arch>(Weights::scratch_bytes(n, shape[2].ne[0]));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 template <class Arch, class Weights>
@@ -68,7 +68,7 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[0].ne[1] * shape[0].ne[2], n_experts = shape[1].ne[2];
     const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) +
                                in_lines<Arch>(static_cast<std::uint64_t>(2 * n_experts) * sizeof(std::int64_t)) +
-                               GatheredRows<Arch, Weights>::scratch_bytes(shape) + in_lines<Arch>(Weights::scratch_bytes(n));
+                               GatheredRows<Arch, Weights>::scratch_bytes(shape) + in_lines<Arch>(Weights::scratch_bytes(n, shape[2].ne[0]));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 
@@ -92,17 +92,17 @@ TINFER_INLINE Ahead ahead_in(const Operand& w, std::int64_t matrix, Range rows) 
     return ahead_at<Arch>(begin, rows.end - rows.begin, w.nb[1], end_of_matrix<Arch>(w, matrix));
 }
 
-/// Columns of the one matrix of a plain product.
+/// Columns of the one matrix of a plain product. Where the weights ask for blocks of them, the matrix is in use once for each.
 template <class Arch>
 struct PlainColumns {
     Column<Arch>* columns;
-    std::int64_t n;
-    static constexpr std::int64_t n_used = 1;
+    std::int64_t n, block;
+    std::int64_t n_used = n <= block ? 1 : (n + block - 1) / block;
     [[nodiscard]] static std::int64_t matrix(std::int64_t) noexcept { return 0; }
     [[nodiscard]] std::int64_t most() const noexcept { return n; }
     [[nodiscard]] std::int64_t readable() const noexcept { return n; }
-    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t) const noexcept {
-        return {columns, static_cast<std::size_t>(n)};
+    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t i) const noexcept {
+        return {columns + i * block, static_cast<std::size_t>(std::min(n - i * block, block))};
     }
 };
 
@@ -126,10 +126,10 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
 template <class Arch, class Weights, class Used>
 void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::byte* scratch) noexcept {
     const Operand& w = call[1];
-    [[maybe_unused]] const typename Weights::Session session;
+    typename Weights::Session session;
     const bool streams = stores_stream<Arch>(call[0], call[2]);
     const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
-    const std::int64_t unit = runs ? kRowsTogether : kPanelRows<Arch>;
+    const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
     RowChunks<Arch> chunks(w, used.n_used, some, unit, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
         const RowRun run = chunks.run(chunk);
@@ -151,7 +151,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
                 ahead = next == WorkQueue::kNoChunk ? begin_of_next_product<Arch>(call, slice.thread, used.matrix(0), used.n_used)
                                                     : ahead_of_chunk(next);
             }
-            Weights::multiply({w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
+            Weights::multiply(session, {w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
                 first, ahead, columns.data(), std::ssize(columns), used.readable(), streams, scratch});
         }
         if (!some) next = slice.claim(chunks.count());
@@ -163,7 +163,8 @@ template <class Arch, class Weights>
 void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[2], &addend = call[3];
     std::byte* scratch = call.scratch(slice.thread);
-    PlainColumns<Arch> used{reinterpret_cast<Column<Arch>*>(scratch), x.n_rows()};
+    const std::int64_t n = x.n_rows();
+    PlainColumns<Arch> used{reinterpret_cast<Column<Arch>*>(scratch), n, Weights::block_columns(n, x.ne[0])};
     for (std::int64_t t = 0; t < used.n; ++t) {
         const float* added = nullptr;
         if (addend.present()) added = addend.template flat_row<const float>(addend.n_rows() == 1 ? 0 : t);

@@ -290,7 +290,7 @@ struct BlockWeights {
 #endif
     };
 
-    static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
+    static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t) noexcept {
         std::uint64_t bytes = VectorProduct<Arch, Format>::scratch_bytes(n_columns);
 #if defined(__AMX_INT8__)
         if constexpr (kAmx) bytes = AmxProduct<Arch, Format>::scratch_bytes(n_columns);
@@ -313,8 +313,11 @@ struct BlockWeights {
     }
     /// Multiplied straight from runs of rows of any length, and not by panels.
     static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return kRows && n_columns <= kFewColumns; }
+    static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
+    /// Columns that a chunk takes: all.
+    static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
 
-    static void multiply(const PanelJob<Arch>& job) noexcept {
+    static void multiply(Session&, const PanelJob<Arch>& job) noexcept {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);

@@ -119,6 +119,22 @@ TEST_CASE("[K1][N4] products: results that leave the caches, of many activations
     check_product({DType::q4_k, 2048, 1024, 262, 0, 2});
 }
 
+TEST_CASE("[K1][N4] products: float weights and many tokens, whose lanes are worked one after the other, give the reference's bits") {
+    constexpr Extremes kExtremes[] = {Extremes::none, Extremes::finite, Extremes::non_finite};
+    int i = 0;
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+        for (const std::int64_t k : {1, 16, 37, 300, 2100})             // the last one takes two slices
+            for (const std::int64_t rows : {1, 15, 47, 49, 130})
+                for (const std::int64_t tokens : {12, 29, 30, 33, 47, 64, 101})
+                    check_product({type, k, rows, tokens, 2 * (i % 3), 1 + i % 2, kExtremes[i % 5 % 3]}), ++i;
+        check_product({type, 20000, 53, 200, 0, 2});                    // more columns than one block takes
+    }
+    const TestTensor w = weights(DType::f16, {20000, 50, 2, 1}, 1, Extremes::none), x = inputs(DType::f16, {20000, 1, 75, 1}, 2, Extremes::none);
+    const TestTensor ids(DType::i32, {2, 75, 1, 1}), out(DType::f32, {50, 2, 75, 1});   // 125 of an expert, of 150 in all
+    for (std::size_t n = 0; n < 150; ++n) ids.as<std::int32_t>()[n] = n % 6 == 0 ? 0 : 1;
+    CHECK(compare_tables(Op::mul_mat_id, DType::f16, out, {&w, &x, &ids}, {}, 2) == "");
+}
+
 TEST_CASE("[K1][K2][N4] products: an addend per row or per result is added after the sum, once") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
