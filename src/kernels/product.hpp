@@ -244,30 +244,52 @@ private:
         Activations x[T];
         for (int t = 0; t < T; ++t)
             x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w);
-        const auto product = [&](const SixteenBlocks& blocks, const Ahead& ahead, float (*results)[16]) {
-            if constexpr (Format::kUnit == 256) multiply_super_rows<Arch, Format, T>(blocks, job.k / 256, x, ahead, results);
-            else multiply_block_rows<Arch, Format, T>(blocks, job.k / 32, x, ahead, results);
-        };
-        alignas(64) float results[T][16];
-        const int n_streamed = static_cast<int>(rows_in_streams<Arch>(job.n_rows)), middle = n_streamed / 2;
-        const auto row_at = [&](int r) { return job.w + r * job.row_stride; };
-        // One past the last weight of the streams: behind it a gap need not be readable.
-        const std::byte* end = row_at(std::max(n_streamed - 1, 0)) + job.k / Format::kBlockElems * Format::kBlockBytes;
-        for (int first = 0; first < middle; first += 8) {
-            SixteenBlocks blocks;
-            for (int r = 0; r < 16; ++r) blocks.row[r] = rows + (first + r % 8 + (r < 8 ? 0 : middle)) * job.row_stride;
-            Ahead ahead{row_at(first + 8), row_at(middle + first + 8), end};
-            if (first + 8 == middle) ahead = job.ahead.begin != nullptr ? job.ahead : Ahead{row_at(0), row_at(0), row_at(0)};
-            product(blocks, ahead, results);
-            for (int t = 0; t < T; ++t) {
-                store_results(job, t, first, 8, results[t]);
-                store_results(job, t, middle + first, 8, results[t] + 8);
-            }
+        if constexpr (Format::kUnit == 256) {
+            walk<T, 4>(job, [&](const FourRows& rows, auto results) {
+                multiply_super_rows<Arch, Format, T>(rows, job.k / 256, x, results);
+            });
+        } else {
+            if constexpr (T == 1)
+                if (job.row_stride >= kNotice)
+                    return walk<T, 4>(job, [&](const FourRows& rows, auto results) {
+                        multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
+                    });
+            walk<T, 16>(job, [&](const SixteenRows& rows, auto results) {
+                multiply_block_rows<Arch, Format, T>(rows, job.k / 32, x, results);
+            });
         }
-        if (n_streamed == job.n_rows) return;
-        product(sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, n_streamed), Ahead{row_at(0), row_at(0), row_at(0)}, results);
-        for (int t = 0; t < T; ++t) store_results(job, t, n_streamed, job.n_rows - n_streamed, results[t]);
+    }
+
+    static constexpr std::int64_t kNotice = 1024;   ///< bytes of a stream that memory wants to be asked ahead
+
+    /// The rows of a run, N together. Each stream is asked for kNotice bytes ahead, in whole rows; behind its last ones comes
+    /// its place in the run that follows.
+    template <int T, int N, class Product>
+    static void walk(const PanelJob<Arch>& job, Product product) noexcept {
+        constexpr std::int64_t kNeighbours = N / kStreams;
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
+        const std::int64_t early = std::max((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
+        for (std::int64_t first = 0; first < length; first += kNeighbours) {
+            RowGroup<N> rows;
+            const auto each = [&](auto fn) {   // row of the group: which, of which stream, and where in that
+                for (int s = 0, at = 0; s < kStreams; ++s)
+                    for (std::int64_t i = first; i < first + kNeighbours; ++i) fn(at++, s, i);
+            };
+            each([&](int at, int s, std::int64_t i) {
+                const std::byte* row = job.w + std::min<std::int64_t>(s * length + i, job.n_rows - 1) * job.row_stride;
+                rows.row[at] = reinterpret_cast<const std::uint8_t*>(row);
+                const bool inside = i + early < length || job.ahead.begin == nullptr;
+                rows.next[at] = inside ? row + early * job.row_stride
+                                       : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
+            });
+            alignas(64) float results[T][N];
+            product(rows, results);
+            each([&](int at, int s, std::int64_t i) {
+                const std::int64_t row = s * length + i;
+                if (i >= length || row >= job.n_rows) return;
+                for (int t = 0; t < T; ++t) store_results(job, t, static_cast<int>(row), 1, &results[t][at]);
+            });
+        }
     }
 };
 #endif

@@ -14,23 +14,24 @@ namespace tinfer::kernels {
 
 inline constexpr std::int64_t kFewColumns = 4;          ///< these meet the file's rows directly, where a kernel can that
 inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiplying costs far more than reading
-inline constexpr std::int64_t kRowsTogether = 16;       ///< rows that products of few columns walk together
+inline constexpr std::int64_t kRowsTogether = 16;       ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading
 
-/// What a thread will probably read next: from `begin` on, and for products straight from rows from `second` on too. Up to `end`
-/// it is of the step's own operands, which may be loaded before their turn; the rest may only be asked for.
+/// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run. Up to
+/// `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be asked for.
 struct Ahead {
     const std::byte* begin = nullptr;   ///< null: not known
-    const std::byte* second = nullptr;
+    std::int64_t stream_bytes = 0;      ///< from one stream to the next
     const std::byte* end = nullptr;
 };
-/// Rows of a run that are walked as two streams, eight of each together; the second begins in the middle of them.
+/// Rows of a run are walked as four streams, the first row of each together, then the second, …; the last one may be shorter.
+inline constexpr std::int64_t kStreams = 4;
 template <class Arch>
-TINFER_INLINE std::int64_t rows_in_streams(std::int64_t n_rows) noexcept { return n_rows / kRowsTogether * kRowsTogether; }
+TINFER_INLINE std::int64_t rows_of_stream(std::int64_t n_rows) noexcept { return (n_rows + kStreams - 1) / kStreams; }
 /// What comes next where that is these rows of w.
 template <class Arch>
 TINFER_INLINE Ahead ahead_at(const std::byte* begin, std::int64_t n_rows, std::int64_t row_stride, const std::byte* end) noexcept {
-    return {begin, begin + rows_in_streams<Arch>(n_rows) / 2 * row_stride, end};
+    return {begin, rows_of_stream<Arch>(n_rows) * row_stride, end};
 }
 
 /// Reads what comes next while a panel is worked, for products of so few columns that reading counts: in ascending order,

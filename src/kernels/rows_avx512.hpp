@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: one token is a matter of reading every
-// weight once, so nothing is turned or stored on the way. Sixteen rows are walked together, block by block; integer sums
-// lie along the lanes of a row and are folded sixteen rows at a time, so that float steps again have rows in lanes.
+// weight once, so nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream
+// of its own that is read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are
+// folded four rows at a time, so that float steps have rows in lanes.
 #pragma once
 
 #include "kernels/lanes_avx512.hpp"
@@ -12,22 +13,20 @@
 
 namespace tinfer::kernels {
 
-/// Row `r`'s share of reading ahead by `Bytes` per eight rows: eighths of what `offset` bytes on follows in the first stream
-/// for rows 0 … 7, in the second for rows 8 … 15; loads up to the end, requests behind it.
-/// Walking eight rows of a stream together hides from the processor that memory is read in ascending order, which its own
-/// prefetcher follows in loads only. So the next rows are loaded line by line, between the rows of now, and asked for a
-/// little before that. With large pages this reads as fast as plain reading; prefetches alone do not, because there are too
-/// few line buffers, and one stream reads a tenth slower than two.
-template <int Bytes>
-TINFER_INLINE void read_ahead(const Ahead& ahead, std::int64_t offset, int r) {
-    constexpr int kLines = (Bytes + 63) / 64, kEarlier = 2560;
-    const std::byte* stream = (r < 8 ? ahead.begin : ahead.second) + offset;
-    for (int line = kLines * (r % 8) / 8; line < kLines * (r % 8 + 1) / 8; ++line) {
-        const std::byte* at = stream + 64 * line;
-        __builtin_prefetch(at + (at < ahead.end ? kEarlier : 0), 0, 2);
-        if (at < ahead.end) static_cast<void>(*reinterpret_cast<const volatile std::byte*>(at));
+/// Rows that are walked together: N / 4 neighbours of each of four streams, and what will follow in the place of each. That
+/// is asked for block by block, early enough for memory to answer.
+template <int N>
+struct RowGroup {
+    const std::uint8_t* row[N];
+    const std::byte* next[N];
+    template <int Bytes>
+    TINFER_INLINE void ask(int r, std::int64_t at) const {
+#pragma GCC unroll 4
+        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 2);
     }
-}
+};
+using FourRows = RowGroup<4>;
+using SixteenRows = RowGroup<16>;
 static TINFER_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
 /// 32 bytes at a and 32 at b.
 static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
@@ -42,27 +41,37 @@ static TINFER_INLINE __m512i shift_counts(int low, int high) {
     return _mm512_inserti64x4(_mm512_set1_epi16(static_cast<short>(low)), _mm256_set1_epi16(static_cast<short>(high)), 1);
 }
 
-/// The sixteen bytes per row of sixteen rows, found again by row.
-struct RowBytes {
-    alignas(64) std::uint8_t bytes[4][4][16];   ///< [r % 4][r / 4]
-    TINFER_INLINE __m512i everywhere(int r) const {
-        return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[r % 4][r / 4])));
-    }
-};
-/// 16 bytes at `at` of rows g, 4 + g, 8 + g, 12 + g, one in each quarter.
-static TINFER_INLINE __m512i load_quarters(const SixteenBlocks& b, int g, std::int64_t at) {
-    const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b.row[r] + at)); };
-    __m512i z = _mm512_castsi128_si512(quarter(g));
-    z = _mm512_inserti32x4(z, quarter(4 + g), 1);
-    z = _mm512_inserti32x4(z, quarter(8 + g), 2);
-    return _mm512_inserti32x4(z, quarter(12 + g), 3);
+/// 16 bytes at `at` of each row, one in each quarter.
+static TINFER_INLINE __m512i load_quarters(const FourRows& rows, std::int64_t at) {
+    const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows.row[r] + at)); };
+    __m512i z = _mm512_castsi128_si512(quarter(0));
+    z = _mm512_inserti32x4(z, quarter(1), 1);
+    z = _mm512_inserti32x4(z, quarter(2), 2);
+    return _mm512_inserti32x4(z, quarter(3), 3);
 }
+/// The first lane of each quarter.
+static TINFER_INLINE __m128i first_lanes(__m512i z) {
+    const __m512i index = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 4, 8, 12));
+    return _mm512_castsi512_si128(_mm512_permutexvar_epi32(index, z));
+}
+/// Four floats, each in all lanes of a quarter.
+static TINFER_INLINE __m512 by_quarters(const float* x) {
+    const __m512i index = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return _mm512_permutexvar_ps(index, _mm512_castps128_ps512(_mm_loadu_ps(x)));
+}
+/// Totals of four vectors.
+static TINFER_INLINE __m128i fold_four(__m512i v0, __m512i v1, __m512i v2, __m512i v3) {
+    const __m512i quarters = fold_quarters(v0, v1, v2, v3);
+    const __m256i halves = _mm256_add_epi32(_mm512_castsi512_si256(quarters), _mm512_extracti64x4_epi64(quarters, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+}
+static TINFER_INLINE __m128 four_f16(__m128i lanes) { return _mm_cvtph_ps(_mm_cvtepi32_epi16(lanes)); }
 
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
 // A format says here how the codes of a block meet the activations in four vectors, each lane four products that fit
 // sixteen bits when summed, and how the two int16 vectors of scales lie that go with packed pairs of them:
-//   struct Header; header(blocks, header)           what sixteen rows need per block, d and dmin as floats
+//   struct Header; header(rows, at, header)         what four rows need per block, d and dmin as floats
 //   struct Codes { __m512i c[4], s[2]; }            of one row; S = Σ lanes of dpwssd(packs(dot0, dot1), s0) + …
 //   load_activations(q, a)                          the four vectors of activations to the four of codes
 //   S += correction(header, row, sums of codes)     where codes are biased
@@ -70,26 +79,24 @@ static TINFER_INLINE __m512i load_quarters(const SixteenBlocks& b, int g, std::i
 /// What Q4_K and Q5_K share: eight scales and eight mins of six bits.
 struct KRows {
     struct Header {
-        RowBytes scales;        ///< eight scales, eight mins
-        __m512i mins[4];        ///< as int16, rows g, 4 + g, 8 + g, 12 + g
-        __m512 d, dmin;
+        alignas(64) std::uint8_t bytes[4][16];   ///< by row: eight scales, eight mins
+        __m512i mins;                            ///< as int16, a row in each quarter
+        __m128 d, dmin;
     };
-    static TINFER_INLINE void header(const SixteenBlocks& b, std::int64_t at, Header& out) {
-        __m512i head[4];
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
         const __m512i shifts = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0, 4));
         const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi32(0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F));
         const __m512i top = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x30303030, 0, 0x30303030));
-        for (int g = 0; g < 4; ++g) {   // words: d and dmin, then s0, s1, s2 of unpack_scales_and_mins
-            head[g] = load_quarters(b, g, at);
-            const __m512i a = _mm512_srlv_epi32(_mm512_shuffle_epi32(head[g], _MM_PERM_ENUM(0xED)), shifts);   // s0 s2 s1 s2
-            const __m512i c = _mm512_srli_epi32(_mm512_shuffle_epi32(head[g], _MM_PERM_ENUM(0xA5)), 2);        // s0 s0 s1 s1
-            const __m512i bytes = _mm512_or_si512(_mm512_and_si512(a, low), _mm512_and_si512(c, top));
-            _mm512_store_si512(out.scales.bytes[g], bytes);
-            out.mins[g] = _mm512_unpackhi_epi8(bytes, _mm512_setzero_si512());
-        }
-        const __m512i ds = _mm512_unpacklo_epi64(_mm512_unpacklo_epi32(head[0], head[1]), _mm512_unpacklo_epi32(head[2], head[3]));
-        out.d = low_f16(ds);
-        out.dmin = high_f16(ds);
+        const __m512i head = load_quarters(rows, at);   // words: d and dmin, then s0, s1, s2 of unpack_scales_and_mins
+        const __m512i a = _mm512_srlv_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xED)), shifts);   // s0 s2 s1 s2
+        const __m512i c = _mm512_srli_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xA5)), 2);        // s0 s0 s1 s1
+        const __m512i bytes = _mm512_or_si512(_mm512_and_si512(a, low), _mm512_and_si512(c, top));
+        _mm512_store_si512(out.bytes, bytes);
+        asm("" : "+m"(out.bytes));   // to be loaded from there: the compiler would shuffle, on the port that does most already
+        out.mins = _mm512_unpackhi_epi8(bytes, _mm512_setzero_si512());
+        const __m128i ds = first_lanes(head);
+        out.d = four_f16(ds);
+        out.dmin = four_f16(_mm_srli_epi32(ds, 16));
     }
     /// Scales of sub-blocks 4h … 4h + 3 as the packed dots want them: the first two sub-blocks in quarters 0 and 1.
     static TINFER_INLINE __m512i spread_scales(const Header& h, int r, int half) {
@@ -97,7 +104,8 @@ struct KRows {
         const __m128i first = pair(4 * half), second = pair(4 * half + 2);
         const __m512i index = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_broadcastsi128_si256(first)),
             _mm256_broadcastsi128_si256(second), 1);
-        return _mm512_shuffle_epi8(h.scales.everywhere(r), index);
+        const __m512i bytes = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(h.bytes[r])));
+        return _mm512_shuffle_epi8(bytes, index);
     }
     static constexpr long long spread_word(int j) {   // byte j four times as int16: index, then zero
         unsigned long long word = 0;
@@ -110,11 +118,12 @@ struct KRows {
             a[2 * half + 1] = load_halves(q + 128 * half + 32, q + 128 * half + 96);
         }
     }
-    /// N of sixteen rows: mins times sums of 32 activations.
-    static TINFER_INLINE __m512i mins_total(const Header& h, const std::int16_t* sum32) {
+    /// N of four rows: mins times sums of 32 activations.
+    static TINFER_INLINE __m128i mins_total(const Header& h, const std::int16_t* sum32) {
         const __m512i sums = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sum32)));
-        return fold_quarters(_mm512_madd_epi16(h.mins[0], sums), _mm512_madd_epi16(h.mins[1], sums),
-            _mm512_madd_epi16(h.mins[2], sums), _mm512_madd_epi16(h.mins[3], sums));
+        __m512i n = _mm512_madd_epi16(h.mins, sums);
+        n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));
+        return first_lanes(_mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0x4E))));
     }
 };
 
@@ -151,9 +160,13 @@ struct SuperRows<Q5_K> : KRows {
 template <>
 struct SuperRows<Q6_K> {
     struct Header {
-        __m512 d;
+        __m128 d;
     };
-    static TINFER_INLINE void header(const SixteenBlocks& b, std::int64_t at, Header& out) { out.d = load_f16s(b, at + 208); }
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
+        std::int16_t d[4];
+        for (int r = 0; r < 4; ++r) std::memcpy(&d[r], rows.row[r] + at + 208, 2);
+        out.d = _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
+    }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         const __m512i upper = each_byte(0x30);
         const __m512i scales = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 192)));
@@ -185,56 +198,51 @@ struct SuperRows<Q6_K> {
     }
 };
 
-/// acc[t] of sixteen rows against T tokens; rows of n_blocks super-blocks.
+/// Results of four rows of n_blocks super-blocks against T tokens.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_super_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
-                                           const Ahead& ahead, float (*results)[16]) noexcept {
+[[gnu::noinline]] void multiply_super_rows(const FourRows& rows, std::int64_t n_blocks, const Activations* x,
+                                           float (*results)[4]) noexcept {
     using Rows = SuperRows<Format>;
-    __m512 acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    __m128 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm_setzero_ps();
     for (std::int64_t i = 0; i < n_blocks; ++i) {
-        constexpr int kAhead = 8 * Format::kBlockBytes;
         typename Rows::Header h;
         const std::int64_t at = i * Format::kBlockBytes;
         Rows::header(rows, at, h);
-        __m512i a[T][4], totals[T][4];
+        __m512i a[T][4], sum[T][4];
         for (int t = 0; t < T; ++t) Rows::load_activations(x[t].q + 256 * i, a[t]);
 #pragma GCC unroll 4
-        for (int g = 0; g < 4; ++g) {
-            __m512i sum[T][4];
+        for (int r = 0; r < 4; ++r) {
+            __m512i c[4], s[2];
+            const std::uint8_t* block = rows.row[r] + at;
+            rows.ask<Format::kBlockBytes>(r, at);
+            Rows::codes(block, h, r, c, s);
 #pragma GCC unroll 4
-            for (int r = 0; r < 4; ++r) {
-                __m512i c[4], s[2];
-                const std::uint8_t* block = rows.row[4 * g + r] + at;
-                read_ahead<kAhead>(ahead, i * kAhead, 4 * g + r);
-                Rows::codes(block, h, 4 * g + r, c, s);
-#pragma GCC unroll 4
-                for (int t = 0; t < T; ++t) {
-                    const __m512i zero = _mm512_setzero_si512();
-                    __m512i total = zero;
-                    if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(zero, Rows::bias_sum(block, x[t].sum16 + 16 * i));
+            for (int t = 0; t < T; ++t) {
+                const __m512i zero = _mm512_setzero_si512();
+                __m512i total = zero;
+                if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(zero, Rows::bias_sum(block, x[t].sum16 + 16 * i));
 #pragma GCC unroll 2
-                    for (int half = 0; half < 2; ++half) {   // each dot at most 4 · 63 · 127 = 32004
-                        const __m512i first = _mm512_dpbusd_epi32(zero, c[2 * half], a[t][2 * half]);
-                        const __m512i second = _mm512_dpbusd_epi32(zero, c[2 * half + 1], a[t][2 * half + 1]);
-                        total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(first, second), s[half]);
-                    }
-                    sum[t][r] = total;
+                for (int half = 0; half < 2; ++half) {   // each dot at most 4 · 63 · 127 = 32004
+                    const __m512i first = _mm512_dpbusd_epi32(zero, c[2 * half], a[t][2 * half]);
+                    const __m512i second = _mm512_dpbusd_epi32(zero, c[2 * half + 1], a[t][2 * half + 1]);
+                    total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(first, second), s[half]);
                 }
+                sum[t][r] = total;
             }
-            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
         }
 #pragma GCC unroll 4
         for (int t = 0; t < T; ++t) {
-            const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
-            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(h.d, d_x), _mm512_cvtepi32_ps(fold_results(totals[t])), acc[t]);
+            const __m128 d_x = _mm_set1_ps(x[t].d[i]);
+            const __m128i total = fold_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+            acc[t] = _mm_fmadd_ps(_mm_mul_ps(h.d, d_x), _mm_cvtepi32_ps(total), acc[t]);
             if constexpr (Format::kHasMin) {
-                const __m512 n = _mm512_cvtepi32_ps(Rows::mins_total(h, x[t].sum32 + 8 * i));
-                acc[t] = _mm512_fnmadd_ps(_mm512_mul_ps(h.dmin, d_x), n, acc[t]);
+                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(h, x[t].sum32 + 8 * i));
+                acc[t] = _mm_fnmadd_ps(_mm_mul_ps(h.dmin, d_x), n, acc[t]);
             }
         }
     }
-    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
+    for (int t = 0; t < T; ++t) _mm_storeu_ps(results[t], acc[t]);
 }
 
 // ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
@@ -282,18 +290,62 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     }
 }
 
-/// The same for sixteen rows of n_blocks blocks of 32. Their bias is taken off by the sums of the activations.
+/// The same for blocks of 32 and one token. Their bias is taken off by the sums of the activations.
+template <class Arch, class Format>
+[[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
+                                                float* results) noexcept {
+    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
+    __m128 acc = _mm_setzero_ps();
+    const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
+    const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
+    // n blocks from i on; behind the last one it is repeated.
+    const auto multiply = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+        const int s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
+        const __m512i a = load64(x.q + 32 * i), b = load64(x.q + 32 * i + 64);   // readable behind the codes
+        const __m512i first = _mm512_shuffle_i32x4(a, b, 0x88), last = _mm512_shuffle_i32x4(a, b, 0xDD);
+        __m512i sum[4];
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+            __m512i low, high;
+            rows.ask<4 * kBytes>(r, i * kBytes);
+            four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
+            sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
+        }
+        // Block j of all rows in quarter j. A block begins with d, then m.
+        const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
+        const __m512i head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
+        const __m512 d = low_f16(head), m = Format::kHasMin ? high_f16(head) : d;
+        __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
+        if constexpr (kBias != 0) {
+            const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
+            total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
+        }
+        const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            if (j >= n) break;
+            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j), _mm512_extractf32x4_ps(s, j), acc);
+            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j), _mm_set1_ps(x.s[i + j]), acc);
+        }
+    };
+    std::int64_t i = 0;
+    for (; i + 4 <= n_blocks; i += 4) multiply(i, 4);
+    if (i < n_blocks) multiply(i, static_cast<int>(n_blocks - i));
+    _mm_storeu_ps(results, acc);
+}
+
+/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for
+/// several tokens, and for rows so short that neighbours lie in one page.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_block_rows(const SixteenBlocks& rows, std::int64_t n_blocks, const Activations* x,
-                                           const Ahead& ahead, float (*results)[16]) noexcept {
+[[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
+                                           float (*results)[16]) noexcept {
     constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
-    alignas(64) std::int32_t offsets[16];   // of the rows: a panel is far smaller than 2 GB
+    alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
     for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
     for (std::int64_t i = 0; i < n_blocks; i += 4) {
-        constexpr int kAhead = 8 * 4 * kBytes;
         const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
         const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
         __m512i first[T], last[T], totals[T][4];
@@ -308,7 +360,7 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
-                read_ahead<kAhead>(ahead, i / 4 * kAhead, 4 * g + r);
+                rows.template ask<4 * kBytes>(4 * g + r, i * kBytes);
                 four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
