@@ -27,7 +27,12 @@ struct RowGroup {
 };
 using FourRows = RowGroup<4>;
 using SixteenRows = RowGroup<16>;
-static TINFER_INLINE __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
+/// Read once: as an operand of several instructions it would be read by each of them, and most of it spans two lines.
+static TINFER_INLINE __m512i load64(const void* p) {
+    __m512i z = _mm512_loadu_si512(p);
+    asm("" : "+v"(z));
+    return z;
+}
 /// 32 bytes at a and 32 at b.
 static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
     const __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256(static_cast<const __m256i*>(a)));
