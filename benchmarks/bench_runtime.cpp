@@ -154,34 +154,47 @@ struct Watcher : Observer {
     void on_run_end(const RunResult& result) override { runs_ns += static_cast<double>(result.end - begin); }
 };
 
+/// What watching costs: a prompt or a token with each level in turn, over and over, so that whatever else the machine does
+/// meets all alike; the median of the ratios to the turn's run without an observer.
 void observers(Printer& printer, const Model& model, const Setting& s) {
-    const auto prompt = some_tokens(model, s.n_prompt), tokens = some_tokens(model, s.n_tokens);
+    struct Level {
+        const char* name;
+        std::optional<TraceLevel> level;
+        std::vector<double> prompts = {}, tokens = {};
+    };
+    std::vector<Level> levels{{"detached", {}}, {"counts", TraceLevel::counts}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}};
+    const auto prompt = some_tokens(model, s.n_prompt);
+    const Token token{1};
     Context context = make_context(model, s);
-    const std::vector<std::pair<const char*, std::optional<TraceLevel>>> levels{
-        {"none", std::nullopt}, {"counts", TraceLevel::counts}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}};
-    std::vector<std::vector<double>> prompts(levels.size()), generations(levels.size());
-    std::vector<float> expected = decode_prompt(context, prompt);
-    for (int round = 0; round < s.n_rounds; ++round)
-        for (std::size_t k = 0; k < levels.size(); ++k) {
-            const std::size_t i = (k + static_cast<std::size_t>(round)) % levels.size();
-            Attachment attached;
-            const auto watcher = std::make_shared<Watcher>();
-            if (levels[i].second) {
-                watcher->level = *levels[i].second;
-                attached = context.attach(watcher);
+    const std::vector<float> expected = decode_prompt(context, prompt);
+    const auto in_turn = [&](std::chrono::seconds time, auto member, auto&& work) {
+        const auto end = Clock::now() + time;
+        for (int turn = 0; turn < s.n_rounds || (s.n_rounds > 1 && (turn % 4 != 0 || Clock::now() < end)); ++turn)
+            for (std::size_t k = 0; k < levels.size(); ++k) {
+                Level& now = levels[(k + static_cast<std::size_t>(turn)) % levels.size()];
+                Attachment attached;
+                if (now.level) {
+                    const auto watcher = std::make_shared<Watcher>();
+                    watcher->level = *now.level;
+                    attached = context.attach(watcher);
+                }
+                (now.*member).push_back(timed_ms(work));
             }
-            prompts[i].push_back(timed_ms([&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); }));
-            generations[i].push_back(timed_ms([&] { decode_tokens(context, tokens); }));
-        }
-    for (std::size_t i = 0; i < levels.size(); ++i) {
-        const auto relative = [&](const std::vector<std::vector<double>>& all) {   // to the same round's run without
+    };
+    in_turn(20s, &Level::prompts, [&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); });
+    in_turn(10s, &Level::tokens, [&] {
+        require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
+        require(context.seq_rm(SeqId{0}, Pos{s.n_prompt}) == RemoveStatus::ok, "the token stays");
+    });
+    for (const Level& level : levels) {
+        const auto relative = [&](auto member) {
             std::vector<double> ratios;
-            for (std::size_t k = 0; k < all[i].size(); ++k) ratios.push_back(100 * (all[i][k] / all[0][k] - 1));
+            for (std::size_t i = 0; i < (level.*member).size(); ++i) ratios.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
             return median(ratios);
         };
         Record record("observer");
-        record.add("level", levels[i].first).add("prompt_ms", median(prompts[i]), 3).add("prompt_cost_percent", relative(prompts));
-        record.add("token_ms", median(generations[i]) / s.n_tokens, 4).add("token_cost_percent", relative(generations));
+        record.add("level", level.name).add("prompt_ms", median(level.prompts), 3).add("prompt_cost_percent", relative(&Level::prompts));
+        record.add("token_ms", median(level.tokens), 4).add("token_cost_percent", relative(&Level::tokens));
         printer.print(record);
     }
 }

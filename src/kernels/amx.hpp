@@ -216,7 +216,7 @@ TINFER_INLINE __m512 bcast_f32(const std::byte* p) noexcept { return _mm512_cast
 /// Float steps of a group of tokens: super-blocks. acc[token][kAmxRows].
 template <class Format>
 TINFER_INLINE void amx_finish(const AmxSlice<Format, 256>& slice, const AmxSums<Format>& sums, const AmxTokens& tokens,
-                              int /*n_units*/, float* acc) noexcept {
+                              int /*n_units*/, float* acc, bool begins) noexcept {
     for (int t = 0; t < tokens.n; ++t) {
         amx_ask_for_next(tokens, t);
         const __m512 d_x = bcast_f32(tokens.d + t * tokens.stride);
@@ -226,7 +226,7 @@ TINFER_INLINE void amx_finish(const AmxSlice<Format, 256>& slice, const AmxSums<
             const __m512i high = _mm512_slli_epi32(_mm512_load_si512(sums.s[2 * half + 1][t]), AmxRoute<Format>::kShift);
             const __m512 total = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sums.s[2 * half][t]), high));
             const __m512 d = _mm512_load_ps(slice.d + 16 * half);
-            __m512 sum = _mm512_fmadd_ps(_mm512_mul_ps(d, d_x), total, _mm512_load_ps(out));
+            __m512 sum = _mm512_fmadd_ps(_mm512_mul_ps(d, d_x), total, begins ? _mm512_setzero_ps() : _mm512_load_ps(out));
             if constexpr (Format::kHasMin) {
                 const std::byte* pairs = tokens.sums + t * tokens.stride;
                 __m512i n = _mm512_setzero_si512();
@@ -245,13 +245,13 @@ TINFER_INLINE void amx_finish(const AmxSlice<Format, 256>& slice, const AmxSums<
 /// number of blocks, or 0: n_units.
 template <class Format, int T, int kUnits>
 TINFER_INLINE void amx_finish_tokens(const AmxSlice<Format, 32>& slice, const AmxSums<Format>& sums, const AmxTokens& tokens,
-                                     int n_units, float* acc, int first) noexcept {
+                                     int n_units, float* acc, int first, bool begins) noexcept {
     const std::byte *d_row = tokens.d + first * tokens.stride, *s_row = tokens.sums + first * tokens.stride;
     float* out = acc + first * kAmxRows;
     for (int t = 0; t < T; ++t) amx_ask_for_next(tokens, first + t);
     __m512 sum[T][2];
     for (int t = 0; t < T; ++t)
-        for (int half = 0; half < 2; ++half) sum[t][half] = _mm512_load_ps(out + t * kAmxRows + 16 * half);
+        for (int half = 0; half < 2; ++half) sum[t][half] = begins ? _mm512_setzero_ps() : _mm512_load_ps(out + t * kAmxRows + 16 * half);
 #pragma GCC unroll 8
     for (int u = 0; u < (kUnits != 0 ? kUnits : n_units); ++u) {
 #pragma GCC unroll 2
@@ -272,21 +272,22 @@ TINFER_INLINE void amx_finish_tokens(const AmxSlice<Format, 32>& slice, const Am
 }
 template <class Format>
 TINFER_INLINE void amx_finish(const AmxSlice<Format, 32>& slice, const AmxSums<Format>& sums, const AmxTokens& tokens,
-                              int n_units, float* acc) noexcept {
+                              int n_units, float* acc, bool begins) noexcept {
     int t = 0;
     if (n_units == kSlice / 32)
-        for (; t + 4 <= tokens.n; t += 4) amx_finish_tokens<Format, 4, kSlice / 32>(slice, sums, tokens, n_units, acc, t);
-    for (; t < tokens.n; ++t) amx_finish_tokens<Format, 1, 0>(slice, sums, tokens, n_units, acc, t);
+        for (; t + 4 <= tokens.n; t += 4) amx_finish_tokens<Format, 4, kSlice / 32>(slice, sums, tokens, n_units, acc, t, begins);
+    for (; t + 4 <= tokens.n; t += 4) amx_finish_tokens<Format, 4, 0>(slice, sums, tokens, n_units, acc, t, begins);
+    for (; t < tokens.n; ++t) amx_finish_tokens<Format, 1, 0>(slice, sums, tokens, n_units, acc, t, begins);
 }
 
 /// A slice against a group of tokens; acc[token][kAmxRows]. First all of the matrix unit's work, then the float steps:
 /// mixed, the two were slower (they share ports and power).
 template <class Format>
-TINFER_INLINE void amx_multiply(const AmxSlice<Format>& slice, const AmxTokens& tokens, int n_units, float* acc) noexcept {
+TINFER_INLINE void amx_multiply(const AmxSlice<Format>& slice, const AmxTokens& tokens, int n_units, float* acc, bool begins) noexcept {
     AmxSums<Format> sums;
     for (int step = 0; step < (AmxRoute<Format>::kSuper ? 4 : n_units + 1); ++step)
         amx_step<Format>(slice, tokens, step, n_units, sums);
-    amx_finish<Format>(slice, sums, tokens, n_units, acc);
+    amx_finish<Format>(slice, sums, tokens, n_units, acc, begins);
 }
 
 }  // namespace tinfer::kernels

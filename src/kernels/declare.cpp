@@ -48,7 +48,8 @@ void declare_inputs(const StepShape& shape, int first, AccessSink& sink) noexcep
 /// sequence do, cost one pass; others one pass per distinct number, which needs no memory.
 class DistinctIds {
 public:
-    explicit DistinctIds(const Operand& ids) noexcept : ids_(ids), n_(ids.ne[0] * ids.n_rows()) {
+    explicit DistinctIds(const Operand& ids) noexcept
+        : ids_(ids), n_(ids.ne[0] * ids.n_rows()), together_(lie_together(ids) ? reinterpret_cast<const std::int32_t*>(ids.data) : nullptr) {
         for (std::int64_t i = 1; i < n_ && ascending_; ++i) ascending_ = at(i - 1) <= at(i);
     }
     struct Id { std::int64_t id; std::uint32_t count; };
@@ -73,11 +74,16 @@ public:
     }
 
 private:
-    [[nodiscard]] std::int64_t at(std::int64_t i) const noexcept {
-        return ids_.flat_row<const std::int32_t>(i / ids_.ne[0])[i % ids_.ne[0]];
+    [[nodiscard]] static bool lie_together(const Operand& ids) noexcept {
+        const std::int64_t row = 4 * ids.ne[0];
+        return ids.n_rows() == 1 || (ids.n_rows() == ids.ne[1] && ids.nb[1] == row);
+    }
+    [[nodiscard]] std::int64_t at(std::int64_t i) const noexcept {   // finding a row divides five times: too slow for long lists
+        return together_ != nullptr ? together_[i] : ids_.flat_row<const std::int32_t>(i / ids_.ne[0])[i % ids_.ne[0]];
     }
     const Operand& ids_;
     std::int64_t n_, cursor_ = 0, last_ = -1;
+    const std::int32_t* together_;
     bool ascending_ = true;
 };
 
@@ -130,12 +136,14 @@ public:
         });
     }
 
-    /// fn(page, counts of queries that see each of the 64 slots), pages ascending, each once.
-    template <class Fn>
-    void for_each_page(Fn fn) const noexcept {
+    /// fn(page, counts of queries that see each of the 64 slots), or whole(page, count) where it is the same for all; pages
+    /// ascending, each once.
+    template <class Whole, class Fn>
+    void for_each_page(Whole whole, Fn fn) const noexcept {
         std::uint32_t counts[kPageSlots];
         if (ascending_) {
             for_each_entry([&](std::int64_t sequence, const std::int32_t* entry) {
+                if (const std::int64_t n = count_whole(sequence, entry); n >= 0) return whole(entry[0], static_cast<std::uint32_t>(n));
                 std::fill(std::begin(counts), std::end(counts), 0u);
                 count(sequence, entry, counts);
                 fn(entry[0], counts);
@@ -169,10 +177,25 @@ private:
         }
     }
 
+    [[nodiscard]] static std::uint64_t live_slots(const std::int32_t* entry) noexcept {
+        return static_cast<std::uint32_t>(entry[2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
+    }
+    /// How many queries see all slots of an entry, where the others see none: nearly everywhere in a long context. Else -1.
+    [[nodiscard]] std::int64_t count_whole(std::int64_t sequence, const std::int32_t* entry) const noexcept {
+        std::int64_t n = 0;
+        const bool full = live_slots(entry) == ~std::uint64_t{0};
+        for (std::int64_t t = 0; t < spans_.ne[1]; ++t) {
+            const auto* span = spans_.row<const std::int32_t>(t);
+            const std::int32_t begin = span[1] - entry[1], end = span[2] - entry[1];
+            if (span[0] != sequence || end <= 0 || begin >= kPageSlots || begin >= end) continue;
+            if (!full || begin > 0 || end < kPageSlots) return -1;
+            ++n;
+        }
+        return n;
+    }
     /// Adds to each live slot of an entry the number of queries whose span holds its ordinal.
     void count(std::int64_t sequence, const std::int32_t* entry, std::uint32_t* counts) const noexcept {
-        const std::uint64_t mask = static_cast<std::uint32_t>(entry[2]) |
-                                   static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
+        const std::uint64_t mask = live_slots(entry);
         const std::int32_t live = std::popcount(mask);
         std::uint32_t n_whole = 0;                   // queries that see all of it
         std::uint32_t change[kPageSlots + 1] = {};   // differences along the ordinals of this entry, by the others
@@ -356,11 +379,11 @@ namespace {
 void resolve_cells(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
     const VisiblePages pages(call);
     RowRuns runs(sink, slot, kRead, call[slot]);
-    pages.for_each_page([&](std::int64_t page, const std::uint32_t* counts) {
-        if (std::all_of(counts, counts + kPageSlots, [&](std::uint32_t n) { return n == counts[0]; })) {   // nearly every page
-            if (counts[0] > 0) runs.add(page * kPageSlots, kPageSlots, counts[0]);
-            return;
-        }
+    const auto whole = [&](std::int64_t page, std::uint32_t n) {
+        if (n > 0) runs.add(page * kPageSlots, kPageSlots, n);
+    };
+    pages.for_each_page(whole, [&](std::int64_t page, const std::uint32_t* counts) {
+        if (std::all_of(counts, counts + kPageSlots, [&](std::uint32_t n) { return n == counts[0]; })) return whole(page, counts[0]);
         for (std::int64_t first = 0; first < kPageSlots; first += group) {
             bool seen = false;
             for (std::int64_t i = first; i < first + group; ++i) seen = seen || counts[i] != 0;

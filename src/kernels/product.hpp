@@ -204,7 +204,6 @@ struct AmxProduct {
         auto& slice = *reinterpret_cast<Slice*>(job.scratch);
         auto& copy = *reinterpret_cast<Copy*>(job.scratch + sizeof(Slice));
         auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice) + sizeof(Copy));
-        std::memset(acc, 0, static_cast<std::size_t>(job.n_columns) * kAmxRows * sizeof(float));
         const ActivationLayout at = activation_layout(kSuper ? DType::x8_256 : DType::x8_32, job.k);
         const std::int64_t stride = even_stride(job), n_groups = (job.n_columns + kAmxTokens - 1) / kAmxTokens;
         ReadAhead reader = read_next_panel(job, kSharesOfDecoding);
@@ -216,7 +215,7 @@ struct AmxProduct {
             for (std::int64_t g = 0; g < n_groups; ++g) {
                 const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);
-                amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows);
+                amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows, s == 0);
             }
         }
         for (std::int64_t c = 0; c < job.n_columns; ++c) store_results(job, c, 0, job.n_rows, acc + c * kAmxRows);
