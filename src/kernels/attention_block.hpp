@@ -19,7 +19,8 @@ public:
 
     AttentionBlock(const KernelCall& call, const BlockScratch<Arch>& scratch) noexcept
         : call_(call), params_(call.params.attention), scratch_(scratch), padded_(scratch.padded(params_)),
-          k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)) {
+          k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)),
+          bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {
     }
 
     /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads).
@@ -269,40 +270,52 @@ private:
     /// factor = exp(m_old − m). Step by step for all rows, so that no chain waits for itself.
     template <bool Whole>
     void weigh(const AttentionTile<Arch>& tile, const Step& step) noexcept {
-        const f32x16<Arch> one(1.0f);
-        alignas(64) float old[kBlockRows], top[kBlockRows], factor[kBlockRows];
-        for (int a = 0; a < step.n; ++a) {
-            old[a] = step.rows[a]->m;
-            top[a] = step.rows[a]->m = finish_scores<Whole>(tile, *step.rows[a]);
-        }
-        for (int a = 0; a < step.n; a += 16) {  // exp(0) = 1; what is equal may be infinite
-            const auto before = f32x16<Arch>::load(old + a), after = f32x16<Arch>::load(top + a);
-            if_greater(after, before, exp_below(before - after), one).store(factor + a);
-        }
-        for (int a = 0; a < step.n; ++a) {
-            AttentionRow<Arch>& row = *step.rows[a];
-            const f32x16<Arch> m(row.m), zero(0.0f);
-            f32x16<Arch> sum = zero;
-#pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                auto p = exp_below(f32x16<Arch>::load(row.s + 16 * i) - m);
-                if constexpr (!Whole) p = keep(static_cast<std::uint32_t>(row.visible >> 16 * i), p, zero);
-                sum = sum + p;
-                p.store(row.s + 16 * i);
+        const f32x16<Arch> one(1.0f), zero(0.0f);
+        for (int first = 0; first < step.n; first += 16) {
+            AttentionRow<Arch>* const* rows = step.rows + first;
+            const int n = step.n - first < 16 ? step.n - first : 16;
+            alignas(64) float lanes[16][16], old[16] = {}, top[16] = {}, factor[16], l[16] = {}, sums[16] = {};
+            for (int r = n; r < 16; ++r) zero.store(lanes[r]);
+            for (int r = 0; r < n; ++r) {
+                old[r] = rows[r]->m;
+                l[r] = rows[r]->l;
+                finish_scores<Whole>(tile, *rows[r]).store(lanes[r]);
             }
-            row.factor = factor[a];
-            row.l = row.l * factor[a] + fold(sum);
-            row.seen = true;
+            top_lanes<Arch>(lanes, n, top);
+            const auto before = f32x16<Arch>::load(old), after = f32x16<Arch>::load(top);   // exp(0) = 1; what is equal may be infinite
+            const auto shrink = if_greater(after, before, exp_below(before - after), one);
+            shrink.store(factor);
+            for (int r = 0; r < n; ++r) {
+                float* s = rows[r]->s;
+                const f32x16<Arch> m(top[r]);
+                f32x16<Arch> sum = zero;
+#pragma GCC unroll 4
+                for (int i = 0; i < 4; ++i) {
+                    auto p = exp_below(f32x16<Arch>::load(s + 16 * i) - m);
+                    if constexpr (!Whole) p = keep(static_cast<std::uint32_t>(rows[r]->visible >> 16 * i), p, zero);
+                    sum = sum + p;
+                    p.store(s + 16 * i);
+                }
+                sum.store(lanes[r]);
+            }
+            fold_each<Arch>(lanes, n, sums);
+            (f32x16<Arch>::load(l) * shrink + f32x16<Arch>::load(sums)).store(l);
+            for (int r = 0; r < n; ++r) {
+                rows[r]->m = top[r];
+                rows[r]->l = l[r];
+                rows[r]->factor = factor[r];
+                rows[r]->seen = true;
+            }
         }
     }
-    /// The new maximum. Scores that are not visible become −inf.
+    /// The lanes of which the largest is the new maximum. Scores that are not visible become −inf.
     template <bool Whole>
-    float finish_scores(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row) const noexcept {
+    f32x16<Arch> finish_scores(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row) const noexcept {
         const f32x16<Arch> scale(params_.scale), lowest(-__builtin_inff());
         f32x16<Arch> x[4], max(row.m);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) x[i] = f32x16<Arch>::load(row.s + 16 * i) * scale;
-        if (params_.softcap != 0.0f || row.slope != 0.0f || row.bias != nullptr) bend(tile, row, x);
+        if (bends_) bend(tile, row, x);
         if constexpr (!Whole)
             for (int i = 0; i < 4; ++i) x[i] = keep(static_cast<std::uint32_t>(row.visible >> 16 * i), x[i], lowest);
 #pragma GCC unroll 4
@@ -310,7 +323,7 @@ private:
             max = larger(x[i], max);
             x[i].store(row.s + 16 * i);
         }
-        return top_lane(max.part, Arch{});
+        return max;
     }
     [[gnu::noinline]] void bend(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row,
                                 f32x16<Arch> (&x)[4]) const noexcept {
@@ -406,6 +419,7 @@ private:
     const AttentionParams& params_;
     const BlockScratch<Arch> scratch_;
     const std::int64_t padded_, k_bytes_, v_bytes_;
+    const bool bends_;                             ///< scores are more than scaled
     std::int64_t kv_head_ = 0;
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see

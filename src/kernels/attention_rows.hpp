@@ -16,18 +16,21 @@ inline constexpr int kStepRows = 24;             ///< rows worked at a time: the
 /// A query and a head: the running maximum m, l = Σ exp(s − m) and o = Σ exp(s − m)·v of a chunk and of the chunks
 /// before it, which are merged. o is padded to whole pieces of 16.
 template <class Arch>
-struct AttentionRow {
-    std::int64_t token, head;
+struct alignas(64) AttentionRow {
+    // What every tile asks for: one line of many rows.
     const float* q;
-    CodedQuery codes;                      ///< where K is of codes
-    std::int64_t begin, end;               ///< ordinals it sees
-    float slope;                           ///< ALiBi, 0 = none
-    const float* bias;                     ///< of distance 0; null = none
-    std::int64_t position;
-    float m, l, factor, whole_m, whole_l;  ///< factor: what o has still to be multiplied by
-    float *o, *whole_o, *s;                ///< s: scores, then weights, of one tile
-    bool seen, any;                        ///< something in this chunk; in those before
+    float *o, *s;                          ///< s: scores, then weights, of one tile
     std::uint64_t visible;                 ///< in the tile
+    float m, l, factor;                    ///< factor: what o has still to be multiplied by
+    bool seen, any;                        ///< something in this chunk; in those before
+    std::int64_t begin, end;               ///< ordinals it sees
+
+    float* whole_o;
+    float whole_m, whole_l;
+    std::int64_t token, head, position;
+    CodedQuery codes;                      ///< where K is of codes
+    const float* bias;                     ///< of distance 0; null = none
+    float slope;                           ///< ALiBi, 0 = none
 
     void clear(std::int64_t padded) noexcept {
         m = -__builtin_inff();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cache.hpp"
+#include "kernels/lanes_avx512.hpp"
 #include "kernels/simd_math.hpp"
 
 namespace tinfer::kernels {
@@ -103,6 +104,27 @@ inline float exp_below(float x) noexcept {
     alignas(64) float lanes[16];
     exp_below(f32x16<Arch>(x)).store(lanes);
     return lanes[0];
+}
+
+inline constexpr int kFewVectors = 4;   ///< so many are folded one by one
+
+/// Of n ≤ 16 vectors the largest lane of each, where none is NaN. Both functions may read all sixteen and fill out[0 … 16).
+template <class Arch>
+TINFER_INLINE void top_lanes(const float (&v)[16][16], int n, float* out) noexcept {
+#if defined(__AVX512BW__)
+    if constexpr (Arch::kLanes == 16)
+        if (n > kFewVectors) return _mm512_store_ps(out, fold_sixteen(v, MaxFloats{}));
+#endif
+    for (int i = 0; i < n; ++i) out[i] = top_lane(f32x16<Arch>::load(v[i]).part, Arch{});
+}
+/// The sum of each, as `fold` adds it.
+template <class Arch>
+TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexcept {
+#if defined(__AVX512BW__)
+    if constexpr (Arch::kLanes == 16)
+        if (n > kFewVectors) return _mm512_store_ps(out, fold_sixteen(v, AddFloats{}));
+#endif
+    for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
 }
 
 /// Asks for memory that will be read soon, into the second-level cache: a request to the first level keeps one of its
