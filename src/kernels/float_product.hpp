@@ -112,19 +112,22 @@ private:
                         const float* at = x[i] + j * 16;
                         return j * 16 + 16 <= k ? f32x16<Arch>::load(at) : f32x16<Arch>::load(at, static_cast<int>(k - j * 16));
                     },
-                    n_steps(k), to + v * kLanes, group_stride(k), groups.vectors(group) * kLanes);
+                    0, n_steps(k), to + v * kLanes, group_stride(k), groups.vectors(group) * kLanes);
             }
     }
     static void order_rows(const PanelJob<Arch>& job, float* to) noexcept {
         for (int first = 0; first < job.n_rows; first += kLanes) {
             const std::byte* w[kLanes];
             for (int i = 0; i < kLanes; ++i) w[i] = row_of(job, first + i);
+            float* at_rows = to + first * n_steps(job.k);
+            std::int64_t done = 0;
+            if constexpr (Type == DType::bf16) done = order_pairs_by_lanes<Arch>(w, job.k, at_rows, row_stride(job.k), kLanes);
             order_by_lanes<Arch>(
                 [&](int i, std::int64_t j) {
                     const std::byte* at = w[i] + j * 16 * kFloatBytes<Type>;
                     return j * 16 + 16 <= job.k ? load_weights<Arch, Type>(at) : load_weights<Arch, Type>(at, job.k - j * 16);
                 },
-                n_steps(job.k), to + first * n_steps(job.k), row_stride(job.k), kLanes);
+                done, n_steps(job.k), at_rows, row_stride(job.k), kLanes);
         }
     }
 

@@ -88,12 +88,13 @@ inline constexpr int kLaneOrder[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3
 /// Sums that wait at once: one per level of the tree, and those of a lane that is not at its end.
 inline constexpr int kLevels = 5;
 
-/// Puts one register of rows in order by lanes: load(i, j) gives values 16 j … 16 j + 15 of row i; they go to
-/// to[lane][j][i], where lanes lie lane_stride floats apart and steps j step_stride.
+/// Puts one register of rows in order by lanes, from step j on: load(i, j) gives values 16 j … 16 j + 15 of row i; they go to
+/// to[lane][j][i], where lanes lie lane_stride floats apart and steps step_stride.
 template <class Arch, class Load>
-TINFER_INLINE void order_by_lanes(Load load, std::int64_t n_steps, float* to, std::int64_t lane_stride, std::int64_t step_stride) noexcept {
+TINFER_INLINE void order_by_lanes(Load load, std::int64_t j, std::int64_t n_steps, float* to, std::int64_t lane_stride,
+                                  std::int64_t step_stride) noexcept {
     constexpr int kLanes = Arch::kLanes;
-    for (std::int64_t j = 0; j < n_steps; ++j, to += step_stride) {
+    for (to += j * step_stride; j < n_steps; ++j, to += step_stride) {
         i32v<Arch> m[f32x16<Arch>::kParts][kLanes];
         for (int i = 0; i < kLanes; ++i) {
             const f32x16<Arch> row = load(i, j);
@@ -105,6 +106,28 @@ TINFER_INLINE void order_by_lanes(Load load, std::int64_t n_steps, float* to, st
                 from_bits(m[part][i], Arch{}).store_aligned(to + (part * kLanes + i) * lane_stride);
         }
     }
+}
+
+/// The same of `rows` of bfloat16, whole pieces of 32 values: pairs are turned, then widened, which turns half as much. The
+/// steps that are done.
+template <class Arch>
+TINFER_INLINE std::int64_t order_pairs_by_lanes(const std::byte* const* rows, std::int64_t k, float* to, std::int64_t lane_stride,
+                                                std::int64_t step_stride) noexcept {
+    constexpr int kLanes = Arch::kLanes;
+    const std::int64_t end = k / 32 * 32;
+    const i32v<Arch> odd_half(static_cast<std::int32_t>(0xFFFF0000u));
+    for (std::int64_t first = 0; first < end; first += 2 * kLanes) {
+        i32v<Arch> m[kLanes];
+        for (int i = 0; i < kLanes; ++i) m[i] = load_i32<Arch>(rows[i] + 2 * first);
+        transpose(m, Arch{});
+        for (int pair = 0; pair < kLanes; ++pair) {
+            const std::int64_t value = first + 2 * pair;
+            float* at = to + value % 16 * lane_stride + value / 16 * step_stride;
+            from_bits(m[pair] << 16, Arch{}).store_aligned(at);
+            from_bits(m[pair] & odd_half, Arch{}).store_aligned(at + lane_stride);
+        }
+    }
+    return end / 16;
 }
 
 /// One lane of a tile of outputs, over n steps: sums[level][row][vector of columns].
