@@ -7,6 +7,7 @@
 #include "kernels/float_tile.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/row_chunks.hpp"
+#include "kernels/rows_avx2.hpp"
 #include "kernels/rows_avx512.hpp"
 #include "kernels/tile.hpp"
 
@@ -293,6 +294,32 @@ private:
 };
 #endif
 
+#if defined(__AVX2__)
+/// Straight from the rows, where there is no byte dot product: a token, of super-blocks two.
+template <class Arch, class Format>
+struct UnpackedRowsProduct {
+    static constexpr std::int64_t kMostColumns = Format::kUnit == 256 ? 2 : 1;
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        if (job.n_columns == 1) multiply_columns<1>(job);
+        else multiply_columns<2>(job);
+    }
+
+private:
+    template <int T>
+    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+        Activations x[T];
+        for (int t = 0; t < T; ++t)
+            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        for (int row = 0; row < job.n_rows; ++row) {
+            float results[T];
+            multiply_unpacked_row<Arch, Format, T>(reinterpret_cast<const std::uint8_t*>(job.w + row * job.row_stride), job.k, x, results);
+            for (int t = 0; t < T; ++t) store_results(job, t, row, 1, &results[t]);
+        }
+    }
+};
+#endif
+
 /// Weights in a block format.
 template <class Arch, class Format>
 struct BlockWeights {
@@ -333,7 +360,12 @@ struct BlockWeights {
         return n_columns < 0;   // never
     }
     /// Multiplied straight from runs of rows of any length, and not by panels.
-    static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return kRows && n_columns <= kFewColumns; }
+    static constexpr bool takes_runs(std::int64_t n_columns) noexcept {
+#if defined(__AVX2__)
+        if constexpr (!Arch::kHasDot4) return n_columns <= UnpackedRowsProduct<Arch, Format>::kMostColumns;
+#endif
+        return kRows && n_columns <= kFewColumns;
+    }
     static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
     /// Columns that a chunk takes: all.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
@@ -342,6 +374,10 @@ struct BlockWeights {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
+#endif
+#if defined(__AVX2__)
+        if constexpr (!Arch::kHasDot4)
+            if (takes_runs(job.n_columns)) return UnpackedRowsProduct<Arch, Format>::multiply(job);
 #endif
 #if defined(__AVX512VNNI__)
         if constexpr (kRows)
