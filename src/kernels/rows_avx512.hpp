@@ -5,6 +5,8 @@
 // folded four rows at a time, so that float steps have rows in lanes.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/lanes_avx512.hpp"
 #include "kernels/panel.hpp"
 #include "kernels/quants/quantize_activation.hpp"
@@ -326,12 +328,15 @@ template <class Arch, class Format>
             total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
         }
         const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-            if (j >= n) break;
-            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j), _mm512_extractf32x4_ps(s, j), acc);
-            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j), _mm_set1_ps(x.s[i + j]), acc);
-        }
+        const auto add_block = [&](auto j) __attribute__((always_inline)) {   // a quarter's number must be a constant without optimizing too
+            if (j() >= n) return;
+            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j()), _mm512_extractf32x4_ps(s, j()), acc);
+            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j()), _mm_set1_ps(x.s[i + j()]), acc);
+        };
+        add_block(std::integral_constant<int, 0>{});
+        add_block(std::integral_constant<int, 1>{});
+        add_block(std::integral_constant<int, 2>{});
+        add_block(std::integral_constant<int, 3>{});
     };
     std::int64_t i = 0;
     for (; i + 4 <= n_blocks; i += 4) multiply(i, 4);
