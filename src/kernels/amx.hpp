@@ -26,6 +26,8 @@ struct AmxRoute {
     static constexpr int kPlanes = kSuper ? 2 : 1;
     static constexpr int kShift = kUnsigned ? 3 : 6;
     static constexpr int kStepBytes = kSuper ? 64 : 32;   ///< values of K per instruction
+    static constexpr int kSubs = 256 / Format::kScaleElems;   ///< scales of 256 values
+    static constexpr bool kWorks = kSuper || Format::kScaleElems == 32;    ///< two float steps a block are not written
 };
 
 inline constexpr int kAmxRows = 32;     ///< rows of a panel: two tiles
@@ -34,7 +36,7 @@ inline constexpr int kAmxTokens = 16;   ///< tokens of a group: one tile
 template <class Format, int Unit = Format::kUnit>
 struct AmxSlice {
     alignas(64) std::uint8_t codes[2][kSlice / 4][kAmxRows][4];   ///< [plane][k/4][row][k%4]
-    alignas(64) std::int32_t min[4][kAmxRows];                    ///< two neighbours, as two int16
+    alignas(64) std::int32_t min[(AmxRoute<Format>::kSubs + 1) / 2][kAmxRows];   ///< two neighbours, as two int16
     alignas(64) float d[kAmxRows], dmin[kAmxRows];
 };
 template <class Format>
@@ -50,7 +52,7 @@ struct AmxSliceHalf {
     AmxSlice<Format>& slice;
     int first_row;
     ReadAhead& reader;
-    __m512i scales[16];   ///< of super-blocks: unsigned, the low part and the high part of 8; signed, the scale; in both halves
+    __m512i scales[32];   ///< of super-blocks: unsigned, the low part and the high part of 8; signed, the scale; in both halves
 
     TINFER_INLINE void scale(int j, __m512i s) noexcept {
         const __m512i both = _mm512_or_si512(s, _mm512_slli_epi32(s, 16));
@@ -125,10 +127,12 @@ public:
 /// there is readable memory up to 16 rows, whose products are not used.
 struct AmxTokens {
     const std::byte *codes, *d;
-    const std::byte* sums;          ///< super-blocks: sum32; blocks of 32: s
+    const std::byte* sums;          ///< super-blocks: of codes per sub-block, for mins; blocks of 32: s
     std::int64_t codes_stride, stride;
     int n;
     const std::byte* next;          ///< codes of the tokens that follow, `codes_stride` apart; or null
+    template <class Format>
+    static constexpr std::int64_t kSumBytes = Format::kUnit != 256 || Format::kScaleElems == 16 ? 32 : 16;   ///< of a slice
 };
 /// Asks for a slice of token t of those that follow. Loads of whole tiles from the second level stop at the line buffers;
 /// spread over the float steps, the same lines cost next to nothing.
@@ -230,8 +234,8 @@ TINFER_INLINE void amx_finish(const AmxSlice<Format, 256>& slice, const AmxSums<
             if constexpr (Format::kHasMin) {
                 const std::byte* pairs = tokens.sums + t * tokens.stride;
                 __m512i n = _mm512_setzero_si512();
-#pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j)
+#pragma GCC unroll 8
+                for (int j = 0; j < AmxRoute<Format>::kSubs / 2; ++j)
                     n = _mm512_dpwssd_epi32(n, bcast4<avx512vnni>(pairs + 4 * j), _mm512_load_si512(slice.min[j] + 16 * half));
                 const __m512 dmin = _mm512_load_ps(slice.dmin + 16 * half);
                 sum = _mm512_fnmadd_ps(_mm512_mul_ps(dmin, d_x), _mm512_cvtepi32_ps(n), sum);

@@ -4,6 +4,7 @@
 // scratch.
 #pragma once
 
+#include "kernels/code_route.hpp"
 #include "kernels/panel_avx512.hpp"
 #include "kernels/row_chunks.hpp"
 #include "kernels/unpack.hpp"
@@ -11,23 +12,6 @@
 namespace tinfer::kernels {
 
 inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one super-block, or up to eight blocks of 32
-
-/// How the codes of a format meet the multiplier of an instruction set. Where it wants unsigned weight bytes, kBias is
-/// added to each code, and −kBias · (sum of activations) to the result; with dot4 any bias will do, sums of byte pairs in
-/// int16 must fit: 2 · u · 127 ≤ 32767 for the largest unsigned code u. Larger codes stay signed there, as all do where
-/// dot4 takes signed bytes.
-template <class Arch, class Format>
-struct CodeRoute {
-    static constexpr bool kUnsigned = Format::kHasMin;   ///< formats with a minimum have codes from 0 up
-    static constexpr bool kSigned = !kUnsigned && (Arch::kHasDot4 ? Arch::kSignedDot4 : Format::kMaxCode > 64);
-    static constexpr int kBias = kUnsigned || kSigned ? 0 : Format::kMaxCode > 64 ? 128 : Format::kMaxCode;
-    static constexpr int kLargest = Format::kMaxCode + kBias;   ///< of the panel's bytes
-    static constexpr int kFit = 32767 / (254 * kLargest);
-    /// Byte-pair sums that one int16 holds: 8 for 4-bit codes, 1 for 7-bit ones; 0: signed codes.
-    static constexpr int kPairSums =
-        Arch::kHasDot4 ? 1 : kSigned ? 0 : kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
-    static_assert(Arch::kHasDot4 || kSigned || 254 * kLargest <= 32767);
-};
 
 /// What the products over a panel depend on. Formats that agree share code.
 template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach>
@@ -104,11 +88,11 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
 inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows
 inline constexpr int kSharesOfDecoding = 2 * kSlice / 4 / kWordsPerShare;   ///< that are read while 32 rows are decoded
 
-/// Whether slices are decoded sixteen rows at a time.
+/// Whether slices are decoded sixteen rows at a time: where a block has one scale or a super-block any.
 template <class Arch, class Format>
 inline constexpr bool kDecodesBySixteen =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    Arch::kHasDot4 && kDecodesSixteen<Format>;
+    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32);
 #else
     false;
 #endif
@@ -144,12 +128,79 @@ TINFER_INLINE SixteenBlocks sixteen_blocks(const std::uint8_t* rows, std::int64_
     return blocks;
 }
 
+/// Words of sixteen rows of unpacked codes, turned and biased; n_words of them.
+template <class Arch, class Rows, class Sink>
+inline void turn_sixteen(const Rows& row_codes, int n_words, int bias, Sink& sink) noexcept {
+    const i32v<Arch> bias_bytes(each_byte(bias));
+    for (int word = 0; word < n_words; word += 16) {
+        i32v<Arch> m[16];
+        for (int r = 0; r < 16; ++r) m[r] = add_bytes(load_i32<Arch>(row_codes(r) + 4 * word), bias_bytes, Arch{});
+        transpose(m, Arch{});
+        for (int w = 0; w < 16 && word + w < n_words; ++w) sink.codes(word + w, m[w]);
+    }
+}
+/// Scale or min j of sixteen super-blocks in lanes of out[j].
+template <class Arch, class Scales>
+inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcept {
+    for (int r = 0; r < 16; ++r) out[r] = _mm512_cvtepi16_epi32(load_bytes32(row_scales(r)));
+    transpose(out, Arch{});
+}
+
+/// What decode_sixteen does, for the formats that have none: blocks are unpacked row by row and turned then.
+template <class Arch, class Format, class Sink>
+inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
+    constexpr int kBias = CodeRoute<Arch, Format>::kBias;
+    alignas(64) float d[8][16], m[8][16];
+    if constexpr (Format::kUnit == 256) {
+        constexpr int kSubs = 256 / Format::kScaleElems, kApart = 16 / kSubs;
+        Codes256 rows[16];
+        for (int r = 0; r < 16; ++r) {
+            unpack_block<Arch, Format>(b.row[r], 0, rows[r]);
+            d[0][r] = rows[r].d;
+            if constexpr (Format::kHasMin) m[0][r] = rows[r].dmin;
+        }
+        sink.d(_mm512_load_ps(d[0]));
+        const __m512i low_half = _mm512_set1_epi32(0xFFFF);
+        i32v<Arch> turned[16];
+        turn_scales<Arch>([&](int r) { return rows[r].scale; }, turned);
+        for (int j = 0; j < kSubs; ++j) sink.scale(j, _mm512_and_si512(turned[kApart * j], low_half));
+        if constexpr (Format::kHasMin) {
+            sink.dmin(_mm512_load_ps(m[0]));
+            turn_scales<Arch>([&](int r) { return rows[r].min; }, turned);
+            for (int j = 0; j < kSubs; j += 2)
+                sink.mins(j / 2, choose(low_half, turned[kApart * j], _mm512_slli_epi32(turned[kApart * (j + 1)], 16)));
+        }
+        turn_sixteen<Arch>([&](int r) { return rows[r].q; }, kSlice / 4, kBias, sink);
+    } else {
+        constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
+        RowCodes<Arch> rows;
+        for (int u = 0; u < n_units; ++u)
+            for (int r = 0; r < 16; ++r) {
+                Codes32 out;
+                unpack_block<Arch, Format>(b.row[r] + u / kUnitsPerBlock * Format::kBlockBytes, u % kUnitsPerBlock, out);
+                std::memcpy(rows.q[r] + 32 * u, out.q, 32);
+                d[u][r] = out.d[0];
+                if constexpr (Format::kHasMin) m[u][r] = out.m;
+            }
+        for (int u = 0; u < n_units; ++u) {
+            sink.d(u, _mm512_load_ps(d[u]));
+            if constexpr (Format::kHasMin) sink.m(u, _mm512_load_ps(m[u]));
+        }
+        turn_sixteen<Arch>([&](int r) { return rows.q[r]; }, 8 * n_units, kBias, sink);
+    }
+}
+template <class Arch, class Format, class Sink>
+TINFER_INLINE void decode_group(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
+    if constexpr (kDecodesSixteen<Format>) decode_sixteen(Format{}, b, n_units, sink);
+    else unpack_sixteen<Arch, Format>(b, n_units, sink);
+}
+
 template <class Arch, class Format, class Slice>
 inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                               Slice& slice, ReadAhead& reader) noexcept {
     for (int first = 0; first < kPanelRows<Arch>; first += 16) {
         SliceHalf<Slice> half{slice, first, reader};
-        decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
+        decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
     }
 }
 #endif

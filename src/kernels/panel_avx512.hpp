@@ -4,8 +4,8 @@
 // instruction works for sixteen rows. The integers are those of the formats' own formulas.
 #pragma once
 
-#include "kernels/quants/formats.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/code_route.hpp"
+#include "kernels/unpack_bits.hpp"
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 
@@ -237,18 +237,33 @@ TINFER_INLINE void decode_sixteen(Q5_1, const SixteenBlocks& b, int n_units, Sin
     }
 }
 
-/// The sixteen levels of IQ4_NL and IQ4_XS in every 128 bits, with the bias of their unsigned codes.
-static TINFER_INLINE __m512i iq4_codes(__m512i nibbles) {
-    alignas(16) std::uint8_t levels[16];
-    for (int i = 0; i < 16; ++i) levels[i] = static_cast<std::uint8_t>(kIq4Levels[i] + 128);
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(levels))), nibbles);
+/// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their unsigned codes.
+template <class Format>
+TINFER_INLINE __m512i level_codes(__m512i nibbles) {
+    const __m128i levels = load_bytes16(Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels);
+    const __m128i biased = _mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(CodeRoute<avx512vnni, Format>::kBias)));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(biased), nibbles);
 }
 
 template <class Sink>
 TINFER_INLINE void decode_sixteen(IQ4_NL, const SixteenBlocks& b, int n_units, Sink& sink) {
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink, [](__m512i code, int) { return iq4_codes(code); });
+        decode_nibble_block(b, 18 * u + 2, u, sink, [](__m512i code, int) { return level_codes<IQ4_NL>(code); });
+    }
+}
+
+/// e8m0_half of the lowest byte of each lane.
+static TINFER_INLINE __m512 e8m0_halves(__m512i lanes) {
+    const __m512i e = byte_of(lanes, 0), small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), small));
+}
+template <class Sink>
+TINFER_INLINE void decode_sixteen(MXFP4, const SixteenBlocks& b, int n_units, Sink& sink) {
+    for (int u = 0; u < n_units; ++u) {
+        sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
+        decode_nibble_block(b, 17 * u + 1, u, sink, [](__m512i code, int) { return level_codes<MXFP4>(code); });
     }
 }
 
@@ -261,7 +276,7 @@ TINFER_INLINE void decode_sixteen(IQ4_XS, const SixteenBlocks& b, int /*n_units*
         const __m512i high = _mm512_and_si512(_mm512_srli_epi32(head, static_cast<unsigned>(16 + 2 * j)), _mm512_set1_epi32(3));
         const __m512i scale = _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
         sink.scale(j, _mm512_and_si512(scale, _mm512_set1_epi32(0xFFFF)));
-        decode_nibble_block(b, 8 + 16 * j, j, sink, [](__m512i code, int) { return iq4_codes(code); });
+        decode_nibble_block(b, 8 + 16 * j, j, sink, [](__m512i code, int) { return level_codes<IQ4_XS>(code); });
     }
 }
 
@@ -270,7 +285,7 @@ template <class Format>
 inline constexpr bool kDecodesSixteen = Format::kType == DType::q4_k || Format::kType == DType::q5_k ||
     Format::kType == DType::q6_k || Format::kType == DType::q8_0 || Format::kType == DType::q4_0 ||
     Format::kType == DType::q4_1 || Format::kType == DType::q5_0 || Format::kType == DType::q5_1 ||
-    Format::kType == DType::iq4_nl || Format::kType == DType::iq4_xs;
+    Format::kType == DType::iq4_nl || Format::kType == DType::iq4_xs || Format::kType == DType::mxfp4;
 
 }  // namespace tinfer::kernels
 

@@ -7,8 +7,8 @@
 #include "kernels/float_tile.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/row_chunks.hpp"
-#include "kernels/rows_avx2.hpp"
 #include "kernels/rows_avx512.hpp"
+#include "kernels/rows_unpacked.hpp"
 #include "kernels/tile.hpp"
 
 namespace tinfer::kernels {
@@ -142,6 +142,7 @@ struct AmxProduct {
     static_assert(kAmxRows == kPanelRows<Arch>);
     static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
     static constexpr bool kSuper = Format::kUnit == 256;
+    static constexpr std::int64_t kSumBytes = AmxTokens::kSumBytes<Format>;
     /// With fewer, vectors are faster: most of a tile would be empty. Signed codes take long to become bytes.
     static constexpr std::int64_t kMinColumns = kSuper && !AmxRoute<Format>::kUnsigned ? 28 : 16;
 
@@ -151,7 +152,7 @@ struct AmxProduct {
         alignas(64) std::byte codes[kAmxTokens][kSlice];
         struct alignas(64) {
             float d[8];
-            std::byte sums[32];   ///< sum32 of a super-block, or s of eight blocks
+            std::byte sums[32];   ///< of a super-block, or s of eight blocks
         } tails[kAmxTokens];
     };
 
@@ -164,7 +165,7 @@ struct AmxProduct {
         const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
         for (int first = 0; first < kAmxRows; first += 16) {
             AmxSliceHalf<Format> half{slice, first, reader, {}};
-            decode_sixteen(Format{}, sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);
+            decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);
         }
     }
 
@@ -183,7 +184,8 @@ struct AmxProduct {
         const int n = static_cast<int>(left < kAmxTokens ? left : kAmxTokens);
         const Column<Arch>* columns = job.columns + g * kAmxTokens;
         const std::int64_t d = at.d_offset + (kSuper ? 4 : 32) * s;
-        const std::int64_t sums = kSuper ? at.sum32_offset + 16 * s : at.s_offset + 32 * s;
+        const std::int64_t sums_offset = !kSuper ? at.s_offset : Format::kScaleElems == 16 ? at.sum_offset : at.sum32_offset;
+        const std::int64_t sums = sums_offset + kSumBytes * s;
         if (stride != 0 && (g + 1) * kAmxTokens <= job.n_readable) {
             const std::byte* row = columns[0].x;
             const bool last = (g + 1) * kAmxTokens >= job.n_columns;   // the first ones follow, one slice further
@@ -195,7 +197,7 @@ struct AmxProduct {
             const std::byte* row = columns[t].x;   // parts of a row are padded to 64 bytes: eight of each may be read
             std::memcpy(copy.codes[t], row + s * kSlice, static_cast<std::size_t>(bytes));
             std::memcpy(copy.tails[t].d, row + d, kSuper ? 4 : 32);
-            std::memcpy(copy.tails[t].sums, row + sums, kSuper ? 16 : 32);
+            std::memcpy(copy.tails[t].sums, row + sums, kSumBytes);
         }
         return {copy.codes[0], reinterpret_cast<const std::byte*>(copy.tails[0].d), copy.tails[0].sums, kSlice,
                 sizeof(copy.tails[0]), n, nullptr};
@@ -295,13 +297,13 @@ private:
 #endif
 
 #if defined(__AVX2__)
-/// Straight from the rows, where there is no byte dot product: a token, of super-blocks two.
+/// Straight from the rows, unpacked block by block: a token, of super-blocks two. With more, panels are unpacked once.
 template <class Arch, class Format>
 struct UnpackedRowsProduct {
     static constexpr std::int64_t kMostColumns = Format::kUnit == 256 ? 2 : 1;
     static void multiply(const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns == 1) multiply_columns<1>(job);
-        else multiply_columns<2>(job);
+        if (kMostColumns == 1 || job.n_columns == 1) multiply_columns<1>(job);
+        else multiply_columns<kMostColumns>(job);
     }
 
 private:
@@ -311,10 +313,22 @@ private:
         Activations x[T];
         for (int t = 0; t < T; ++t)
             x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
-        for (int row = 0; row < job.n_rows; ++row) {
-            float results[T];
-            multiply_unpacked_row<Arch, Format, T>(reinterpret_cast<const std::uint8_t*>(job.w + row * job.row_stride), job.k, x, results);
-            for (int t = 0; t < T; ++t) store_results(job, t, row, 1, &results[t]);
+        const auto row = [&](int r) { return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride); };
+        if constexpr (Format::kUnit == 256) {
+            for (int r = 0; r < job.n_rows; ++r) {
+                float results[T];
+                multiply_unpacked_row<Arch, Format, T>(row(r), job.k, x, results);
+                for (int t = 0; t < T; ++t) store_results(job, t, r, 1, &results[t]);
+            }
+        } else {
+            static_assert(T == 1);
+            for (int first = 0; first < job.n_rows; first += 8) {
+                const EightBlocks rows = {row(first), row(first + 1), row(first + 2), row(first + 3),
+                    row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
+                alignas(32) float results[8];
+                multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
+                store_results(job, 0, first, std::min(8, job.n_rows - first), results);
+            }
         }
     }
 };
@@ -325,7 +339,7 @@ template <class Arch, class Format>
 struct BlockWeights {
     static constexpr DType kType = Format::kType;
 #if defined(__AMX_INT8__)
-    static constexpr bool kAmx = Arch::kHasAmx && kDecodesSixteen<Format>;
+    static constexpr bool kAmx = Arch::kHasAmx && AmxRoute<Format>::kWorks;
 #else
     static constexpr bool kAmx = false;
 #endif
@@ -346,11 +360,16 @@ struct BlockWeights {
         return bytes;
     }
 
-    static constexpr bool kRows =
+    /// How few columns meet rows of the file.
 #if defined(__AVX512VNNI__)
-        Arch::kHasDot4 && kMultipliesRows<Format>;
+    static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
 #else
-        false;
+    static constexpr bool kWalks = false;
+#endif
+#if defined(__AVX2__)
+    static constexpr std::int64_t kRowsColumns = kWalks ? kFewColumns : UnpackedRowsProduct<Arch, Format>::kMostColumns;
+#else
+    static constexpr std::int64_t kRowsColumns = 0;
 #endif
     /// Columns of one expert are better put side by side first: the matrix unit reads sixteen of them at one distance.
     static constexpr bool gathers(std::int64_t n_columns) noexcept {
@@ -360,12 +379,7 @@ struct BlockWeights {
         return n_columns < 0;   // never
     }
     /// Multiplied straight from runs of rows of any length, and not by panels.
-    static constexpr bool takes_runs(std::int64_t n_columns) noexcept {
-#if defined(__AVX2__)
-        if constexpr (!Arch::kHasDot4) return n_columns <= UnpackedRowsProduct<Arch, Format>::kMostColumns;
-#endif
-        return kRows && n_columns <= kFewColumns;
-    }
+    static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return n_columns <= kRowsColumns; }
     static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
     /// Columns that a chunk takes: all.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
@@ -375,13 +389,13 @@ struct BlockWeights {
         if constexpr (kAmx)
             if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
 #endif
-#if defined(__AVX2__)
-        if constexpr (!Arch::kHasDot4)
-            if (takes_runs(job.n_columns)) return UnpackedRowsProduct<Arch, Format>::multiply(job);
-#endif
 #if defined(__AVX512VNNI__)
-        if constexpr (kRows)
+        if constexpr (kWalks)
             if (takes_runs(job.n_columns)) return RowsProduct<Arch, Format>::multiply(job);
+#endif
+#if defined(__AVX2__)
+        if constexpr (!kWalks)
+            if (takes_runs(job.n_columns)) return UnpackedRowsProduct<Arch, Format>::multiply(job);
 #endif
         VectorProduct<Arch, Format>::multiply(job);
     }

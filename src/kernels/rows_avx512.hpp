@@ -267,9 +267,15 @@ static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, s
 }
 
 template <class Format>
-inline constexpr int kCodesOffset = Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
+inline constexpr int kCodesOffset = Format::kType == DType::mxfp4 ? 1 : Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
     : Format::kType == DType::q4_1 ? 4 : Format::kType == DType::q5_0 ? 6 : 8;
 
+/// The d of blocks whose first four bytes are given.
+template <class Format>
+TINFER_INLINE __m512 scales_of(__m512i heads) {
+    if constexpr (Format::kType == DType::mxfp4) return e8m0_halves(heads);
+    else return low_f16(heads);
+}
 /// Codes of blocks at p, p + s1, p + s2, p + s3.
 template <class Format>
 TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low, __m512i& high) {
@@ -281,9 +287,9 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     }
     low = low_nibbles(bytes);
     high = high_nibbles(bytes);
-    if constexpr (Format::kType == DType::iq4_nl) {
-        low = iq4_codes(low);
-        high = iq4_codes(high);
+    if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
+        low = level_codes<Format>(low);
+        high = level_codes<Format>(high);
     } else if constexpr (Format::kType == DType::q5_0 || Format::kType == DType::q5_1) {
         std::uint64_t word[4];
         const std::int64_t at[4] = {0, s1, s2, s3};
@@ -321,7 +327,7 @@ template <class Arch, class Format>
         // Block j of all rows in quarter j. A block begins with d, then m.
         const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
         const __m512i head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
-        const __m512 d = low_f16(head), m = Format::kHasMin ? high_f16(head) : d;
+        const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
         __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
         if constexpr (kBias != 0) {
             const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
@@ -393,7 +399,7 @@ template <class Arch, class Format, int T>
         for (int j = 0; j < 4; ++j) {
             if (j >= n) break;
             const __m512i head = _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
-            const __m512 d = low_f16(head), m = Format::kHasMin ? high_f16(head) : d;
+            const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
                 __m512i s = sums[t][j];

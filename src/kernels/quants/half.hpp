@@ -35,14 +35,13 @@ template <class Arch>
     return __builtin_bit_cast(float, bits);
 }
 
-/// Half of the UE4M3 scale, for the same reason: exponent bias 7, bit 7 ignored, 0x00 and 0x7F mean zero.
+/// Half of the UE4M3 scale, for the same reason: exponent bias 7; 0x00 and 0x7F mean zero, bit 7 is ignored elsewhere.
 template <class Arch>
 [[nodiscard]] constexpr float ue4m3_half(std::uint8_t u) noexcept {
     const int exponent = u >> 3 & 15, mantissa = u & 7;
-    if (u == 0x7F) return 0.0f;
-    if (exponent == 0) return static_cast<float>(mantissa) * 0x1p-10f;
-    const auto power = __builtin_bit_cast(float, static_cast<std::uint32_t>(exponent - 7 + 127) << 23);
-    return static_cast<float>(8 + mantissa) * 0.0625f * power;
+    const int significand = u == 0x7F ? 0 : exponent == 0 ? mantissa : 8 + mantissa;
+    const auto power = __builtin_bit_cast(float, static_cast<std::uint32_t>((exponent == 0 ? 1 : exponent) - 11 + 127) << 23);
+    return static_cast<float>(significand) * power;
 }
 
 }  // namespace tinfer::kernels
