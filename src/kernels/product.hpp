@@ -111,7 +111,8 @@ struct VectorProduct {
         auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice));
         for (std::int64_t i = 0; i < job.n_columns * kPanelRows<Arch>; ++i) acc[i] = 0.0f;
 
-        const std::int64_t n_tiles = (job.n_columns + Arch::kTileTokens - 1) / Arch::kTileTokens;
+        const ActivationLayout layout = activation_layout(Format::kUnit == 256 ? DType::x8_256 : DType::x8_32, job.k);
+        const std::int64_t n_tiles = (job.n_columns + kTileTokens<Arch, Class> - 1) / kTileTokens<Arch, Class>;
         const std::int64_t in_decoding = kDecodesBySixteen<Arch, Format> ? kSharesOfDecoding : 0;
         ReadAhead reader = read_next_panel(job, in_decoding + n_tiles * TokenSlice<Arch, Class>::kShares);
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
@@ -124,7 +125,9 @@ struct VectorProduct {
                 TokenSlice<Arch, Class> tokens;
                 tokens.reader = &reader;
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
-                for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, job.k, s, n_units);
+                for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, layout, s, n_units);
+                for (std::int64_t c = first + n; c < std::min(first + 2 * n, job.n_columns); ++c)   // of the next tile
+                    for (int line = 0; line < kSlice; line += 64) __builtin_prefetch(job.columns[c].x + s * kSlice + line, 0, 3);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
                 first += n;
             }

@@ -15,6 +15,7 @@ struct avx2 {
     using simd = xsimd::fma3<xsimd::avx2>;
     static constexpr int kLanes = 8;          ///< 32-bit lanes of a register
     static constexpr int kTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
+    static constexpr int kLongTileTokens = 4; ///< without dot4, where pairs of 32 values add up
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
@@ -23,7 +24,7 @@ struct avx2 {
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
     static constexpr int kLanes = 16;
-    static constexpr int kTileTokens = 6;
+    static constexpr int kTileTokens = 6, kLongTileTokens = 6;
 };
 struct avx512vnni : avx512 {
     static constexpr bool kHasDot4 = true;
@@ -71,7 +72,7 @@ static TINFER_INLINE void interleave(f32v<avx2> even, f32v<avx2> odd, f32v<avx2>
     high = _mm256_permute2f128_ps(first, second, 0x31);
 }
 
-// Bytes. add_bytes wraps. add_pairs adds where it stands: GCC would keep all that is to be added, in memory, until the sum
+// Bytes. add_bytes wraps. once: GCC would load it again for every use. add_pairs adds where it stands: GCC would keep all that is to be added, in memory, until the sum
 // is read. join_halves: the low int16 of a's lanes and the high one of b's. dot2: acc + the two int16 products of each lane,
 // exact while the sum fits int32.
 static TINFER_INLINE i32v<avx2> add_bytes(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_add_epi8(a, b); }
@@ -79,6 +80,11 @@ static TINFER_INLINE i32v<avx2> add_pairs(i32v<avx2> a, i32v<avx2> b, avx2) {
     __m256i sum = _mm256_add_epi16(a, b);
     asm("" : "+x"(sum));
     return sum;
+}
+static TINFER_INLINE i32v<avx2> once(i32v<avx2> a, avx2) {
+    __m256i value = a;
+    asm("" : "+x"(value));
+    return value;
 }
 static TINFER_INLINE i32v<avx2> join_halves(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_blend_epi16(a, b, 0xAA); }
 static TINFER_INLINE i32v<avx2> dot2(i32v<avx2> acc, i32v<avx2> a, i32v<avx2> b, avx2) {
@@ -154,6 +160,11 @@ static TINFER_INLINE i32v<avx512> add_pairs(i32v<avx512> a, i32v<avx512> b, avx5
     __m512i sum = _mm512_add_epi16(a, b);
     asm("" : "+v"(sum));
     return sum;
+}
+static TINFER_INLINE i32v<avx512> once(i32v<avx512> a, avx512) {
+    __m512i value = a;
+    asm("" : "+v"(value));
+    return value;
 }
 static TINFER_INLINE i32v<avx512> join_halves(i32v<avx512> a, i32v<avx512> b, avx512) {
     return _mm512_mask_blend_epi16(0xAAAAAAAAu, a, b);

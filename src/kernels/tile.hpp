@@ -10,10 +10,14 @@
 
 namespace tinfer::kernels {
 
+/// Tokens of a tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory.
+template <class Arch, class Class>
+inline constexpr int kTileTokens = !Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8 ? Arch::kLongTileTokens : Arch::kTileTokens;
+
 /// Quantized activation rows of the tokens of a tile at one slice of K.
 template <class Arch, class Class>
 struct TokenSlice {
-    static constexpr int kMax = Arch::kTileTokens;
+    static constexpr int kMax = kTileTokens<Arch, Class>;
     const std::int8_t* codes[kMax];
     const float* d[kMax];              ///< one per block of 32 or per super-block
     const float* s[kMax];              ///< blocks of 32: d · sum of codes
@@ -24,13 +28,12 @@ struct TokenSlice {
     static constexpr int kShares = 8;  ///< it reads in a tile: one for every 32 of K
 };
 
-/// Token `t` of the tile: the row at `row`, slice number `slice` of K = k, of which n_units blocks exist.
+/// Token `t` of the tile: the row at `row`, slice number `slice`, of which n_units blocks exist.
 template <class Arch, class Class>
-TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, std::int64_t k,
+TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, const ActivationLayout& layout,
                             std::int64_t slice, int n_units) noexcept {
     tokens.codes[t] = reinterpret_cast<const std::int8_t*>(row) + slice * kSlice;
     if constexpr (Class::kUnit == 256) {
-        const ActivationLayout layout = activation_layout(DType::x8_256, k);
         tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice;
         const auto* sum16 = reinterpret_cast<const std::int16_t*>(row + layout.sum_offset) + slice * 16;
         const auto* sum32 = reinterpret_cast<const std::int16_t*>(row + layout.sum32_offset) + slice * 8;
@@ -48,7 +51,6 @@ TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::b
             for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums[t][j];
         }
     } else {
-        const ActivationLayout layout = activation_layout(DType::x8_32, k);
         tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice * 8;
         tokens.s[t] = reinterpret_cast<const float*>(row + layout.s_offset) + slice * 8;
         const auto* sums = reinterpret_cast<const std::int32_t*>(row + layout.sum_offset) + slice * 8;
@@ -106,7 +108,7 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
                     w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
-                    const i32v<Arch> a = bcast4<Arch>(x[t] + k + 4 * (word + g));
+                    const i32v<Arch> a = once(bcast4<Arch>(x[t] + k + 4 * (word + g)), Arch{});
                     const i32v<Arch> p0 = PairSums == 0 ? dot_signed_bytes(w0, a, Arch{}) : dot_bytes(w0, a, Arch{});
                     const i32v<Arch> p1 = PairSums == 0 ? dot_signed_bytes(w1, a, Arch{}) : dot_bytes(w1, a, Arch{});
                     pairs.v[t][0] = g == 0 ? p0 : add_pairs(pairs.v[t][0], p0, Arch{});
@@ -246,7 +248,7 @@ template <class Arch, class Class, int T>
 }
 
 /// The tile for the first `n` tokens of `tokens`, 1 ≤ n ≤ kTileTokens.
-template <class Arch, class Class, int T = Arch::kTileTokens>
+template <class Arch, class Class, int T = kTileTokens<Arch, Class>>
 inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n, int n_units,
     float* acc) noexcept {
     if constexpr (T > 1)
