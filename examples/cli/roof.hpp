@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "team.hpp"
@@ -43,5 +44,8 @@ private:
 };
 /// The same of 1 GiB of its own, which is more than caches hold: the stream read that generation is measured against.
 [[nodiscard]] double stream_read_rate(Team& team);
+/// The same of a file, up to its first GiB, mapped as a model is: where its pages lie in memory makes a difference that no
+/// kernel can undo. 0 where the file cannot be mapped.
+[[nodiscard]] double file_read_rate(Team& team, const std::string& path);
 
 }  // namespace roof

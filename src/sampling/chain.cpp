@@ -62,7 +62,7 @@ Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& o
 }
 
 Chain::Chain(const Chain& other)
-    : row_(other.row_), is_greedy_(other.is_greedy_), begin_(other.begin_), size_(other.size_), recent_(other.recent_),
+    : row_(other.row_), is_greedy_(other.is_greedy_), left_row_(other.left_row_), begin_(other.begin_), size_(other.size_), recent_(other.recent_),
       n_accepted_(other.n_accepted_), last_p_(other.last_p_), seed_(other.seed_) {
     candidates_.reserve(other.candidates_.capacity());
     candidates_ = other.candidates_;
@@ -84,6 +84,7 @@ void Chain::append(std::unique_ptr<SamplerLink> link) {
 Token Chain::sample(std::span<const float> logits) {
     const FpEnvironment guard;
     begin_ = size_ = 0;
+    left_row_ = false;
     row_.assign(logits);
     CandidateArray candidates;
     const bool is_row = apply(candidates);
@@ -93,13 +94,12 @@ Token Chain::sample(std::span<const float> logits) {
     if (candidates.selected < 0 || static_cast<std::size_t>(candidates.selected) >= n_left)
         fail(ErrorCode::no_candidates, cat("the chain selected candidate ", candidates.selected, " of ", n_left));
     const auto selected = static_cast<std::size_t>(candidates.selected);
-    Candidate chosen = is_row ? Candidate{static_cast<std::int32_t>(selected), row_.logits()[selected], 1.0f}
-                              : candidates.data[selected];
-    if (is_greedy_)
-        keep({std::span(&chosen, 1), 0, true});   // as a draw at temperature 0 would leave it
-    else
-        keep(candidates);
-    row_.release();
+    Candidate chosen = is_row ? row_.chosen() : candidates.data[selected];
+    if (is_greedy_) keep({std::span(&chosen, 1), 0, true});   // as a draw at temperature 0 would leave it
+    else if (is_row) row_.hold();
+    else keep(candidates);
+    left_row_ = is_row && !is_greedy_;
+    if (!left_row_) row_.release();
     last_p_ = chosen.p;
     accept(Token{chosen.id});
     return Token{chosen.id};
@@ -147,6 +147,8 @@ void Chain::accept(Token token) {
 
 void Chain::reset() {
     n_accepted_ = begin_ = size_ = 0;
+    left_row_ = false;
+    row_.release();
     last_p_ = 0;
     for (const Link& link : links_) link.link->reset();
 }
@@ -174,18 +176,24 @@ std::vector<std::string> Chain::names() const {
 
 // ---- what happened --------------------------------------------------------------------------------------------------
 
+std::vector<Candidate> Chain::survivors() const {
+    std::vector<Candidate> left;
+    if (left_row_) row_.collect(left);
+    else left.assign(candidates_.begin() + static_cast<std::ptrdiff_t>(begin_), candidates_.begin() + static_cast<std::ptrdiff_t>(begin_ + size_));
+    return left;
+}
+
 std::uint32_t Chain::last_candidates() const noexcept {
-    const auto is_left = [](const Candidate& candidate) {
-        return candidate.logit != -std::numeric_limits<float>::infinity();
-    };
-    return static_cast<std::uint32_t>(std::ranges::count_if(survivors(), is_left));
+    const auto is_left = [](float logit) { return logit != -std::numeric_limits<float>::infinity(); };
+    if (left_row_) return static_cast<std::uint32_t>(std::ranges::count_if(row_.logits(), is_left));
+    return static_cast<std::uint32_t>(std::ranges::count_if(std::span(candidates_).subspan(begin_, size_), is_left, &Candidate::logit));
 }
 
 std::vector<Candidate> Chain::probs(std::size_t k) const {
-    if (size_ == 0) return {};
     const FpEnvironment guard;
+    std::vector<Candidate> left = survivors();
+    if (left.empty()) return {};
     CandidateArray candidates;
-    std::vector<Candidate> left(survivors().begin(), survivors().end());
     candidates.data = left;
     Softmax(left.size()).apply(candidates.data);
     keep_front(candidates, k);

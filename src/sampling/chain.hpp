@@ -40,9 +40,7 @@ public:
     [[nodiscard]] float last_p() const noexcept { return last_p_; }
     [[nodiscard]] std::uint32_t last_candidates() const noexcept;
     /// What the links left, as they left it; of a greedy chain the chosen token.
-    [[nodiscard]] std::span<const Candidate> survivors() const noexcept {
-        return std::span(candidates_).subspan(begin_, size_);
-    }
+    [[nodiscard]] std::vector<Candidate> survivors() const;
     /// The k most probable survivors, descending, with their probabilities.
     [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
 
@@ -64,7 +62,8 @@ private:
     LogitRow row_;
     std::vector<Candidate> candidates_;
     bool is_greedy_;
-    std::size_t begin_ = 0, size_ = 0;   // survivors of the last sample, inside candidates_
+    bool left_row_ = false;              // survivors of the last sample are row_, or
+    std::size_t begin_ = 0, size_ = 0;   // so many inside candidates_
     std::array<Token, kRecent> recent_{};  // ring
     std::size_t n_accepted_ = 0;
     float last_p_ = 0;

@@ -24,8 +24,12 @@ constexpr std::size_t block_count(std::size_t n) noexcept { return (n + kRowBloc
 
 }  // namespace
 
-LogitRow::LogitRow(const LogitRow& other) : ops_(other.ops_) {
+LogitRow::LogitRow(const LogitRow& other) : ops_(other.ops_), is_ordered_(other.is_ordered_) {
     reserve(other.changed_.capacity());
+    if (other.logits_.empty() || other.logits_.data() != other.changed_.data()) return;
+    changed_ = other.changed_;
+    maxima_ = other.maxima_;
+    logits_ = changed_;
 }
 
 void LogitRow::reserve(std::size_t n) {
@@ -51,11 +55,21 @@ std::span<const float> LogitRow::block(std::size_t b) const noexcept {
     return logits_.subspan(begin, std::min(kRowBlock, size() - begin));
 }
 
+void LogitRow::hold() {
+    if (logits_.data() == changed_.data()) return;
+    changed_.assign(logits_.begin(), logits_.end());
+    logits_ = changed_;
+}
+
+void LogitRow::divide(float t) {
+    if (logits_.data() != changed_.data()) changed_.resize(size());
+    std::ranges::transform(logits_, changed_.begin(), [t](float logit) { return logit / t; });
+    logits_ = changed_;
+    for (float& max : maxima_) max /= t;   // rounding keeps the order
+}
+
 void LogitRow::set(std::size_t id, float logit) {
-    if (logits_.data() != changed_.data()) {
-        changed_.assign(logits_.begin(), logits_.end());
-        logits_ = changed_;
-    }
+    hold();
     float& max = maxima_[id / kRowBlock];
     const bool was_max = changed_[id] == max;
     changed_[id] = logit;

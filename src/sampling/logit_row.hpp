@@ -18,7 +18,7 @@ namespace tinfer::sampling {
 class LogitRow {
 public:
     LogitRow(std::size_t n_vocab, const RowOps& ops) : ops_(&ops) { reserve(n_vocab); }
-    LogitRow(const LogitRow& other);   ///< with the room the other has
+    LogitRow(const LogitRow& other);   ///< with the room the other has, and the logits if it holds them
     LogitRow(LogitRow&&) noexcept = default;
     LogitRow& operator=(const LogitRow&) = delete;
     LogitRow& operator=(LogitRow&&) = delete;
@@ -29,12 +29,19 @@ public:
     void assign(std::span<const float> logits);
 
     void release() noexcept { logits_ = {}; }
+    /// Keeps the logits, beyond the row they came from, until the next assign() or release().
+    void hold();
 
     [[nodiscard]] std::span<const float> logits() const noexcept { return logits_; }
     [[nodiscard]] std::size_t size() const noexcept { return logits_.size(); }
 
     /// Changes one logit; the id is below size(), the value no NaN.
     void set(std::size_t id, float logit);
+    /// Divides every logit by t > 0, of which the largest stays finite.
+    void divide(float t);
+    /// The token that was selected, with its probability.
+    void choose(std::int32_t id, float p) noexcept { chosen_ = {id, logits_[static_cast<std::size_t>(id)], p}; }
+    [[nodiscard]] const Candidate& chosen() const noexcept { return chosen_; }
     /// From here on candidates taken from the row are sorted; no more changes.
     void order() noexcept { is_ordered_ = true; }
     [[nodiscard]] bool is_ordered() const noexcept { return is_ordered_; }
@@ -58,6 +65,7 @@ private:
     std::vector<float> changed_;             // the row with changes, where logits_ is not the caller's
     std::vector<float> maxima_, scratch_;    // of blocks of kRowBlock logits
     bool is_ordered_ = false;
+    Candidate chosen_{};
 };
 
 /// A link that can do its work on the whole row, with the result it would have on candidates made from it.

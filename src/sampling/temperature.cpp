@@ -10,7 +10,7 @@
 namespace tinfer::sampling {
 namespace {
 
-class Temperature final : public SamplerLink {
+class Temperature final : public RowLink {
 public:
     explicit Temperature(float t) : t_(t) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "temperature"; }
@@ -27,6 +27,15 @@ public:
             return;
         }
         for (Candidate& candidate : candidates.data) candidate.logit /= t_;
+    }
+
+    /// Different logits may become equal: a sorted row would have them in the order they had before.
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
+        return t_ > 0.0f && !row.is_ordered() && std::isfinite(row.max() / t_);
+    }
+    Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray&) override {
+        if (t_ != 1.0f) row.divide(t_);
+        return Left::row;
     }
 
 private:
@@ -47,6 +56,7 @@ public:
 
     Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray& candidates) override {
         candidates.selected = row.best();
+        if (row.best() >= 0) row.choose(row.best(), 1.0f);
         return Left::row;
     }
 };

@@ -289,6 +289,7 @@ class Numbers(unittest.TestCase):
             self.assertTrue(0 < line["min"] <= line["median"] <= line["max"], line)
             self.assertEqual(line["threads"], 1)
             self.assertGreater(line["stream_gbps"], 0)
+            self.assertGreater(line["file_gbps"], 0)
             self.assertGreaterEqual(line["roof"], 0)
             self.assertGreater(line["weight_bytes"], 0)
 

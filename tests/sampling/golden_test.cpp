@@ -124,7 +124,7 @@ TEST_CASE("[golden][S1] sampling: the default chain, where the links we lack hav
                                     .seed = 1});
         for (const auto& token : test.at("history")) chain.accept(Token{token.get<int>()});
         (void)chain.sample(logits);
-        std::vector<Candidate> left(chain.survivors().begin(), chain.survivors().end());
+        std::vector<Candidate> left = chain.survivors();
         check_survivors({left, -1, false}, test.at("expect"));
         ++n_cases;
     }
