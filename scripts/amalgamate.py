@@ -22,6 +22,7 @@ TIERS = {
     "amx": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__ __AMX_TILE__ __AMX_INT8__",
     "avx512vnni": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__",
     "avx512": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__",
+    "avxvnni": "__AVX2__ __FMA__ __F16C__ __AVXVNNI__",
     "avx2": "__AVX2__ __FMA__ __F16C__",
     "neon_dot": "__aarch64__ __ARM_FEATURE_DOTPROD",
     "neon": "__aarch64__",

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-TAGS = ("avx2", "avx512", "avx512vnni", "amx", "neon", "neon_dot")
+TAGS = ("avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neon_dot")
 
 
 def weak_functions(path):

@@ -66,10 +66,10 @@ tinfer::KvType parse_kv_type(const std::string& name) {
 
 tinfer::Isa parse_isa(const std::string& name) {
     if (name == "auto") return tinfer::Isa::automatic;
-    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avx512, tinfer::Isa::avx512vnni, tinfer::Isa::amx,
-                           tinfer::Isa::neon, tinfer::Isa::neon_dot})
+    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512, tinfer::Isa::avx512vnni,
+                           tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
         if (tinfer::to_string(isa) == name) return isa;
-    refuse("--isa '" + name + "': auto, reference, avx2, avx512, avx512vnni, amx, neon or neon_dot");
+    refuse("--isa '" + name + "': auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot");
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ void ContextArgs::add_to(CLI::App& command) {
     command.add_option("-c,--ctx", n_ctx, "tokens the cache holds; 0 = as trained")->check(CLI::NonNegativeNumber)->type_name("N")->group(group);
     command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the cache's")->type_name("N")->group(group);
     command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once")->capture_default_str()->type_name("N")->group(group);
-    command.add_option("--isa", isa, "kernel table: auto, reference, avx2, avx512, avx512vnni, amx, neon or neon_dot")->capture_default_str()->group(group);
+    command.add_option("--isa", isa, "kernel table: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")->capture_default_str()->group(group);
     command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")->capture_default_str()->group(group);
     command.add_option("--kv-type-v", type_v, "cache type of values")->capture_default_str()->group(group);
     command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(group);

@@ -54,6 +54,7 @@ constexpr int kChains = 14;                 // independent: two ports with a lat
     TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
 
 TINFER_ROOF_LOOPS(dots_vnni512, "vpdpbusd", "zmm", 0x01010101)
+TINFER_ROOF_LOOPS(dots_vnni256, "%{vex%} vpdpbusd", "ymm", 0x01010101)
 TINFER_ROOF_LOOPS(maddubs_512, "vpmaddubsw", "zmm", 0x01010101)
 TINFER_ROOF_LOOPS(maddubs_256, "vpmaddubsw", "ymm", 0x01010101)
 TINFER_ROOF_LOOPS(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
@@ -84,6 +85,7 @@ Instruction int8_instruction(Level level) noexcept {
 #if TINFER_ROOF_X86
     if (level == Level::avx512vnni) return {dots_vnni512, dots_vnni512_clock, 64};
     if (level == Level::avx512) return {maddubs_512, maddubs_512_clock, 64};
+    if (level == Level::avxvnni) return {dots_vnni256, dots_vnni256_clock, 32};
     if (level == Level::avx2) return {maddubs_256, maddubs_256_clock, 32};
 #endif
     static_cast<void>(level);
@@ -93,7 +95,7 @@ Instruction int8_instruction(Level level) noexcept {
 Instruction f32_instruction(Level level) noexcept {
 #if TINFER_ROOF_X86
     if (level >= Level::avx512) return {fmas_512, fmas_512_clock, 16};
-    if (level == Level::avx2) return {fmas_256, fmas_256_clock, 8};
+    if (level == Level::avx2 || level == Level::avxvnni) return {fmas_256, fmas_256_clock, 8};
 #endif
     static_cast<void>(level);
     return {plain_products<float>, nullptr, 1};
@@ -173,6 +175,7 @@ Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
     if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
+    if (isa == "avxvnni") return Level::avxvnni;   // the kernel table of that name is there where the machine has it
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
     static_cast<void>(isa);
@@ -180,7 +183,7 @@ Level level_of(std::string_view isa) noexcept {
 }
 
 std::string_view to_string(Level level) noexcept {
-    constexpr std::string_view kNames[] = {"plain", "avx2", "avx512", "avx512vnni"};
+    constexpr std::string_view kNames[] = {"plain", "avx2", "avxvnni", "avx512", "avx512vnni"};
     return kNames[static_cast<std::size_t>(level)];
 }
 

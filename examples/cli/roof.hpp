@@ -14,12 +14,12 @@
 namespace roof {
 
 /// Instructions to measure with. Named like the kernel tables.
-enum class Level : std::uint8_t { plain, avx2, avx512, avx512vnni };
+enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
 /// The level of a kernel table by its name; plain where the name or this machine has none better.
 [[nodiscard]] Level level_of(std::string_view isa) noexcept;
 [[nodiscard]] std::string_view to_string(Level level) noexcept;
 
-/// Multiply-accumulates without memory. The int8 instruction is vpdpbusd of 512 bits where the level has it, else the bare
+/// Multiply-accumulates without memory. The int8 instruction is vpdpbusd of its width where the level has it, else the bare
 /// vpmaddubsw of its width, which is half of the work of a dot product: no kernel reaches it.
 [[nodiscard]] double int8_dot_rate(Team& team, Level level, double budget = 0.02);
 [[nodiscard]] double f32_fma_rate(Team& team, Level level, double budget = 0.02);

@@ -429,7 +429,7 @@ private:
 /// Element type of a cache. q8_0 and q4_0 hold codes with one scale per 32 channels and need heads of a multiple of 32.
 enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, q4_0 };
 /// Kernel table. `automatic`: the best this CPU and OS offer.
-enum class Isa : std::uint8_t { automatic, reference, avx2, avx512, avx512vnni, amx, neon, neon_dot };
+enum class Isa : std::uint8_t { automatic, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot };
 enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope };
 [[nodiscard]] TINFER_API std::string_view to_string(Isa isa) noexcept;
 [[nodiscard]] TINFER_API std::string_view to_string(KvType type) noexcept;

@@ -30,6 +30,11 @@ static TINFER_INLINE f32v<avx2> float_bytes(const void* p, avx2) {
 static TINFER_INLINE i32v<avx2> dot_key(i32v<avx2> acc, i32v<avx2> w, i32v<avx2> a, avx2) {
     return dot2(acc, dot_signed_bytes(w, a, avx2{}), i32v<avx2>(0x00010001), avx2{});
 }
+#if defined(__AVXVNNI__)
+static TINFER_INLINE i32v<avxvnni> dot_key(i32v<avxvnni> acc, i32v<avxvnni> w, i32v<avxvnni> a, avxvnni) {
+    return dot4(acc, w, a, avxvnni{});
+}
+#endif
 #if defined(__AVX512DQ__)
 static TINFER_INLINE f32v<avx512> float_bytes(const void* p, avx512) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));

@@ -29,16 +29,16 @@ namespace {
 
 struct CpuidLeaf { std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0; };
 
-CpuidLeaf cpuid(std::uint32_t leaf) noexcept {
+CpuidLeaf cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) noexcept {
     CpuidLeaf out;
 #  if defined(_MSC_VER)
     int words[4];
-    __cpuidex(words, static_cast<int>(leaf), 0);
+    __cpuidex(words, static_cast<int>(leaf), static_cast<int>(subleaf));
     out = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1]),
         static_cast<std::uint32_t>(words[2]),
            static_cast<std::uint32_t>(words[3])};
 #  else
-    __get_cpuid_count(leaf, 0, &out.eax, &out.ebx, &out.ecx, &out.edx);   // zeros where the leaf does not exist
+    __get_cpuid_count(leaf, subleaf, &out.eax, &out.ebx, &out.ecx, &out.edx);   // zeros where the leaf does not exist
 #  endif
     return out;
 }
@@ -77,6 +77,7 @@ bool machine_has(Isa isa) noexcept {
     const std::uint64_t saved = saved_state();
     if ((saved & 0x06) != 0x06) return false;
     if (isa == Isa::avx2) return true;
+    if (isa == Isa::avxvnni) return seven.eax >= 1 && all(cpuid(7, 1).eax, {4 /*avx-vnni*/});
     if (!all(seven.ebx, {16 /*f*/, 17 /*dq*/, 28 /*cd*/, 30 /*bw*/, 31 /*vl*/}) || (saved & 0xE6) != 0xE6) return false;
     if (isa == Isa::avx512) return true;
     if (!all(seven.ecx, {11 /*vnni*/})) return false;
@@ -84,7 +85,7 @@ bool machine_has(Isa isa) noexcept {
     return all(seven.edx, {24 /*amx-tile*/, 25 /*amx-int8*/}) && (saved & 0x60000) == 0x60000 && may_use_tiles();
 }
 
-constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avx2, Isa::reference};
+constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};
 
 #elif defined(TINFER_ARM)
 
@@ -115,6 +116,7 @@ const KernelTable* table_of(Isa isa) noexcept {
         case Isa::reference: return &reference_table;
 #if defined(TINFER_X86)
         case Isa::avx2: return &avx2_table;
+        case Isa::avxvnni: return &avxvnni_table;
         case Isa::avx512: return &avx512_table;
         case Isa::avx512vnni: return &avx512vnni_table;
         case Isa::amx: return &amx_table;
@@ -142,6 +144,7 @@ std::string_view to_string(Isa isa) noexcept {
         case Isa::automatic: return "automatic";
         case Isa::reference: return "reference";
         case Isa::avx2: return "avx2";
+        case Isa::avxvnni: return "avxvnni";
         case Isa::avx512: return "avx512";
         case Isa::avx512vnni: return "avx512vnni";
         case Isa::amx: return "amx";

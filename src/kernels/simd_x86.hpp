@@ -21,6 +21,10 @@ struct avx2 {
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
     static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/amx.hpp)
 };
+struct avxvnni : avx2 {
+    static constexpr bool kHasDot4 = true;
+    static constexpr bool kFusedDot2 = true;
+};
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
     static constexpr int kLanes = 16;
@@ -206,8 +210,16 @@ static TINFER_INLINE void transpose(i32v<avx512> (&m)[16], avx512) {
 }
 #endif
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVXVNNI__)
 /// acc + the four products of each lane, w unsigned, a signed bytes. Exact for all bytes.
+static TINFER_INLINE i32v<avxvnni> dot4(i32v<avxvnni> acc, i32v<avxvnni> w, i32v<avxvnni> a, avxvnni) {
+    return _mm256_dpbusd_avx_epi32(acc, w, a);
+}
+static TINFER_INLINE i32v<avxvnni> dot2(i32v<avxvnni> acc, i32v<avxvnni> a, i32v<avxvnni> b, avxvnni) {
+    return _mm256_dpwssd_avx_epi32(acc, a, b);
+}
+#endif
+#if defined(__AVX512VNNI__)
 static TINFER_INLINE i32v<avx512vnni> dot4(i32v<avx512vnni> acc, i32v<avx512vnni> w, i32v<avx512vnni> a, avx512vnni) {
     return _mm512_dpbusd_epi32(acc, w, a);
 }
