@@ -7,7 +7,7 @@
 #include "kernels/float_tile.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/row_chunks.hpp"
-#include "kernels/rows_avx512.hpp"
+#include "kernels/rows_avx512_blocks.hpp"
 #include "kernels/rows_unpacked.hpp"
 #include "kernels/tile.hpp"
 

@@ -76,15 +76,18 @@ static TINFER_INLINE __m128 four_f16(__m128i lanes) { return _mm_cvtph_ps(_mm_cv
 
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
-// A format says here how the codes of a block meet the activations in four vectors, each lane four products that fit
-// sixteen bits when summed, and how the two int16 vectors of scales lie that go with packed pairs of them:
-//   struct Header; header(rows, at, header)         what four rows need per block, d and dmin as floats
-//   struct Codes { __m512i c[4], s[2]; }            of one row; S = Σ lanes of dpwssd(packs(dot0, dot1), s0) + …
-//   load_activations(q, a)                          the four vectors of activations to the four of codes
-//   S += correction(header, row, sums of codes)     where codes are biased
+// A format says here how the codes of a block meet the activations in four vectors, and how its scales lie:
+//   struct Header; header(rows, at, header)       what four rows need per block, d and dmin as floats
+//   codes(block, header, row, c, s)               of one row. Each lane of a dot is four products. If those fit sixteen bits
+//                                                 (not kWide), S = Σ lanes of dpwssd(packs(dot0, dot1), s0) + …, else a sum
+//                                                 of eight meets its scale in 32 bits: S = Σ lanes of (dot0 + dot1) · s0 + …
+//   load_activations(q, a)                        the four vectors of activations to the four of codes
+//   bias_sum(block, sums of codes)                Σ of it is what the bias of the codes adds to S
+//   mins_total(header, sums of codes)             N of four rows
 
 /// What Q4_K and Q5_K share: eight scales and eight mins of six bits.
 struct KRows {
+    static constexpr bool kWide = false;
     struct Header {
         alignas(64) std::uint8_t bytes[4][16];   ///< by row: eight scales, eight mins
         __m512i mins;                            ///< as int16, a row in each quarter
@@ -164,52 +167,168 @@ struct SuperRows<Q5_K> : KRows {
     }
 };
 
+/// What the formats with sixteen scales share. Format has scales(block): sixteen signed bytes.
+template <class Format>
+struct SixteenScales {
+    static constexpr bool kWide = false;
+    static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
+        for (int i = 0; i < 4; ++i) a[i] = load64(q + 64 * i);
+    }
+    /// As packed dots want them: sub-block q of the first 64 codes and of the second in quarter q. A byte in the upper half of
+    /// sixteen bits is shifted down with its sign.
+    static TINFER_INLINE void spread_scales(__m128i scales, __m512i (&s)[2]) {
+        const auto word = [](int j) {
+            unsigned long long four = 0;
+            for (int i = 0; i < 4; ++i) four |= (0x0080ull | static_cast<unsigned>(j) << 8) << 16 * i;
+            return static_cast<long long>(four);
+        };
+        for (int half = 0; half < 2; ++half) {
+            const int j = 8 * half;
+            const __m512i index = _mm512_setr_epi64(word(j), word(j + 4), word(j + 1), word(j + 5), word(j + 2), word(j + 6),
+                word(j + 3), word(j + 7));
+            s[half] = _mm512_srai_epi16(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(scales), index), 8);
+        }
+    }
+    /// Bit pairs of a block, two groups of 32 values to a vector.
+    static TINFER_INLINE void pairs(const std::uint8_t* p, __m512i (&c)[4]) {
+        for (int half = 0; half < 2; ++half) {
+            const __m512i bits = twice32(p + 32 * half);
+            c[2 * half] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(0, 2)), each_byte(3));
+            c[2 * half + 1] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(4, 6)), each_byte(3));
+        }
+    }
+    /// Half floats at `at` of four rows.
+    static TINFER_INLINE __m128 four_halves(const FourRows& rows, std::int64_t at) {
+        std::int16_t d[4];
+        for (int r = 0; r < 4; ++r) std::memcpy(&d[r], rows.row[r] + at, 2);
+        return _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
+    }
+    static TINFER_INLINE __m256i products(__m256i scales, const std::int16_t* sum16) {
+        return _mm256_madd_epi16(scales, load_bytes32(sum16));
+    }
+};
+
 template <>
-struct SuperRows<Q6_K> {
+struct SuperRows<Q6_K> : SixteenScales<Q6_K> {
     struct Header {
         __m128 d;
     };
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
-        std::int16_t d[4];
-        for (int r = 0; r < 4; ++r) std::memcpy(&d[r], rows.row[r] + at + 208, 2);
-        out.d = _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
-    }
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 208); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         const __m512i upper = each_byte(0x30);
-        const __m512i scales = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 192)));
         for (int half = 0; half < 2; ++half) {   // 128 codes; unsigned: the bias of 32 is taken off the sum
             const __m512i bytes = load64(block + 64 * half), bits = twice32(block + 128 + 32 * half);
             c[2 * half] = _mm512_or_si512(low_nibbles(bytes), _mm512_and_si512(_mm512_sllv_epi16(bits, shift_counts(4, 2)), upper));
             c[2 * half + 1] = _mm512_or_si512(high_nibbles(bytes), _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(0, 2)), upper));
-            // Packed dots: sub-block q of the first 64 codes and of the second in quarter q. A byte in the upper half of
-            // sixteen bits, shifted down with its sign.
-            const auto word = [&](int j) {
-                unsigned long long four = 0;
-                for (int i = 0; i < 4; ++i) four |= (0x0080ull | static_cast<unsigned>(j) << 8) << 16 * i;
-                return static_cast<long long>(four);
-            };
-            const int j = 8 * half;
-            const __m512i index = _mm512_setr_epi64(word(j), word(j + 4), word(j + 1), word(j + 5), word(j + 2), word(j + 6),
-                word(j + 3), word(j + 7));
-            s[half] = _mm512_srai_epi16(_mm512_shuffle_epi8(scales, index), 8);
+        }
+        spread_scales(load_bytes16(block + 192), s);
+    }
+    static TINFER_INLINE __m512i bias_sum(const std::uint8_t* block, const std::int16_t* sum16) {
+        const __m256i scales = _mm256_cvtepi8_epi16(load_bytes16(block + 192));
+        return _mm512_zextsi256_si512(_mm256_slli_epi32(products(scales, sum16), 5));
+    }
+};
+
+template <>
+struct SuperRows<Q3_K> : SixteenScales<Q3_K> {
+    struct Header {
+        __m128 d;
+    };
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 108); }
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
+        pairs(block + 32, c);   // and the third bits: unsigned, the bias of 4 is taken off the sum
+        const __m512i bits = twice32(block), four = each_byte(4);
+        const __m512i third[4] = {_mm512_sllv_epi16(bits, shift_counts(2, 1)), _mm512_srlv_epi16(bits, shift_counts(0, 1)),
+            _mm512_srlv_epi16(bits, shift_counts(2, 3)), _mm512_srlv_epi16(bits, shift_counts(4, 5))};
+        for (int i = 0; i < 4; ++i) c[i] = _mm512_or_si512(c[i], _mm512_and_si512(third[i], four));
+        spread_scales(_mm_sub_epi8(scales_of_q3_k(block), _mm_set1_epi8(32)), s);
+    }
+    static TINFER_INLINE __m512i bias_sum(const std::uint8_t* block, const std::int16_t* sum16) {
+        const __m256i scales = _mm256_sub_epi16(_mm256_cvtepu8_epi16(scales_of_q3_k(block)), _mm256_set1_epi16(32));
+        return _mm512_zextsi256_si512(_mm256_slli_epi32(products(scales, sum16), 2));
+    }
+};
+
+template <>
+struct SuperRows<Q2_K> : SixteenScales<Q2_K> {
+    struct Header {
+        const std::uint8_t* block[4];
+        __m128 d, dmin;
+    };
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
+        for (int r = 0; r < 4; ++r) out.block[r] = rows.row[r] + at;
+        out.d = four_halves(rows, at + 80);
+        out.dmin = four_halves(rows, at + 82);
+    }
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
+        pairs(block + 16, c);
+        spread_scales(_mm_and_si128(load_bytes16(block), _mm_set1_epi8(15)), s);
+    }
+    static TINFER_INLINE __m128i mins_total(const Header& h, const std::int16_t* sum16) {
+        const auto row = [&](int r) {
+            const __m128i mins = _mm_and_si128(_mm_srli_epi16(load_bytes16(h.block[r]), 4), _mm_set1_epi8(15));
+            return _mm512_zextsi256_si512(products(_mm256_cvtepu8_epi16(mins), sum16));
+        };
+        return fold_four(row(0), row(1), row(2), row(3));
+    }
+};
+
+template <>
+struct SuperRows<IQ4_XS> {
+    static constexpr bool kWide = true;
+    struct Header {
+        __m128 d;
+    };
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
+        out.d = SixteenScales<IQ4_XS>::four_halves(rows, at);
+    }
+    static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
+        const __m512i scales = _mm512_castsi256_si512(scales_of_iq4_xs(block));
+        const __m512i sub = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+        for (int half = 0; half < 2; ++half) {   // sub-block 4 · half + q in quarter q: its first 16 values, its last 16
+            const __m512i bytes = load64(block + 8 + 64 * half);
+            c[2 * half] = level_codes<IQ4_XS>(low_nibbles(bytes));
+            c[2 * half + 1] = level_codes<IQ4_XS>(high_nibbles(bytes));
+            s[half] = _mm512_permutexvar_epi32(_mm512_add_epi32(sub, _mm512_set1_epi32(4 * half)), scales);
         }
     }
     static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
-        for (int i = 0; i < 4; ++i) a[i] = load64(q + 64 * i);
+        for (int half = 0; half < 2; ++half) {
+            const __m512i x = load64(q + 128 * half), y = load64(q + 128 * half + 64);
+            a[2 * half] = _mm512_shuffle_i32x4(x, y, 0x88);
+            a[2 * half + 1] = _mm512_shuffle_i32x4(x, y, 0xDD);
+        }
     }
-    /// 32 · Σ scale · (sum of 16 activations), spread over the lanes: what the bias added.
-    static TINFER_INLINE __m512i bias_sum(const std::uint8_t* block, const std::int16_t* sum16) {
-        const __m256i scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 192)));
-        const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sum16));
-        return _mm512_zextsi256_si512(_mm256_slli_epi32(_mm256_madd_epi16(scales, sums), 5));
+    static TINFER_INLINE __m512i bias_sum(const std::uint8_t* block, const std::int16_t* sum32) {
+        const __m128i scales = _mm256_cvtepi32_epi16(scales_of_iq4_xs(block));
+        return _mm512_zextsi128_si512(_mm_slli_epi32(_mm_madd_epi16(scales, load_bytes16(sum32)), 7));
     }
 };
+
+/// The lanes of S of one row, the bias included.
+template <class Format>
+TINFER_INLINE __m512i row_sum(const __m512i (&c)[4], const __m512i (&s)[2], const __m512i (&a)[4], __m512i total) {
+    const __m512i zero = _mm512_setzero_si512();
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+        const __m512i first = _mm512_dpbusd_epi32(zero, c[2 * half], a[2 * half]);
+        if constexpr (SuperRows<Format>::kWide) {
+            const __m512i both = _mm512_dpbusd_epi32(first, c[2 * half + 1], a[2 * half + 1]);
+            total = _mm512_add_epi32(total, _mm512_mullo_epi32(both, s[half]));
+        } else {   // each dot at most 4 · 63 · 127 = 32004
+            const __m512i second = _mm512_dpbusd_epi32(zero, c[2 * half + 1], a[2 * half + 1]);
+            total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(first, second), s[half]);
+        }
+    }
+    return total;
+}
 
 /// Results of four rows of n_blocks super-blocks against T tokens.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_super_rows(const FourRows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[4]) noexcept {
     using Rows = SuperRows<Format>;
+    const auto sums_of = [&](int t, std::int64_t i) { return Format::kScaleElems == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
     __m128 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm_setzero_ps();
     for (std::int64_t i = 0; i < n_blocks; ++i) {
@@ -226,16 +345,9 @@ template <class Arch, class Format, int T>
             Rows::codes(block, h, r, c, s);
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
-                const __m512i zero = _mm512_setzero_si512();
-                __m512i total = zero;
-                if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(zero, Rows::bias_sum(block, x[t].sum16 + 16 * i));
-#pragma GCC unroll 2
-                for (int half = 0; half < 2; ++half) {   // each dot at most 4 · 63 · 127 = 32004
-                    const __m512i first = _mm512_dpbusd_epi32(zero, c[2 * half], a[t][2 * half]);
-                    const __m512i second = _mm512_dpbusd_epi32(zero, c[2 * half + 1], a[t][2 * half + 1]);
-                    total = _mm512_dpwssd_epi32(total, _mm512_packs_epi32(first, second), s[half]);
-                }
-                sum[t][r] = total;
+                __m512i total = _mm512_setzero_si512();
+                if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(total, Rows::bias_sum(block, sums_of(t, i)));
+                sum[t][r] = row_sum<Format>(c, s, a[t], total);
             }
         }
 #pragma GCC unroll 4
@@ -244,179 +356,13 @@ template <class Arch, class Format, int T>
             const __m128i total = fold_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
             acc[t] = _mm_fmadd_ps(_mm_mul_ps(h.d, d_x), _mm_cvtepi32_ps(total), acc[t]);
             if constexpr (Format::kHasMin) {
-                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(h, x[t].sum32 + 8 * i));
+                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(h, sums_of(t, i)));
                 acc[t] = _mm_fnmadd_ps(_mm_mul_ps(h.dmin, d_x), n, acc[t]);
             }
         }
     }
     for (int t = 0; t < T; ++t) _mm_storeu_ps(results[t], acc[t]);
 }
-
-// ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
-
-// Four blocks of a row at once, one in each quarter: the first 16 codes of each, and the last 16, unsigned with the bias of
-// CodeRoute<avx512vnni, Format>.
-
-/// 16 bytes at p and at three more places `stride` apart.
-static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
-    const auto at = [&](std::int64_t s) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + s)); };
-    __m512i z = _mm512_castsi128_si512(at(0));
-    z = _mm512_inserti32x4(z, at(s1), 1);
-    z = _mm512_inserti32x4(z, at(s2), 2);
-    return _mm512_inserti32x4(z, at(s3), 3);
-}
-
-template <class Format>
-inline constexpr int kCodesOffset = Format::kType == DType::mxfp4 ? 1 : Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
-    : Format::kType == DType::q4_1 ? 4 : Format::kType == DType::q5_0 ? 6 : 8;
-
-/// The d of blocks whose first four bytes are given.
-template <class Format>
-TINFER_INLINE __m512 scales_of(__m512i heads) {
-    if constexpr (Format::kType == DType::mxfp4) return e8m0_halves(heads);
-    else return low_f16(heads);
-}
-/// Codes of blocks at p, p + s1, p + s2, p + s3.
-template <class Format>
-TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low, __m512i& high) {
-    const __m512i bytes = load_four(p + kCodesOffset<Format>, s1, s2, s3);
-    if constexpr (Format::kType == DType::q8_0) {
-        low = _mm512_xor_si512(bytes, each_byte(128));
-        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte(128));
-        return;
-    }
-    low = low_nibbles(bytes);
-    high = high_nibbles(bytes);
-    if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
-        low = level_codes<Format>(low);
-        high = level_codes<Format>(high);
-    } else if constexpr (Format::kType == DType::q5_0 || Format::kType == DType::q5_1) {
-        std::uint64_t word[4];
-        const std::int64_t at[4] = {0, s1, s2, s3};
-        for (int i = 0; i < 4; ++i) word[i] = load_u32<avx512vnni>(p + at[i] + kCodesOffset<Format> - 4);
-        const auto half = [&](int shift) {
-            return (word[0] >> shift & 0xFFFF) | (word[1] >> shift & 0xFFFF) << 16 | (word[2] >> shift & 0xFFFF) << 32 |
-                   (word[3] >> shift & 0xFFFF) << 48;
-        };
-        low = _mm512_mask_add_epi8(low, half(0), low, each_byte(16));
-        high = _mm512_mask_add_epi8(high, half(16), high, each_byte(16));
-    }
-}
-
-/// The same for blocks of 32 and one token. Their bias is taken off by the sums of the activations.
-template <class Arch, class Format>
-[[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
-                                                float* results) noexcept {
-    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
-    __m128 acc = _mm_setzero_ps();
-    const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
-    const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
-    // n blocks from i on; behind the last one it is repeated.
-    const auto multiply = [&](std::int64_t i, int n) __attribute__((always_inline)) {
-        const int s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
-        const __m512i a = load64(x.q + 32 * i), b = load64(x.q + 32 * i + 64);   // readable behind the codes
-        const __m512i first = _mm512_shuffle_i32x4(a, b, 0x88), last = _mm512_shuffle_i32x4(a, b, 0xDD);
-        __m512i sum[4];
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) {
-            __m512i low, high;
-            rows.ask<4 * kBytes>(r, i * kBytes);
-            four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
-            sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
-        }
-        // Block j of all rows in quarter j. A block begins with d, then m.
-        const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
-        const __m512i head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
-        const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
-        __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
-        if constexpr (kBias != 0) {
-            const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
-            total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
-        }
-        const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
-        const auto add_block = [&](auto j) __attribute__((always_inline)) {   // a quarter's number must be a constant without optimizing too
-            if (j() >= n) return;
-            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j()), _mm512_extractf32x4_ps(s, j()), acc);
-            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j()), _mm_set1_ps(x.s[i + j()]), acc);
-        };
-        add_block(std::integral_constant<int, 0>{});
-        add_block(std::integral_constant<int, 1>{});
-        add_block(std::integral_constant<int, 2>{});
-        add_block(std::integral_constant<int, 3>{});
-    };
-    std::int64_t i = 0;
-    for (; i + 4 <= n_blocks; i += 4) multiply(i, 4);
-    if (i < n_blocks) multiply(i, static_cast<int>(n_blocks - i));
-    _mm_storeu_ps(results, acc);
-}
-
-/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for
-/// several tokens, and for rows so short that neighbours lie in one page.
-template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
-                                           float (*results)[16]) noexcept {
-    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
-    __m512 acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
-    alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
-    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
-    const __m512i row_offsets = _mm512_load_si512(offsets);
-    for (std::int64_t i = 0; i < n_blocks; i += 4) {
-        const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
-        const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
-        __m512i first[T], last[T], totals[T][4];
-        for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
-            const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * i + 64);
-            first[t] = _mm512_shuffle_i32x4(a, b, 0x88);
-            last[t] = _mm512_shuffle_i32x4(a, b, 0xDD);
-        }
-#pragma GCC unroll 4
-        for (int g = 0; g < 4; ++g) {
-            __m512i sum[T][4];
-#pragma GCC unroll 4
-            for (int r = 0; r < 4; ++r) {
-                __m512i low, high;
-                rows.template ask<4 * kBytes>(4 * g + r, i * kBytes);
-                four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
-#pragma GCC unroll 4
-                for (int t = 0; t < T; ++t)
-                    sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
-            }
-            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
-        }
-        __m512i sums[T][4];   // of block j, sixteen rows
-#pragma GCC unroll 4
-        for (int t = 0; t < T; ++t) {   // totals[g]: rows 4g … 4g + 3 of block q in quarter q
-            const auto& g = totals[t];
-            const __m512i a = _mm512_shuffle_i32x4(g[0], g[1], 0x44), b = _mm512_shuffle_i32x4(g[2], g[3], 0x44);
-            const __m512i c = _mm512_shuffle_i32x4(g[0], g[1], 0xEE), e = _mm512_shuffle_i32x4(g[2], g[3], 0xEE);
-            sums[t][0] = _mm512_shuffle_i32x4(a, b, 0x88);
-            sums[t][1] = _mm512_shuffle_i32x4(a, b, 0xDD);
-            sums[t][2] = _mm512_shuffle_i32x4(c, e, 0x88);
-            sums[t][3] = _mm512_shuffle_i32x4(c, e, 0xDD);
-        }
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-            if (j >= n) break;
-            const __m512i head = _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
-            const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
-#pragma GCC unroll 4
-            for (int t = 0; t < T; ++t) {
-                __m512i s = sums[t][j];
-                if constexpr (kBias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(kBias * x[t].sum[i + j]));
-                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[i + j])), _mm512_cvtepi32_ps(s), acc[t]);
-                if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
-            }
-        }
-    }
-    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
-}
-
-/// Whether a format is multiplied straight from its rows here.
-template <class Format>
-inline constexpr bool kMultipliesRows = Format::kUnit == 32
-    ? kDecodesSixteen<Format>
-    : Format::kType == DType::q4_k || Format::kType == DType::q5_k || Format::kType == DType::q6_k;
 
 }  // namespace tinfer::kernels
 

@@ -234,6 +234,16 @@ TINFER_INLINE void unpack_vector(Q2_K, const std::uint8_t* block, int /*unit*/, 
     out.d = load_half(block + 80);
     out.dmin = load_half(block + 82);
 }
+/// The sixteen scales of Q3_K, 32 too high: low four bits in eight bytes, the upper two in four more.
+static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
+    const __m128i bytes = load_bytes8(block + 96);
+    const __m128i low = _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
+    std::int32_t four;
+    std::memcpy(&four, block + 104, 4);
+    const __m128i upper = _mm_set1_epi32(four);   // a shift by 32 leaves nothing
+    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)), last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
+    return _mm_or_si128(low, _mm_and_si128(_mm_or_si128(first, last), _mm_set1_epi8(0x30)));
+}
 /// Bit i of 32 bytes belongs to the i-th 32 values; a pair − 4 is that pair with all upper bits.
 template <class Arch>
 TINFER_INLINE void unpack_vector(Q3_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
@@ -245,27 +255,28 @@ TINFER_INLINE void unpack_vector(Q3_K, const std::uint8_t* block, int /*unit*/, 
         const __m256i clear = _mm256_cmpeq_epi8(_mm256_and_si256(third, bytes_of(1 << i)), _mm256_setzero_si256());
         store_bytes32(_mm256_or_si256(pairs[i], _mm256_and_si256(clear, bytes_of(0xFC))), out.q + 32 * i);
     }
-    const __m128i bytes = load_bytes8(block + 96);   // low four bits of the scales; the upper two are in four more bytes
-    const __m128i low = _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
-    const __m128i upper = _mm_set1_epi32(static_cast<int>(load_u32<Arch>(block + 104)));   // a shift by 32 leaves nothing
-    const __m128i shifted = _mm_or_si128(_mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)), _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2)));
-    const __m128i high = _mm_and_si128(shifted, _mm_set1_epi8(0x30));
-    const __m256i scales = _mm256_cvtepu8_epi16(_mm_or_si128(low, high));
+    const __m256i scales = _mm256_cvtepu8_epi16(scales_of_q3_k(block));
     store_bytes32(_mm256_sub_epi16(scales, _mm256_set1_epi16(32)), out.scale);
     out.d = load_half(block + 108);
+}
+/// The eight scales of IQ4_XS: nibbles in one word, pairs of bits in sixteen bits more.
+static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
+    std::uint32_t nibbles;
+    std::uint16_t pairs;
+    std::memcpy(&nibbles, block + 4, 4);
+    std::memcpy(&pairs, block + 2, 2);
+    const __m256i two = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    const __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(nibbles)), _mm256_add_epi32(two, two));
+    const __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(pairs), two), _mm256_set1_epi32(3));
+    const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)), _mm256_slli_epi32(high, 4));
+    return _mm256_sub_epi32(scale, _mm256_set1_epi32(32));
 }
 template <class Arch>
 TINFER_INLINE void unpack_vector(IQ4_XS, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     const __m256i levels = twice16(kIq4Levels);
     for (int j = 0; j < 8; ++j) store_bytes32(_mm256_shuffle_epi8(levels, nibbles_of_16(block + 8 + 16 * j)), out.q + 32 * j);
-    // Of eight scales, nibbles in one word and pairs of bits in sixteen more; each lane is a scale, for both its halves.
-    const __m256i eight = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), four = _mm256_slli_epi32(eight, 2);
-    const __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(load_u32<Arch>(block + 4))), four);
-    const __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32(load_u16<Arch>(block + 2)), _mm256_add_epi32(eight, eight));
-    const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)),
-        _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4));
-    const __m256i twice = _mm256_or_si256(scale, _mm256_slli_epi32(scale, 16));
-    store_bytes32(_mm256_sub_epi16(twice, _mm256_set1_epi16(32)), out.scale);
+    const __m256i scale = scales_of_iq4_xs(block), low = _mm256_and_si256(scale, _mm256_set1_epi32(0xFFFF));
+    store_bytes32(_mm256_or_si256(low, _mm256_slli_epi32(scale, 16)), out.scale);   // both halves of 32 values
     out.d = load_half(block);
 }
 template <class Arch>

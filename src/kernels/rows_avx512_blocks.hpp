@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: formats of blocks of 32. Walked like the
+// super-blocks of kernels/rows_avx512.hpp.
+#pragma once
+
+#include "kernels/rows_avx512.hpp"
+
+#if defined(__AVX512VNNI__)
+
+namespace tinfer::kernels {
+
+// Four blocks of a row at once, one in each quarter: the first 16 codes of each, and the last 16, unsigned with the bias of
+// CodeRoute<avx512vnni, Format>.
+
+/// 16 bytes at p and at three more places `stride` apart.
+static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
+    const auto at = [&](std::int64_t s) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + s)); };
+    __m512i z = _mm512_castsi128_si512(at(0));
+    z = _mm512_inserti32x4(z, at(s1), 1);
+    z = _mm512_inserti32x4(z, at(s2), 2);
+    return _mm512_inserti32x4(z, at(s3), 3);
+}
+
+template <class Format>
+inline constexpr int kCodesOffset = Format::kType == DType::mxfp4 ? 1 : Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
+    : Format::kType == DType::q4_1 ? 4 : Format::kType == DType::q5_0 ? 6 : 8;
+
+/// The d of blocks whose first four bytes are given.
+template <class Format>
+TINFER_INLINE __m512 scales_of(__m512i heads) {
+    if constexpr (Format::kType == DType::mxfp4) return e8m0_halves(heads);
+    else return low_f16(heads);
+}
+/// Codes of blocks at p, p + s1, p + s2, p + s3.
+template <class Format>
+TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low, __m512i& high) {
+    const __m512i bytes = load_four(p + kCodesOffset<Format>, s1, s2, s3);
+    if constexpr (Format::kType == DType::q8_0) {
+        low = _mm512_xor_si512(bytes, each_byte(128));
+        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte(128));
+        return;
+    }
+    low = low_nibbles(bytes);
+    high = high_nibbles(bytes);
+    if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
+        low = level_codes<Format>(low);
+        high = level_codes<Format>(high);
+    } else if constexpr (Format::kType == DType::q5_0 || Format::kType == DType::q5_1) {
+        std::uint64_t word[4];
+        const std::int64_t at[4] = {0, s1, s2, s3};
+        for (int i = 0; i < 4; ++i) word[i] = load_u32<avx512vnni>(p + at[i] + kCodesOffset<Format> - 4);
+        const auto half = [&](int shift) {
+            return (word[0] >> shift & 0xFFFF) | (word[1] >> shift & 0xFFFF) << 16 | (word[2] >> shift & 0xFFFF) << 32 |
+                   (word[3] >> shift & 0xFFFF) << 48;
+        };
+        low = _mm512_mask_add_epi8(low, half(0), low, each_byte(16));
+        high = _mm512_mask_add_epi8(high, half(16), high, each_byte(16));
+    }
+}
+
+/// The same for blocks of 32 and one token. Their bias is taken off by the sums of the activations.
+template <class Arch, class Format>
+[[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
+                                                float* results) noexcept {
+    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
+    __m128 acc = _mm_setzero_ps();
+    const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
+    const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
+    // n blocks from i on; behind the last one it is repeated.
+    const auto multiply = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+        const int s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
+        const __m512i a = load64(x.q + 32 * i), b = load64(x.q + 32 * i + 64);   // readable behind the codes
+        const __m512i first = _mm512_shuffle_i32x4(a, b, 0x88), last = _mm512_shuffle_i32x4(a, b, 0xDD);
+        __m512i sum[4];
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+            __m512i low, high;
+            rows.ask<4 * kBytes>(r, i * kBytes);
+            four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
+            sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
+        }
+        // Block j of all rows in quarter j. A block begins with d, then m.
+        const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
+        const __m512i head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
+        const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
+        __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
+        if constexpr (kBias != 0) {
+            const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
+            total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
+        }
+        const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
+        const auto add_block = [&](auto j) __attribute__((always_inline)) {   // a quarter's number must be a constant without optimizing too
+            if (j() >= n) return;
+            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j()), _mm512_extractf32x4_ps(s, j()), acc);
+            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j()), _mm_set1_ps(x.s[i + j()]), acc);
+        };
+        add_block(std::integral_constant<int, 0>{});
+        add_block(std::integral_constant<int, 1>{});
+        add_block(std::integral_constant<int, 2>{});
+        add_block(std::integral_constant<int, 3>{});
+    };
+    std::int64_t i = 0;
+    for (; i + 4 <= n_blocks; i += 4) multiply(i, 4);
+    if (i < n_blocks) multiply(i, static_cast<int>(n_blocks - i));
+    _mm_storeu_ps(results, acc);
+}
+
+/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for
+/// several tokens, and for rows so short that neighbours lie in one page.
+template <class Arch, class Format, int T>
+[[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
+                                           float (*results)[16]) noexcept {
+    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
+    __m512 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
+    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
+    const __m512i row_offsets = _mm512_load_si512(offsets);
+    for (std::int64_t i = 0; i < n_blocks; i += 4) {
+        const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
+        const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
+        __m512i first[T], last[T], totals[T][4];
+        for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
+            const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * i + 64);
+            first[t] = _mm512_shuffle_i32x4(a, b, 0x88);
+            last[t] = _mm512_shuffle_i32x4(a, b, 0xDD);
+        }
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            __m512i sum[T][4];
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) {
+                __m512i low, high;
+                rows.template ask<4 * kBytes>(4 * g + r, i * kBytes);
+                four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
+#pragma GCC unroll 4
+                for (int t = 0; t < T; ++t)
+                    sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
+            }
+            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+        }
+        __m512i sums[T][4];   // of block j, sixteen rows
+#pragma GCC unroll 4
+        for (int t = 0; t < T; ++t) {   // totals[g]: rows 4g … 4g + 3 of block q in quarter q
+            const auto& g = totals[t];
+            const __m512i a = _mm512_shuffle_i32x4(g[0], g[1], 0x44), b = _mm512_shuffle_i32x4(g[2], g[3], 0x44);
+            const __m512i c = _mm512_shuffle_i32x4(g[0], g[1], 0xEE), e = _mm512_shuffle_i32x4(g[2], g[3], 0xEE);
+            sums[t][0] = _mm512_shuffle_i32x4(a, b, 0x88);
+            sums[t][1] = _mm512_shuffle_i32x4(a, b, 0xDD);
+            sums[t][2] = _mm512_shuffle_i32x4(c, e, 0x88);
+            sums[t][3] = _mm512_shuffle_i32x4(c, e, 0xDD);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            if (j >= n) break;
+            const __m512i head = _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
+            const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
+#pragma GCC unroll 4
+            for (int t = 0; t < T; ++t) {
+                __m512i s = sums[t][j];
+                if constexpr (kBias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(kBias * x[t].sum[i + j]));
+                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[i + j])), _mm512_cvtepi32_ps(s), acc[t]);
+                if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
+            }
+        }
+    }
+    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
+}
+
+/// Whether a format is multiplied straight from its rows.
+template <class Format>
+inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kDecodesSixteen<Format> : requires { SuperRows<Format>::kWide; };
+
+}  // namespace tinfer::kernels
+
+#endif
