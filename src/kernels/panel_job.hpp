@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// What one chunk of a product computes: rows of weights, the columns that meet them, where results go, and what is asked of
+// memory meanwhile.
+#pragma once
+
+#include "kernels/kernel.hpp"
+#include "kernels/panel.hpp"
+#include "kernels/row_chunks.hpp"
+
+namespace tinfer::kernels {
+
+/// One activation row, where its products go, and what is added to them (or null).
+template <class Arch>
+struct Column {
+    const std::byte* x;
+    float* out;
+    const float* addend;
+};
+
+/// The part of a product that one chunk computes: rows of weights, at most a panel except in runs, against n columns.
+template <class Arch>
+struct PanelJob {
+    const std::byte* w;              ///< first row
+    std::int64_t row_stride, k;
+    int n_rows;
+    std::int64_t first_row;          ///< its number: where in a column's output the results begin
+    Ahead ahead;                     ///< behind these rows
+    const Column<Arch>* columns;
+    std::int64_t n_columns;
+    std::int64_t n_readable;         ///< as many rows of activations may be read where columns lie evenly; n_columns or more
+    bool streams;                    ///< results are too many for the caches: they are stored past them
+    std::byte* scratch;
+};
+
+/// Writes the results of rows first … first + n of a panel to column c.
+template <class Arch>
+TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int first, int n, const float* results) noexcept {
+    const Column<Arch>& column = job.columns[c];
+    float* out = column.out + job.first_row + first;
+    const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
+    int r = 0;
+    for (; r + Arch::kLanes <= n; r += Arch::kLanes) {
+        f32v<Arch> result = load_f32<Arch>(results + r);
+        if (addend != nullptr) result = result + load_f32<Arch>(addend + r);
+        if (job.streams && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0) stream(result, out + r, Arch{});
+        else result.store_unaligned(out + r);
+    }
+    for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
+}
+
+/// Asks for the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
+/// every column others. In the last round over the columns that hides behind the products.
+template <class Arch>
+TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first, std::int64_t n) noexcept {
+    for (const Column<Arch>* column = job.columns + first; column != job.columns + first + n; ++column)
+        for (int r = 0; r < kPanelRows<Arch>; r += 16) {
+            if (column->addend != nullptr) __builtin_prefetch(column->addend + job.first_row + r, 0, 2);
+            if (!job.streams) __builtin_prefetch(column->out + job.first_row + r, 1, 2);
+        }
+}
+
+/// Asks for what the next decoding will read: the bytes of a panel's rows at slice s, or behind the last whole slice those
+/// that another panel begins with.
+template <class Arch, class Format>
+TINFER_INLINE void prefetch_slice(const PanelJob<Arch>& job, std::int64_t s) noexcept {
+    constexpr int kBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
+    const bool inside = (s + 1) * kSlice <= job.k;
+    if (!inside && (job.ahead.begin == nullptr || s * kSlice < job.k)) return;
+    const std::byte* at = inside ? job.w + s * kBytes : job.ahead.begin;
+    for (int r = 0; r < job.n_rows; ++r, at += job.row_stride)
+        for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+}
+
+/// Reads the next panel, if columns are not many and the panel is no large part of the second level, in shares of which a
+/// slice takes so many.
+template <class Arch>
+TINFER_INLINE ReadAhead read_next_panel(const PanelJob<Arch>& job, std::int64_t shares_per_slice) noexcept {
+    constexpr std::int64_t kMostBytes = 256 * 1024;
+    const std::int64_t bytes = job.n_rows * job.row_stride, n_slices = (job.k + kSlice - 1) / kSlice;
+    if (job.n_columns > kSomeColumns || bytes > kMostBytes || job.ahead.begin == nullptr) return {};
+    return {job.ahead, bytes, n_slices * shares_per_slice};
+}
+
+}  // namespace tinfer::kernels

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Products of few columns, straight from the rows of the file: which rows are walked together, and what is asked of memory
+// ahead of them.
+#pragma once
+
+#include "kernels/panel_job.hpp"
+#include "kernels/rows_avx512_blocks.hpp"
+#include "kernels/rows_unpacked.hpp"
+
+namespace tinfer::kernels {
+
+#if defined(__AVX512VNNI__)
+/// Straight from the rows, for up to kFewColumns columns.
+template <class Arch, class Format>
+struct RowsProduct {
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        switch (job.n_columns) {
+            case 1: return multiply_columns<1>(job);
+            case 2: return multiply_columns<2>(job);
+            case 3: return multiply_columns<3>(job);
+            default: return multiply_columns<kFewColumns>(job);
+        }
+    }
+
+private:
+    template <int T>
+    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+        Activations x[T];
+        for (int t = 0; t < T; ++t)
+            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        if constexpr (Format::kUnit == 256) {
+            walk<T, 4>(job, [&](const FourRows& rows, auto results) {
+                multiply_super_rows<Arch, Format, T>(rows, job.k / 256, x, results);
+            });
+        } else {
+            if constexpr (T == 1)
+                if (job.row_stride >= kNotice)
+                    return walk<T, 4>(job, [&](const FourRows& rows, auto results) {
+                        multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
+                    });
+            walk<T, 16>(job, [&](const SixteenRows& rows, auto results) {
+                multiply_block_rows<Arch, Format, T>(rows, job.k / 32, x, results);
+            });
+        }
+    }
+
+    static constexpr std::int64_t kNotice = 1024;   ///< bytes of a stream that memory wants to be asked ahead
+
+    /// The rows of a run, N together. Each stream is asked for kNotice bytes ahead, in whole rows; behind its last ones comes
+    /// its place in the run that follows.
+    template <int T, int N, class Product>
+    static void walk(const PanelJob<Arch>& job, Product product) noexcept {
+        constexpr std::int64_t kNeighbours = N / kStreams;
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
+        const std::int64_t early = std::max((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
+        for (std::int64_t first = 0; first < length; first += kNeighbours) {
+            RowGroup<N> rows;
+            const auto each = [&](auto fn) {   // row of the group: which, of which stream, and where in that
+                for (int s = 0, at = 0; s < kStreams; ++s)
+                    for (std::int64_t i = first; i < first + kNeighbours; ++i) fn(at++, s, i);
+            };
+            each([&](int at, int s, std::int64_t i) {
+                const std::byte* row = job.w + std::min<std::int64_t>(s * length + i, job.n_rows - 1) * job.row_stride;
+                rows.row[at] = reinterpret_cast<const std::uint8_t*>(row);
+                const bool inside = i + early < length || job.ahead.begin == nullptr;
+                rows.next[at] = inside ? row + early * job.row_stride
+                                       : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
+            });
+            alignas(64) float results[T][N];
+            product(rows, results);
+            each([&](int at, int s, std::int64_t i) {
+                const std::int64_t row = s * length + i;
+                if (i >= length || row >= job.n_rows) return;
+                for (int t = 0; t < T; ++t) store_results(job, t, static_cast<int>(row), 1, &results[t][at]);
+            });
+        }
+    }
+};
+#endif
+
+#if defined(__AVX2__)
+/// Straight from the rows, unpacked block by block: a token, of super-blocks two. With more, panels are unpacked once.
+template <class Arch, class Format>
+struct UnpackedRowsProduct {
+    static constexpr std::int64_t kMostColumns = Format::kUnit == 256 ? 2 : 1;
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        if (kMostColumns == 1 || job.n_columns == 1) multiply_columns<1>(job);
+        else multiply_columns<kMostColumns>(job);
+    }
+
+private:
+    template <int T>
+    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+        Activations x[T];
+        for (int t = 0; t < T; ++t)
+            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        const auto row = [&](int r) { return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride); };
+        if constexpr (Format::kUnit == 256) {
+            for (int r = 0; r < job.n_rows; ++r) {
+                float results[T];
+                multiply_unpacked_row<Arch, Format, T>(row(r), job.k, x, results);
+                for (int t = 0; t < T; ++t) store_results(job, t, r, 1, &results[t]);
+            }
+        } else {
+            static_assert(T == 1);
+            for (int first = 0; first < job.n_rows; first += 8) {
+                const EightBlocks rows = {row(first), row(first + 1), row(first + 2), row(first + 3),
+                    row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
+                alignas(32) float results[8];
+                multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
+                store_results(job, 0, first, std::min(8, job.n_rows - first), results);
+            }
+        }
+    }
+};
+#endif
+
+}  // namespace tinfer::kernels
