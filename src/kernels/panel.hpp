@@ -66,18 +66,23 @@ struct RowCodes {
     alignas(64) std::int8_t q[Arch::kLanes][kSlice];
 };
 
-/// Words 0 … n_words of `lanes` rows, biased, to codes[word][first row …].
-template <class Arch, class Slice>
-inline void turn_codes(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, Slice& slice) noexcept {
+/// Words 0 … n_words of `lanes` rows of codes, biased: put(word, that word of each row).
+template <class Arch, class Rows, class Put>
+TINFER_INLINE void turn_codes(const Rows& row_codes, int n_words, int bias, const Put& put) noexcept {
     const i32v<Arch> bias_bytes(static_cast<std::int32_t>(static_cast<std::uint32_t>(bias) * 0x01010101u));
     for (int word = 0; word < n_words; word += Arch::kLanes) {
         i32v<Arch> m[Arch::kLanes];
-        for (int r = 0; r < Arch::kLanes; ++r)
-            m[r] = add_bytes(load_i32<Arch>(&rows.q[r][4 * word]), bias_bytes, Arch{});
+        for (int r = 0; r < Arch::kLanes; ++r) m[r] = add_bytes(load_i32<Arch>(row_codes(r) + 4 * word), bias_bytes, Arch{});
         transpose(m, Arch{});
-        for (int w = 0; w < Arch::kLanes && word + w < n_words; ++w)
-            m[w].store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[word + w][first_row]));
+        for (int w = 0; w < Arch::kLanes && word + w < n_words; ++w) put(word + w, m[w]);
     }
+}
+/// The same to the rows from first_row on of a slice.
+template <class Arch, class Slice>
+inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, Slice& slice) noexcept {
+    turn_codes<Arch>([&](int r) { return rows.q[r]; }, n_words, bias, [&](int word, const i32v<Arch>& codes) {
+        codes.store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[word][first_row]));
+    });
 }
 
 template <class Arch>
@@ -128,17 +133,6 @@ TINFER_INLINE SixteenBlocks sixteen_blocks(const std::uint8_t* rows, std::int64_
     return blocks;
 }
 
-/// Words of sixteen rows of unpacked codes, turned and biased; n_words of them.
-template <class Arch, class Rows, class Sink>
-inline void turn_sixteen(const Rows& row_codes, int n_words, int bias, Sink& sink) noexcept {
-    const i32v<Arch> bias_bytes(each_byte(bias));
-    for (int word = 0; word < n_words; word += 16) {
-        i32v<Arch> m[16];
-        for (int r = 0; r < 16; ++r) m[r] = add_bytes(load_i32<Arch>(row_codes(r) + 4 * word), bias_bytes, Arch{});
-        transpose(m, Arch{});
-        for (int w = 0; w < 16 && word + w < n_words; ++w) sink.codes(word + w, m[w]);
-    }
-}
 /// Scale or min j of sixteen super-blocks in lanes of out[j].
 template <class Arch, class Scales>
 inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcept {
@@ -150,6 +144,7 @@ inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcep
 template <class Arch, class Format, class Sink>
 inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
     constexpr int kBias = CodeRoute<Arch, Format>::kBias;
+    const auto put = [&](int word, const i32v<Arch>& codes) { sink.codes(word, codes); };
     alignas(64) float d[8][16], m[8][16];
     if constexpr (Format::kUnit == 256) {
         constexpr int kSubs = 256 / Format::kScaleElems, kApart = 16 / kSubs;
@@ -170,7 +165,7 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
             for (int j = 0; j < kSubs; j += 2)
                 sink.mins(j / 2, choose(low_half, turned[kApart * j], _mm512_slli_epi32(turned[kApart * (j + 1)], 16)));
         }
-        turn_sixteen<Arch>([&](int r) { return rows[r].q; }, kSlice / 4, kBias, sink);
+        turn_codes<Arch>([&](int r) { return rows[r].q; }, kSlice / 4, kBias, put);
     } else {
         constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
         RowCodes<Arch> rows;
@@ -186,7 +181,7 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
             sink.d(u, _mm512_load_ps(d[u]));
             if constexpr (Format::kHasMin) sink.m(u, _mm512_load_ps(m[u]));
         }
-        turn_sixteen<Arch>([&](int r) { return rows.q[r]; }, 8 * n_units, kBias, sink);
+        turn_codes<Arch>([&](int r) { return rows.q[r]; }, 8 * n_units, kBias, put);
     }
 }
 template <class Arch, class Format, class Sink>
@@ -233,7 +228,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
                         out.min[(2 * j + 1) * (16 / Class::kSubs)]);
             }
         }
-        turn_codes<Arch>(group, kSlice / 4, Route::kBias, first, slice);
+        turn_codes_into<Arch>(group, kSlice / 4, Route::kBias, first, slice);
     }
 }
 
@@ -260,7 +255,7 @@ inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int
                 if constexpr (Class::kHasMin) slice.m[u][row] = out.m;
             }
         }
-        turn_codes<Arch>(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice);
+        turn_codes_into<Arch>(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice);
     }
 }
 

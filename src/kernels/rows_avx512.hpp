@@ -167,8 +167,14 @@ struct SuperRows<Q5_K> : KRows {
     }
 };
 
-/// What the formats with sixteen scales share. Format has scales(block): sixteen signed bytes.
-template <class Format>
+/// Half floats at `at` of four rows.
+static TINFER_INLINE __m128 four_halves(const FourRows& rows, std::int64_t at) {
+    std::int16_t d[4];
+    for (int r = 0; r < 4; ++r) std::memcpy(&d[r], rows.row[r] + at, 2);
+    return _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
+}
+
+/// What the formats with sixteen scales share: signed bytes, one for every 16 values.
 struct SixteenScales {
     static constexpr bool kWide = false;
     static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
@@ -197,19 +203,13 @@ struct SixteenScales {
             c[2 * half + 1] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(4, 6)), each_byte(3));
         }
     }
-    /// Half floats at `at` of four rows.
-    static TINFER_INLINE __m128 four_halves(const FourRows& rows, std::int64_t at) {
-        std::int16_t d[4];
-        for (int r = 0; r < 4; ++r) std::memcpy(&d[r], rows.row[r] + at, 2);
-        return _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
-    }
     static TINFER_INLINE __m256i products(__m256i scales, const std::int16_t* sum16) {
         return _mm256_madd_epi16(scales, load_bytes32(sum16));
     }
 };
 
 template <>
-struct SuperRows<Q6_K> : SixteenScales<Q6_K> {
+struct SuperRows<Q6_K> : SixteenScales {
     struct Header {
         __m128 d;
     };
@@ -230,7 +230,7 @@ struct SuperRows<Q6_K> : SixteenScales<Q6_K> {
 };
 
 template <>
-struct SuperRows<Q3_K> : SixteenScales<Q3_K> {
+struct SuperRows<Q3_K> : SixteenScales {
     struct Header {
         __m128 d;
     };
@@ -250,7 +250,7 @@ struct SuperRows<Q3_K> : SixteenScales<Q3_K> {
 };
 
 template <>
-struct SuperRows<Q2_K> : SixteenScales<Q2_K> {
+struct SuperRows<Q2_K> : SixteenScales {
     struct Header {
         const std::uint8_t* block[4];
         __m128 d, dmin;
@@ -279,9 +279,7 @@ struct SuperRows<IQ4_XS> {
     struct Header {
         __m128 d;
     };
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
-        out.d = SixteenScales<IQ4_XS>::four_halves(rows, at);
-    }
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         const __m512i scales = _mm512_castsi256_si512(scales_of_iq4_xs(block));
         const __m512i sub = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);

@@ -4,10 +4,18 @@
 #pragma once
 
 #include "kernels/panel_job.hpp"
+#include "kernels/quants/quantize_activation.hpp"
 #include "kernels/rows_avx512_blocks.hpp"
 #include "kernels/rows_unpacked.hpp"
 
 namespace tinfer::kernels {
+
+/// The activations of the first T columns.
+template <class Arch, class Format, int T>
+TINFER_INLINE void activations_of(const PanelJob<Arch>& job, Activations (&x)[T]) noexcept {
+    constexpr DType kType = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+    for (int t = 0; t < T; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
+}
 
 #if defined(__AVX512VNNI__)
 /// Straight from the rows, for up to kFewColumns columns.
@@ -25,10 +33,8 @@ struct RowsProduct {
 private:
     template <int T>
     static void multiply_columns(const PanelJob<Arch>& job) noexcept {
-        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
         Activations x[T];
-        for (int t = 0; t < T; ++t)
-            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        activations_of<Arch, Format>(job, x);
         if constexpr (Format::kUnit == 256) {
             walk<T, 4>(job, [&](const FourRows& rows, auto results) {
                 multiply_super_rows<Arch, Format, T>(rows, job.k / 256, x, results);
@@ -92,10 +98,8 @@ struct UnpackedRowsProduct {
 private:
     template <int T>
     static void multiply_columns(const PanelJob<Arch>& job) noexcept {
-        constexpr DType kActivation = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
         Activations x[T];
-        for (int t = 0; t < T; ++t)
-            x[t] = activation_parts<Arch>(kActivation, job.k, const_cast<std::byte*>(job.columns[t].x));
+        activations_of<Arch, Format>(job, x);
         const auto row = [&](int r) { return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride); };
         if constexpr (Format::kUnit == 256) {
             for (int r = 0; r < job.n_rows; ++r) {
