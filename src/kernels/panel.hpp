@@ -47,8 +47,9 @@ template <class Arch, class Class, int Unit = Class::kUnit>
 struct PanelSlice {
     static constexpr int kRows = kPanelRows<Arch>;
     alignas(64) std::uint8_t codes[kSlice / 4][kRows][4];
-    std::int32_t scale[Class::kSubs][kRows];                  ///< int16 in the low half; without dot4 in both halves
-    std::int32_t min[(Class::kSubs + 1) / 2][kRows];          ///< two neighbours, as two int16
+    /// Two neighbours, as two int16; without dot4 one, in both halves.
+    std::int32_t scale[Arch::kHasDot4 ? (Class::kSubs + 1) / 2 : Class::kSubs][kRows];
+    std::int32_t min[(Class::kSubs + 1) / 2][kRows];   ///< two neighbours
     float d[kRows], dmin[kRows];
 };
 /// The same of rows of blocks of 32.
@@ -109,12 +110,16 @@ struct SliceHalf {
     Slice& slice;
     int first_row;
     ReadAhead& reader;
+    __m512i even_scales;   ///< of the sub-block before an odd one
 
     TINFER_INLINE void codes(int word, __m512i bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
         _mm512_store_si512(slice.codes[word][first_row], bytes);
     }
-    TINFER_INLINE void scale(int j, __m512i scales) noexcept { _mm512_store_si512(slice.scale[j] + first_row, scales); }
+    TINFER_INLINE void scale(int j, __m512i scales) noexcept {
+        if (j % 2 == 0) even_scales = scales;
+        else _mm512_store_si512(slice.scale[j / 2] + first_row, _mm512_or_si512(even_scales, _mm512_slli_epi32(scales, 16)));
+    }
     TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
     TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
     TINFER_INLINE void dmin(__m512 d) noexcept { _mm512_store_ps(slice.dmin + first_row, d); }
@@ -194,7 +199,7 @@ template <class Arch, class Format, class Slice>
 inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                               Slice& slice, ReadAhead& reader) noexcept {
     for (int first = 0; first < kPanelRows<Arch>; first += 16) {
-        SliceHalf<Slice> half{slice, first, reader};
+        SliceHalf<Slice> half{slice, first, reader, {}};
         decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
     }
 }
@@ -217,10 +222,9 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             unpack_block<Arch, Format>(rows + (row < n_rows ? row : n_rows - 1) * row_stride, 0, out);
             std::memcpy(group.q[r], out.q, 256);
             slice.d[row] = out.d;
-            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; ++j) {
-                const int scale = out.scale[j * (16 / Class::kSubs)];
-                slice.scale[j][row] = int16_pair<Arch>(scale, Arch::kHasDot4 ? 0 : scale);
-            }
+            constexpr int kApart = 16 / Class::kSubs, kTogether = Arch::kHasDot4 ? 2 : 1;
+            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; j += kTogether)
+                slice.scale[j / kTogether][row] = int16_pair<Arch>(out.scale[j * kApart], out.scale[(j + kTogether - 1) * kApart]);
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;
                 for (int j = 0; j < Class::kSubs / 2; ++j)

@@ -49,7 +49,7 @@ struct VectorProduct {
                 TokenSlice<Arch, Class> tokens;
                 tokens.reader = &reader;
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
-                for (int t = 0; t < n; ++t) point_at(tokens, t, job.columns[first + t].x, layout, s, n_units);
+                point_at(tokens, job.columns + first, n, layout, s, n_units);
                 for (std::int64_t c = first + n; c < std::min(first + 2 * n, job.n_columns); ++c)   // of the next tile
                     for (int line = 0; line < kSlice; line += 64) __builtin_prefetch(job.columns[c].x + s * kSlice + line, 0, 3);
                 run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);

@@ -60,7 +60,6 @@ static TINFER_INLINE i32v<neon> dot2(i32v<neon> acc, i32v<neon> a, i32v<neon> b,
     const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
     return vaddq_s32(acc, vpaddq_s32(low, high));
 }
-static TINFER_INLINE i32v<neon> low_half(i32v<neon> a, neon) { return vshrq_n_s32(vshlq_n_s32(a, 16), 16); }
 /// acc + the four products of each lane, all bytes signed, |a| ≤ 127: pairs add up in int16, then two pairs in int32.
 static TINFER_INLINE i32v<neon> dot4(i32v<neon> acc, i32v<neon> w, i32v<neon> a, neon) {
     const int8x16_t x = vreinterpretq_s8_s32(w), y = vreinterpretq_s8_s32(a);

@@ -96,8 +96,6 @@ static TINFER_INLINE i32v<avx2> dot2(i32v<avx2> acc, i32v<avx2> a, i32v<avx2> b,
     asm("" : "+x"(sum));
     return sum;
 }
-/// The low int16 of each lane, widened.
-static TINFER_INLINE i32v<avx2> low_half(i32v<avx2> a, avx2) { return _mm256_srai_epi32(_mm256_slli_epi32(a, 16), 16); }
 /// w unsigned, a signed bytes; two int16 sums of two products per lane, exact while |w| ≤ 129 and |a| ≤ 127.
 static TINFER_INLINE i32v<avx2> dot_bytes(i32v<avx2> w, i32v<avx2> a, avx2) { return _mm256_maddubs_epi16(w, a); }
 /// The same with w signed, |w| ≤ 128: the sign goes over to a, and 2 · 128 · 127 = 32512 fits int16.
@@ -175,9 +173,6 @@ static TINFER_INLINE i32v<avx512> join_halves(i32v<avx512> a, i32v<avx512> b, av
 }
 static TINFER_INLINE i32v<avx512> dot2(i32v<avx512> acc, i32v<avx512> a, i32v<avx512> b, avx512) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
-}
-static TINFER_INLINE i32v<avx512> low_half(i32v<avx512> a, avx512) {
-    return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16);
 }
 static TINFER_INLINE i32v<avx512> dot_bytes(i32v<avx512> w, i32v<avx512> a, avx512) {
     return _mm512_maddubs_epi16(w, a);

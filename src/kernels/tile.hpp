@@ -4,8 +4,10 @@
 // kernels/quants/format.hpp, in ascending block order, into one accumulator per output.
 #pragma once
 
+#include <algorithm>
+
 #include "base/dtype.hpp"
-#include "kernels/panel.hpp"
+#include "kernels/panel_job.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 
 namespace tinfer::kernels {
@@ -14,55 +16,68 @@ namespace tinfer::kernels {
 template <class Arch, class Class>
 inline constexpr int kTileTokens = !Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8 ? Arch::kLongTileTokens : Arch::kTileTokens;
 
-/// Quantized activation rows of the tokens of a tile at one slice of K.
+/// Quantized activation rows of the tokens of a tile at one slice of K. All have one layout, so one offset for each part of
+/// them will do, and few registers hold what a tile needs.
 template <class Arch, class Class>
 struct TokenSlice {
     static constexpr int kMax = kTileTokens<Arch, Class>;
     const std::int8_t* codes[kMax];
-    const float* d[kMax];              ///< one per block of 32 or per super-block
-    const float* s[kMax];              ///< blocks of 32: d · sum of codes
-    const std::int16_t* sums[kMax];    ///< super-blocks: sums of codes per sub-block, for mins
+    std::int64_t d_offset;      ///< bytes from a token's codes to its d: one per block of 32 or per super-block
+    std::int64_t s_offset;      ///< blocks of 32: to d · sum of codes
+    std::int64_t sums_offset;   ///< super-blocks: to the sums of codes per sub-block, for mins
     alignas(64) std::int32_t start[kMax][16];   ///< −bias · sum of codes per sub-block or float step: where a sum starts
     bool narrow;                       ///< super-blocks: the sum of every sub-block fits sixteen bits
     ReadAhead* reader;                 ///< of memory, meanwhile
     static constexpr int kShares = 8;  ///< it reads in a tile: one for every 32 of K
+
+    [[nodiscard]] TINFER_INLINE const float* d(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + d_offset); }
+    [[nodiscard]] TINFER_INLINE const float* s(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + s_offset); }
+    [[nodiscard]] TINFER_INLINE const std::int16_t* sums(int t) const noexcept {
+        return reinterpret_cast<const std::int16_t*>(codes[t] + sums_offset);
+    }
 };
 
-/// Token `t` of the tile: the row at `row`, slice number `slice`, of which n_units blocks exist.
+/// Tokens of the tile: the first n columns, at slice number `slice`, of which n_units blocks exist.
 template <class Arch, class Class>
-TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, int t, const std::byte* row, const ActivationLayout& layout,
+TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, const Column<Arch>* columns, int n, const ActivationLayout& layout,
                             std::int64_t slice, int n_units) noexcept {
-    tokens.codes[t] = reinterpret_cast<const std::int8_t*>(row) + slice * kSlice;
+    const std::int64_t at = slice * kSlice;
+    for (int t = 0; t < n; ++t) tokens.codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at;
     if constexpr (Class::kUnit == 256) {
-        tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice;
-        const auto* sum16 = reinterpret_cast<const std::int16_t*>(row + layout.sum_offset) + slice * 16;
-        const auto* sum32 = reinterpret_cast<const std::int16_t*>(row + layout.sum32_offset) + slice * 8;
-        const auto* reach = reinterpret_cast<const std::uint16_t*>(row + layout.reach_offset) + slice * 2;
-        tokens.sums[t] = Class::kSubs == 16 ? sum16 : sum32;
+        const std::int64_t sum16 = layout.sum_offset + slice * 32 - at, sum32 = layout.sum32_offset + slice * 16 - at;
+        tokens.d_offset = layout.d_offset + slice * 4 - at;
+        tokens.sums_offset = Class::kSubs == 16 ? sum16 : sum32;
         if constexpr (Class::kMayBeNarrow) {
-            const bool fits = reach[Class::kHasMin && Class::kSubs == 8 ? 0 : 1] <= Class::kNarrowReach;
-            tokens.narrow = (t == 0 || tokens.narrow) && fits;
+            const std::int64_t reach = layout.reach_offset + slice * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2) - at;
+            int most = 0;
+            for (int t = 0; t < n; ++t) most = std::max<int>(most, *reinterpret_cast<const std::uint16_t*>(tokens.codes[t] + reach));
+            tokens.narrow = most <= Class::kNarrowReach;
         }
         if constexpr (Class::kBias != 0 && Class::kSubs == 1) {
-            std::int32_t sum = 0;
-            for (int j = 0; j < 16; ++j) sum += sum16[j];
-            tokens.start[t][0] = -Class::kBias * sum;
+            for (int t = 0; t < n; ++t) {
+                std::int32_t sum = 0;
+                for (int j = 0; j < 16; ++j) sum += reinterpret_cast<const std::int16_t*>(tokens.codes[t] + sum16)[j];
+                tokens.start[t][0] = -Class::kBias * sum;
+            }
         } else if constexpr (Class::kBias != 0 && Arch::kHasDot4) {
-            for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums[t][j];
+            for (int t = 0; t < n; ++t)
+                for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums(t)[j];
         }
     } else {
-        tokens.d[t] = reinterpret_cast<const float*>(row + layout.d_offset) + slice * 8;
-        tokens.s[t] = reinterpret_cast<const float*>(row + layout.s_offset) + slice * 8;
-        const auto* sums = reinterpret_cast<const std::int32_t*>(row + layout.sum_offset) + slice * 8;
-        if constexpr (Class::kBias != 0 && Class::kSteps == 1) {
-            for (int u = 0; u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
-                tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<std::uint32_t>(Class::kBias) * static_cast<std::uint32_t>(sums[u]));
-        } else if constexpr (Class::kBias != 0) {
-            for (int u = 0; u < n_units; ++u) {
-                std::int32_t first = 0;
-                for (int i = 0; i < 16; ++i) first += tokens.codes[t][32 * u + i];
-                tokens.start[t][2 * u] = -Class::kBias * first;
-                tokens.start[t][2 * u + 1] = -Class::kBias * (sums[u] - first);
+        tokens.d_offset = layout.d_offset + slice * 32 - at;
+        tokens.s_offset = layout.s_offset + slice * 32 - at;
+        for (int t = 0; Class::kBias != 0 && t < n; ++t) {
+            const auto* sums = reinterpret_cast<const std::int32_t*>(tokens.codes[t] + (layout.sum_offset + slice * 32 - at));
+            if constexpr (Class::kSteps == 1) {
+                for (int u = 0; u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
+                    tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<std::uint32_t>(Class::kBias) * static_cast<std::uint32_t>(sums[u]));
+            } else {
+                for (int u = 0; u < n_units; ++u) {
+                    std::int32_t first = 0;
+                    for (int i = 0; i < 16; ++i) first += tokens.codes[t][32 * u + i];
+                    tokens.start[t][2 * u] = -Class::kBias * first;
+                    tokens.start[t][2 * u + 1] = -Class::kBias * (sums[u] - first);
+                }
             }
         }
     }
@@ -82,8 +97,7 @@ TINFER_INLINE void start_sums(const TokenSlice<Arch, Class>& tokens, int j, Tile
         sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j]) : i32v<Arch>(0);
 }
 
-/// sums[t] += Σ over `words` groups of four values, times `scale` (two equal int16 per lane) without dot4, where it is
-/// not null.
+/// sums[t] += Σ over `words` groups of four values; without dot4 times `scale`, two equal int16 per lane.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
                              const i32v<Arch> (&scale)[2], TileOf<i32v<Arch>, T>& sums) noexcept {
@@ -136,45 +150,88 @@ TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const Tok
         for (int j = 0; j < Class::kSubs; j += 2) {
             const i32v<Arch> pair = join_halves(scale(j), scale(j + 1), Arch{});
 #pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) sum.v[t][0] = dot2(sum.v[t][0], pair, bcast4<Arch>(tokens.sums[t] + j), Arch{});
+            for (int t = 0; t < T; ++t) sum.v[t][0] = dot2(sum.v[t][0], pair, bcast4<Arch>(tokens.sums(t) + j), Arch{});
         }
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) super.v[t][v] = super.v[t][v] - sum.v[t][0] * i32v<Arch>(Class::kBias);
     }
 }
 
-/// S of one super-block, the integer scales included, for every row and token of the tile. With dot4 a sum that fits
-/// sixteen bits (Narrow) meets its scale in one instruction: the low halves are multiplied, the scale's high half is zero.
-template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-                                    TileOf<i32v<Arch>, T>& super) noexcept {
-    constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
+/// The scales of sub-block j, one of a pair in each lane.
+template <class Arch>
+TINFER_INLINE i32v<Arch> scale_of_pair(const i32v<Arch>& pair, int j) noexcept {
+    return (j % 2 == 0 ? pair << 16 : pair) >> 16;
+}
+
+/// S of one super-block without scales: one sum.
+template <class Arch, class Class, int T>
+TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                              TileOf<i32v<Arch>, T>& super) noexcept {
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
-    if constexpr (kSubs == 1) {                 // no scales: one sum
-        start_sums(tokens, 0, super);
-        for (int word = 0; word < kWords; word += 8)
-            dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
-        return;
+    start_sums(tokens, 0, super);
+    for (int word = 0; word < 64; word += 8)
+        dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
+}
+
+/// S of one super-block, the integer scales included, for every row and token of the tile, where the sum of every sub-block
+/// fits sixteen bits: a lane takes those of two, and one instruction multiplies both with their scales. The sum of the second
+/// is shifted up, that of the first accumulates below it, starting at 2^15, so that it never borrows from above.
+template <class Arch, class Class, int T>
+TINFER_INLINE void narrow_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                               TileOf<i32v<Arch>, T>& super) noexcept {
+    constexpr int kWords = 64 / Class::kSubs;
+    const i32v<Arch> middle(0x8000);
+    for (int j = 0; j < Class::kSubs; j += 2) {
+        for (int i = 0; i < 2 && j % (Class::kSubs > 8 ? 4 : 2) == 0; ++i) tokens.reader->read_share();
+        const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j / 2]), load_i32<Arch>(slice.scale[j / 2] + Arch::kLanes)};
+        TileOf<i32v<Arch>, T> pair;
+        start_sums(tokens, j + 1, pair);
+        dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1), scale, pair);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+            for (int v = 0; v < 2; ++v) {
+                pair.v[t][v] = (pair.v[t][v] << 16) + middle;
+                if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.start[t][j]);
+            }
+        dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, pair);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+            for (int v = 0; v < 2; ++v) super.v[t][v] = dot2(super.v[t][v], pair.v[t][v] ^ middle, scale[v], Arch{});
     }
-    for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
+}
+
+/// The same where it need not.
+template <class Arch, class Class, int T>
+TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                             TileOf<i32v<Arch>, T>& super) noexcept {
+    constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
     for (int j = 0; j < kSubs; ++j) {
         if (j % (kSubs > 8 ? 2 : 1) == 0) tokens.reader->read_share();
-        const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j]), load_i32<Arch>(slice.scale[j] + Arch::kLanes)};
+        const auto* scales = slice.scale[Arch::kHasDot4 ? j / 2 : j];
+        const i32v<Arch> scale[2] = {load_i32<Arch>(scales), load_i32<Arch>(scales + Arch::kLanes)};
         const auto* codes = slice.codes + kWords * j;
         if constexpr (Arch::kHasDot4) {
             TileOf<i32v<Arch>, T> sub;
             start_sums(tokens, j, sub);
-            dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, ones, sub);
+            dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, sub);
+            const i32v<Arch> factor[2] = {scale_of_pair<Arch>(scale[0], j), scale_of_pair<Arch>(scale[1], j)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
-                for (int v = 0; v < 2; ++v)
-                    super.v[t][v] = Narrow ? dot2(super.v[t][v], sub.v[t][v], scale[v], Arch{})
-                                           : super.v[t][v] + sub.v[t][v] * low_half(scale[v], Arch{});
+                for (int v = 0; v < 2; ++v) super.v[t][v] = super.v[t][v] + sub.v[t][v] * factor[v];
         } else {
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
         }
     }
     if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(slice, tokens, super);
+}
+
+template <class Arch, class Class, int T, bool Narrow>
+TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+                                    TileOf<i32v<Arch>, T>& super) noexcept {
+    for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
+    if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
+    else if constexpr (Narrow) narrow_sums(slice, tokens, super);
+    else wide_sums(slice, tokens, super);
 }
 
 /// One slice of super-blocks: acc[t][row] continues by one or two fused steps.
@@ -194,7 +251,7 @@ template <class Arch, class Class, int T, bool Narrow>
                 const i32v<Arch> min = load_i32<Arch>(slice.min[j] + v * Arch::kLanes);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t)
-                    n.v[t][0] = dot2(n.v[t][0], min, bcast4<Arch>(tokens.sums[t] + 2 * j), Arch{});
+                    n.v[t][0] = dot2(n.v[t][0], min, bcast4<Arch>(tokens.sums(t) + 2 * j), Arch{});
             }
         }
         const f32v<Arch> d = load_f32<Arch>(slice.d + v * Arch::kLanes);
@@ -202,7 +259,7 @@ template <class Arch, class Class, int T, bool Narrow>
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
-            const f32v<Arch> d_x(*tokens.d[t]);
+            const f32v<Arch> d_x(*tokens.d(t));
             f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}), load_f32<Arch>(out), Arch{});
             if constexpr (Class::kHasMin) sum = fnma(dmin * d_x, as_float(n.v[t][0], Arch{}), sum, Arch{});
             sum.store_unaligned(out);
@@ -230,7 +287,7 @@ template <class Arch, class Class, int T>
             const f32v<Arch> d[2] = {load_f32<Arch>(slice.d[u][step]), load_f32<Arch>(slice.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
-                const f32v<Arch> d_x(tokens.d[t][u]);
+                const f32v<Arch> d_x(tokens.d(t)[u]);
                 for (int v = 0; v < 2; ++v)
                     sum.v[t][v] = fma(d[v] * d_x, as_float(dots.v[t][v], Arch{}), sum.v[t][v], Arch{});
             }
@@ -239,7 +296,7 @@ template <class Arch, class Class, int T>
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v)
-                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s[t][u]),
+                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s(t)[u]),
                         sum.v[t][v], Arch{});
     }
 #pragma GCC unroll 8
