@@ -58,6 +58,63 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     }
 }
 
+/// Four neighbouring blocks of a row by two loads and one permutation for each register of codes, of formats whose parts
+/// are whole 16-bit words: what lies in quarter q of a register belongs to block q.
+template <class Format>
+struct WholeBlocks {
+    static constexpr int kBytes = Format::kBlockBytes, kCodes = kCodesOffset<Format>;
+    static constexpr bool kWorks = Format::kType == DType::q4_0 || Format::kType == DType::q4_1 ||
+        Format::kType == DType::iq4_nl || Format::kType == DType::q8_0;
+    static constexpr bool kLong = kBytes > 32;                    ///< two registers of codes
+    static constexpr bool kAlwaysSixteen = kWorks && !kLong;      ///< there is more to compute than to read: best in sixteen rows
+    static constexpr int kWord = kBytes % 4 == 0 ? 4 : 2;         ///< bytes that are moved together
+    static constexpr int kSecond = kLong ? 56 : 4 * kBytes - 64;  ///< where the second load begins
+    static constexpr int kHigh = 18, kSecondHigh = 72;            ///< where those begin that hold the last sixteen codes of blocks
+
+    __m512i codes, high_codes, heads, second_heads;
+
+    TINFER_INLINE WholeBlocks() {
+        codes = index([](int q, int e) { return at(q * kBytes + kCodes + kWord * e, kSecond); });
+        if constexpr (kLong) high_codes = index([](int q, int e) { return at(q * kBytes + kCodes + 16 - kHigh + kWord * e, kSecondHigh - kHigh); });
+        heads = index([](int q, int) { return q * kBytes < 64 ? q * kBytes / kWord : 0; });
+        if constexpr (kLong) second_heads = index([](int q, int) { return q < 2 ? 0 : (q * kBytes - kSecond) / kWord; });
+    }
+    /// Codes of the blocks at p, and into the lanes of row r of four what their first four bytes hold.
+    TINFER_INLINE void read(const std::uint8_t* p, int r, __m512i& low, __m512i& high, __m512i& head) const {
+        const __m512i first = load64(p), second = load64(p + kSecond);
+        const __m512i bytes = permute(first, codes, second);
+        if constexpr (kLong) {
+            low = _mm512_xor_si512(bytes, each_byte(128));
+            high = _mm512_xor_si512(permute(load64(p + kHigh), high_codes, load64(p + kSecondHigh)), each_byte(128));
+            head = _mm512_mask_permutexvar_epi16(head, 0x00000101u << 2 * r, heads, first);
+            head = _mm512_mask_permutexvar_epi16(head, 0x01010000u << 2 * r, second_heads, second);
+        } else {
+            low = low_nibbles(bytes);
+            high = high_nibbles(bytes);
+            if constexpr (Format::kType == DType::iq4_nl) {
+                low = level_codes<Format>(low);
+                high = level_codes<Format>(high);
+            }
+            if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, static_cast<__mmask16>(0x1111u << r), heads, first);
+            else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
+        }
+    }
+
+private:
+    static constexpr int at(int byte, int second) { return byte < 64 ? byte / kWord : (byte - second) / kWord + 64 / kWord; }
+    /// Of the words of a register: word e of quarter q.
+    template <class Fn>
+    static TINFER_INLINE __m512i index(Fn fn) {
+        alignas(64) std::conditional_t<kWord == 4, std::int32_t, std::int16_t> words[64 / kWord];
+        for (int i = 0; i < 64 / kWord; ++i) words[i] = static_cast<std::int16_t>(fn(i / (16 / kWord), i % (16 / kWord)));
+        return _mm512_load_si512(words);
+    }
+    static TINFER_INLINE __m512i permute(__m512i a, __m512i index, __m512i b) {
+        if constexpr (kWord == 4) return _mm512_permutex2var_epi32(a, index, b);
+        else return _mm512_permutex2var_epi16(a, index, b);
+    }
+};
+
 /// The same for blocks of 32 and one token. Their bias is taken off by the sums of the activations.
 template <class Arch, class Format>
 [[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
@@ -66,22 +123,25 @@ template <class Arch, class Format>
     __m128 acc = _mm_setzero_ps();
     const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
     const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
-    // n blocks from i on; behind the last one it is repeated.
-    const auto multiply = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    constexpr bool kWhole = WholeBlocks<Format>::kWorks;
+    const WholeBlocks<Format> whole;
+    // n blocks from i on, of which the first `done` have been added already; behind the last one it is repeated.
+    const auto multiply = [&](std::int64_t i, int done, int n) __attribute__((always_inline)) {
         const int s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
         const __m512i a = load64(x.q + 32 * i), b = load64(x.q + 32 * i + 64);   // readable behind the codes
         const __m512i first = _mm512_shuffle_i32x4(a, b, 0x88), last = _mm512_shuffle_i32x4(a, b, 0xDD);
-        __m512i sum[4];
+        __m512i sum[4], head = _mm512_setzero_si512();
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
             __m512i low, high;
             rows.ask<4 * kBytes>(r, i * kBytes);
-            four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
+            if (kWhole && n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
+            else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
             sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
         }
         // Block j of all rows in quarter j. A block begins with d, then m.
         const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
-        const __m512i head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
+        if (!(kWhole && n == 4)) head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
         const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
         __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
         if constexpr (kBias != 0) {
@@ -90,7 +150,7 @@ template <class Arch, class Format>
         }
         const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
         const auto add_block = [&](auto j) __attribute__((always_inline)) {   // a quarter's number must be a constant without optimizing too
-            if (j() >= n) return;
+            if (j() < done || j() >= n) return;
             acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j()), _mm512_extractf32x4_ps(s, j()), acc);
             if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j()), _mm_set1_ps(x.s[i + j()]), acc);
         };
@@ -100,13 +160,15 @@ template <class Arch, class Format>
         add_block(std::integral_constant<int, 3>{});
     };
     std::int64_t i = 0;
-    for (; i + 4 <= n_blocks; i += 4) multiply(i, 4);
-    if (i < n_blocks) multiply(i, static_cast<int>(n_blocks - i));
+    for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
+    const int rest = static_cast<int>(n_blocks - i);
+    if (kWhole && rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
+    else if (rest > 0) multiply(i, 0, rest);
     _mm_storeu_ps(results, acc);
 }
 
 /// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for
-/// several tokens, and for rows so short that neighbours lie in one page.
+/// several tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[16]) noexcept {
@@ -116,10 +178,11 @@ template <class Arch, class Format, int T>
     alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
     for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
-    for (std::int64_t i = 0; i < n_blocks; i += 4) {
-        const int n = static_cast<int>(n_blocks - i < 4 ? n_blocks - i : 4);   // blocks behind the last repeat it
+    const WholeBlocks<Format> whole;
+    constexpr bool kWhole = WholeBlocks<Format>::kWorks;
+    const auto multiply = [&](std::int64_t i, int done, int n) __attribute__((always_inline)) {
         const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
-        __m512i first[T], last[T], totals[T][4];
+        __m512i first[T], last[T], totals[T][4], heads[4];
         for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
             const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * i + 64);
             first[t] = _mm512_shuffle_i32x4(a, b, 0x88);
@@ -128,11 +191,13 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
             __m512i sum[T][4];
+            heads[g] = _mm512_setzero_si512();
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
                 rows.template ask<4 * kBytes>(4 * g + r, i * kBytes);
-                four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
+                if (kWhole && n == 4) whole.read(rows.row[4 * g + r] + i * kBytes, r, low, high, heads[g]);
+                else four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
                     sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
@@ -140,20 +205,23 @@ template <class Arch, class Format, int T>
             for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
         }
         __m512i sums[T][4];   // of block j, sixteen rows
-#pragma GCC unroll 4
-        for (int t = 0; t < T; ++t) {   // totals[g]: rows 4g … 4g + 3 of block q in quarter q
-            const auto& g = totals[t];
+        // From rows 4g … 4g + 3 of block q in quarter q to sixteen rows of each block.
+        const auto turn = [](const __m512i (&g)[4], __m512i (&out)[4]) __attribute__((always_inline)) {
             const __m512i a = _mm512_shuffle_i32x4(g[0], g[1], 0x44), b = _mm512_shuffle_i32x4(g[2], g[3], 0x44);
             const __m512i c = _mm512_shuffle_i32x4(g[0], g[1], 0xEE), e = _mm512_shuffle_i32x4(g[2], g[3], 0xEE);
-            sums[t][0] = _mm512_shuffle_i32x4(a, b, 0x88);
-            sums[t][1] = _mm512_shuffle_i32x4(a, b, 0xDD);
-            sums[t][2] = _mm512_shuffle_i32x4(c, e, 0x88);
-            sums[t][3] = _mm512_shuffle_i32x4(c, e, 0xDD);
-        }
+            out[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+            out[1] = _mm512_shuffle_i32x4(a, b, 0xDD);
+            out[2] = _mm512_shuffle_i32x4(c, e, 0x88);
+            out[3] = _mm512_shuffle_i32x4(c, e, 0xDD);
+        };
+#pragma GCC unroll 4
+        for (int t = 0; t < T; ++t) turn(totals[t], sums[t]);
+        __m512i turned_heads[4];
+        if (kWhole && n == 4) turn(heads, turned_heads);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
-            if (j >= n) break;
-            const __m512i head = _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
+            if (j < done || j >= n) continue;
+            const __m512i head = kWhole && n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
             const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
@@ -163,7 +231,12 @@ template <class Arch, class Format, int T>
                 if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
             }
         }
-    }
+    };
+    std::int64_t i = 0;
+    for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
+    const int rest = static_cast<int>(n_blocks - i);
+    if (kWhole && rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
+    else if (rest > 0) multiply(i, 0, rest);
     for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
 }
 

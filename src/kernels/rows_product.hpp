@@ -40,7 +40,7 @@ private:
                 multiply_super_rows<Arch, Format, T>(rows, job.k / 256, x, results);
             });
         } else {
-            if constexpr (T == 1)
+            if constexpr (T == 1 && !WholeBlocks<Format>::kAlwaysSixteen)
                 if (job.row_stride >= kNotice)
                     return walk<T, 4>(job, [&](const FourRows& rows, auto results) {
                         multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
@@ -61,25 +61,26 @@ private:
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
         const std::int64_t early = std::max((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
         for (std::int64_t first = 0; first < length; first += kNeighbours) {
+            const bool whole = (kStreams - 1) * length + first + kNeighbours <= job.n_rows && first + kNeighbours <= length;
+            const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
             RowGroup<N> rows;
-            const auto each = [&](auto fn) {   // row of the group: which, of which stream, and where in that
-                for (int s = 0, at = 0; s < kStreams; ++s)
-                    for (std::int64_t i = first; i < first + kNeighbours; ++i) fn(at++, s, i);
-            };
-            each([&](int at, int s, std::int64_t i) {
-                const std::byte* row = job.w + std::min<std::int64_t>(s * length + i, job.n_rows - 1) * job.row_stride;
-                rows.row[at] = reinterpret_cast<const std::uint8_t*>(row);
-                const bool inside = i + early < length || job.ahead.begin == nullptr;
-                rows.next[at] = inside ? row + early * job.row_stride
+#pragma GCC unroll 16
+            for (int at = 0; at < N; ++at) {
+                const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
+                const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
+                const std::byte* begin = job.w + row * job.row_stride;
+                const bool inside = follows || i + early < length;
+                rows.row[at] = reinterpret_cast<const std::uint8_t*>(begin);
+                rows.next[at] = inside ? begin + early * job.row_stride
                                        : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
-            });
+            }
             alignas(64) float results[T][N];
             product(rows, results);
-            each([&](int at, int s, std::int64_t i) {
-                const std::int64_t row = s * length + i;
-                if (i >= length || row >= job.n_rows) return;
-                for (int t = 0; t < T; ++t) store_results(job, t, static_cast<int>(row), 1, &results[t][at]);
-            });
+            for (int s = 0; s < kStreams; ++s) {
+                const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
+                for (int t = 0; t < T && n > 0; ++t)
+                    store_results(job, t, static_cast<int>(row), static_cast<int>(std::min(n, kNeighbours)), results[t] + s * kNeighbours);
+            }
         }
     }
 };
