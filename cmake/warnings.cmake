@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Warnings for our own targets when this is the top-level project; users of the library never see them.
 function(tinfer_warnings target)
-    if(NOT PROJECT_IS_TOP_LEVEL)
+    if(NOT TINFER_WARNINGS)
         return()
     endif()
     if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")

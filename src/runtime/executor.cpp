@@ -177,8 +177,10 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     if (observer_ != nullptr) observer_->begin_slice();
     team_(n_threads_, [](void* self, int thread, int team_size) noexcept {
         auto& executor = *static_cast<Executor*>(self);
-        if (executor.observer_ != nullptr) executor.loop<true>(thread, team_size);
-        else executor.loop<false>(thread, team_size);
+#if !defined(TINFER_TRACE) || TINFER_TRACE
+        if (executor.observer_ != nullptr) return executor.loop<true>(thread, team_size);
+#endif
+        executor.loop<false>(thread, team_size);
     }, this);
     if (error_) return RunStatus::failed;
     if (cancelled_) return RunStatus::cancelled;

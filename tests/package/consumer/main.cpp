@@ -13,6 +13,15 @@ int main(int argc, char** argv) try {
     if (argc != 2) return 2;
     const auto model = tinfer::Model::load(argv[1]);
     tinfer::Context context(model, {.n_ctx = 64, .logits_all = true});
+#ifdef CONSUMER_UNTRACED   // built without tracing: asking for it is refused, and nothing else is different
+    try {
+        (void)context.attach(std::make_shared<tinfer::Roofline>());
+        return 1;
+    } catch (const tinfer::Error& error) {
+        if (error.code() != tinfer::ErrorCode::not_available) throw;
+        std::cerr << error.what() << '\n';
+    }
+#endif
     const auto tokens = model.vocab().encode("once on a time");
     if (context.decode(tokens) != tinfer::DecodeStatus::ok) return 1;
     std::cout << tinfer::version() << ' ' << tokens.size() << " tokens, logits ";
