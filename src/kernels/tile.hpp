@@ -200,7 +200,7 @@ TINFER_INLINE void narrow_sums(const PanelSlice<Arch, Class>& slice, const Token
     }
 }
 
-/// The same where it need not.
+/// The same where a sum of a sub-block may be wider.
 template <class Arch, class Class, int T>
 TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
                              TileOf<i32v<Arch>, T>& super) noexcept {
@@ -225,6 +225,7 @@ TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSl
     if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(slice, tokens, super);
 }
 
+/// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
 TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
                                     TileOf<i32v<Arch>, T>& super) noexcept {
