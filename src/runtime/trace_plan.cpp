@@ -2,6 +2,7 @@
 #include "runtime/trace_plan.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
@@ -210,9 +211,60 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
         add_view(bound, s, table);
     }
     add_operands();
-    known_bytes_.resize(steps_.size());
-    for (std::size_t s = 0; s < steps_.size(); ++s)
-        if (bound.kernels[s]->resolve == nullptr) known_bytes_[s].emplace(steps_[s].operands);
+    known_.resize(steps_.size());
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const kernels::KernelDescriptor& kernel = *bound.kernels[s];
+        if (kernel.resolve == nullptr) known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
+    }
+    add_expectations();
+    find_twins(bound);
+}
+
+// Most steps read whole weights whatever comes in, so what is expected of them need not be thought out in every run.
+void TracePlan::add_expectations() {
+    expected_weights_.resize(steps_.size());
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+        bool asked = false;
+        const std::uint64_t bytes = expected_weight_bytes(s, [&](const TensorInfo&) -> std::span<const std::byte> {
+            asked = true;
+            return {};
+        });
+        if (!asked) expected_weights_[s] = bytes;
+    }
+}
+
+std::uint64_t TracePlan::expected_weight_bytes(std::size_t step, const trace::DataOf& data) const {
+    if (expected_weights_[step]) return *expected_weights_[step];
+    std::vector<trace::ExpectedAccess> accesses;
+    for (const NodeView* node : steps_[step].nodes)
+        if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) { return t != nullptr && t->tensor_class == TensorClass::weight; }))
+            trace::expect(*node, data, accesses);
+    return trace::weight_bytes(accesses);
+}
+
+// Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory that
+// other steps use again.
+bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
+    const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
+    if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;
+    for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
+        const kernels::Operand &p = x[slot], &q = y[slot];
+        const Slot &of_p = parts_[a].slots[static_cast<std::size_t>(slot)], &of_q = parts_[b].slots[static_cast<std::size_t>(slot)];
+        if (p.type != q.type || p.ne != q.ne || p.nb != q.nb || p.bytes != q.bytes || of_p.offset != of_q.offset) return false;
+        if (p.type == DType::i32 && (p.data != q.data || of_p.tensor == nullptr || of_p.tensor->tensor_class != TensorClass::input)) return false;
+    }
+    return true;
+}
+
+void TracePlan::find_twins(const BoundPlan& bound) {
+    twins_.resize(steps_.size());
+    std::vector<std::uint32_t> firsts;   // steps of which others may be twins: few, as most are twins of these
+    for (std::uint32_t s = 0; s < steps_.size(); ++s) {
+        if (bound.kernels[s]->resolve == nullptr) continue;
+        const auto same = std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_alike(bound, first, s); });
+        if (same != firsts.end()) twins_[s] = *same;
+        else firsts.push_back(s);
+    }
 }
 
 void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/binding.hpp"
+#include "trace/expected.hpp"
 
 namespace tinfer::runtime {
 
@@ -25,7 +26,8 @@ struct Registry {
 struct PendingAccess {
     Access access;
     std::uint32_t first_range = 0, n_ranges = 0;
-    bool dynamic = false;
+    bool dynamic = false;    ///< declared: what is touched, the run decides
+    bool resolved = false;   ///< the run has decided
 };
 
 /// Unique bytes that a step moves. Scratch does not count.
@@ -67,8 +69,14 @@ public:
     [[nodiscard]] const PlanView& view() const noexcept { return view_; }
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
     /// Of a step whose accesses are known before it runs (StepView::operands has them all), else null.
-    [[nodiscard]] const MovedBytes* known_bytes(std::size_t step) const noexcept { return known_bytes_[step] ? &*known_bytes_[step] : nullptr; }
+    struct Known { MovedBytes bytes; std::uint64_t macs; };
+    [[nodiscard]] const Known* known(std::size_t step) const noexcept { return known_[step] ? &*known_[step] : nullptr; }
+    /// Bytes of weights that the nodes of a step must read by the meaning of their ops; `data` as trace::expect wants it.
+    [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t step, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
+    /// An earlier step which resolves to the same accesses, of its own tensors: the same kernel on the same ids of the graph's
+    /// input, as of the attention of all layers with one cache table. Null: none.
+    [[nodiscard]] const std::uint32_t* twin(std::size_t step) const noexcept { return twins_[step] ? &*twins_[step] : nullptr; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
     /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
@@ -87,6 +95,9 @@ private:
     void add_accesses(const BoundPlan& bound, std::size_t s);
     void add_view(const BoundPlan& bound, std::size_t s, std::string_view table);
     void add_operands();
+    void add_expectations();
+    void find_twins(const BoundPlan& bound);
+    [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
     struct Slot { const TensorInfo* tensor = nullptr; std::uint64_t offset = 0; };   ///< of the view inside the tensor
     struct StepPart { std::uint32_t first_access = 0, n_accesses = 0; std::array<Slot, kernels::kMaxOperands> slots{}; };
@@ -104,7 +115,9 @@ private:
     std::vector<PendingAccess> accesses_;
     std::vector<Access> operands_;
     std::vector<AccessRange> ranges_;
-    std::vector<std::optional<MovedBytes>> known_bytes_;
+    std::vector<std::optional<Known>> known_;
+    std::vector<std::optional<std::uint64_t>> expected_weights_;   ///< where no data decides
+    std::vector<std::optional<std::uint32_t>> twins_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;
 };

@@ -10,7 +10,6 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "trace/expected.hpp"
 
 namespace tinfer::runtime {
 
@@ -236,7 +235,7 @@ void TraceSession::describe_run(const RunDetails& details) {
 void TraceSession::prepare_buffers() {
     const std::size_t n_steps = plan_->view().steps.size();
     events_.clear();
-    events_.reserve(n_steps);
+    events_.reserve(n_steps);   // spans into it must stay
     records_.clear();
     records_.reserve(n_steps);
     pending_.clear();
@@ -304,30 +303,40 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
         const auto same = [&](const PendingAccess& p) { return p.access.slot == access.access.slot && p.access.mode == access.access.mode; };
         if (access.dynamic && std::ranges::none_of(std::span(pending_).subspan(first, n_resolved), same)) pending_.push_back(access);
     }
+    for (std::size_t i = first; i < pending_.size(); ++i) pending_[i].resolved = true;
     remember_routing(step, call);
+}
+
+// What an earlier step of this run resolved to, of this step's tensors.
+void TraceSession::repeat_accesses(std::size_t step, std::size_t twin) {
+    StepRecord& record = records_[step];
+    record.first_access = static_cast<std::uint32_t>(pending_.size());
+    for (const PendingAccess& access : plan_->declared(step))
+        if (!access.dynamic) pending_.push_back(access);
+    const StepRecord& same = records_[twin];
+    for (std::uint32_t i = same.first_access; i < same.first_access + same.n_accesses; ++i) {
+        PendingAccess access = pending_[i];
+        if (!access.resolved) continue;
+        access.access.tensor = plan_->tensor(step, access.access.slot);
+        pending_.push_back(access);
+    }
+    record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
 }
 
 void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
     StepRecord record;
+    const bool resolves = bound_->kernels[step]->resolve != nullptr && plan_->twin(step) == nullptr;
     record.first_access = static_cast<std::uint32_t>(pending_.size());
-    if (plan_->known_bytes(step) == nullptr) add_accesses(step, call);
+    if (resolves) add_accesses(step, call);
     record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
+    record.begin = record.end = resolves ? now() : step_begin_;   // resolving is not the kernel's time
     records_.push_back(record);
-
-    const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
-    KernelEvent event;
-    event.index = n_events_++;
-    event.run = &run_;
-    event.step = &plan_->view().steps[step];
-    event.macs = kernel.macs != nullptr ? kernel.macs(call) : 0;
-    event.begin = event.end = kernel.resolve != nullptr ? now() : step_begin_;   // resolving is not the kernel's time
-    event.status = EventStatus::failed;                                          // until it ends
-    events_.push_back(event);
+    ++n_events_;
     if (!immediate_) return;
     for_each_observer([&](Attached& a) {
-        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(plan_->view().steps[step]);
     });
-    events_.back().begin = events_.back().end = now();
+    records_.back().begin = records_.back().end = now();
 }
 
 // A thread may begin before the leader has read its clock: the span is cut to the event.
@@ -346,12 +355,12 @@ void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
 }
 
 void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled) {
-    KernelEvent& event = events_.back();
-    step_begin_ = event.end = std::max(now(), event.begin);
-    event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
-    if (threads_) take_thread_spans(step, event);
+    StepRecord& record = records_.back();
+    step_begin_ = record.end = std::max(now(), record.begin);
+    record.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
     if (!immediate_) return;
-    assemble(events_.size() - 1);
+    make_events(step);
+    const KernelEvent& event = events_.back();
     show_values(event);
     for_each_observer([&](Attached& a) {
         if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_end(event, StepValues(values_));
@@ -379,31 +388,54 @@ void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin
     time.cpu = current_cpu();
 }
 
-// Turns pending accesses into spans; from `first_event` on. Spans of earlier events may dangle until the run ends, when
-// all are made anew.
-void TraceSession::assemble(std::size_t first_event) {
-    if (first_event >= records_.size()) return;
+KernelEvent TraceSession::event_of(std::size_t step) {
+    const StepRecord& record = records_[step];
+    KernelEvent event;
+    event.index = n_events_ - records_.size() + step;
+    event.run = &run_;
+    event.step = &plan_->view().steps[step];
+    event.begin = record.begin;
+    event.end = record.end;
+    event.status = record.status;
+    if (threads_) take_thread_spans(step, event);
+    if (const TracePlan::Known* known = plan_->known(step)) {
+        event.accesses = event.step->operands;
+        event.macs = known->macs;
+        event.bytes_read = known->bytes.read;
+        event.bytes_written = known->bytes.written;
+        weight_bytes_ += known->bytes.weights;
+        return event;
+    }
+    event.accesses = std::span(accesses_).subspan(record.first_access, record.n_accesses);
+    const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
+    event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
+    const MovedBytes moved(event.accesses);
+    event.bytes_read = moved.read;
+    event.bytes_written = moved.written;
+    weight_bytes_ += moved.weights;
+    return event;
+}
+
+// Makes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all are made
+// anew.
+void TraceSession::make_events(std::size_t first) {
+    if (first >= records_.size()) return;
+    for (std::size_t step = first; step < records_.size(); ++step)
+        if (const std::uint32_t* twin = plan_->twin(step); twin != nullptr && records_[step].n_accesses == 0) repeat_accesses(step, *twin);
     accesses_.resize(pending_.size());
-    for (std::size_t i = records_[first_event].first_access; i < pending_.size(); ++i) {
+    for (std::size_t i = first == 0 ? 0 : records_[first].first_access; i < pending_.size(); ++i) {
         accesses_[i] = pending_[i].access;
         accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
     }
-    for (std::size_t e = first_event; e < events_.size(); ++e) {
-        KernelEvent& event = events_[e];
-        const MovedBytes* known = plan_->known_bytes(event.step->number);
-        event.accesses = known != nullptr ? event.step->operands : std::span(accesses_).subspan(records_[e].first_access, records_[e].n_accesses);
-        const MovedBytes moved = known != nullptr ? *known : MovedBytes(event.accesses);
-        event.bytes_read = moved.read;
-        event.bytes_written = moved.written;
-        weight_bytes_ += moved.weights;
-    }
+    events_.resize(first);
+    for (std::size_t step = first; step < records_.size(); ++step) events_.push_back(event_of(step));
 }
 
 void TraceSession::deliver_batched() {
     for_each_observer([&](Attached& a) {
         a.filtered_events.clear();
         std::uint64_t passed = 0;
-        for (const KernelEvent& event : events_) passed += a.step_passes[event.step->number] ? 1 : 0;
+        for (std::size_t step = 0; step < events_.size(); ++step) passed += a.step_passes[step] ? 1 : 0;
         a.summary.events += passed;
         a.summary.filtered += events_.size() - passed;
         ++a.summary.runs;
@@ -420,7 +452,6 @@ void TraceSession::deliver_batched() {
 }
 
 std::uint64_t TraceSession::expected_weight_bytes() const {
-    std::vector<trace::ExpectedAccess> accesses;
     const trace::DataOf data = [&](const TensorInfo& tensor) -> std::span<const std::byte> {
         for (const InputView& input : inputs_)
             if (input.tensor == &tensor) return input.data;
@@ -429,23 +460,17 @@ std::uint64_t TraceSession::expected_weight_bytes() const {
         return {};
     };
     std::uint64_t sum = 0;
-    for (const KernelEvent& event : events_) {
-        accesses.clear();
-        for (const NodeView* node : event.step->nodes)
-            if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) { return t != nullptr && t->tensor_class == TensorClass::weight; }))
-                trace::expect(*node, data, accesses);
-        sum += trace::weight_bytes(accesses);
-    }
+    for (std::size_t step = 0; step < events_.size(); ++step) sum += plan_->expected_weight_bytes(step, data);
     return sum;
 }
 
 void TraceSession::end_run(RunStatus status) {
-    if (status == RunStatus::cancelled && !events_.empty() && events_.back().status == EventStatus::failed) {   // abandoned inside a step
-        events_.back().status = EventStatus::cancelled;
-        events_.back().end = std::max(now(), events_.back().begin);
+    if (status == RunStatus::cancelled && !records_.empty() && records_.back().status == EventStatus::failed) {   // abandoned inside a step
+        records_.back().status = EventStatus::cancelled;
+        records_.back().end = std::max(now(), records_.back().begin);
     }
     weight_bytes_ = 0;
-    assemble(0);
+    make_events(0);
     RunResult result;
     result.run = &run_;
     result.events = static_cast<std::uint32_t>(events_.size());

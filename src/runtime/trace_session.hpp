@@ -74,7 +74,12 @@ public:
     std::atomic<bool> busy{false};
 
 private:
-    struct StepRecord { std::uint32_t first_access = 0, n_accesses = 0; };
+    /// What is kept of a step while others run; its event is made of it when the run is over, unless somebody waits for it.
+    struct StepRecord {
+        std::uint64_t begin = 0, end = 0;
+        std::uint32_t first_access = 0, n_accesses = 0;   ///< of pending_, where the plan does not know all
+        EventStatus status = EventStatus::failed;
+    };
     template <class Fn>
     void for_each_observer(Fn&& fn);
     void update_level() noexcept;
@@ -83,9 +88,11 @@ private:
     void prepare_filters();
     void prepare_buffers();
     void add_accesses(std::size_t step, const kernels::KernelCall& call);
+    void repeat_accesses(std::size_t step, std::size_t twin);
     void take_thread_spans(std::size_t step, KernelEvent& event);
     void show_values(const KernelEvent& event);
-    void assemble(std::size_t first_event);
+    void make_events(std::size_t first);
+    [[nodiscard]] KernelEvent event_of(std::size_t step);
     void deliver_batched();
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
@@ -107,9 +114,9 @@ private:
     const BoundPlan* bound_ = nullptr;
     RunInfo run_;
     std::vector<InputView> inputs_;
-    std::vector<KernelEvent> events_;
-    std::vector<StepRecord> records_;
-    std::uint64_t weight_bytes_ = 0;             // of the events assembled last
+    std::vector<StepRecord> records_;            // by step: each has one, in order
+    std::vector<KernelEvent> events_;            // likewise, of those that were made
+    std::uint64_t weight_bytes_ = 0;             // of the events made last
     std::vector<PendingAccess> pending_;
     std::vector<Access> accesses_;
     std::vector<AccessRange> ranges_;

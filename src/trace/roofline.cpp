@@ -92,7 +92,7 @@ struct Roofline::Impl {
     std::uint64_t runs = 0;
 
     const std::vector<StepRow>& steps_of(const PlanView& plan);
-    void add_event(const KernelEvent& event);
+    void add_event(const KernelEvent& event, StepRow step);
 };
 
 // Roles are read from the names once per plan; an event then costs a look at its operands.
@@ -113,8 +113,7 @@ const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanV
     return rows_of_plan.emplace(plan.id, std::move(steps)).first->second;
 }
 
-void Roofline::Impl::add_event(const KernelEvent& event) {
-    const StepRow step = steps_of(*event.run->plan)[event.step->number];
+void Roofline::Impl::add_event(const KernelEvent& event, StepRow step) {
     RooflineRow& row = rows[step.row];
     std::uint64_t bytes = 0;
     for (const Access& access : event.accesses) {
@@ -164,7 +163,9 @@ std::string Roofline::report() const {
 }
 
 void Roofline::on_events(std::span<const KernelEvent> events) {
-    for (const KernelEvent& event : events) impl_->add_event(event);
+    if (events.empty()) return;
+    const auto& steps = impl_->steps_of(*events.front().run->plan);   // events come by run
+    for (const KernelEvent& event : events) impl_->add_event(event, steps[event.step->number]);
 }
 
 void Roofline::on_run_end(const RunResult& result) {

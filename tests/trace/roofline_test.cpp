@@ -151,9 +151,9 @@ TEST_CASE("[N7] roofline: without peaks nothing is said of roofs, and an elided 
 
 TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time, weight bytes to those of the file") {
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
-    tiny.n_embd = 1024;   // steps long enough for the clock
-    tiny.n_ff = 2048;
-    tiny.n_head = 16;
+    tiny.n_embd = 2048;   // steps long enough for the clock
+    tiny.n_ff = 5632;
+    tiny.n_head = 32;
     tiny.n_head_kv = 4;
     tiny.n_layer = 4;
     tiny.n_vocab = 2000;
@@ -192,7 +192,7 @@ TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time
     const TensorInfo& tensor = *context.model().file().find("blk.0.ffn_down.weight");
     CHECK(down.calls == kCounted * 4);
     CHECK(down.weight_bytes == down.calls * tensor.bytes);
-    CHECK(down.int8_macs == down.calls * 2048 * 1024);
+    CHECK(down.int8_macs == down.calls * 5632 * 2048);
     CHECK(down.gbps() == doctest::Approx(static_cast<double>(down.calls * tensor.bytes) / down.seconds / 1e9).epsilon(0.05));
     CHECK(std::ranges::is_sorted(rows, std::ranges::greater{}, &RooflineRow::seconds));
 }
