@@ -77,21 +77,24 @@ static TINFER_INLINE __m128 four_f16(__m128i lanes) { return _mm_cvtph_ps(_mm_cv
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
 // A format says here how the codes of a block meet the activations in four vectors, and how its scales lie:
-//   struct Header; header(rows, at, header)       what four rows need per block, d and dmin as floats
+//   struct Steps                                  what the float steps of four rows need of a block: d and dmin as floats, …
+//   struct Header : Steps; header(rows, at, header)   the same and what their codes need
 //   codes(block, header, row, c, s)               of one row. Each lane of a dot is four products. If those fit sixteen bits
 //                                                 (not kWide), S = Σ lanes of dpwssd(packs(dot0, dot1), s0) + …, else a sum
 //                                                 of eight meets its scale in 32 bits: S = Σ lanes of (dot0 + dot1) · s0 + …
 //   load_activations(q, a)                        the four vectors of activations to the four of codes
 //   bias_sum(block, sums of codes)                Σ of it is what the bias of the codes adds to S
-//   mins_total(header, sums of codes)             N of four rows
+//   mins_total(steps, sums of codes)              N of four rows
 
 /// What Q4_K and Q5_K share: eight scales and eight mins of six bits.
 struct KRows {
     static constexpr bool kWide = false;
-    struct Header {
-        alignas(64) std::uint8_t bytes[4][16];   ///< by row: eight scales, eight mins
-        __m512i mins;                            ///< as int16, a row in each quarter
+    struct Steps {
+        __m512i mins;   ///< as int16, a row in each quarter
         __m128 d, dmin;
+    };
+    struct Header : Steps {
+        alignas(64) std::uint8_t bytes[4][16];   ///< by row: eight scales, eight mins
     };
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
         const __m512i shifts = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0, 4));
@@ -129,9 +132,9 @@ struct KRows {
         }
     }
     /// N of four rows: mins times sums of 32 activations.
-    static TINFER_INLINE __m128i mins_total(const Header& h, const std::int16_t* sum32) {
+    static TINFER_INLINE __m128i mins_total(const Steps& steps, const std::int16_t* sum32) {
         const __m512i sums = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sum32)));
-        __m512i n = _mm512_madd_epi16(h.mins, sums);
+        __m512i n = _mm512_madd_epi16(steps.mins, sums);
         n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));
         return first_lanes(_mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0x4E))));
     }
@@ -174,8 +177,16 @@ static TINFER_INLINE __m128 four_halves(const FourRows& rows, std::int64_t at) {
     return _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
 }
 
+/// Of formats without minimums, whose codes need nothing that rows could share.
+struct ScaleAlone {
+    struct Steps {
+        __m128 d;
+    };
+    using Header = Steps;
+};
+
 /// What the formats with sixteen scales share: signed bytes, one for every 16 values.
-struct SixteenScales {
+struct SixteenScales : ScaleAlone {
     static constexpr bool kWide = false;
     static TINFER_INLINE void load_activations(const std::int8_t* q, __m512i (&a)[4]) {
         for (int i = 0; i < 4; ++i) a[i] = load64(q + 64 * i);
@@ -210,9 +221,6 @@ struct SixteenScales {
 
 template <>
 struct SuperRows<Q6_K> : SixteenScales {
-    struct Header {
-        __m128 d;
-    };
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 208); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         const __m512i upper = each_byte(0x30);
@@ -231,9 +239,6 @@ struct SuperRows<Q6_K> : SixteenScales {
 
 template <>
 struct SuperRows<Q3_K> : SixteenScales {
-    struct Header {
-        __m128 d;
-    };
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 108); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         pairs(block + 32, c);   // and the third bits: unsigned, the bias of 4 is taken off the sum
@@ -251,10 +256,11 @@ struct SuperRows<Q3_K> : SixteenScales {
 
 template <>
 struct SuperRows<Q2_K> : SixteenScales {
-    struct Header {
+    struct Steps {
         const std::uint8_t* block[4];
         __m128 d, dmin;
     };
+    using Header = Steps;
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
         for (int r = 0; r < 4; ++r) out.block[r] = rows.row[r] + at;
         out.d = four_halves(rows, at + 80);
@@ -264,9 +270,9 @@ struct SuperRows<Q2_K> : SixteenScales {
         pairs(block + 16, c);
         spread_scales(_mm_and_si128(load_bytes16(block), _mm_set1_epi8(15)), s);
     }
-    static TINFER_INLINE __m128i mins_total(const Header& h, const std::int16_t* sum16) {
+    static TINFER_INLINE __m128i mins_total(const Steps& steps, const std::int16_t* sum16) {
         const auto row = [&](int r) {
-            const __m128i mins = _mm_and_si128(_mm_srli_epi16(load_bytes16(h.block[r]), 4), _mm_set1_epi8(15));
+            const __m128i mins = _mm_and_si128(_mm_srli_epi16(load_bytes16(steps.block[r]), 4), _mm_set1_epi8(15));
             return _mm512_zextsi256_si512(products(_mm256_cvtepu8_epi16(mins), sum16));
         };
         return fold_four(row(0), row(1), row(2), row(3));
@@ -274,11 +280,8 @@ struct SuperRows<Q2_K> : SixteenScales {
 };
 
 template <>
-struct SuperRows<IQ4_XS> {
+struct SuperRows<IQ4_XS> : ScaleAlone {
     static constexpr bool kWide = true;
-    struct Header {
-        __m128 d;
-    };
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         const __m512i scales = _mm512_castsi256_si512(scales_of_iq4_xs(block));
@@ -321,18 +324,36 @@ TINFER_INLINE __m512i row_sum(const __m512i (&c)[4], const __m512i (&s)[2], cons
     return total;
 }
 
-/// Results of four rows of n_blocks super-blocks against T tokens.
+/// Results of four rows of n_blocks super-blocks against T tokens. Few tokens are a matter of latency: a processor looks ahead
+/// by little more than a block, and what a block computes is a long chain, from its scales to its float steps. So the header is
+/// read a block ahead, and the float steps follow a block behind.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_super_rows(const FourRows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[4]) noexcept {
     using Rows = SuperRows<Format>;
+    constexpr bool kStaggered = T <= 2;   // with more, registers hold too little of two blocks
     const auto sums_of = [&](int t, std::int64_t i) { return Format::kScaleElems == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
     __m128 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm_setzero_ps();
+    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i (&sum)[T][4]) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int t = 0; t < T; ++t) {
+            const __m128 d_x = _mm_set1_ps(x[t].d[i]);
+            const __m128i total = fold_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+            acc[t] = _mm_fmadd_ps(_mm_mul_ps(steps.d, d_x), _mm_cvtepi32_ps(total), acc[t]);
+            if constexpr (Format::kHasMin) {
+                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(steps, sums_of(t, i)));
+                acc[t] = _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, d_x), n, acc[t]);
+            }
+        }
+    };
+    typename Rows::Header h;
+    typename Rows::Steps steps;    // of the block before, as its sums
+    __m512i before[T][4];
+    if (kStaggered) Rows::header(rows, 0, h);
     for (std::int64_t i = 0; i < n_blocks; ++i) {
-        typename Rows::Header h;
         const std::int64_t at = i * Format::kBlockBytes;
-        Rows::header(rows, at, h);
+        if (!kStaggered) Rows::header(rows, at, h);
         __m512i a[T][4], sum[T][4];
         for (int t = 0; t < T; ++t) Rows::load_activations(x[t].q + 256 * i, a[t]);
 #pragma GCC unroll 4
@@ -348,17 +369,16 @@ template <class Arch, class Format, int T>
                 sum[t][r] = row_sum<Format>(c, s, a[t], total);
             }
         }
-#pragma GCC unroll 4
-        for (int t = 0; t < T; ++t) {
-            const __m128 d_x = _mm_set1_ps(x[t].d[i]);
-            const __m128i total = fold_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
-            acc[t] = _mm_fmadd_ps(_mm_mul_ps(h.d, d_x), _mm_cvtepi32_ps(total), acc[t]);
-            if constexpr (Format::kHasMin) {
-                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(h, sums_of(t, i)));
-                acc[t] = _mm_fnmadd_ps(_mm_mul_ps(h.dmin, d_x), n, acc[t]);
-            }
+        if constexpr (kStaggered) {
+            if (i > 0) take_steps(i - 1, steps, before);
+            steps = h;
+            std::memcpy(before, sum, sizeof(before));
+            if (i + 1 < n_blocks) Rows::header(rows, at + Format::kBlockBytes, h);
+        } else {
+            take_steps(i, h, sum);
         }
     }
+    if (kStaggered) take_steps(n_blocks - 1, steps, before);
     for (int t = 0; t < T; ++t) _mm_storeu_ps(results[t], acc[t]);
 }
 
