@@ -25,6 +25,7 @@ struct FloatWeights {
     static constexpr std::int64_t panel_rows(std::int64_t n_columns) noexcept {
         return n_columns < kMany ? kPanelRows<Arch> : kPanel;
     }
+    static constexpr std::int64_t panels_together(std::int64_t) noexcept { return 1; }
     /// Columns that a chunk takes: even shares of them, at most as many as kMostOrdered bytes hold.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t k) noexcept {
         if (n_columns < kMany) return n_columns;

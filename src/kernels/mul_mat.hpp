@@ -114,7 +114,8 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     const KernelCall& next = (&call)[call.next_product];
     const Operand &w = next[1], &x = next[2];
     const bool alone = w.ne[2] == 1;
-    RowChunks<Arch> chunks(w, alone ? 1 : n_used, (alone ? x.n_rows() : x.ne[2]) <= kSomeColumns, kRowsTogether, next.n_threads);
+    const bool some = (alone ? x.n_rows() : x.ne[2]) <= kSomeColumns;
+    RowChunks<Arch> chunks(w, alone ? 1 : n_used, kRowsTogether, some ? RowChunks<Arch>::longest_run(w, kRowsTogether) : 1, next.n_threads);
     const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
     if (run.matrix != 0) return {};
     Ahead ahead = ahead_in<Arch>(w, alone ? 0 : matrix, run.rows);
@@ -130,9 +131,11 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     const bool streams = stores_stream<Arch>(call[0], call[2]);
     const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
-    RowChunks<Arch> chunks(w, used.n_used, some, unit, slice.n_threads);
+    const std::int64_t together = slice.short_chunks ? 1 : Weights::panels_together(used.most());
+    RowChunks<Arch> chunks(w, used.n_used, unit, some ? RowChunks<Arch>::longest_run(w, unit) : together, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
-        const RowRun run = chunks.run(chunk);
+        RowChunks<Arch> later = chunks;
+        const RowRun run = later.run(chunk);
         return ahead_in<Arch>(w, used.matrix(run.matrix), run.rows);
     };
     for (std::int64_t chunk = slice.claim(chunks.count()), next = WorkQueue::kNoChunk; chunk != WorkQueue::kNoChunk; chunk = next) {
@@ -140,7 +143,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
         const std::int64_t matrix = used.matrix(run.matrix);
         const std::span<const Column<Arch>> columns = used.of(run.matrix);
         for (std::int64_t first = run.rows.begin, end; first < run.rows.end; first = end) {
-            end = runs ? run.rows.end : std::min(first + unit, run.rows.end);
+            end = runs || !some ? run.rows.end : std::min(first + unit, run.rows.end);
             Ahead ahead;
             if (!some) {   // panels go in turn, probably
                 if (chunk + slice.n_threads < chunks.count()) ahead = ahead_of_chunk(chunk + slice.n_threads);

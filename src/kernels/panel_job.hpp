@@ -17,7 +17,8 @@ struct Column {
     const float* addend;
 };
 
-/// The part of a product that one chunk computes: rows of weights, at most a panel except in runs, against n columns.
+/// The part of a product that one chunk computes: rows of weights, as many as the weights' panel_rows · panels_together except
+/// in runs, against n columns.
 template <class Arch>
 struct PanelJob {
     const std::byte* w;              ///< first row
@@ -32,7 +33,15 @@ struct PanelJob {
     std::byte* scratch;
 };
 
-/// Writes the results of rows first … first + n of a panel to column c.
+/// Writes the results of rows first … first + n, which are few, to column c.
+template <class Arch>
+TINFER_INLINE void store_few_results(const PanelJob<Arch>& job, std::int64_t c, int first, int n, const float* results) noexcept {
+    const Column<Arch>& column = job.columns[c];
+    float* out = column.out + job.first_row + first;
+    const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
+    for (int r = 0; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
+}
+/// The same of a panel.
 template <class Arch>
 TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int first, int n, const float* results) noexcept {
     const Column<Arch>& column = job.columns[c];
@@ -45,7 +54,7 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
         if (job.streams && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0) stream(result, out + r, Arch{});
         else result.store_unaligned(out + r);
     }
-    for (; r < n; ++r) out[r] = addend == nullptr ? results[r] : results[r] + addend[r];
+    store_few_results(job, c, first + r, n - r, results + r);
 }
 
 /// Asks for the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
@@ -53,21 +62,21 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
 template <class Arch>
 TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first, std::int64_t n) noexcept {
     for (const Column<Arch>* column = job.columns + first; column != job.columns + first + n; ++column)
-        for (int r = 0; r < kPanelRows<Arch>; r += 16) {
+        for (int r = 0; r < job.n_rows; r += 16) {
             if (column->addend != nullptr) __builtin_prefetch(column->addend + job.first_row + r, 0, 2);
             if (!job.streams) __builtin_prefetch(column->out + job.first_row + r, 1, 2);
         }
 }
 
-/// Asks for what the next decoding will read: the bytes of a panel's rows at slice s, or behind the last whole slice those
-/// that another panel begins with.
+/// Asks for what decoding slice s will read of rows first … end, or behind the last whole slice for those that another panel
+/// begins with. A few rows at a time: of what is asked for all at once, more than a processor has buffers for, much is dropped.
 template <class Arch, class Format>
-TINFER_INLINE void prefetch_slice(const PanelJob<Arch>& job, std::int64_t s) noexcept {
+TINFER_INLINE void ask_for_rows(const PanelJob<Arch>& job, std::int64_t s, std::int64_t first, std::int64_t end) noexcept {
     constexpr int kBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
     const bool inside = (s + 1) * kSlice <= job.k;
     if (!inside && (job.ahead.begin == nullptr || s * kSlice < job.k)) return;
-    const std::byte* at = inside ? job.w + s * kBytes : job.ahead.begin;
-    for (int r = 0; r < job.n_rows; ++r, at += job.row_stride)
+    const std::byte* at = (inside ? job.w + s * kBytes : job.ahead.begin) + first * job.row_stride;
+    for (std::int64_t r = first; r < end; ++r, at += job.row_stride)
         for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
 }
 

@@ -9,55 +9,65 @@
 
 namespace tinfer::kernels {
 
-/// By vector dot products: the panel is decoded slice by slice of K, and each slice meets all columns while it is in L1.
-/// Unfinished sums rest in scratch, one accumulator per output: acc[column][row].
+/// By vector dot products: panels are decoded slice by slice of K, and each slice meets all columns while it is in L1; of two
+/// panels together, where columns are many, so that activations are fetched half as often. Unfinished sums rest in scratch, one
+/// accumulator per output: of a tile of columns, by panels, acc[column][row].
 template <class Arch, class Format>
 struct VectorProduct {
     using Class = panel_class<Arch, Format>;
     using Slice = PanelSlice<Arch, Class>;
     static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
 
+    static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
+        return n_columns > kSomeColumns ? Arch::kPanelsTogether : 1;
+    }
     static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
-        return sizeof(Slice) + static_cast<std::uint64_t>(n_columns) * kPanelRows<Arch> * sizeof(float);
+        return static_cast<std::uint64_t>(panels_together(n_columns)) *
+               (sizeof(Slice) + static_cast<std::uint64_t>(n_columns) * kPanelRows<Arch> * sizeof(float));
     }
 
-    static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
+    /// Slice s of rows first … first + n_rows of the job.
+    static void decode(const PanelJob<Arch>& job, int first, int n_rows, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + first * job.row_stride + s * kBlocksPerSlice * Format::kBlockBytes;
         if constexpr (Format::kUnit == 256) {
-            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, slice, reader);
+            decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, n_rows, slice, reader);
         } else {
-            decode_blocks<Arch, Format, Class>(rows, job.row_stride, job.n_rows, n_units, slice, reader);
+            decode_blocks<Arch, Format, Class>(rows, job.row_stride, n_rows, n_units, slice, reader);
         }
     }
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
-        auto& slice = *reinterpret_cast<Slice*>(job.scratch);
-        auto* acc = reinterpret_cast<float*>(job.scratch + sizeof(Slice));
-        for (std::int64_t i = 0; i < job.n_columns * kPanelRows<Arch>; ++i) acc[i] = 0.0f;
-
+        const int n_panels = (job.n_rows + kPanelRows<Arch> - 1) / kPanelRows<Arch>;
+        const auto rows_of = [&](int panel) { return std::min(job.n_rows - panel * kPanelRows<Arch>, kPanelRows<Arch>); };
+        auto* slices = reinterpret_cast<Slice*>(job.scratch);
+        auto* acc = reinterpret_cast<float*>(slices + n_panels);
         const ActivationLayout layout = activation_layout(Format::kUnit == 256 ? DType::x8_256 : DType::x8_32, job.k);
         const std::int64_t n_tiles = (job.n_columns + kTileTokens<Arch, Class> - 1) / kTileTokens<Arch, Class>;
         const std::int64_t in_decoding = kDecodesBySixteen<Arch, Format> ? kSharesOfDecoding : 0;
-        ReadAhead reader = read_next_panel(job, in_decoding + n_tiles * TokenSlice<Arch, Class>::kShares);
+        ReadAhead reader = read_next_panel(job, n_panels * (in_decoding + n_tiles * TokenSlice<Arch, Class>::kShares));
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
+            const bool is_first = s == 0, is_last = (s + 1) * kSlice >= job.k;
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
-            decode(job, s, n_units, slice, reader);
-            if (!reader.reads()) prefetch_slice<Arch, Format>(job, s + 1);
+            for (int panel = 0; panel < n_panels; ++panel)
+                decode(job, panel * kPanelRows<Arch>, rows_of(panel), s, n_units, slices[panel], reader);
             std::int64_t first = 0;
-            for (std::int64_t tiles = n_tiles; tiles > 0; --tiles) {   // of even size: a narrow one waits for its own sums
-                const int n = static_cast<int>((job.n_columns - first + tiles - 1) / tiles);
+            float* sums = acc;
+            for (std::int64_t tile = 0; tile < n_tiles; ++tile) {   // of even size: a narrow one waits for its own sums
+                const int n = static_cast<int>((job.n_columns - first + n_tiles - tile - 1) / (n_tiles - tile));
+                if (is_last) ask_for_results(job, first, n);
+                if (!reader.reads()) ask_for_rows<Arch, Format>(job, s + 1, tile * job.n_rows / n_tiles, (tile + 1) * job.n_rows / n_tiles);
                 TokenSlice<Arch, Class> tokens;
                 tokens.reader = &reader;
-                if ((s + 1) * kSlice >= job.k) ask_for_results(job, first, n);
                 point_at(tokens, job.columns + first, n, layout, s, n_units);
-                for (std::int64_t c = first + n; c < std::min(first + 2 * n, job.n_columns); ++c)   // of the next tile
-                    for (int line = 0; line < kSlice; line += 64) __builtin_prefetch(job.columns[c].x + s * kSlice + line, 0, 3);
-                run_tile(slice, tokens, n, n_units, acc + first * kPanelRows<Arch>);
+                for (int panel = 0; panel < n_panels; ++panel, sums += n * kPanelRows<Arch>) {
+                    for (int i = 0; is_first && i < n * kPanelRows<Arch>; ++i) sums[i] = 0.0f;
+                    run_tile(slices[panel], tokens, n, n_units, sums);
+                    for (int t = 0; is_last && t < n; ++t)
+                        store_results(job, first + t, panel * kPanelRows<Arch>, rows_of(panel), sums + t * kPanelRows<Arch>);
+                }
                 first += n;
             }
         }
-        for (std::int64_t c = 0; c < job.n_columns; ++c)
-            store_results(job, c, 0, job.n_rows, acc + c * kPanelRows<Arch>);
     }
 };
 
@@ -141,8 +151,8 @@ struct AmxProduct {
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice, reader);
-            if (!reader.reads()) prefetch_slice<Arch, Format>(job, s + 1);
             for (std::int64_t g = 0; g < n_groups; ++g) {
+                if (!reader.reads()) ask_for_rows<Arch, Format>(job, s + 1, g * job.n_rows / n_groups, (g + 1) * job.n_rows / n_groups);
                 const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);
                 amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows, s == 0);
@@ -200,6 +210,9 @@ struct BlockWeights {
     /// Multiplied straight from runs of rows of any length, and not by panels.
     static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return n_columns <= kRowsColumns; }
     static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
+    static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
+        return kAmx ? 1 : VectorProduct<Arch, Format>::panels_together(n_columns);
+    }
     /// Columns that a chunk takes: all.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
 

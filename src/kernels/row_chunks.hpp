@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How the rows of a weight matrix are cut into chunks of work. With many columns a chunk is one panel. With less, reading is
-// most of it: chunks begin long, because long runs of memory are read faster, and shrink towards the end, so that threads
-// which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495). What comes
-// next is read ahead of its turn: where it lies, and how it is read meanwhile.
+// How the rows of a weight matrix are cut into chunks of work. They begin long and shrink towards the end, so that threads
+// which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495). With many
+// columns a chunk is the panels that share a visit of the activations, or one. With less, reading is most of it, and long
+// runs of memory are read faster. What comes next is read ahead of its turn: where it lies, and how it is read meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -69,16 +69,20 @@ template <class Arch>
 class RowChunks {
 public:
     /// Of n_matrices matrices as w's, one behind the other. `unit`: rows that a kernel walks together, the least a chunk may
-    /// have. No chunk has rows of two matrices.
-    RowChunks(const Operand& w, std::int64_t n_matrices, bool some_columns, std::int64_t unit, int n_threads) noexcept
+    /// have; `most`: units that it may have. No chunk has rows of two matrices.
+    RowChunks(const Operand& w, std::int64_t n_matrices, std::int64_t unit, std::int64_t most, int n_threads) noexcept
         : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_), count_(end_),
-          shares_(2 * n_threads), most_(some_columns ? std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1) : 1) {
+          shares_(2 * n_threads), most_(most) {
         if (most_ == 1) return;
         count_ = 0;
         for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Rows of a chunk. Chunks of not many columns are asked for in ascending order.
+    /// Units of a chunk where reading is most of the work.
+    [[nodiscard]] static std::int64_t longest_run(const Operand& w, std::int64_t unit) noexcept {
+        return std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1);
+    }
+    /// Rows of a chunk. Chunks are asked for in ascending order, those that come later of a copy.
     [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
         if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);

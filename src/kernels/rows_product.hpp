@@ -79,7 +79,7 @@ private:
             for (int s = 0; s < kStreams; ++s) {
                 const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
                 for (int t = 0; t < T && n > 0; ++t)
-                    store_results(job, t, static_cast<int>(row), static_cast<int>(std::min(n, kNeighbours)), results[t] + s * kNeighbours);
+                    store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min(n, kNeighbours)), results[t] + s * kNeighbours);
             }
         }
     }

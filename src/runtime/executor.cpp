@@ -82,7 +82,7 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     kernels::WorkQueue& chunks = queue(step);
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // Kernels size their chunks by the threads asked for: a later slice may get another team, and chunks must stay the same.
-    kernels::WorkSlice slice{thread, n_threads_, &chunks, &worker, thread, n_threads};
+    kernels::WorkSlice slice{thread, n_threads_, &chunks, &worker, thread, n_threads, in_parts_};
     if (!in_parts_ || chunks.in_use()) return kernel.run(call, slice);
     slice.n_parts = n_parts_of(kernel, call, n_threads_);
     for (;;) {
