@@ -130,7 +130,7 @@ struct WorkSlice {
     WorkQueue* queue = nullptr;      ///< of this step; shared by its threads
     Worker* worker = nullptr;
     std::int64_t part = thread, n_parts = n_threads;   ///< of even shares: more than threads where time is limited
-    bool short_chunks = false;       ///< time is limited: chunks are to be as short as they can, the same in all slices of it
+    bool short_chunks = false;       ///< time is limited: chunks are to take half a millisecond at most if they can
     /// Even contiguous share of n items.
     [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * part / n_parts, n * (part + 1) / n_parts}; }
     [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept { return queue->claim(thread, n_chunks, worker); }

@@ -131,7 +131,8 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     const bool streams = stores_stream<Arch>(call[0], call[2]);
     const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
-    const std::int64_t together = slice.short_chunks ? 1 : Weights::panels_together(used.most());
+    std::int64_t together = Weights::panels_together(used.most());
+    if (slice.short_chunks && together * unit * used.most() * w.ne[0] > kMostMacsOfShort) together = 1;
     RowChunks<Arch> chunks(w, used.n_used, unit, some ? RowChunks<Arch>::longest_run(w, unit) : together, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
         RowChunks<Arch> later = chunks;

@@ -17,6 +17,8 @@ inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiply
 inline constexpr std::int64_t kRowsTogether = 16;       ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading
 
+inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;   ///< of several panels together where time is limited: half a millisecond
+
 /// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run. Up to
 /// `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be asked for.
 struct Ahead {
