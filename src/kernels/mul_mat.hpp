@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of weight rows and activation rows: mul_mat, mul_mat_add, mul_mat_id and mul_mat_heads (mul_mat_id without ids:
-// row i of a token meets matrix i) of every weight type. A chunk of work is a panel of rows or a run of them (of one expert)
-// against all its columns; chunks go to whichever thread comes first.
+// row i of a token meets matrix i) of every weight type. A chunk of work is one or two panels of rows, or a run of rows
+// (of one expert), against all its columns; chunks go to whichever thread comes first.
 #pragma once
 
 #include <cstring>
