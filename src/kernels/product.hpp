@@ -59,7 +59,8 @@ struct VectorProduct {
                 TokenSlice<Arch, Class> tokens;
                 tokens.reader = &reader;
                 point_at(tokens, job.columns + first, n, layout, s, n_units);
-                for (std::int64_t c = first + n; n_panels == 1 && c < std::min(first + 2 * n, job.n_columns); ++c)   // of the next tile
+                // One panel is done with a tile before the next has come from the second level; two are not.
+                for (std::int64_t c = first + n; n_panels == 1 && c < std::min(first + 2 * n, job.n_columns); ++c)
                     for (int line = 0; line < kSlice; line += 64) __builtin_prefetch(job.columns[c].x + s * kSlice + line, 0, 3);
                 for (int panel = 0; panel < n_panels; ++panel, sums += n * kPanelRows<Arch>) {
                     for (int i = 0; is_first && i < n * kPanelRows<Arch>; ++i) sums[i] = 0.0f;

@@ -235,7 +235,7 @@ void TraceSession::describe_run(const RunDetails& details) {
 void TraceSession::prepare_buffers() {
     const std::size_t n_steps = plan_->view().steps.size();
     events_.clear();
-    events_.reserve(n_steps);   // spans into it must stay
+    events_.reserve(n_steps);
     records_.clear();
     records_.reserve(n_steps);
     pending_.clear();
