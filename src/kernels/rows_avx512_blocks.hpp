@@ -149,10 +149,11 @@ template <class Arch, class Format>
             total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
         }
         const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
-        const auto add_block = [&](auto j) __attribute__((always_inline)) {   // a quarter's number must be a constant without optimizing too
-            if (j() < done || j() >= n) return;
-            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j()), _mm512_extractf32x4_ps(s, j()), acc);
-            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j()), _mm_set1_ps(x.s[i + j()]), acc);
+        const auto add_block = [&](auto number) __attribute__((always_inline)) {
+            constexpr int j = decltype(number)::value;   // an intrinsic's constant without optimizing, too
+            if (j < done || j >= n) return;
+            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j), _mm512_extractf32x4_ps(s, j), acc);
+            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j), _mm_set1_ps(x.s[i + j]), acc);
         };
         add_block(std::integral_constant<int, 0>{});
         add_block(std::integral_constant<int, 1>{});

@@ -170,7 +170,8 @@ static TINFER_INLINE i32v<avx512> once(i32v<avx512> a, avx512) {
     return value;
 }
 static TINFER_INLINE i32v<avx512> join_halves(i32v<avx512> a, i32v<avx512> b, avx512) {
-    return _mm512_mask_blend_epi16(0xAAAAAAAAu, a, b);
+    const __m512i low = a, high = b;   // the intrinsic is a macro without optimizing: it casts what it is given
+    return _mm512_mask_blend_epi16(0xAAAAAAAAu, low, high);
 }
 static TINFER_INLINE i32v<avx512> dot2(i32v<avx512> acc, i32v<avx512> a, i32v<avx512> b, avx512) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
