@@ -52,33 +52,41 @@ struct AmxSliceHalf {
     AmxSlice<Format>& slice;
     int first_row;
     ReadAhead& reader;
-    __m512i scales[32];   ///< of super-blocks: unsigned, the low part and the high part of 8; signed, the scale; in both halves
+    __m512i planes[32];   ///< scales of super-blocks: unsigned, the low part and the high part of 8; signed, the scale; in both halves
 
-    TINFER_INLINE void scale(int j, __m512i s) noexcept {
-        const __m512i both = _mm512_or_si512(s, _mm512_slli_epi32(s, 16));
+    static constexpr bool kTakesUpper = false;
+
+    /// Of sub-block j, in both halves of each lane.
+    TINFER_INLINE void keep_scale(int j, __m512i both) noexcept {
         if constexpr (Route::kUnsigned) {
-            scales[2 * j] = _mm512_and_si512(both, _mm512_set1_epi16(7));
-            scales[2 * j + 1] = _mm512_srli_epi16(both, 3);
+            planes[2 * j] = _mm512_and_si512(both, _mm512_set1_epi16(7));
+            planes[2 * j + 1] = _mm512_srli_epi16(both, 3);
         } else {
-            scales[j] = both;
+            planes[j] = both;
         }
+    }
+    TINFER_INLINE void scales(int pair, __m512i s) noexcept {
+        const __m512i low_half = _mm512_set1_epi32(0xFFFF);
+        keep_scale(2 * pair, choose(low_half, s, _mm512_slli_epi32(s, 16)));
+        if (Route::kSubs > 1) keep_scale(2 * pair + 1, choose(low_half, _mm512_srli_epi32(s, 16), s));
     }
     TINFER_INLINE void put(int plane, int word, __m512i bytes) noexcept {
         _mm512_store_si512(slice.codes[plane][word][first_row], bytes);
     }
-    TINFER_INLINE void codes(int word, __m512i c) noexcept {
+    TINFER_INLINE void begin(int) noexcept {}
+    TINFER_INLINE void end(int) noexcept {}
+    TINFER_INLINE void codes(int j, int word, __m512i c) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
         if constexpr (!Route::kSuper) {
             // The bias goes: xor where it is the top bit, else a subtraction.
             constexpr int kBias = CodeRoute<avx512vnni, Format>::kBias;
             put(0, word, kBias == 0 ? c : kBias == 128 ? _mm512_xor_si512(c, each_byte(128)) : _mm512_sub_epi8(c, each_byte(kBias)));
         } else if constexpr (Route::kUnsigned) {
-            const int j = word / (Format::kScaleElems / 4);   // both bytes of a pair at once: products stay below 256
-            put(0, word, _mm512_mullo_epi16(c, scales[2 * j]));
-            put(1, word, _mm512_mullo_epi16(c, scales[2 * j + 1]));
+            put(0, word, _mm512_mullo_epi16(c, planes[2 * j]));   // both bytes of a pair at once: products stay below 256
+            put(1, word, _mm512_mullo_epi16(c, planes[2 * j + 1]));
         } else {
             constexpr int kBias = CodeRoute<avx512vnni, Format>::kBias;
-            const __m512i q = _mm512_sub_epi8(c, each_byte(kBias)), s = scales[word / (Format::kScaleElems / 4)];
+            const __m512i q = _mm512_sub_epi8(c, each_byte(kBias)), s = planes[j];
             // Each byte alone as q · 256 in sixteen bits: even bytes, then odd ones.
             const __m512i even = _mm512_slli_epi16(q, 8), odd = _mm512_and_si512(q, _mm512_set1_epi16(-256));
             const __m512i twice = _mm512_add_epi16(s, s), odd_mask = _mm512_set1_epi16(-256);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/code_route.hpp"
-#include "kernels/panel_avx512.hpp"
+#include "kernels/panel_avx512_blocks.hpp"
 #include "kernels/row_chunks.hpp"
 #include "kernels/unpack.hpp"
 
@@ -110,16 +110,15 @@ struct SliceHalf {
     Slice& slice;
     int first_row;
     ReadAhead& reader;
-    __m512i even_scales;   ///< of the sub-block before an odd one
+    static constexpr bool kTakesUpper = false;
 
-    TINFER_INLINE void codes(int word, __m512i bytes) noexcept {
+    TINFER_INLINE void begin(int) noexcept {}
+    TINFER_INLINE void codes(int, int word, __m512i bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
         _mm512_store_si512(slice.codes[word][first_row], bytes);
     }
-    TINFER_INLINE void scale(int j, __m512i scales) noexcept {
-        if (j % 2 == 0) even_scales = scales;
-        else _mm512_store_si512(slice.scale[j / 2] + first_row, _mm512_or_si512(even_scales, _mm512_slli_epi32(scales, 16)));
-    }
+    TINFER_INLINE void end(int) noexcept {}
+    TINFER_INLINE void scales(int pair, __m512i scales) noexcept { _mm512_store_si512(slice.scale[pair] + first_row, scales); }
     TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
     TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
     TINFER_INLINE void dmin(__m512 d) noexcept { _mm512_store_ps(slice.dmin + first_row, d); }
@@ -149,10 +148,11 @@ inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcep
 template <class Arch, class Format, class Sink>
 inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
     constexpr int kBias = CodeRoute<Arch, Format>::kBias;
-    const auto put = [&](int word, const i32v<Arch>& codes) { sink.codes(word, codes); };
+    constexpr int kSubs = Format::kUnit / Format::kScaleElems;
+    const auto put = [&](int word, const i32v<Arch>& codes) { sink.codes(word * 4 / Format::kScaleElems, word, codes); };
     alignas(64) float d[8][16], m[8][16];
     if constexpr (Format::kUnit == 256) {
-        constexpr int kSubs = 256 / Format::kScaleElems, kApart = 16 / kSubs;
+        constexpr int kApart = 16 / kSubs;
         Codes256 rows[16];
         for (int r = 0; r < 16; ++r) {
             unpack_block<Arch, Format>(b.row[r], 0, rows[r]);
@@ -163,7 +163,9 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
         const __m512i low_half = _mm512_set1_epi32(0xFFFF);
         i32v<Arch> turned[16];
         turn_scales<Arch>([&](int r) { return rows[r].scale; }, turned);
-        for (int j = 0; j < kSubs; ++j) sink.scale(j, _mm512_and_si512(turned[kApart * j], low_half));
+        if constexpr (kSubs == 1) sink.scales(0, turned[0]);
+        for (int j = 0; j + 1 < kSubs; j += 2)
+            sink.scales(j / 2, choose(low_half, turned[kApart * j], _mm512_slli_epi32(turned[kApart * (j + 1)], 16)));
         if constexpr (Format::kHasMin) {
             sink.dmin(_mm512_load_ps(m[0]));
             turn_scales<Arch>([&](int r) { return rows[r].min; }, turned);
@@ -199,7 +201,7 @@ template <class Arch, class Format, class Slice>
 inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                               Slice& slice, ReadAhead& reader) noexcept {
     for (int first = 0; first < kPanelRows<Arch>; first += 16) {
-        SliceHalf<Slice> half{slice, first, reader, {}};
+        SliceHalf<Slice> half{slice, first, reader};
         decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Panel decoders of the formats whose speed matters most, for AVX-512. Sixteen rows are decoded at once: their bytes are
-// turned first, sixteen at a time, so that lanes are rows, and nibbles and bits are taken apart after that, when each
-// instruction works for sixteen rows. The integers are those of the formats' own formulas.
+// Decoders of sixteen rows at once for AVX-512, of the formats whose speed matters most: bytes are turned first, so that
+// lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for sixteen rows. The
+// integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in kernels/panel_avx512_blocks.hpp.
 #pragma once
 
 #include "kernels/code_route.hpp"
@@ -14,11 +14,13 @@ namespace tinfer::kernels {
 /// The blocks at one place of K of sixteen rows.
 struct SixteenBlocks {
     const std::uint8_t* row[16];
+    std::int64_t at = 0;         ///< where in its row each block begins
+    [[nodiscard]] TINFER_INLINE const std::uint8_t* operator[](int r) const noexcept { return row[r] + at; }
 };
 
 /// Bytes at … at + 16 of each block as four words: words[c] has bytes 4c … 4c + 3 of block r in lane r.
 static TINFER_INLINE void load_words(const SixteenBlocks& b, std::int64_t at, __m512i (&words)[4]) {
-    const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b.row[r] + at)); };
+    const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b[r] + at)); };
     __m512i z[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {   // rows i, 4 + i, 8 + i, 12 + i
@@ -35,9 +37,37 @@ static TINFER_INLINE void load_words(const SixteenBlocks& b, std::int64_t at, __
     words[3] = _mm512_unpackhi_epi64(high01, high23);
 }
 
+/// Bytes at … at + 32 of each block as eight words.
+static TINFER_INLINE void load_words(const SixteenBlocks& b, std::int64_t at, __m512i (&words)[8]) {
+    const auto half = [&](int r) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[r] + at)); };
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {   // rows 8i … 8i + 7
+        __m512i z[4];               // rows 8i + r, 8i + 4 + r
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r)
+            z[r] = _mm512_mask_broadcast_i64x4(_mm512_castsi256_si512(half(8 * i + r)), 0xF0, half(8 * i + 4 + r));
+        const __m512i low01 = _mm512_unpacklo_epi32(z[0], z[1]), high01 = _mm512_unpackhi_epi32(z[0], z[1]);
+        const __m512i low23 = _mm512_unpacklo_epi32(z[2], z[3]), high23 = _mm512_unpackhi_epi32(z[2], z[3]);
+        words[4 * i] = _mm512_unpacklo_epi64(low01, low23);
+        words[4 * i + 1] = _mm512_unpackhi_epi64(low01, low23);
+        words[4 * i + 2] = _mm512_unpacklo_epi64(high01, high23);
+        words[4 * i + 3] = _mm512_unpackhi_epi64(high01, high23);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {   // of eight rows each: words c and 4 + c
+        const __m512i first = words[c], last = words[4 + c];
+        words[c] = _mm512_shuffle_i32x4(first, last, 0x88);
+        words[4 + c] = _mm512_shuffle_i32x4(first, last, 0xDD);
+    }
+}
+
 static TINFER_INLINE __m512i each_byte(int value) { return _mm512_set1_epi8(static_cast<char>(value)); }
 static TINFER_INLINE __m512i low_nibbles(__m512i bytes) { return _mm512_and_si512(bytes, each_byte(15)); }
 static TINFER_INLINE __m512i high_nibbles(__m512i bytes) { return low_nibbles(_mm512_srli_epi16(bytes, 4)); }
+/// Bits 2i and 2i + 1 of each byte.
+static TINFER_INLINE __m512i bit_pairs(__m512i bytes, int i) {
+    return _mm512_and_si512(_mm512_srli_epi16(bytes, static_cast<unsigned>(2 * i)), each_byte(3));
+}
 /// a where the mask has ones, else b.
 static TINFER_INLINE __m512i choose(__m512i mask, __m512i a, __m512i b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
@@ -48,26 +78,57 @@ static TINFER_INLINE __m512 high_f16(__m512i lanes) { return low_f16(_mm512_srli
 /// Half floats at `at` of each block.
 static TINFER_INLINE __m512 load_f16s(const SixteenBlocks& b, std::int64_t at) {
     alignas(32) std::uint16_t halves[16];
-    for (int r = 0; r < 16; ++r) std::memcpy(&halves[r], b.row[r] + at, 2);
+    for (int r = 0; r < 16; ++r) std::memcpy(&halves[r], b[r] + at, 2);
     return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
 }
-/// Byte `byte` of each lane alone, zero-extended.
-static TINFER_INLINE __m512i byte_of(__m512i lanes, int byte) {
-    return _mm512_and_si512(_mm512_srli_epi32(lanes, static_cast<unsigned>(8 * byte)), _mm512_set1_epi32(255));
+/// Four bytes at `at` of each block.
+static TINFER_INLINE __m512i load_words32(const SixteenBlocks& b, std::int64_t at) {
+    alignas(64) std::uint32_t words[16];
+    for (int r = 0; r < 16; ++r) std::memcpy(&words[r], b[r] + at, 4);
+    return _mm512_load_si512(words);
 }
-/// Bytes 2·pair and 2·pair + 1 of each lane as two int16.
+/// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their unsigned codes.
+template <class Format>
+TINFER_INLINE __m512i level_codes(__m512i nibbles) {
+    const __m128i levels = load_bytes16(Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels);
+    const __m128i biased = _mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(CodeRoute<avx512vnni, Format>::kBias)));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(biased), nibbles);
+}
+/// Bytes 2·pair and 2·pair + 1 of each lane as two int16, of unsigned bytes.
 static TINFER_INLINE __m512i byte_pair(__m512i lanes, int pair) {
-    const __m512i two = pair == 0 ? lanes : _mm512_srli_epi32(lanes, 16);
-    const __m512i low = _mm512_and_si512(two, _mm512_set1_epi32(255));
-    return _mm512_or_si512(low, _mm512_and_si512(_mm512_slli_epi32(two, 8), _mm512_set1_epi32(255 << 16)));
+    const int lane = static_cast<int>(0x80018000u + 0x00020002u * static_cast<unsigned>(pair));   // a set top bit gives zero
+    const __m128i index = _mm_setr_epi32(lane, lane + 0x00040004, lane + 0x00080008, lane + 0x000C000C);
+    return _mm512_shuffle_epi8(lanes, _mm512_broadcast_i32x4(index));
+}
+/// The same of signed bytes.
+static TINFER_INLINE __m512i signed_byte_pair(__m512i lanes, int pair) {
+    const int lane = static_cast<int>(0x01800080u + 0x02000200u * static_cast<unsigned>(pair));
+    const __m128i index = _mm_setr_epi32(lane, lane + 0x04000400, lane + 0x08000800, lane + 0x0C000C00);
+    return _mm512_srai_epi16(_mm512_shuffle_epi8(lanes, _mm512_broadcast_i32x4(index)), 8);
 }
 
-// A decoder hands its results to a sink:
-//   sink.scale(j, s)        integer scale of sub-block j in the low half of each lane, the high half zero (super-blocks);
-//                           before the codes of the sub-block
-//   sink.codes(word, c)     bytes 4·word … 4·word + 3 of the codes, with the sign and bias of CodeRoute<avx512vnni, Format>
-//   sink.mins(pair, m), sink.d(d), sink.dmin(d)                             (super-blocks)
-//   sink.d(unit, d), sink.m(unit, m)                                        (blocks of 32)
+// A decoder hands its results to a sink, sub-block after sub-block: super-blocks have kScaleElems values in each, blocks of 32
+// are sub-blocks themselves. Of each pair of super-blocks' sub-blocks the second comes first.
+//   sink.d(d), sink.dmin(d), sink.mins(pair, m)    of super-blocks, before all else: minimums 2·pair and 2·pair + 1 as two int16
+//   sink.scales(pair, s)                           of super-blocks, before the pair: scales 2·pair and 2·pair + 1 as two int16
+//   sink.d(unit, d), sink.m(unit, m)               of blocks of 32, before the block
+//   sink.begin(j)                                  sub-block j follows,
+//   sink.codes(j, word, c)                         bytes 4·word … 4·word + 3 of the codes, with the sign and bias of
+//                                                  CodeRoute<avx512vnni, Format>,
+//   sink.end(j)                                    and is complete.
+// A sink that kTakesUpper has the codes of second sub-blocks as they lie in their bytes, kUpperBits<Format> up.
+
+template <class Format>
+inline constexpr unsigned kUpperBits = Format::kType == DType::q4_k ? 4 : 0;
+
+/// Sub-block j, of n words.
+template <int n, class Sink, class Word>
+TINFER_INLINE void put_sub_block(Sink& sink, int j, const Word& word) {
+    sink.begin(j);
+#pragma GCC unroll 8
+    for (int c = 0; c < n; ++c) sink.codes(j, n * j + c, word(c));
+    sink.end(j);
+}
 
 /// The scales and mins that Q4_K and Q5_K share, and their d.
 template <class Sink>
@@ -89,16 +150,13 @@ TINFER_INLINE void decode_sixteen(Q4_K, const SixteenBlocks& b, int /*n_units*/,
     __m512i scales[2];
     decode_k_header(b, sink, scales);
     for (int g = 0; g < 4; ++g) {   // 64 values: sub-block 2g in the low nibbles of 32 bytes, 2g + 1 in the high ones
-        sink.scale(2 * g, byte_of(scales[g / 2], 2 * g % 4));
-        sink.scale(2 * g + 1, byte_of(scales[g / 2], 2 * g % 4 + 1));
-        for (int half = 0; half < 2; ++half) {
-            __m512i words[4];
-            load_words(b, 16 + 32 * g + 16 * half, words);
-            for (int c = 0; c < 4; ++c) {
-                sink.codes(16 * g + 4 * half + c, low_nibbles(words[c]));
-                sink.codes(16 * g + 8 + 4 * half + c, high_nibbles(words[c]));
-            }
-        }
+        __m512i words[8];
+        load_words(b, 16 + 32 * g, words);
+        sink.scales(g, byte_pair(scales[g / 2], g % 2));
+        put_sub_block<8>(sink, 2 * g + 1, [&](int c) {
+            return Sink::kTakesUpper ? _mm512_and_si512(words[c], each_byte(0xF0)) : high_nibbles(words[c]);
+        });
+        put_sub_block<8>(sink, 2 * g, [&](int c) { return low_nibbles(words[c]); });
     }
 }
 
@@ -106,29 +164,18 @@ template <class Sink>
 TINFER_INLINE void decode_sixteen(Q5_K, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
     __m512i scales[2], fifth[8];
     decode_k_header(b, sink, scales);
-    for (int half = 0; half < 2; ++half) {
-        __m512i words[4];
-        load_words(b, 16 + 16 * half, words);
-        for (int c = 0; c < 4; ++c) fifth[4 * half + c] = words[c];
-    }
+    load_words(b, 16, fifth);
     const __m512i sixteen = each_byte(16);
-    for (int g = 0; g < 4; ++g) {   // bit j of byte e belongs to sub-block j
-        sink.scale(2 * g, byte_of(scales[g / 2], 2 * g % 4));
-        sink.scale(2 * g + 1, byte_of(scales[g / 2], 2 * g % 4 + 1));
-        for (int half = 0; half < 2; ++half) {
-            __m512i words[4];
-            load_words(b, 48 + 32 * g + 16 * half, words);
-            for (int c = 0; c < 4; ++c) {
-                const __m512i bits = fifth[4 * half + c];
-                const __m512i even = 2 * g < 4 ? _mm512_slli_epi16(bits, static_cast<unsigned>(4 - 2 * g))
-                                               : _mm512_srli_epi16(bits, static_cast<unsigned>(2 * g - 4));
-                const __m512i odd = 2 * g + 1 < 4 ? _mm512_slli_epi16(bits, static_cast<unsigned>(3 - 2 * g))
-                                                  : _mm512_srli_epi16(bits, static_cast<unsigned>(2 * g - 3));
-                sink.codes(16 * g + 4 * half + c, _mm512_or_si512(low_nibbles(words[c]), _mm512_and_si512(even, sixteen)));
-                sink.codes(16 * g + 8 + 4 * half + c,
-                    _mm512_or_si512(high_nibbles(words[c]), _mm512_and_si512(odd, sixteen)));
-            }
-        }
+    const auto fifth_of = [&](int c, int j) {   // bit j of a byte belongs to sub-block j
+        return _mm512_and_si512(j < 4 ? _mm512_slli_epi16(fifth[c], static_cast<unsigned>(4 - j))
+                                      : _mm512_srli_epi16(fifth[c], static_cast<unsigned>(j - 4)), sixteen);
+    };
+    for (int g = 0; g < 4; ++g) {
+        __m512i words[8];
+        load_words(b, 48 + 32 * g, words);
+        sink.scales(g, byte_pair(scales[g / 2], g % 2));
+        put_sub_block<8>(sink, 2 * g + 1, [&](int c) { return _mm512_or_si512(high_nibbles(words[c]), fifth_of(c, 2 * g + 1)); });
+        put_sub_block<8>(sink, 2 * g, [&](int c) { return _mm512_or_si512(low_nibbles(words[c]), fifth_of(c, 2 * g)); });
     }
 }
 
@@ -136,134 +183,81 @@ template <class Sink>
 TINFER_INLINE void decode_sixteen(Q6_K, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
     __m512i scales[4];
     load_words(b, 192, scales);
-    for (int j = 0; j < 16; ++j) {   // signed bytes, widened to int16
-        const __m512i high = _mm512_slli_epi32(scales[j / 4], static_cast<unsigned>(24 - 8 * (j % 4)));
-        sink.scale(j, _mm512_srli_epi32(_mm512_srai_epi32(high, 8), 16));
-    }
     sink.d(load_f16s(b, 208));
     const __m512i upper_mask = each_byte(0x30);
-    for (int half = 0; half < 2; ++half)
-        for (int quarter = 0; quarter < 2; ++quarter) {   // 16 bytes of each run of 32
-            __m512i first[4], second[4], upper[4];
-            load_words(b, 64 * half + 16 * quarter, first);
-            load_words(b, 64 * half + 32 + 16 * quarter, second);
-            load_words(b, 128 + 32 * half + 16 * quarter, upper);
-            for (int c = 0; c < 4; ++c) {
-                const int word = 32 * half + 4 * quarter + c;
-                const auto put = [&](int group, __m512i nibbles, __m512i shifted) {
-                    sink.codes(word + 8 * group, _mm512_or_si512(nibbles, _mm512_and_si512(shifted, upper_mask)));
+    for (int half = 0; half < 2; ++half) {   // 128 values in four pairs of sub-blocks, two in the low nibbles, two in the high ones
+        __m512i upper[8];
+        load_words(b, 128 + 32 * half, upper);
+#pragma GCC unroll 2
+        for (int run = 0; run < 2; ++run) {
+            __m512i words[8];
+            load_words(b, 64 * half + 32 * run, words);
+#pragma GCC unroll 2
+            for (int pair = run; pair < 4; pair += 2) {
+                sink.scales(4 * half + pair, signed_byte_pair(scales[2 * half + pair / 2], pair % 2));
+                const auto code = [&](int c) {
+                    const __m512i bits = pair < 2 ? _mm512_slli_epi16(upper[c], pair == 0 ? 4 : 2) : _mm512_srli_epi16(upper[c], pair == 2 ? 0 : 2);
+                    return _mm512_or_si512(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]), _mm512_and_si512(bits, upper_mask));
                 };
-                put(0, low_nibbles(first[c]), _mm512_slli_epi16(upper[c], 4));
-                put(1, low_nibbles(second[c]), _mm512_slli_epi16(upper[c], 2));
-                put(2, high_nibbles(first[c]), upper[c]);
-                put(3, high_nibbles(second[c]), _mm512_srli_epi16(upper[c], 2));
+#pragma GCC unroll 2
+                for (int second = 1; second >= 0; --second)
+                    put_sub_block<4>(sink, 8 * half + 2 * pair + second, [&](int c) { return code(4 * second + c); });
             }
         }
+    }
 }
 
 template <class Sink>
-TINFER_INLINE void decode_sixteen(Q8_0, const SixteenBlocks& b, int n_units, Sink& sink) {
-    const __m512i bias = each_byte(128);
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 34 * u));
-        for (int half = 0; half < 2; ++half) {
-            __m512i words[4];
-            load_words(b, 34 * u + 2 + 16 * half, words);
-            for (int c = 0; c < 4; ++c) sink.codes(8 * u + 4 * half + c, _mm512_xor_si512(words[c], bias));
+TINFER_INLINE void decode_sixteen(Q3_K, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
+    __m512i s[4], third[8];   // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
+    load_words(b, 92, s);
+    load_words(b, 0, third);
+    sink.d(load_f16s(b, 108));
+    const __m512i four = each_byte(15), top = each_byte(0x30), offset = each_byte(32);
+    const __m512i scales[4] = {
+        _mm512_or_si512(_mm512_and_si512(s[1], four), _mm512_and_si512(_mm512_slli_epi32(s[3], 4), top)),
+        _mm512_or_si512(_mm512_and_si512(s[2], four), _mm512_and_si512(_mm512_slli_epi32(s[3], 2), top)),
+        _mm512_or_si512(high_nibbles(s[1]), _mm512_and_si512(s[3], top)),
+        _mm512_or_si512(high_nibbles(s[2]), _mm512_and_si512(_mm512_srli_epi32(s[3], 2), top))};
+    const auto third_of = [&](int c, int i) {   // bit i of a byte belongs to values 32i … 32i + 31
+        return _mm512_and_si512(i < 2 ? _mm512_slli_epi16(third[c], static_cast<unsigned>(2 - i))
+                                      : _mm512_srli_epi16(third[c], static_cast<unsigned>(i - 2)), each_byte(4));
+    };
+    for (int half = 0; half < 2; ++half) {
+        __m512i words[8];
+        load_words(b, 32 + 32 * half, words);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const int pair = 4 * half + i;
+            sink.scales(pair, signed_byte_pair(_mm512_sub_epi8(scales[pair / 2], offset), pair % 2));
+#pragma GCC unroll 2
+            for (int second = 1; second >= 0; --second)
+                put_sub_block<4>(sink, 2 * pair + second, [&](int c) {
+                    return _mm512_or_si512(bit_pairs(words[4 * second + c], i), third_of(4 * second + c, pair));
+                });
         }
     }
 }
 
-/// 16 bytes of nibbles: values 0 … 15 in the low ones, 16 … 31 in the high ones.
-template <class Sink, class Fn>
-TINFER_INLINE void decode_nibble_block(const SixteenBlocks& b, std::int64_t at, int unit, Sink& sink, Fn code) {
-    __m512i words[4];
-    load_words(b, at, words);
-    for (int c = 0; c < 4; ++c) {
-        sink.codes(8 * unit + c, code(low_nibbles(words[c]), c));
-        sink.codes(8 * unit + 4 + c, code(high_nibbles(words[c]), 4 + c));
-    }
-}
-
 template <class Sink>
-TINFER_INLINE void decode_sixteen(Q4_0, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink, [](__m512i code, int) { return code; });
-    }
-}
-
-template <class Sink>
-TINFER_INLINE void decode_sixteen(Q4_1, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 20 * u));
-        sink.m(u, load_f16s(b, 20 * u + 2));
-        decode_nibble_block(b, 20 * u + 4, u, sink, [](__m512i code, int) { return code; });
-    }
-}
-
-/// The fifth bits of a block: bit e of a 32-bit word belongs to value e. For values 4c … 4c + 3 they come as 16 in each
-/// byte.
-static TINFER_INLINE __m512i fifth_bits(__m512i bits, int c) {
-    const __m512i four = _mm512_and_si512(_mm512_srli_epi32(bits, static_cast<unsigned>(4 * c)), _mm512_set1_epi32(15));
-    // Four copies shifted by 4, 11, 18 and 25 put bit i at bit 4 of byte i; the factor's copies do not meet there.
-    const __m512i spread = _mm512_mullo_epi32(four, _mm512_set1_epi32(1 << 4 | 1 << 11 | 1 << 18 | 1 << 25));
-    return _mm512_and_si512(spread, each_byte(16));
-}
-static TINFER_INLINE __m512i load_words32(const SixteenBlocks& b, std::int64_t at) {
-    alignas(64) std::uint32_t words[16];
-    for (int r = 0; r < 16; ++r) std::memcpy(&words[r], b.row[r] + at, 4);
-    return _mm512_load_si512(words);
-}
-
-template <class Sink>
-TINFER_INLINE void decode_sixteen(Q5_0, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 22 * u));
-        const __m512i high = load_words32(b, 22 * u + 2);
-        decode_nibble_block(b, 22 * u + 6, u, sink,
-            [&](__m512i code, int c) { return _mm512_or_si512(code, fifth_bits(high, c)); });
-    }
-}
-
-template <class Sink>
-TINFER_INLINE void decode_sixteen(Q5_1, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 24 * u));
-        sink.m(u, load_f16s(b, 24 * u + 2));
-        const __m512i high = load_words32(b, 24 * u + 4);
-        decode_nibble_block(b, 24 * u + 8, u, sink,
-            [&](__m512i code, int c) { return _mm512_or_si512(code, fifth_bits(high, c)); });
-    }
-}
-
-/// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their unsigned codes.
-template <class Format>
-TINFER_INLINE __m512i level_codes(__m512i nibbles) {
-    const __m128i levels = load_bytes16(Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels);
-    const __m128i biased = _mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(CodeRoute<avx512vnni, Format>::kBias)));
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(biased), nibbles);
-}
-
-template <class Sink>
-TINFER_INLINE void decode_sixteen(IQ4_NL, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink, [](__m512i code, int) { return level_codes<IQ4_NL>(code); });
-    }
-}
-
-/// e8m0_half of the lowest byte of each lane.
-static TINFER_INLINE __m512 e8m0_halves(__m512i lanes) {
-    const __m512i e = byte_of(lanes, 0), small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
-    const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), small));
-}
-template <class Sink>
-TINFER_INLINE void decode_sixteen(MXFP4, const SixteenBlocks& b, int n_units, Sink& sink) {
-    for (int u = 0; u < n_units; ++u) {
-        sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
-        decode_nibble_block(b, 17 * u + 1, u, sink, [](__m512i code, int) { return level_codes<MXFP4>(code); });
+TINFER_INLINE void decode_sixteen(Q2_K, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
+    __m512i scales[4];   // and mins in the high nibbles
+    load_words(b, 0, scales);
+    const __m512i head = load_words32(b, 80);
+    sink.d(low_f16(head));
+    sink.dmin(high_f16(head));
+    for (int pair = 0; pair < 8; ++pair) sink.mins(pair, byte_pair(high_nibbles(scales[pair / 2]), pair % 2));
+    for (int half = 0; half < 2; ++half) {
+        __m512i words[8];
+        load_words(b, 16 + 32 * half, words);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const int pair = 4 * half + i;
+            sink.scales(pair, byte_pair(low_nibbles(scales[pair / 2]), pair % 2));
+#pragma GCC unroll 2
+            for (int second = 1; second >= 0; --second)
+                put_sub_block<4>(sink, 2 * pair + second, [&](int c) { return bit_pairs(words[4 * second + c], i); });
+        }
     }
 }
 
@@ -271,21 +265,23 @@ template <class Sink>
 TINFER_INLINE void decode_sixteen(IQ4_XS, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
     const __m512i head = load_words32(b, 0), low_bits = load_words32(b, 4);   // d and the upper bits; the lower bits
     sink.d(low_f16(head));
-    for (int j = 0; j < 8; ++j) {
+    const auto scale = [&](int j) {
         const __m512i low = _mm512_and_si512(_mm512_srli_epi32(low_bits, static_cast<unsigned>(4 * j)), _mm512_set1_epi32(15));
         const __m512i high = _mm512_and_si512(_mm512_srli_epi32(head, static_cast<unsigned>(16 + 2 * j)), _mm512_set1_epi32(3));
-        const __m512i scale = _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
-        sink.scale(j, _mm512_and_si512(scale, _mm512_set1_epi32(0xFFFF)));
-        decode_nibble_block(b, 8 + 16 * j, j, sink, [](__m512i code, int) { return level_codes<IQ4_XS>(code); });
+        return _mm512_sub_epi32(_mm512_or_si512(low, _mm512_slli_epi32(high, 4)), _mm512_set1_epi32(32));
+    };
+    for (int pair = 0; pair < 4; ++pair) {
+        __m512i words[8];
+        load_words(b, 8 + 32 * pair, words);
+        sink.scales(pair, choose(_mm512_set1_epi32(0xFFFF), scale(2 * pair), _mm512_slli_epi32(scale(2 * pair + 1), 16)));
+#pragma GCC unroll 2
+        for (int second = 1; second >= 0; --second)
+            put_sub_block<8>(sink, 2 * pair + second, [&](int c) {
+                const __m512i bytes = words[4 * second + c % 4];
+                return level_codes<IQ4_XS>(c < 4 ? low_nibbles(bytes) : high_nibbles(bytes));
+            });
     }
 }
-
-/// Whether a format has a decoder here.
-template <class Format>
-inline constexpr bool kDecodesSixteen = Format::kType == DType::q4_k || Format::kType == DType::q5_k ||
-    Format::kType == DType::q6_k || Format::kType == DType::q8_0 || Format::kType == DType::q4_0 ||
-    Format::kType == DType::q4_1 || Format::kType == DType::q5_0 || Format::kType == DType::q5_1 ||
-    Format::kType == DType::iq4_nl || Format::kType == DType::iq4_xs || Format::kType == DType::mxfp4;
 
 }  // namespace tinfer::kernels
 

@@ -198,20 +198,28 @@ struct BlockWeights {
 #else
     static constexpr bool kWalks = false;
 #endif
-#if defined(__AVX2__)
-    static constexpr std::int64_t kRowsColumns = kWalks ? kFewColumns : UnpackedRowsProduct<Arch, Format>::kMostColumns;
-#else
-    static constexpr std::int64_t kRowsColumns = 0;
+    static constexpr std::int64_t most_rows_columns() noexcept {
+#if defined(__AVX512VNNI__)
+        if constexpr (kWalks) return RowsProduct<Arch, Format>::kMostColumns;
 #endif
+#if defined(__AVX2__)
+        return UnpackedRowsProduct<Arch, Format>::kMostColumns;
+#else
+        return 0;
+#endif
+    }
     /// Columns of one expert are better put side by side first: the matrix unit reads sixteen of them at one distance.
-    static constexpr bool gathers(std::int64_t n_columns) noexcept {
+    static constexpr bool gathers(std::int64_t n_columns) noexcept { return takes_matrix_unit(n_columns); }
+    static constexpr bool takes_matrix_unit(std::int64_t n_columns) noexcept {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx) return n_columns >= AmxProduct<Arch, Format>::kMinColumns;
 #endif
         return n_columns < 0;   // never
     }
     /// Multiplied straight from runs of rows of any length, and not by panels.
-    static constexpr bool takes_runs(std::int64_t n_columns) noexcept { return n_columns <= kRowsColumns; }
+    static constexpr bool takes_runs(std::int64_t n_columns) noexcept {
+        return n_columns <= most_rows_columns() && !takes_matrix_unit(n_columns);
+    }
     static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
     static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
         return kAmx ? 1 : VectorProduct<Arch, Format>::panels_together(n_columns);
@@ -222,7 +230,7 @@ struct BlockWeights {
     static void multiply(Session&, const PanelJob<Arch>& job) noexcept {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
-            if (job.n_columns >= AmxProduct<Arch, Format>::kMinColumns) return AmxProduct<Arch, Format>::multiply(job);
+            if (takes_matrix_unit(job.n_columns)) return AmxProduct<Arch, Format>::multiply(job);
 #endif
 #if defined(__AVX512VNNI__)
         if constexpr (kWalks)

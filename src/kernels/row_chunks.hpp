@@ -12,7 +12,6 @@
 
 namespace tinfer::kernels {
 
-inline constexpr std::int64_t kFewColumns = 4;          ///< these meet the file's rows directly, where a kernel can that
 inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiplying costs far more than reading
 inline constexpr std::int64_t kRowsTogether = 16;       ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: one token is a matter of reading every
-// weight once, so nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream
+// Products of a token straight from rows of the file, for AVX-512 with VNNI: that is a matter of reading every weight once, so
+// nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream
 // of its own that is read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are
 // folded four rows at a time, so that float steps have rows in lanes.
 #pragma once
@@ -324,62 +324,45 @@ TINFER_INLINE __m512i row_sum(const __m512i (&c)[4], const __m512i (&s)[2], cons
     return total;
 }
 
-/// Results of four rows of n_blocks super-blocks against T tokens. Few tokens are a matter of latency: a processor looks ahead
-/// by little more than a block, and what a block computes is a long chain, from its scales to its float steps. So the header is
-/// read a block ahead, and the float steps follow a block behind.
-template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_super_rows(const FourRows& rows, std::int64_t n_blocks, const Activations* x,
-                                           float (*results)[4]) noexcept {
+/// Results of four rows of n_blocks super-blocks against a token, which is a matter of latency: a processor looks ahead by little
+/// more than a block, and what a block computes is a long chain, from its scales to its float steps. So the header is read a
+/// block ahead, and the float steps follow a block behind.
+template <class Arch, class Format>
+[[gnu::noinline]] void multiply_super_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x, float* results) noexcept {
     using Rows = SuperRows<Format>;
-    constexpr bool kStaggered = T <= 2;   // with more, registers hold too little of two blocks
-    const auto sums_of = [&](int t, std::int64_t i) { return Format::kScaleElems == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
-    __m128 acc[T];
-    for (int t = 0; t < T; ++t) acc[t] = _mm_setzero_ps();
-    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i (&sum)[T][4]) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-        for (int t = 0; t < T; ++t) {
-            const __m128 d_x = _mm_set1_ps(x[t].d[i]);
-            const __m128i total = fold_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
-            acc[t] = _mm_fmadd_ps(_mm_mul_ps(steps.d, d_x), _mm_cvtepi32_ps(total), acc[t]);
-            if constexpr (Format::kHasMin) {
-                const __m128 n = _mm_cvtepi32_ps(Rows::mins_total(steps, sums_of(t, i)));
-                acc[t] = _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, d_x), n, acc[t]);
-            }
-        }
+    const auto sums_of = [&](std::int64_t i) { return Format::kScaleElems == 16 ? x.sum16 + 16 * i : x.sum32 + 8 * i; };
+    __m128 acc = _mm_setzero_ps();
+    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i (&sum)[4]) __attribute__((always_inline)) {
+        const __m128 d_x = _mm_set1_ps(x.d[i]);
+        acc = _mm_fmadd_ps(_mm_mul_ps(steps.d, d_x), _mm_cvtepi32_ps(fold_four(sum[0], sum[1], sum[2], sum[3])), acc);
+        if constexpr (Format::kHasMin)
+            acc = _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, d_x), _mm_cvtepi32_ps(Rows::mins_total(steps, sums_of(i))), acc);
     };
     typename Rows::Header h;
     typename Rows::Steps steps;    // of the block before, as its sums
-    __m512i before[T][4];
-    if (kStaggered) Rows::header(rows, 0, h);
+    __m512i before[4];
+    Rows::header(rows, 0, h);
     for (std::int64_t i = 0; i < n_blocks; ++i) {
         const std::int64_t at = i * Format::kBlockBytes;
-        if (!kStaggered) Rows::header(rows, at, h);
-        __m512i a[T][4], sum[T][4];
-        for (int t = 0; t < T; ++t) Rows::load_activations(x[t].q + 256 * i, a[t]);
+        __m512i a[4], sum[4];
+        Rows::load_activations(x.q + 256 * i, a);
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
             __m512i c[4], s[2];
             const std::uint8_t* block = rows.row[r] + at;
             rows.ask<Format::kBlockBytes>(r, at);
             Rows::codes(block, h, r, c, s);
-#pragma GCC unroll 4
-            for (int t = 0; t < T; ++t) {
-                __m512i total = _mm512_setzero_si512();
-                if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(total, Rows::bias_sum(block, sums_of(t, i)));
-                sum[t][r] = row_sum<Format>(c, s, a[t], total);
-            }
+            __m512i total = _mm512_setzero_si512();
+            if constexpr (!Format::kHasMin) total = _mm512_sub_epi32(total, Rows::bias_sum(block, sums_of(i)));
+            sum[r] = row_sum<Format>(c, s, a, total);
         }
-        if constexpr (kStaggered) {
-            if (i > 0) take_steps(i - 1, steps, before);
-            steps = h;
-            std::memcpy(before, sum, sizeof(before));
-            if (i + 1 < n_blocks) Rows::header(rows, at + Format::kBlockBytes, h);
-        } else {
-            take_steps(i, h, sum);
-        }
+        if (i > 0) take_steps(i - 1, steps, before);
+        steps = h;
+        std::memcpy(before, sum, sizeof(before));
+        if (i + 1 < n_blocks) Rows::header(rows, at + Format::kBlockBytes, h);
     }
-    if (kStaggered) take_steps(n_blocks - 1, steps, before);
-    for (int t = 0; t < T; ++t) _mm_storeu_ps(results[t], acc[t]);
+    take_steps(n_blocks - 1, steps, before);
+    _mm_storeu_ps(results, acc);
 }
 
 }  // namespace tinfer::kernels

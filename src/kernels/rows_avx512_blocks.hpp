@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of a few tokens straight from rows of the file, for AVX-512 with VNNI: formats of blocks of 32. Walked like the
+// Products of one token or two straight from rows of the file, for AVX-512 with VNNI: formats of blocks of 32. Walked like the
 // super-blocks of kernels/rows_avx512.hpp.
 #pragma once
 
@@ -168,8 +168,8 @@ template <class Arch, class Format>
     _mm_storeu_ps(results, acc);
 }
 
-/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for
-/// several tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
+/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for two
+/// tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[16]) noexcept {

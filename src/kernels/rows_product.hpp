@@ -6,56 +6,73 @@
 #include "kernels/panel_job.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 #include "kernels/rows_avx512_blocks.hpp"
+#include "kernels/rows_turned.hpp"
 #include "kernels/rows_unpacked.hpp"
 
 namespace tinfer::kernels {
 
-/// The activations of the first T columns.
-template <class Arch, class Format, int T>
-TINFER_INLINE void activations_of(const PanelJob<Arch>& job, Activations (&x)[T]) noexcept {
+/// The activations of n columns.
+template <class Arch, class Format>
+TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Activations* x) noexcept {
     constexpr DType kType = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
-    for (int t = 0; t < T; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
+    for (std::int64_t t = 0; t < n; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
 }
 
 #if defined(__AVX512VNNI__)
-/// Straight from the rows, for up to kFewColumns columns.
+/// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them, and those of
+/// formats whose codes take long to put together, are better met by panels, which are decoded once.
 template <class Arch, class Format>
 struct RowsProduct {
+    static constexpr bool kDecodesFast = Format::kType == DType::q4_k || Format::kType == DType::iq4_xs || Format::kType == DType::q8_0;
+    static constexpr std::int64_t kMostColumns = kDecodesFast ? 2 * kTurnedTokens : kTurnedTokens;
+
     static void multiply(const PanelJob<Arch>& job) noexcept {
-        switch (job.n_columns) {
-            case 1: return multiply_columns<1>(job);
-            case 2: return multiply_columns<2>(job);
-            case 3: return multiply_columns<3>(job);
-            default: return multiply_columns<kFewColumns>(job);
+        Activations x[kMostColumns];
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        if constexpr (Format::kUnit == 256) {
+            if (job.n_columns > 1) return multiply_turned(job, x);
+            walk<4>(job, [&](const FourRows& rows, float (*results)[4]) {
+                multiply_super_rows<Arch, Format>(rows, job.k / 256, x[0], results[0]);
+            });
+        } else {
+            if (job.n_columns > 2) return multiply_turned(job, x);
+            if (job.n_columns == 2)
+                return walk<16>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+                    multiply_block_rows<Arch, Format, 2>(rows, job.k / 32, x, results);
+                });
+            if constexpr (!WholeBlocks<Format>::kAlwaysSixteen)
+                if (job.row_stride >= kNotice)
+                    return walk<4>(job, [&](const FourRows& rows, float (*results)[4]) {
+                        multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
+                    });
+            walk<16>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+                multiply_block_rows<Arch, Format, 1>(rows, job.k / 32, x, results);
+            });
         }
     }
 
 private:
+    static void multiply_turned(const PanelJob<Arch>& job, const Activations* x) noexcept {
+        const std::int64_t n_passes = (job.n_columns + kTurnedTokens - 1) / kTurnedTokens;
+        walk<16>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+            for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
+                n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
+                multiply_pass<kTurnedTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
+            }
+        });
+    }
     template <int T>
-    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
-        Activations x[T];
-        activations_of<Arch, Format>(job, x);
-        if constexpr (Format::kUnit == 256) {
-            walk<T, 4>(job, [&](const FourRows& rows, auto results) {
-                multiply_super_rows<Arch, Format, T>(rows, job.k / 256, x, results);
-            });
-        } else {
-            if constexpr (T == 1 && !WholeBlocks<Format>::kAlwaysSixteen)
-                if (job.row_stride >= kNotice)
-                    return walk<T, 4>(job, [&](const FourRows& rows, auto results) {
-                        multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
-                    });
-            walk<T, 16>(job, [&](const SixteenRows& rows, auto results) {
-                multiply_block_rows<Arch, Format, T>(rows, job.k / 32, x, results);
-            });
-        }
+    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool asks, float (*results)[16]) noexcept {
+        if constexpr (T > 2)
+            if (n < T) return multiply_pass<T - 1>(rows, k, n, x, asks, results);
+        multiply_turned_rows<Arch, Format, T>(rows, k, x, asks, results);
     }
 
     static constexpr std::int64_t kNotice = 1024;   ///< bytes of a stream that memory wants to be asked ahead
 
     /// The rows of a run, N together. Each stream is asked for kNotice bytes ahead, in whole rows; behind its last ones comes
     /// its place in the run that follows.
-    template <int T, int N, class Product>
+    template <int N, class Product>
     static void walk(const PanelJob<Arch>& job, Product product) noexcept {
         constexpr std::int64_t kNeighbours = N / kStreams;
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
@@ -74,11 +91,11 @@ private:
                 rows.next[at] = inside ? begin + early * job.row_stride
                                        : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
             }
-            alignas(64) float results[T][N];
+            alignas(64) float results[kMostColumns][N];
             product(rows, results);
             for (int s = 0; s < kStreams; ++s) {
                 const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
-                for (int t = 0; t < T && n > 0; ++t)
+                for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
                     store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min(n, kNeighbours)), results[t] + s * kNeighbours);
             }
         }
@@ -100,7 +117,7 @@ private:
     template <int T>
     static void multiply_columns(const PanelJob<Arch>& job) noexcept {
         Activations x[T];
-        activations_of<Arch, Format>(job, x);
+        activations_of<Arch, Format>(job, T, x);
         const auto row = [&](int r) { return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride); };
         if constexpr (Format::kUnit == 256) {
             for (int r = 0; r < job.n_rows; ++r) {

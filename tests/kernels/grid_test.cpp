@@ -107,7 +107,8 @@ TEST_CASE("[K1][N4] products: threads and strides of rows change no bit") {
 }
 
 TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of rows from 1 to 70") {
-    for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1, DType::f16})
+    for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::q4_0, DType::q4_1,
+             DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4, DType::f16})
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// Products of several tokens straight from rows of the file, for AVX-512 with VNNI: sixteen rows are decoded together, turned
+// so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored on the way, so a pass
+// costs little more than its dot products: up to kTurnedTokens tokens share one, more of them take several, which find the
+// rows in the first level.
+#pragma once
+
+#include "kernels/rows_avx512.hpp"
+
+#if defined(__AVX512VNNI__)
+
+namespace tinfer::kernels {
+
+inline constexpr int kTurnedTokens = 8;   ///< of a pass: sums of a sub-block and of a block are sixteen registers
+
+/// acc + the products of unsigned bytes of w with four signed ones at p, which go to every lane: one instruction, where GCC
+/// would take a register more.
+static TINFER_INLINE __m512i dot_each(__m512i acc, __m512i w, const void* p) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*static_cast<const std::int8_t (*)[4]>(p)));
+    return acc;
+}
+
+/// What follows sixteen rows is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for all at
+/// once, more than a processor has buffers for, much is dropped.
+struct AskAhead {
+    const SixteenRows* rows;   ///< null: nothing is
+    std::int64_t at;
+    /// Its share of sub-block j of n.
+    template <int Bytes, int n>
+    TINFER_INLINE void ask(int j) const noexcept {
+        constexpr int kRows = 16 / n;
+        if (rows == nullptr) return;
+#pragma GCC unroll 2
+        for (int r = 0; r < kRows; ++r) rows->ask<Bytes>(kRows * j + r, at);
+    }
+};
+
+/// Bytes of a row at one slice of K.
+template <class Format>
+inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
+
+/// T activation rows at one slice of K.
+template <int T>
+struct TurnedTokens {
+    const std::int8_t* q[T];
+    AskAhead ahead;
+    alignas(64) std::int32_t start[T][16];   ///< where the sum of a sub-block starts, of codes with a bias
+};
+
+/// S of a super-block of sixteen rows and T tokens: what decode_sixteen tells of.
+///   Narrow   the sums of sub-blocks fit sixteen bits: those of a pair become one register, whose halves one instruction
+///            multiplies with both scales. With few tokens each has a register of its own, because sums that wait for one
+///            another are what takes the time. With more, the second sub-block's is shifted up and the first one's adds below
+///            it, from 2^15 on, so that it never borrows from above.
+///   else     each meets its scale in 32 bits.
+template <class Arch, class Format, int T, bool Narrow>
+struct TurnedSuperSums {
+    using Class = panel_class<Arch, Format>;
+    static constexpr int kSubs = Class::kSubs;
+    static constexpr bool kTakesUpper = Narrow, kApart = !Narrow || T <= 4, kBiased = Class::kBias != 0;
+    static constexpr unsigned kUp = 16 - kUpperBits<Format>;      ///< how far up the second sum is shifted
+    static constexpr int kMiddle = 0x8000;                          ///< part of where a first sum starts,
+    static constexpr bool kBrings = !kBiased && kMiddle % (1 << kUp) == 0;   ///< or of where the second one starts
+
+    const TurnedTokens<T>& tokens;
+    __m512i first[T], second[T], super[T], pair_scales;
+    struct {
+        __m512i mins[(kSubs + 1) / 2];
+        __m512 d, dmin;
+    } kept;
+
+    TINFER_INLINE explicit TurnedSuperSums(const TurnedTokens<T>& slice) noexcept : tokens(slice) {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) super[t] = _mm512_setzero_si512();
+    }
+    TINFER_INLINE void d(__m512 d) noexcept { kept.d = d; }
+    TINFER_INLINE void dmin(__m512 dmin) noexcept { kept.dmin = dmin; }
+    TINFER_INLINE void mins(int pair, __m512i mins) noexcept { kept.mins[pair] = mins; }
+    TINFER_INLINE void scales(int, __m512i scales) noexcept { pair_scales = scales; }
+
+    /// The sum that the codes of sub-block j add to.
+    TINFER_INLINE __m512i& sum(int j, int t) noexcept { return kApart && j % 2 == 1 ? second[t] : first[t]; }
+    TINFER_INLINE void begin(int j) noexcept {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            if (kApart || j % 2 == 1) {
+                sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : !kApart && kBrings ? kMiddle >> kUp : 0);
+            } else {
+                sum(j, t) = _mm512_slli_epi32(sum(j, t), kUp);
+                if (!kBrings) sum(j, t) = _mm512_add_epi32(sum(j, t), _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kMiddle));
+            }
+        }
+    }
+    TINFER_INLINE void codes(int j, int word, __m512i c) noexcept {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sum(j, t) = dot_each(sum(j, t), c, tokens.q[t] + 4 * word);
+    }
+    TINFER_INLINE void end(int j) noexcept {
+        tokens.ahead.template ask<kSliceBytes<Format>, kSubs>(j);
+        const __m512i scale = _mm512_srai_epi32(j % 2 == 0 ? _mm512_slli_epi32(pair_scales, 16) : pair_scales, 16);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            if constexpr (!Narrow) {
+                super[t] = _mm512_add_epi32(super[t], _mm512_mullo_epi32(sum(j, t), scale));
+            } else if (j % 2 == 0) {
+                const __m512i pair = kApart ? _mm512_mask_mov_epi16(first[t], 0xAAAAAAAA, _mm512_slli_epi32(second[t], kUp))
+                                            : _mm512_xor_si512(first[t], _mm512_set1_epi32(kMiddle));
+                super[t] = _mm512_dpwssd_epi32(super[t], pair, pair_scales);
+            }
+        }
+    }
+};
+
+/// Block i of sixteen rows: acc[t][row] continues by its float steps.
+template <class Arch, class Format, int T, bool Narrow>
+[[gnu::noinline]] void multiply_turned_super_block(const SixteenBlocks& blocks, const AskAhead& ahead, std::int64_t i,
+                                                   const Activations* x, float (*acc)[16]) noexcept {
+    using Sums = TurnedSuperSums<Arch, Format, T, Narrow>;
+    constexpr int kSubs = Sums::kSubs;
+    const auto sums_of = [&](int t) { return kSubs == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
+    TurnedTokens<T> tokens;
+    tokens.ahead = ahead;
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+        tokens.q[t] = x[t].q + 256 * i;
+        for (int j = 0; Sums::kBiased && j < kSubs; ++j)
+            tokens.start[t][j] = (Sums::kApart || j % 2 == 1 ? 0 : Sums::kMiddle) - Sums::Class::kBias * sums_of(t)[j];
+    }
+    Sums sums(tokens);
+    decode_sixteen(Format{}, blocks, 8, sums);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+        const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
+        __m512 out = _mm512_fmadd_ps(_mm512_mul_ps(sums.kept.d, d_x), _mm512_cvtepi32_ps(sums.super[t]), _mm512_load_ps(acc[t]));
+        if constexpr (Format::kHasMin) {
+            __m512i n = _mm512_setzero_si512();
+#pragma GCC unroll 8
+            for (int pair = 0; pair < kSubs / 2; ++pair)
+                n = _mm512_dpwssd_epi32(n, sums.kept.mins[pair], bcast4<Arch>(sums_of(t) + 2 * pair));
+            out = _mm512_fnmadd_ps(_mm512_mul_ps(sums.kept.dmin, d_x), _mm512_cvtepi32_ps(n), out);
+        }
+        _mm512_store_ps(acc[t], out);
+    }
+}
+
+/// Dots of blocks of 32, and their float steps.
+template <class Arch, class Format, int T>
+struct TurnedBlockSums {
+    static constexpr int kBias = CodeRoute<Arch, Format>::kBias;
+    static constexpr bool kTakesUpper = false;
+    const TurnedTokens<T>& tokens;
+    const Activations* x;
+    std::int64_t first;        ///< number of the slice's first block
+    __m512 acc[T], d_w, m_w;
+    __m512i sum[2][T];
+    static constexpr int kSums = T <= 3 ? 2 : 1;   ///< of one dot, where there are few to wait for
+
+    TINFER_INLINE void d(int, __m512 d) noexcept { d_w = d; }
+    TINFER_INLINE void m(int, __m512 m) noexcept { m_w = m; }
+    TINFER_INLINE void begin(int u) noexcept {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            sum[0][t] = _mm512_set1_epi32(kBias != 0 ? tokens.start[t][u] : 0);
+            sum[1][t] = _mm512_setzero_si512();
+        }
+    }
+    TINFER_INLINE void codes(int u, int word, __m512i c) noexcept {
+        __m512i (&to)[T] = sum[(word - 8 * u) % kSums];
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) to[t] = dot_each(to[t], c, tokens.q[t] + 4 * word);
+    }
+    TINFER_INLINE void end(int u) noexcept {
+        tokens.ahead.template ask<kSliceBytes<Format>, kSlice / 32>(u);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            const __m512i dot = kSums == 1 ? sum[0][t] : _mm512_add_epi32(sum[0][t], sum[1][t]);
+            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d_w, _mm512_set1_ps(x[t].d[first + u])), _mm512_cvtepi32_ps(dot), acc[t]);
+            if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m_w, _mm512_set1_ps(x[t].s[first + u]), acc[t]);
+        }
+    }
+};
+
+/// n_units blocks of 32 of sixteen rows, from block number `first` on.
+template <class Arch, class Format, int T>
+[[gnu::noinline]] void multiply_turned_blocks(const SixteenBlocks& blocks, const AskAhead& ahead, std::int64_t first, int n_units,
+                                              const Activations* x, float (*acc)[16]) noexcept {
+    TurnedTokens<T> tokens;
+    tokens.ahead = ahead;
+    TurnedBlockSums<Arch, Format, T> sums{tokens, x, first, {}, {}, {}, {{}, {}}};
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+        tokens.q[t] = x[t].q + 32 * first;
+        sums.acc[t] = _mm512_load_ps(acc[t]);
+        for (int u = 0; sums.kBias != 0 && u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
+            tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<unsigned>(sums.kBias) * static_cast<unsigned>(x[t].sum[first + u]));
+    }
+    decode_sixteen(Format{}, blocks, n_units, sums);
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) _mm512_store_ps(acc[t], sums.acc[t]);
+}
+
+/// Results of sixteen rows of k values against T tokens. What follows the rows is asked for where `asks`.
+template <class Arch, class Format, int T>
+inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const Activations* x, bool asks, float (*results)[16]) noexcept {
+    using Class = panel_class<Arch, Format>;
+    SixteenBlocks blocks;
+    std::memcpy(blocks.row, rows.row, sizeof(blocks.row));
+    for (int t = 0; t < T; ++t) _mm512_store_ps(results[t], _mm512_setzero_ps());
+    for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
+        const AskAhead ahead{asks ? &rows : nullptr, blocks.at};
+        if constexpr (Class::kUnit == 256) {
+            bool narrow = Class::kAlwaysNarrow;
+            if constexpr (Class::kMayBeNarrow && !Class::kAlwaysNarrow) {
+                int most = 0;
+                for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s + (Class::kHasMin && Class::kSubs == 8 ? 0 : 1)]);
+                narrow = most <= Class::kNarrowReach;
+            }
+            if constexpr (Class::kMayBeNarrow)
+                if (narrow) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);
+            if constexpr (!Class::kAlwaysNarrow)
+                if (!narrow) multiply_turned_super_block<Arch, Format, T, false>(blocks, ahead, s, x, results);
+        } else {
+            const int n_units = static_cast<int>(std::min<std::int64_t>(k - s * kSlice, kSlice) / 32);
+            multiply_turned_blocks<Arch, Format, T>(blocks, ahead, 8 * s, n_units, x, results);
+        }
+    }
+}
+
+}  // namespace tinfer::kernels
+
+#endif
