@@ -24,11 +24,12 @@ TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Act
 template <class Arch, class Format>
 struct RowsProduct {
     static constexpr bool kDecodesFast = Format::kType == DType::q4_k || Format::kType == DType::iq4_xs || Format::kType == DType::q8_0;
-    static constexpr std::int64_t kMostColumns = kDecodesFast ? 2 * kTurnedTokens : kTurnedTokens;
+    static constexpr std::int64_t kMostColumns = kDecodesFast ? 16 : kTurnedTokens;
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
-        Activations x[kMostColumns];
+        Activations x[kMostColumns + 1];
         activations_of<Arch, Format>(job, job.n_columns, x);
+        x[job.n_columns] = x[0];   // a pass may take one token more than there are
         if constexpr (Format::kUnit == 256) {
             if (job.n_columns > 1) return multiply_turned(job, x);
             walk<4>(job, [&](const FourRows& rows, float (*results)[4]) {
@@ -61,10 +62,12 @@ private:
             }
         });
     }
+    /// T: even where it is more than eight.
     template <int T>
     static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool asks, float (*results)[16]) noexcept {
-        if constexpr (T > 2)
-            if (n < T) return multiply_pass<T - 1>(rows, k, n, x, asks, results);
+        constexpr int kLess = T > 8 ? T - 2 : T - 1;
+        if constexpr (kLess > 1)
+            if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, asks, results);
         multiply_turned_rows<Arch, Format, T>(rows, k, x, asks, results);
     }
 
@@ -91,7 +94,7 @@ private:
                 rows.next[at] = inside ? begin + early * job.row_stride
                                        : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
             }
-            alignas(64) float results[kMostColumns][N];
+            alignas(64) float results[kMostColumns + 1][N];
             product(rows, results);
             for (int s = 0; s < kStreams; ++s) {
                 const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of several tokens straight from rows of the file, for AVX-512 with VNNI: sixteen rows are decoded together, turned
 // so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored on the way, so a pass
-// costs little more than its dot products: up to kTurnedTokens tokens share one, more of them take several, which find the
-// rows in the first level.
+// costs little more than its dot products: up to kTurnedTokens tokens share one, more of them take two, of which the second
+// finds the rows in the first level.
 #pragma once
 
 #include "kernels/rows_avx512.hpp"
@@ -11,7 +11,7 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kTurnedTokens = 8;   ///< of a pass: sums of a sub-block and of a block are sixteen registers
+inline constexpr int kTurnedTokens = 12;   ///< of a pass; with more, too many sums leave the registers
 
 /// acc + the products of unsigned bytes of w with four signed ones at p, which go to every lane: one instruction, where GCC
 /// would take a register more.
@@ -70,7 +70,7 @@ struct TurnedSuperSums {
     } kept;
 
     TINFER_INLINE explicit TurnedSuperSums(const TurnedTokens<T>& slice) noexcept : tokens(slice) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) super[t] = _mm512_setzero_si512();
     }
     TINFER_INLINE void d(__m512 d) noexcept { kept.d = d; }
@@ -81,7 +81,7 @@ struct TurnedSuperSums {
     /// The sum that the codes of sub-block j add to.
     TINFER_INLINE __m512i& sum(int j, int t) noexcept { return kApart && j % 2 == 1 ? second[t] : first[t]; }
     TINFER_INLINE void begin(int j) noexcept {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
             if (kApart || j % 2 == 1) {
                 sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : !kApart && kBrings ? kMiddle >> kUp : 0);
@@ -92,13 +92,13 @@ struct TurnedSuperSums {
         }
     }
     TINFER_INLINE void codes(int j, int word, __m512i c) noexcept {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) sum(j, t) = dot_each(sum(j, t), c, tokens.q[t] + 4 * word);
     }
     TINFER_INLINE void end(int j) noexcept {
         tokens.ahead.template ask<kSliceBytes<Format>, kSubs>(j);
         const __m512i scale = _mm512_srai_epi32(j % 2 == 0 ? _mm512_slli_epi32(pair_scales, 16) : pair_scales, 16);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
             if constexpr (!Narrow) {
                 super[t] = _mm512_add_epi32(super[t], _mm512_mullo_epi32(sum(j, t), scale));
@@ -120,7 +120,7 @@ template <class Arch, class Format, int T, bool Narrow>
     const auto sums_of = [&](int t) { return kSubs == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
     TurnedTokens<T> tokens;
     tokens.ahead = ahead;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
         tokens.q[t] = x[t].q + 256 * i;
         for (int j = 0; Sums::kBiased && j < kSubs; ++j)
@@ -128,13 +128,13 @@ template <class Arch, class Format, int T, bool Narrow>
     }
     Sums sums(tokens);
     decode_sixteen(Format{}, blocks, 8, sums);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
         const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
         __m512 out = _mm512_fmadd_ps(_mm512_mul_ps(sums.kept.d, d_x), _mm512_cvtepi32_ps(sums.super[t]), _mm512_load_ps(acc[t]));
         if constexpr (Format::kHasMin) {
             __m512i n = _mm512_setzero_si512();
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int pair = 0; pair < kSubs / 2; ++pair)
                 n = _mm512_dpwssd_epi32(n, sums.kept.mins[pair], bcast4<Arch>(sums_of(t) + 2 * pair));
             out = _mm512_fnmadd_ps(_mm512_mul_ps(sums.kept.dmin, d_x), _mm512_cvtepi32_ps(n), out);
@@ -158,7 +158,7 @@ struct TurnedBlockSums {
     TINFER_INLINE void d(int, __m512 d) noexcept { d_w = d; }
     TINFER_INLINE void m(int, __m512 m) noexcept { m_w = m; }
     TINFER_INLINE void begin(int u) noexcept {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
             sum[0][t] = _mm512_set1_epi32(kBias != 0 ? tokens.start[t][u] : 0);
             sum[1][t] = _mm512_setzero_si512();
@@ -166,12 +166,12 @@ struct TurnedBlockSums {
     }
     TINFER_INLINE void codes(int u, int word, __m512i c) noexcept {
         __m512i (&to)[T] = sum[(word - 8 * u) % kSums];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) to[t] = dot_each(to[t], c, tokens.q[t] + 4 * word);
     }
     TINFER_INLINE void end(int u) noexcept {
         tokens.ahead.template ask<kSliceBytes<Format>, kSlice / 32>(u);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
             const __m512i dot = kSums == 1 ? sum[0][t] : _mm512_add_epi32(sum[0][t], sum[1][t]);
             acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d_w, _mm512_set1_ps(x[t].d[first + u])), _mm512_cvtepi32_ps(dot), acc[t]);
@@ -187,7 +187,7 @@ template <class Arch, class Format, int T>
     TurnedTokens<T> tokens;
     tokens.ahead = ahead;
     TurnedBlockSums<Arch, Format, T> sums{tokens, x, first, {}, {}, {}, {{}, {}}};
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
         tokens.q[t] = x[t].q + 32 * first;
         sums.acc[t] = _mm512_load_ps(acc[t]);
@@ -195,7 +195,7 @@ template <class Arch, class Format, int T>
             tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<unsigned>(sums.kBias) * static_cast<unsigned>(x[t].sum[first + u]));
     }
     decode_sixteen(Format{}, blocks, n_units, sums);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int t = 0; t < T; ++t) _mm512_store_ps(acc[t], sums.acc[t]);
 }
 
