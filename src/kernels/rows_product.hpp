@@ -24,7 +24,7 @@ TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Act
 template <class Arch, class Format>
 struct RowsProduct {
     static constexpr bool kDecodesFast = Format::kType == DType::q4_k || Format::kType == DType::iq4_xs || Format::kType == DType::q8_0;
-    static constexpr std::int64_t kMostColumns = kDecodesFast ? 16 : kTurnedTokens;
+    static constexpr std::int64_t kMostColumns = kDecodesFast ? 16 : 12;
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
         Activations x[kMostColumns + 1];
@@ -54,11 +54,12 @@ struct RowsProduct {
 
 private:
     static void multiply_turned(const PanelJob<Arch>& job, const Activations* x) noexcept {
-        const std::int64_t n_passes = (job.n_columns + kTurnedTokens - 1) / kTurnedTokens;
+        constexpr int kTokens = kTurnedTokens<Format>;
+        const std::int64_t n_passes = (job.n_columns + kTokens - 1) / kTokens;
         walk<16>(job, [&](const SixteenRows& rows, float (*results)[16]) {
             for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
                 n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                multiply_pass<kTurnedTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
+                multiply_pass<kTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
             }
         });
     }

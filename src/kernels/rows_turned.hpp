@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of several tokens straight from rows of the file, for AVX-512 with VNNI: sixteen rows are decoded together, turned
 // so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored on the way, so a pass
-// costs little more than its dot products: up to kTurnedTokens tokens share one, more of them take two, of which the second
+// costs little more than its dot products: up to kTurnedTokens share one, more of them take two, of which the second
 // finds the rows in the first level.
 #pragma once
 
@@ -11,7 +11,10 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kTurnedTokens = 12;   ///< of a pass; with more, too many sums leave the registers
+/// Of a pass: with more, too many sums leave the registers, the sooner the shorter sub-blocks are.
+template <class Format>
+inline constexpr int kTurnedTokens = Format::kUnit == 256 && Format::kScaleElems == 16 ? 8 : 12;
+inline constexpr int kPairedTokens = 4;    ///< of those whose sums in pairs have registers of their own
 
 /// acc + the products of unsigned bytes of w with four signed ones at p, which go to every lane: one instruction, where GCC
 /// would take a register more.
@@ -47,20 +50,16 @@ struct TurnedTokens {
     alignas(64) std::int32_t start[T][16];   ///< where the sum of a sub-block starts, of codes with a bias
 };
 
-/// S of a super-block of sixteen rows and T tokens: what decode_sixteen tells of.
-///   Narrow   the sums of sub-blocks fit sixteen bits: those of a pair become one register, whose halves one instruction
-///            multiplies with both scales. With few tokens each has a register of its own, because sums that wait for one
-///            another are what takes the time. With more, the second sub-block's is shifted up and the first one's adds below
-///            it, from 2^15 on, so that it never borrows from above.
-///   else     each meets its scale in 32 bits.
-template <class Arch, class Format, int T, bool Narrow>
+/// S of a super-block of sixteen rows and T tokens: what decode_sixteen tells of. The sum of a sub-block meets its scale in 32
+/// bits. Where Paired, sums fit sixteen bits: those of two sub-blocks become one register, and one instruction multiplies both
+/// with their scales. Of few tokens each has a register of its own before that; of more the first one adds below the second,
+/// which was shifted up, from 2^15 on, so that it never borrows from above.
+template <class Arch, class Format, int T, bool Paired>
 struct TurnedSuperSums {
     using Class = panel_class<Arch, Format>;
     static constexpr int kSubs = Class::kSubs;
-    static constexpr bool kTakesUpper = Narrow, kApart = !Narrow || T <= 4, kBiased = Class::kBias != 0;
-    static constexpr unsigned kUp = 16 - kUpperBits<Format>;      ///< how far up the second sum is shifted
-    static constexpr int kMiddle = 0x8000;                          ///< part of where a first sum starts,
-    static constexpr bool kBrings = !kBiased && kMiddle % (1 << kUp) == 0;   ///< or of where the second one starts
+    static constexpr bool kTakesUpper = Paired, kBiased = Class::kBias != 0, kApart = Paired && T <= kPairedTokens, kBelow = Paired && !kApart;
+    static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = 0x8000;
 
     const TurnedTokens<T>& tokens;
     __m512i first[T], second[T], super[T], pair_scales;
@@ -83,12 +82,10 @@ struct TurnedSuperSums {
     TINFER_INLINE void begin(int j) noexcept {
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
-            if (kApart || j % 2 == 1) {
-                sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : !kApart && kBrings ? kMiddle >> kUp : 0);
-            } else {
-                sum(j, t) = _mm512_slli_epi32(sum(j, t), kUp);
-                if (!kBrings) sum(j, t) = _mm512_add_epi32(sum(j, t), _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kMiddle));
-            }
+            if (kBelow && j % 2 == 0)
+                first[t] = _mm512_add_epi32(_mm512_slli_epi32(first[t], kUp), _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kMiddle));
+            else
+                sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : 0);
         }
     }
     TINFER_INLINE void codes(int j, int word, __m512i c) noexcept {
@@ -100,11 +97,11 @@ struct TurnedSuperSums {
         const __m512i scale = _mm512_srai_epi32(j % 2 == 0 ? _mm512_slli_epi32(pair_scales, 16) : pair_scales, 16);
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
-            if constexpr (!Narrow) {
+            if constexpr (!Paired) {
                 super[t] = _mm512_add_epi32(super[t], _mm512_mullo_epi32(sum(j, t), scale));
-            } else if (j % 2 == 0) {
-                const __m512i pair = kApart ? _mm512_mask_mov_epi16(first[t], 0xAAAAAAAA, _mm512_slli_epi32(second[t], kUp))
-                                            : _mm512_xor_si512(first[t], _mm512_set1_epi32(kMiddle));
+            } else if (j % 2 == 0) {   // the second sub-block came before
+                const __m512i pair = kBelow ? _mm512_xor_si512(first[t], _mm512_set1_epi32(kMiddle))
+                                            : _mm512_mask_mov_epi16(first[t], 0xAAAAAAAA, _mm512_slli_epi32(second[t], kUp));
                 super[t] = _mm512_dpwssd_epi32(super[t], pair, pair_scales);
             }
         }
@@ -112,10 +109,10 @@ struct TurnedSuperSums {
 };
 
 /// Block i of sixteen rows: acc[t][row] continues by its float steps.
-template <class Arch, class Format, int T, bool Narrow>
+template <class Arch, class Format, int T, bool Paired>
 [[gnu::noinline]] void multiply_turned_super_block(const SixteenBlocks& blocks, const AskAhead& ahead, std::int64_t i,
                                                    const Activations* x, float (*acc)[16]) noexcept {
-    using Sums = TurnedSuperSums<Arch, Format, T, Narrow>;
+    using Sums = TurnedSuperSums<Arch, Format, T, Paired>;
     constexpr int kSubs = Sums::kSubs;
     const auto sums_of = [&](int t) { return kSubs == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };
     TurnedTokens<T> tokens;
@@ -124,7 +121,7 @@ template <class Arch, class Format, int T, bool Narrow>
     for (int t = 0; t < T; ++t) {
         tokens.q[t] = x[t].q + 256 * i;
         for (int j = 0; Sums::kBiased && j < kSubs; ++j)
-            tokens.start[t][j] = (Sums::kApart || j % 2 == 1 ? 0 : Sums::kMiddle) - Sums::Class::kBias * sums_of(t)[j];
+            tokens.start[t][j] = (Sums::kBelow && j % 2 == 0 ? Sums::kMiddle : 0) - Sums::Class::kBias * sums_of(t)[j];
     }
     Sums sums(tokens);
     decode_sixteen(Format{}, blocks, 8, sums);
@@ -209,16 +206,16 @@ inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const 
     for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
         const AskAhead ahead{asks ? &rows : nullptr, blocks.at};
         if constexpr (Class::kUnit == 256) {
-            bool narrow = Class::kAlwaysNarrow;
-            if constexpr (Class::kMayBeNarrow && !Class::kAlwaysNarrow) {
+            bool paired = Class::kAlwaysNarrow;
+            if constexpr (kUpperBits<Format> != 0 && T <= kPairedTokens) {
                 int most = 0;
-                for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s + (Class::kHasMin && Class::kSubs == 8 ? 0 : 1)]);
-                narrow = most <= Class::kNarrowReach;
+                for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s]);
+                paired = most <= Class::kNarrowReach;
             }
-            if constexpr (Class::kMayBeNarrow)
-                if (narrow) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);
+            if constexpr (Class::kAlwaysNarrow || (kUpperBits<Format> != 0 && T <= kPairedTokens))
+                if (paired) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);
             if constexpr (!Class::kAlwaysNarrow)
-                if (!narrow) multiply_turned_super_block<Arch, Format, T, false>(blocks, ahead, s, x, results);
+                if (!paired) multiply_turned_super_block<Arch, Format, T, false>(blocks, ahead, s, x, results);
         } else {
             const int n_units = static_cast<int>(std::min<std::int64_t>(k - s * kSlice, kSlice) / 32);
             multiply_turned_blocks<Arch, Format, T>(blocks, ahead, 8 * s, n_units, x, results);
