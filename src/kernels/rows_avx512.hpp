@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of a token straight from rows of the file, for AVX-512 with VNNI: that is a matter of reading every weight once, so
-// nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream
-// of its own that is read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are
-// folded four rows at a time, so that float steps have rows in lanes.
+// nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream of its own that is
+// read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are folded four rows at a
+// time, so that float steps have rows in lanes.
 #pragma once
 
 #include <type_traits>

@@ -19,12 +19,14 @@ TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Act
 }
 
 #if defined(__AVX512VNNI__)
-/// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them, and those of
-/// formats whose codes take long to put together, are better met by panels, which are decoded once.
+/// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them are better met
+/// by panels, which are decoded once.
 template <class Arch, class Format>
 struct RowsProduct {
-    static constexpr bool kDecodesFast = Format::kType == DType::q4_k || Format::kType == DType::iq4_xs || Format::kType == DType::q8_0;
-    static constexpr std::int64_t kMostColumns = kDecodesFast ? 16 : 12;
+    /// Formats of which even the second of two passes of eight is faster than panels are.
+    static constexpr bool kTwoPasses = Format::kType == DType::q4_k || Format::kType == DType::q6_k || Format::kType == DType::iq4_xs ||
+        Format::kType == DType::q8_0;
+    static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : 12;
 
     static void multiply(const PanelJob<Arch>& job) noexcept {
         Activations x[kMostColumns + 1];
