@@ -12,6 +12,8 @@
 namespace tinfer::kernels {
 
 inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one super-block, or up to eight blocks of 32
+template <class Format>
+inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;   ///< of a row's blocks
 
 /// What the products over a panel depend on. Formats that agree share code.
 template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach>
@@ -155,7 +157,7 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
         constexpr int kApart = 16 / kSubs;
         Codes256 rows[16];
         for (int r = 0; r < 16; ++r) {
-            unpack_block<Arch, Format>(b.row[r], 0, rows[r]);
+            unpack_block<Arch, Format>(b[r], 0, rows[r]);
             d[0][r] = rows[r].d;
             if constexpr (Format::kHasMin) m[0][r] = rows[r].dmin;
         }
@@ -179,7 +181,7 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
         for (int u = 0; u < n_units; ++u)
             for (int r = 0; r < 16; ++r) {
                 Codes32 out;
-                unpack_block<Arch, Format>(b.row[r] + u / kUnitsPerBlock * Format::kBlockBytes, u % kUnitsPerBlock, out);
+                unpack_block<Arch, Format>(b[r] + u / kUnitsPerBlock * Format::kBlockBytes, u % kUnitsPerBlock, out);
                 std::memcpy(rows.q[r] + 32 * u, out.q, 32);
                 d[u][r] = out.d[0];
                 if constexpr (Format::kHasMin) m[u][r] = out.m;

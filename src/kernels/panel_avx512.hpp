@@ -207,6 +207,24 @@ TINFER_INLINE void decode_sixteen(Q6_K, const SixteenBlocks& b, int /*n_units*/,
     }
 }
 
+/// 256 bit pairs, of which bits 2i and 2i + 1 of 32 bytes are 32 neighbours: code(bits, c, pair) makes codes of those of word c
+/// of the bytes, scales(pair) the scales of two sub-blocks.
+template <class Sink, class Scales, class Code>
+TINFER_INLINE void decode_bit_pairs(const SixteenBlocks& b, std::int64_t at, Sink& sink, const Scales& scales, const Code& code) {
+    for (int half = 0; half < 2; ++half) {
+        __m512i words[8];
+        load_words(b, at + 32 * half, words);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const int pair = 4 * half + i;
+            sink.scales(pair, scales(pair));
+#pragma GCC unroll 2
+            for (int second = 1; second >= 0; --second)
+                put_sub_block<4>(sink, 2 * pair + second, [&](int c) { return code(bit_pairs(words[4 * second + c], i), 4 * second + c, pair); });
+        }
+    }
+}
+
 template <class Sink>
 TINFER_INLINE void decode_sixteen(Q3_K, const SixteenBlocks& b, int /*n_units*/, Sink& sink) {
     __m512i s[4], third[8];   // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
@@ -223,20 +241,8 @@ TINFER_INLINE void decode_sixteen(Q3_K, const SixteenBlocks& b, int /*n_units*/,
         return _mm512_and_si512(i < 2 ? _mm512_slli_epi16(third[c], static_cast<unsigned>(2 - i))
                                       : _mm512_srli_epi16(third[c], static_cast<unsigned>(i - 2)), each_byte(4));
     };
-    for (int half = 0; half < 2; ++half) {
-        __m512i words[8];
-        load_words(b, 32 + 32 * half, words);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            const int pair = 4 * half + i;
-            sink.scales(pair, signed_byte_pair(_mm512_sub_epi8(scales[pair / 2], offset), pair % 2));
-#pragma GCC unroll 2
-            for (int second = 1; second >= 0; --second)
-                put_sub_block<4>(sink, 2 * pair + second, [&](int c) {
-                    return _mm512_or_si512(bit_pairs(words[4 * second + c], i), third_of(4 * second + c, pair));
-                });
-        }
-    }
+    decode_bit_pairs(b, 32, sink, [&](int pair) { return signed_byte_pair(_mm512_sub_epi8(scales[pair / 2], offset), pair % 2); },
+        [&](__m512i bits, int c, int pair) { return _mm512_or_si512(bits, third_of(c, pair)); });
 }
 
 template <class Sink>
@@ -247,18 +253,8 @@ TINFER_INLINE void decode_sixteen(Q2_K, const SixteenBlocks& b, int /*n_units*/,
     sink.d(low_f16(head));
     sink.dmin(high_f16(head));
     for (int pair = 0; pair < 8; ++pair) sink.mins(pair, byte_pair(high_nibbles(scales[pair / 2]), pair % 2));
-    for (int half = 0; half < 2; ++half) {
-        __m512i words[8];
-        load_words(b, 16 + 32 * half, words);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            const int pair = 4 * half + i;
-            sink.scales(pair, byte_pair(low_nibbles(scales[pair / 2]), pair % 2));
-#pragma GCC unroll 2
-            for (int second = 1; second >= 0; --second)
-                put_sub_block<4>(sink, 2 * pair + second, [&](int c) { return bit_pairs(words[4 * second + c], i); });
-        }
-    }
+    decode_bit_pairs(b, 16, sink, [&](int pair) { return byte_pair(low_nibbles(scales[pair / 2]), pair % 2); },
+        [](__m512i bits, int, int) { return bits; });
 }
 
 template <class Sink>

@@ -54,13 +54,18 @@ static TINFER_INLINE __m512i fifth_bits(__m512i bits, int c) {
     return _mm512_and_si512(spread, each_byte(16));
 }
 
+/// Four bytes of fifth bits, then the nibbles.
+template <class Sink>
+TINFER_INLINE void decode_five_bit_block(const SixteenBlocks& b, std::int64_t at, int unit, Sink& sink) {
+    const __m512i high = load_words32(b, at);
+    decode_nibble_block(b, at + 4, unit, sink, [&](__m512i code, int c) { return _mm512_or_si512(code, fifth_bits(high, c)); });
+}
+
 template <class Sink>
 TINFER_INLINE void decode_sixteen(Q5_0, const SixteenBlocks& b, int n_units, Sink& sink) {
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 22 * u));
-        const __m512i high = load_words32(b, 22 * u + 2);
-        decode_nibble_block(b, 22 * u + 6, u, sink,
-            [&](__m512i code, int c) { return _mm512_or_si512(code, fifth_bits(high, c)); });
+        decode_five_bit_block(b, 22 * u + 2, u, sink);
     }
 }
 
@@ -70,9 +75,7 @@ TINFER_INLINE void decode_sixteen(Q5_1, const SixteenBlocks& b, int n_units, Sin
         const __m512i head = load_words32(b, 24 * u);
         sink.d(u, low_f16(head));
         sink.m(u, high_f16(head));
-        const __m512i high = load_words32(b, 24 * u + 4);
-        decode_nibble_block(b, 24 * u + 8, u, sink,
-            [&](__m512i code, int c) { return _mm512_or_si512(code, fifth_bits(high, c)); });
+        decode_five_bit_block(b, 24 * u + 4, u, sink);
     }
 }
 

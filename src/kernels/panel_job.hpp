@@ -72,7 +72,7 @@ TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first
 /// begins with. A few rows at a time: of what is asked for all at once, more than a processor has buffers for, much is dropped.
 template <class Arch, class Format>
 TINFER_INLINE void ask_for_rows(const PanelJob<Arch>& job, std::int64_t s, std::int64_t first, std::int64_t end) noexcept {
-    constexpr int kBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
+    constexpr int kBytes = kSliceBytes<Format>;
     const bool inside = (s + 1) * kSlice <= job.k;
     if (!inside && (job.ahead.begin == nullptr || s * kSlice < job.k)) return;
     const std::byte* at = (inside ? job.w + s * kBytes : job.ahead.begin) + first * job.row_stride;

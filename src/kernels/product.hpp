@@ -16,7 +16,6 @@ template <class Arch, class Format>
 struct VectorProduct {
     using Class = panel_class<Arch, Format>;
     using Slice = PanelSlice<Arch, Class>;
-    static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
 
     static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
         return n_columns > kSomeColumns ? Arch::kPanelsTogether : 1;
@@ -28,7 +27,7 @@ struct VectorProduct {
 
     /// Slice s of rows first … first + n_rows of the job.
     static void decode(const PanelJob<Arch>& job, int first, int n_rows, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + first * job.row_stride + s * kBlocksPerSlice * Format::kBlockBytes;
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + first * job.row_stride + s * kSliceBytes<Format>;
         if constexpr (Format::kUnit == 256) {
             decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, n_rows, slice, reader);
         } else {
@@ -80,7 +79,6 @@ template <class Arch, class Format>
 struct AmxProduct {
     using Slice = AmxSlice<Format>;
     static_assert(kAmxRows == kPanelRows<Arch>);
-    static constexpr int kBlocksPerSlice = kSlice / Format::kBlockElems;
     static constexpr bool kSuper = Format::kUnit == 256;
     static constexpr std::int64_t kSumBytes = AmxTokens::kSumBytes<Format>;
     /// With fewer, vectors are faster: most of a tile would be empty. Signed codes take long to become bytes.
@@ -102,7 +100,7 @@ struct AmxProduct {
     }
 
     static void decode(const PanelJob<Arch>& job, std::int64_t s, int n_units, Slice& slice, ReadAhead& reader) noexcept {
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kBlocksPerSlice * Format::kBlockBytes;
+        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kSliceBytes<Format>;
         for (int first = 0; first < kAmxRows; first += 16) {
             AmxSliceHalf<Format> half{slice, first, reader, {}};
             decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);

@@ -38,10 +38,6 @@ struct AskAhead {
     }
 };
 
-/// Bytes of a row at one slice of K.
-template <class Format>
-inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;
-
 /// T activation rows at one slice of K.
 template <int T>
 struct TurnedTokens {
