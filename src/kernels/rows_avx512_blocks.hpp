@@ -168,24 +168,41 @@ template <class Arch, class Format>
     _mm_storeu_ps(results, acc);
 }
 
-/// The same for sixteen rows and T tokens. That is less arithmetic than four rows take, and memory read less evenly: for two
-/// tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
-template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_block_rows(const SixteenRows& rows, std::int64_t n_blocks, const Activations* x,
-                                           float (*results)[16]) noexcept {
+/// The same for sixteen rows and T tokens, or for sixteen pairs of neighbours that lie one behind the other: where rows end in
+/// half a group of four blocks, pairs have whole groups only. That is less arithmetic than four rows take, and memory read less
+/// evenly: for two tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
+template <class Arch, class Format, int T, int kRows>
+[[gnu::noinline]] void multiply_block_rows(const RowGroup<kRows>& rows, std::int64_t n_blocks, const Activations* x,
+                                           float (*results)[kRows]) noexcept {
+    constexpr int kPair = kRows / 16;   // rows of a lane
     constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
-    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
+    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[kPair * r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
     const WholeBlocks<Format> whole;
     constexpr bool kWhole = WholeBlocks<Format>::kWorks;
-    const auto multiply = [&](std::int64_t i, int done, int n) __attribute__((always_inline)) {
+    // Results of a row of each pair: every other one.
+    const auto store = [&](int row) __attribute__((always_inline)) {
+        const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), eight = _mm512_set1_epi32(8);
+        const __mmask16 mask = row == 0 ? 0x5555 : 0xAAAA;
+        for (int t = 0; t < T; ++t) {
+            if constexpr (kPair == 1) {
+                _mm512_storeu_ps(results[t], acc[t]);
+            } else {
+                _mm512_mask_storeu_ps(results[t], mask, _mm512_permutexvar_ps(twice, acc[t]));
+                _mm512_mask_storeu_ps(results[t] + 16, mask, _mm512_permutexvar_ps(_mm512_add_epi32(twice, eight), acc[t]));
+            }
+        }
+    };
+    // n blocks from byte `at` on, of which the first `done` have been added already. They meet blocks i, i + 1 of the
+    // activations, then `next`, `next` + 1, which are those of the pair's second row where `turns`.
+    const auto multiply = [&](std::int64_t at, std::int64_t i, std::int64_t next, int done, int n, bool turns) __attribute__((always_inline)) {
         const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
         __m512i first[T], last[T], totals[T][4], heads[4];
         for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
-            const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * i + 64);
+            const __m512i a = load64(x[t].q + 32 * i), b = load64(x[t].q + 32 * next);
             first[t] = _mm512_shuffle_i32x4(a, b, 0x88);
             last[t] = _mm512_shuffle_i32x4(a, b, 0xDD);
         }
@@ -196,9 +213,9 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
-                rows.template ask<4 * kBytes>(4 * g + r, i * kBytes);
-                if (kWhole && n == 4) whole.read(rows.row[4 * g + r] + i * kBytes, r, low, high, heads[g]);
-                else four_blocks<Format>(rows.row[4 * g + r] + i * kBytes, s1, s2, s3, low, high);
+                rows.template ask<4 * kBytes>(kPair * (4 * g + r), at);
+                if (kWhole && n == 4) whole.read(rows.row[kPair * (4 * g + r)] + at, r, low, high, heads[g]);
+                else four_blocks<Format>(rows.row[kPair * (4 * g + r)] + at, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
                     sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
@@ -222,23 +239,41 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
             if (j < done || j >= n) continue;
-            const __m512i head = kWhole && n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + (i + j) * kBytes, 1);   // d, then m
+            if (j == 2 && turns) {
+                store(0);
+                for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+            }
+            const std::int64_t block = j < 2 ? i + j : next + j - 2;
+            const __m512i head = kWhole && n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + at + j * kBytes, 1);   // d, then m
             const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
                 __m512i s = sums[t][j];
-                if constexpr (kBias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(kBias * x[t].sum[i + j]));
-                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[i + j])), _mm512_cvtepi32_ps(s), acc[t]);
-                if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[i + j]), acc[t]);
+                if constexpr (kBias != 0) s = _mm512_sub_epi32(s, _mm512_set1_epi32(kBias * x[t].sum[block]));
+                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x[t].d[block])), _mm512_cvtepi32_ps(s), acc[t]);
+                if constexpr (Format::kHasMin) acc[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[t].s[block]), acc[t]);
             }
         }
     };
-    std::int64_t i = 0;
-    for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
-    const int rest = static_cast<int>(n_blocks - i);
-    if (kWhole && rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
-    else if (rest > 0) multiply(i, 0, rest);
-    for (int t = 0; t < T; ++t) _mm512_storeu_ps(results[t], acc[t]);
+    std::int64_t at = 0, i = 0;
+    const auto multiply_whole_groups = [&]() __attribute__((always_inline)) {
+        for (; i + 4 <= n_blocks; i += 4, at += 4 * kBytes) multiply(at, i, i + 2, 0, 4, false);
+    };
+    if constexpr (kPair == 1) {
+        multiply_whole_groups();
+        const int rest = static_cast<int>(n_blocks - i);
+        if (kWhole && rest > 0 && i > 0) multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);
+        else if (rest > 0) multiply(at, i, i + 2, 0, rest, false);
+    } else {
+        for (;;) {
+            multiply_whole_groups();
+            if (i == n_blocks) break;
+            multiply(at, i, 0, 0, 4, true);
+            at += 4 * kBytes;
+            i = 2;   // of the second row
+        }
+    }
+    store(1);
 }
 
 /// Whether a format is multiplied straight from its rows.

@@ -112,6 +112,17 @@ TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 
+TEST_CASE("[K1][N4] products: short rows that end in half a group of blocks, which go in pairs, dense or apart") {
+    for (const DType type : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4})
+        for (const std::int64_t k : {64, 192, 576})
+            for (const std::int64_t rows : {31, 32, 50, 64, 100, 161})
+                for (const std::int64_t tokens : {1, 2}) {
+                    check_product({type, k, rows, tokens, 0, 1 + static_cast<int>(tokens + rows) % 2});
+                    check_product({type, k, rows, tokens, 6});
+                    check_product({type, k, rows, tokens, 0, 1, Extremes::non_finite});
+                }
+}
+
 TEST_CASE("[K1][N4] products: results that leave the caches, of many activations and of few, equal the reference") {
     for (const int n_threads : {1, 2}) {
         check_product({DType::f16, 512, 1031, 262, 5, n_threads});
