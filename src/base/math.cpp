@@ -14,6 +14,7 @@ namespace {
 struct ScalarLanes {
     using F = float;
     using I = std::uint32_t;   // wraps; shifted as signed where it matters
+    static constexpr bool kScales = false;
     static F set(float x) noexcept { return x; }
     static F add(F a, F b) noexcept { return a + b; }
     static F sub(F a, F b) noexcept { return a - b; }
@@ -21,6 +22,8 @@ struct ScalarLanes {
     static F div(F a, F b) noexcept { return a / b; }
     static F fma(F a, F b, F c) noexcept { return std::fma(a, b, c); }
     static F select_lt(F a, F b, F yes, F no) noexcept { return a < b ? yes : no; }
+    static F larger(F a, F b) noexcept { return a > b ? a : b; }
+    static F smaller(F a, F b) noexcept { return a < b ? a : b; }
     static F abs(F x) noexcept { return std::fabs(x); }
     static F copy_sign(F magnitude, F sign) noexcept { return std::copysign(magnitude, sign); }
     static I bits(F x) noexcept { return std::bit_cast<I>(x); }

@@ -24,9 +24,8 @@ constexpr int tile_vectors(int queries) noexcept {
 
 // ---- Lanes ----------------------------------------------------------------------------------------------------------
 
-// larger: a > b ? a : b, which is b where either is NaN. keep: a in the lanes whose bit is set, else b.
+// keep: a in the lanes whose bit is set, else b.
 #if defined(__x86_64__)
-static TINFER_INLINE f32v<avx2> larger(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_max_ps(a, b); }
 static TINFER_INLINE f32v<avx2> keep(std::uint32_t bits, f32v<avx2> a, f32v<avx2> b, avx2) {
     const __m256i lane_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane_bit);
@@ -41,13 +40,7 @@ static TINFER_INLINE float top_lane(f32v<avx2> a, avx2) {
 static TINFER_INLINE float top_lane(const f32v<avx2> (&part)[2], avx2) {
     return top_lane(f32v<avx2>(_mm256_max_ps(part[0], part[1])), avx2{});
 }
-/// exp where x ≤ 0 or NaN: the bits of math::exp.
-template <class Arch>
-TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> x, avx2) noexcept {
-    return math::exp<VectorLanes<Arch>>(x);
-}
 #if defined(__AVX512DQ__)
-static TINFER_INLINE f32v<avx512> larger(f32v<avx512> a, f32v<avx512> b, avx512) { return _mm512_max_ps(a, b); }
 static TINFER_INLINE f32v<avx512> keep(std::uint32_t bits, f32v<avx512> a, f32v<avx512> b, avx512) {
     return _mm512_mask_mov_ps(b, static_cast<__mmask16>(bits), a);
 }
@@ -55,35 +48,14 @@ static TINFER_INLINE float top_lane(const f32v<avx512> (&part)[1], avx512) {
     return top_lane(f32v<avx2>(_mm256_max_ps(_mm512_castps512_ps256(part[0]), _mm512_extractf32x8_ps(part[0], 1))),
                     avx2{});
 }
-/// The steps of base/math_lanes.hpp. 2^n needs one instruction instead of two factors: the first of them is exact
-/// there, so both round once.
-template <class Arch>
-TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> given, avx512) noexcept {
-    const __m512 x = _mm512_max_ps(_mm512_set1_ps(-104.0f), given), magic = _mm512_set1_ps(0x1.8p23f);
-    const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(0x1.715476p+0f), magic), magic);
-    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e43p-1f), x);
-    r = _mm512_fmadd_ps(n, _mm512_set1_ps(0x1.05c61p-29f), r);
-    __m512 q = _mm512_set1_ps(0x1.6d117cp-10f);
-    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.120be2p-7f));
-    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.555518p-5f));
-    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.5554dcp-3f));
-    q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
-    const __m512 p = _mm512_add_ps(_mm512_set1_ps(1.0f), _mm512_fmadd_ps(_mm512_mul_ps(r, r), q, r));
-    return _mm512_scalef_ps(p, n);
-}
 #endif
 #elif defined(__aarch64__)
-static TINFER_INLINE f32v<neon> larger(f32v<neon> a, f32v<neon> b, neon) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static TINFER_INLINE f32v<neon> keep(std::uint32_t bits, f32v<neon> a, f32v<neon> b, neon) {
     constexpr std::uint32_t kLaneBits[4] = {1, 2, 4, 8};
     return vbslq_f32(vtstq_u32(vdupq_n_u32(bits), vld1q_u32(kLaneBits)), a, b);
 }
 static TINFER_INLINE float top_lane(const f32v<neon> (&part)[4], neon) {
     return vmaxvq_f32(vmaxq_f32(vmaxq_f32(part[0], part[1]), vmaxq_f32(part[2], part[3])));
-}
-template <class Arch>
-TINFER_INLINE f32v<Arch> exp_below(f32v<Arch> x, neon) noexcept {
-    return math::exp<VectorLanes<Arch>>(x);
 }
 #endif
 
@@ -94,10 +66,6 @@ TINFER_INLINE f32x16<Arch> larger(const f32x16<Arch>& a, const f32x16<Arch>& b) 
 template <class Arch>
 TINFER_INLINE f32x16<Arch> keep(std::uint32_t bits, const f32x16<Arch>& a, const f32x16<Arch>& b) noexcept {
     return f32x16<Arch>::each([&](int i) { return keep(bits >> i * Arch::kLanes, a.part[i], b.part[i], Arch{}); });
-}
-template <class Arch>
-TINFER_INLINE f32x16<Arch> exp_below(const f32x16<Arch>& x) noexcept {
-    return f32x16<Arch>::each([&](int i) { return exp_below<Arch>(x.part[i], Arch{}); });
 }
 template <class Arch>
 inline float exp_below(float x) noexcept {

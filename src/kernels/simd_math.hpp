@@ -13,6 +13,7 @@ template <class Arch>
 struct VectorLanes {
     using F = f32v<Arch>;
     using I = i32v<Arch>;
+    static constexpr bool kScales = Arch::kLanes == 16;
     static TINFER_INLINE F set(float x) noexcept { return F(x); }
     static TINFER_INLINE F add(F a, F b) noexcept { return a + b; }
     static TINFER_INLINE F sub(F a, F b) noexcept { return a - b; }
@@ -20,6 +21,9 @@ struct VectorLanes {
     static TINFER_INLINE F div(F a, F b) noexcept { return divide(a, b, Arch{}); }
     static TINFER_INLINE F fma(F a, F b, F c) noexcept { return kernels::fma(a, b, c, Arch{}); }
     static TINFER_INLINE F select_lt(F a, F b, F yes, F no) noexcept { return xsimd::select(a < b, yes, no); }
+    static TINFER_INLINE F larger(F a, F b) noexcept { return kernels::larger(a, b, Arch{}); }
+    static TINFER_INLINE F smaller(F a, F b) noexcept { return kernels::smaller(a, b, Arch{}); }
+    static TINFER_INLINE F scale(F a, F n) noexcept { return scale_by_power(a, n, Arch{}); }
     static TINFER_INLINE F abs(F x) noexcept { return from_bits(bits(x) & I(0x7FFFFFFF)); }
     static TINFER_INLINE F copy_sign(F magnitude, F sign) noexcept {
         constexpr auto kSign = static_cast<std::int32_t>(0x80000000u);
@@ -36,6 +40,11 @@ struct VectorLanes {
 template <class Arch>
 TINFER_INLINE f32x16<Arch> exp(const f32x16<Arch>& x) noexcept {
     return f32x16<Arch>::each([&](int i) { return math::exp<VectorLanes<Arch>>(x.part[i]); });
+}
+/// exp where x ≤ 0 or NaN: the same bits.
+template <class Arch>
+TINFER_INLINE f32x16<Arch> exp_below(const f32x16<Arch>& x) noexcept {
+    return f32x16<Arch>::each([&](int i) { return math::exp_below<VectorLanes<Arch>>(x.part[i]); });
 }
 template <class Arch>
 TINFER_INLINE f32x16<Arch> sigmoid(const f32x16<Arch>& x) noexcept {

@@ -25,6 +25,8 @@ struct neon_dot : neon {
 static TINFER_INLINE f32v<neon> fma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmaq_f32(c, a, b); }
 static TINFER_INLINE f32v<neon> fnma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmsq_f32(c, a, b); }
 static TINFER_INLINE f32v<neon> divide(f32v<neon> a, f32v<neon> b, neon) { return vdivq_f32(a, b); }
+static TINFER_INLINE f32v<neon> larger(f32v<neon> a, f32v<neon> b, neon) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static TINFER_INLINE f32v<neon> smaller(f32v<neon> a, f32v<neon> b, neon) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static TINFER_INLINE f32v<neon> as_float(i32v<neon> a, neon) { return vcvtq_f32_s32(a); }
 static TINFER_INLINE i32v<neon> as_int(f32v<neon> a, neon) { return vcvtnq_s32_f32(a); }
 static TINFER_INLINE i32v<neon> bits(f32v<neon> a, neon) { return vreinterpretq_s32_f32(a); }

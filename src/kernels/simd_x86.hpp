@@ -41,12 +41,16 @@ struct amx : avx512vnni {
 
 // ---- One register ---------------------------------------------------------------------------------------------------
 
-// fma: a·b + c rounded once. fnma: −a·b + c. divide: as IEEE says, which xsimd does not promise. as_float: round to nearest even. as_int: the same, out of range undefined.
+// fma: a·b + c rounded once. fnma: −a·b + c. divide: as IEEE says, which xsimd does not promise. larger: a > b ? a : b, and
+// smaller: a < b ? a : b, both b where either is NaN. scale_by_power: a · 2^n rounded once, n an integer. as_float: round to
+// nearest even. as_int: the same, out of range undefined.
 static TINFER_INLINE f32v<avx2> fma(f32v<avx2> a, f32v<avx2> b, f32v<avx2> c, avx2) { return _mm256_fmadd_ps(a, b, c); }
 static TINFER_INLINE f32v<avx2> fnma(f32v<avx2> a, f32v<avx2> b, f32v<avx2> c, avx2) {
     return _mm256_fnmadd_ps(a, b, c);
 }
 static TINFER_INLINE f32v<avx2> divide(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_div_ps(a, b); }
+static TINFER_INLINE f32v<avx2> larger(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_max_ps(a, b); }
+static TINFER_INLINE f32v<avx2> smaller(f32v<avx2> a, f32v<avx2> b, avx2) { return _mm256_min_ps(a, b); }
 static TINFER_INLINE f32v<avx2> as_float(i32v<avx2> a, avx2) { return _mm256_cvtepi32_ps(a); }
 static TINFER_INLINE i32v<avx2> as_int(f32v<avx2> a, avx2) { return _mm256_cvtps_epi32(a); }
 static TINFER_INLINE i32v<avx2> bits(f32v<avx2> a, avx2) { return _mm256_castps_si256(a); }
@@ -129,6 +133,9 @@ static TINFER_INLINE f32v<avx512> fnma(f32v<avx512> a, f32v<avx512> b, f32v<avx5
     return _mm512_fnmadd_ps(a, b, c);
 }
 static TINFER_INLINE f32v<avx512> divide(f32v<avx512> a, f32v<avx512> b, avx512) { return _mm512_div_ps(a, b); }
+static TINFER_INLINE f32v<avx512> larger(f32v<avx512> a, f32v<avx512> b, avx512) { return _mm512_max_ps(a, b); }
+static TINFER_INLINE f32v<avx512> smaller(f32v<avx512> a, f32v<avx512> b, avx512) { return _mm512_min_ps(a, b); }
+static TINFER_INLINE f32v<avx512> scale_by_power(f32v<avx512> a, f32v<avx512> n, avx512) { return _mm512_scalef_ps(a, n); }
 static TINFER_INLINE f32v<avx512> as_float(i32v<avx512> a, avx512) { return _mm512_cvtepi32_ps(a); }
 static TINFER_INLINE i32v<avx512> as_int(f32v<avx512> a, avx512) { return _mm512_cvtps_epi32(a); }
 static TINFER_INLINE i32v<avx512> bits(f32v<avx512> a, avx512) { return _mm512_castps_si512(a); }
