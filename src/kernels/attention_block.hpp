@@ -209,8 +209,12 @@ private:
     void dot_all_floats(const Groups& groups, const Step& step, bool straight) noexcept {
         dot_tiles<Ahead, Queries>(groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
             const float* q[Queries];
-            for (int r = 0; r < n; ++r) q[r] = rows[r]->q;
-            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, keys_ahead_, params_.head_dim_k, s);
+            std::uint64_t needed = straight && !whole_ ? 0 : ~std::uint64_t{0};
+            for (int r = 0; r < n; ++r) {
+                q[r] = rows[r]->q;
+                needed |= rows[r]->visible;
+            }
+            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, keys_ahead_, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
@@ -291,6 +295,10 @@ private:
                 f32x16<Arch> sum = zero;
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
+                    if (!Whole && (rows[r]->visible >> 16 * i & 0xFFFF) == 0) {
+                        zero.store(s + 16 * i);
+                        continue;
+                    }
                     auto p = exp_below(f32x16<Arch>::load(s + 16 * i) - m);
                     if constexpr (!Whole) p = keep(static_cast<std::uint32_t>(rows[r]->visible >> 16 * i), p, zero);
                     sum = sum + p;

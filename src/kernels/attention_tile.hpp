@@ -134,18 +134,33 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g].store(s[r] + g * kGroup);
 }
 
-/// The same for n ≤ Queries queries and four groups.
+/// The same for n ≤ Groups groups.
+template <class Arch, class Cell, int Queries, int Groups>
+inline void dot_some_cells(int n, const float* const* q, const std::byte* const* k, std::int64_t d, float* const* s) noexcept {
+    if constexpr (Groups > 1)
+        if (n < Groups) return dot_some_cells<Arch, Cell, Queries, Groups - 1>(n, q, k, d, s);
+    dot_cells<Arch, Cell, Queries, Groups, false>(q, k, nullptr, d, s);
+}
+
+/// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie between such.
 template <class Arch, class Cell, bool Ahead, int Queries>
 inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], const std::byte* next,
-                       std::int64_t d, float* const* s) noexcept {
+                       std::int64_t d, std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
-        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, s);
+        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
     constexpr int kGroups = tile_vectors<Arch>(Queries);
     const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename Cell::Stored)};
     for (int g = 0; g < 4; g += kGroups) {
+        int first = g, end = g + kGroups;
+        if constexpr (!Ahead) {
+            while (first < end && (needed >> kGroup * first & 0xFFFF) == 0) ++first;
+            while (first < end && (needed >> kGroup * (end - 1) & 0xFFFF) == 0) --end;
+            if (first == end) continue;
+        }
         float* to[Queries];
-        for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
-        dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        for (int r = 0; r < Queries; ++r) to[r] = s[r] + first * kGroup;
+        if constexpr (Ahead) dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        else dot_some_cells<Arch, Cell, Queries, kGroups>(end - first, q, k + first, d, to);
     }
 }
 

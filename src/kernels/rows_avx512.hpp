@@ -16,9 +16,11 @@
 namespace tinfer::kernels {
 
 /// Rows that are walked together: N / 4 neighbours of each of four streams, and what will follow in the place of each. That
-/// is asked for block by block, early enough for memory to answer.
-template <int N>
+/// is asked for block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
+/// the other.
+template <int N, int PerLane = 1>
 struct RowGroup {
+    static constexpr int kPerLane = PerLane, kRows = N * PerLane;
     const std::uint8_t* row[N];
     const std::byte* next[N];
     template <int Bytes>
@@ -29,6 +31,7 @@ struct RowGroup {
 };
 using FourRows = RowGroup<4>;
 using SixteenRows = RowGroup<16>;
+using SixteenPairs = RowGroup<16, 2>;
 /// Read once: as an operand of several instructions it would be read by each of them, and most of it spans two lines.
 static TINFER_INLINE __m512i load64(const void* p) {
     __m512i z = _mm512_loadu_si512(p);

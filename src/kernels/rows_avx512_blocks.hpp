@@ -171,15 +171,15 @@ template <class Arch, class Format>
 /// The same for sixteen rows and T tokens, or for sixteen pairs of neighbours that lie one behind the other: where rows end in
 /// half a group of four blocks, pairs have whole groups only. That is less arithmetic than four rows take, and memory read less
 /// evenly: for two tokens, for rows so short that neighbours lie in one page, and where arithmetic is most of it.
-template <class Arch, class Format, int T, int kRows>
-[[gnu::noinline]] void multiply_block_rows(const RowGroup<kRows>& rows, std::int64_t n_blocks, const Activations* x,
-                                           float (*results)[kRows]) noexcept {
-    constexpr int kPair = kRows / 16;   // rows of a lane
+template <class Arch, class Format, int T, class Rows>
+[[gnu::noinline]] void multiply_block_rows(const Rows& rows, std::int64_t n_blocks, const Activations* x,
+                                           float (*results)[Rows::kRows]) noexcept {
+    constexpr bool kPairs = Rows::kPerLane == 2;
     constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
-    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[kPair * r] - rows.row[0]);
+    for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
     const WholeBlocks<Format> whole;
     constexpr bool kWhole = WholeBlocks<Format>::kWorks;
@@ -188,7 +188,7 @@ template <class Arch, class Format, int T, int kRows>
         const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), eight = _mm512_set1_epi32(8);
         const __mmask16 mask = row == 0 ? 0x5555 : 0xAAAA;
         for (int t = 0; t < T; ++t) {
-            if constexpr (kPair == 1) {
+            if constexpr (!kPairs) {
                 _mm512_storeu_ps(results[t], acc[t]);
             } else {
                 _mm512_mask_storeu_ps(results[t], mask, _mm512_permutexvar_ps(twice, acc[t]));
@@ -213,9 +213,9 @@ template <class Arch, class Format, int T, int kRows>
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
-                rows.template ask<4 * kBytes>(kPair * (4 * g + r), at);
-                if (kWhole && n == 4) whole.read(rows.row[kPair * (4 * g + r)] + at, r, low, high, heads[g]);
-                else four_blocks<Format>(rows.row[kPair * (4 * g + r)] + at, s1, s2, s3, low, high);
+                rows.template ask<4 * kBytes>(4 * g + r, at);
+                if (kWhole && n == 4) whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
+                else four_blocks<Format>(rows.row[4 * g + r] + at, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
                     sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
@@ -259,7 +259,7 @@ template <class Arch, class Format, int T, int kRows>
     const auto multiply_whole_groups = [&]() __attribute__((always_inline)) {
         for (; i + 4 <= n_blocks; i += 4, at += 4 * kBytes) multiply(at, i, i + 2, 0, 4, false);
     };
-    if constexpr (kPair == 1) {
+    if constexpr (!kPairs) {
         multiply_whole_groups();
         const int rest = static_cast<int>(n_blocks - i);
         if (kWhole && rest > 0 && i > 0) multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);

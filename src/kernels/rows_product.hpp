@@ -34,7 +34,7 @@ struct RowsProduct {
         x[job.n_columns] = x[0];   // a pass may take one token more than there are
         if constexpr (Format::kUnit == 256) {
             if (job.n_columns > 1) return multiply_turned(job, x);
-            walk<4>(job, [&](const FourRows& rows, float (*results)[4]) {
+            walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                 multiply_super_rows<Arch, Format>(rows, job.k / 256, x[0], results[0]);
             });
         } else {
@@ -42,7 +42,7 @@ struct RowsProduct {
             if (job.n_columns == 2) return multiply_blocks<2>(job, x);
             if constexpr (!WholeBlocks<Format>::kAlwaysSixteen)
                 if (job.row_stride >= kNotice)
-                    return walk<4>(job, [&](const FourRows& rows, float (*results)[4]) {
+                    return walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                         multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
                     });
             multiply_blocks<1>(job, x);
@@ -53,17 +53,17 @@ private:
     template <int T>
     static void multiply_blocks(const PanelJob<Arch>& job, const Activations* x) noexcept {
         const std::int64_t n_blocks = job.k / 32;
-        const auto product = [&]<int kRows>(const RowGroup<kRows>& rows, float (*results)[kRows]) {
+        const auto product = [&]<class Rows>(const Rows& rows, float (*results)[Rows::kRows]) {
             multiply_block_rows<Arch, Format, T>(rows, n_blocks, x, results);
         };
         const bool has_half_groups = n_blocks % 4 == 2, lies_dense = job.row_stride == n_blocks * Format::kBlockBytes;
-        const std::int64_t first = has_half_groups && lies_dense ? walk_whole<32>(job, product) : 0;
-        walk<16>(job, product, first);
+        const std::int64_t first = has_half_groups && lies_dense ? walk_whole<SixteenPairs>(job, product) : 0;
+        walk<SixteenRows>(job, product, first);
     }
     static void multiply_turned(const PanelJob<Arch>& job, const Activations* x) noexcept {
         constexpr int kTokens = kTurnedTokens<Format>;
         const std::int64_t n_passes = (job.n_columns + kTokens - 1) / kTokens;
-        walk<16>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+        walk<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
             for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
                 n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
                 multiply_pass<kTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
@@ -81,49 +81,49 @@ private:
 
     static constexpr std::int64_t kNotice = 1024;   ///< bytes of a stream that memory wants to be asked ahead
 
-    /// The rows of a run from `first` of each stream on, N together.
-    template <int N, class Product>
+    /// The rows of a run, from `first` of each stream on.
+    template <class Rows, class Product>
     static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        for (; first < length; first += N / kStreams) walk_group<N>(job, first, product);
+        for (; first < length; first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
     }
-    /// The same from the first on, as long as all N are there: where it ended.
-    template <int N, class Product>
+    /// The same from the first on, as long as all of a group are there: where it ended.
+    template <class Rows, class Product>
     static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
         std::int64_t first = 0;
-        for (; is_whole<N>(job, first); first += N / kStreams) walk_group<N>(job, first, product);
+        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
         return first;
     }
-    template <int N>
+    template <class Rows>
     static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + N / kStreams;
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams;
         return (kStreams - 1) * length + end <= job.n_rows && end <= length;
     }
     /// Each stream is asked for kNotice bytes ahead, in whole rows; behind its last ones comes its place in the run that follows.
-    template <int N, class Product>
+    template <class Rows, class Product>
     static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
-        constexpr std::int64_t kNeighbours = N / kStreams;
+        constexpr int kNeighbours = Rows::kRows / kStreams;
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        const std::int64_t early = std::max((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
-        const bool whole = is_whole<N>(job, first);
+        const std::int64_t early = std::max<std::int64_t>((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
+        const bool whole = is_whole<Rows>(job, first);
         const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
-        RowGroup<N> rows;
-#pragma GCC unroll 32
-        for (int at = 0; at < N; ++at) {
+        Rows rows;
+#pragma GCC unroll 16
+        for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
             const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
             const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
             const std::byte* begin = job.w + row * job.row_stride;
             const bool inside = follows || i + early < length;
-            rows.row[at] = reinterpret_cast<const std::uint8_t*>(begin);
-            rows.next[at] = inside ? begin + early * job.row_stride
-                                   : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
+            rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
+            rows.next[at / Rows::kPerLane] = inside ? begin + early * job.row_stride
+                                                    : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
         }
-        alignas(64) float results[kMostColumns + 1][N];
+        alignas(64) float results[kMostColumns + 1][Rows::kRows];
         product(rows, results);
         for (int s = 0; s < kStreams; ++s) {
             const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
             for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
-                store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min(n, kNeighbours)), results[t] + s * kNeighbours);
+                store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), results[t] + s * kNeighbours);
         }
     }
 };
