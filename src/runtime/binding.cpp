@@ -67,11 +67,12 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
     calls.reserve(max_nodes);
     barriers.reserve(max_nodes);
     value_bytes.reserve(max_values);
+    outputs.reserve(max_values);
 }
 
 std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
     return graph::Plan::bytes(max_nodes, max_values) + max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t)) +
-           max_values * sizeof(std::uint64_t);
+           max_values * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
 }
 
 void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
@@ -191,7 +192,11 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
     const graph::Plan& plan = bound.plan;
     choose_kernels(graph, plan, table, bound.kernels);
     bound.value_bytes.clear();
-    for (const graph::Value& value : graph.values()) bound.value_bytes.push_back(graph::storage_bytes(value));
+    bound.outputs.clear();
+    for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
+        bound.value_bytes.push_back(graph::storage_bytes(graph.values()[id]));
+        if (graph.values()[id].output) bound.outputs.push_back(id);
+    }
     bound.calls.clear();
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const graph::Step& step = plan.steps[i];

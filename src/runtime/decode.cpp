@@ -103,9 +103,8 @@ void Context::Impl::collect_outputs() {
     const auto copy = [&](std::uint32_t id, std::span<float> to) {
         std::memcpy(to.data(), arena.data() + running_->plan.offsets[id], std::min<std::size_t>(to.size_bytes(), running_->value_bytes[id]));
     };
-    for (std::uint32_t id = 0; id < graph_.values().size(); ++id) {
+    for (const std::uint32_t id : running_->outputs) {
         const graph::Value& value = graph_.values()[id];
-        if (!value.output) continue;
         const auto width = static_cast<std::size_t>(value.ne[0]);
         if (pooled_data.size() > 0)
             collect_pooled(mb, value.role, {reinterpret_cast<const float*>(arena.data() + running_->plan.offsets[id]), running_->value_bytes[id] / sizeof(float)}, width);

@@ -212,8 +212,10 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
     }
     add_operands();
     known_.resize(steps_.size());
+    sources_.resize(steps_.size());
     for (std::size_t s = 0; s < steps_.size(); ++s) {
         const kernels::KernelDescriptor& kernel = *bound.kernels[s];
+        sources_[s] = kernel.resolve == nullptr ? Source::plan : Source::kernel;
         if (kernel.resolve == nullptr) known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
     }
     add_expectations();
@@ -243,27 +245,32 @@ std::uint64_t TracePlan::expected_weight_bytes(std::size_t step, const trace::Da
 }
 
 // Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory that
-// other steps use again.
+// other steps use again. Tensors are of one size, so that what is read of all of one is as much.
 bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
     const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
     if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
         const kernels::Operand &p = x[slot], &q = y[slot];
         const Slot &of_p = parts_[a].slots[static_cast<std::size_t>(slot)], &of_q = parts_[b].slots[static_cast<std::size_t>(slot)];
+        if ((of_p.tensor == nullptr) != (of_q.tensor == nullptr) || (of_p.tensor != nullptr && of_p.tensor->bytes != of_q.tensor->bytes)) return false;
         if (p.type != q.type || p.ne != q.ne || p.nb != q.nb || p.bytes != q.bytes || of_p.offset != of_q.offset) return false;
         if (p.type == DType::i32 && (p.data != q.data || of_p.tensor == nullptr || of_p.tensor->tensor_class != TensorClass::input)) return false;
     }
-    return true;
+    return MovedBytes(steps_[a].operands) == MovedBytes(steps_[b].operands);   // what is known before: results that stay in a kernel, too
 }
 
 void TracePlan::find_twins(const BoundPlan& bound) {
     twins_.resize(steps_.size());
     std::vector<std::uint32_t> firsts;   // steps of which others may be twins: few, as most are twins of these
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
-        if (bound.kernels[s]->resolve == nullptr) continue;
+        if (sources_[s] == Source::plan) continue;
         const auto same = std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_alike(bound, first, s); });
-        if (same != firsts.end()) twins_[s] = *same;
-        else firsts.push_back(s);
+        if (same == firsts.end()) {
+            firsts.push_back(s);
+        } else {
+            sources_[s] = Source::twin;
+            twins_[s] = *same;
+        }
     }
 }
 

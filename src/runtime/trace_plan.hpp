@@ -33,7 +33,9 @@ struct PendingAccess {
 /// Unique bytes that a step moves. Scratch does not count.
 struct MovedBytes {
     std::uint64_t read = 0, written = 0, weights = 0;
+    MovedBytes() = default;
     explicit MovedBytes(std::span<const Access> accesses) noexcept;
+    bool operator==(const MovedBytes&) const = default;
 };
 
 /// Collects what one kernel declares or resolves. Slots are turned into tensors by the plan.
@@ -68,15 +70,19 @@ public:
 
     [[nodiscard]] const PlanView& view() const noexcept { return view_; }
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
-    /// Of a step whose accesses are known before it runs (StepView::operands has them all), else null.
+    /// Where the accesses of a step are from: the plan knows all before it runs (StepView::operands), its kernel resolves some
+    /// from the step's data, or an earlier step of the run has resolved the same, of its own tensors (twin).
+    enum class Source : std::uint8_t { plan, kernel, twin };
+    [[nodiscard]] Source source(std::size_t step) const noexcept { return sources_[step]; }
+    /// What a step of source `plan` does.
     struct Known { MovedBytes bytes; std::uint64_t macs; };
-    [[nodiscard]] const Known* known(std::size_t step) const noexcept { return known_[step] ? &*known_[step] : nullptr; }
+    [[nodiscard]] const Known& known(std::size_t step) const noexcept { return known_[step]; }
     /// Bytes of weights that the nodes of a step must read by the meaning of their ops; `data` as trace::expect wants it.
     [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t step, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
-    /// An earlier step which resolves to the same accesses, of its own tensors: the same kernel on the same ids of the graph's
-    /// input, as of the attention of all layers with one cache table. Null: none.
-    [[nodiscard]] const std::uint32_t* twin(std::size_t step) const noexcept { return twins_[step] ? &*twins_[step] : nullptr; }
+    /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the attention of
+    /// all layers with one cache table. Both move the same bytes.
+    [[nodiscard]] std::uint32_t twin(std::size_t step) const noexcept { return twins_[step]; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
     /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
@@ -115,9 +121,10 @@ private:
     std::vector<PendingAccess> accesses_;
     std::vector<Access> operands_;
     std::vector<AccessRange> ranges_;
-    std::vector<std::optional<Known>> known_;
+    std::vector<Source> sources_;
+    std::vector<Known> known_;
     std::vector<std::optional<std::uint64_t>> expected_weights_;   ///< where no data decides
-    std::vector<std::optional<std::uint32_t>> twins_;
+    std::vector<std::uint32_t> twins_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;
 };

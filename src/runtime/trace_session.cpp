@@ -194,9 +194,10 @@ void TraceSession::prepare_filters() {
         attached->run_passes = run_passes_filter(request.filter, run_);
         immediate_ = immediate_ || (attached->run_passes && request.delivery == Delivery::immediate);
         threads_ = threads_ || (attached->run_passes && request.level == TraceLevel::threads);
-        attached->step_passes.resize(plan_->view().steps.size());
-        for (std::size_t i = 0; i < attached->step_passes.size(); ++i)
-            attached->step_passes[i] = attached->run_passes && step_passes_filter(request.filter, plan_->view().steps[i]);
+        const bool all_steps = request.filter.ops.empty() && request.filter.layers.empty() && request.filter.parts.empty() && request.filter.tensors.empty();
+        attached->step_passes.assign(plan_->view().steps.size(), attached->run_passes);
+        for (std::size_t i = 0; i < attached->step_passes.size() && attached->run_passes && !all_steps; ++i)
+            attached->step_passes[i] = step_passes_filter(request.filter, plan_->view().steps[i]);
     }
 }
 
@@ -307,25 +308,25 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
     remember_routing(step, call);
 }
 
-// What an earlier step of this run resolved to, of this step's tensors.
-void TraceSession::repeat_accesses(std::size_t step, std::size_t twin) {
-    StepRecord& record = records_[step];
-    record.first_access = static_cast<std::uint32_t>(pending_.size());
-    for (const PendingAccess& access : plan_->declared(step))
-        if (!access.dynamic) pending_.push_back(access);
-    const StepRecord& same = records_[twin];
-    for (std::uint32_t i = same.first_access; i < same.first_access + same.n_accesses; ++i) {
-        PendingAccess access = pending_[i];
+// What an earlier step of this run resolved to, of this step's tensors: put at `end` of accesses_, where there is room.
+std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::size_t& end) {
+    const std::size_t first = end;
+    const auto declared = plan_->declared(step);
+    for (std::size_t i = 0; i < declared.size(); ++i)
+        if (!declared[i].dynamic) accesses_[end++] = plan_->view().steps[step].operands[i];
+    const StepRecord& same = records_[plan_->twin(step)];
+    for (const PendingAccess& access : std::span(pending_).subspan(same.first_access, same.n_accesses)) {
         if (!access.resolved) continue;
-        access.access.tensor = plan_->tensor(step, access.access.slot);
-        pending_.push_back(access);
+        Access& copy = accesses_[end++] = access.access;
+        copy.tensor = plan_->tensor(step, copy.slot);
+        copy.ranges = std::span(ranges_).subspan(access.first_range, access.n_ranges);
     }
-    record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
+    return std::span(accesses_).subspan(first, end - first);
 }
 
 void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
     StepRecord record;
-    const bool resolves = bound_->kernels[step]->resolve != nullptr && plan_->twin(step) == nullptr;
+    const bool resolves = plan_->source(step) == TracePlan::Source::kernel;
     record.first_access = static_cast<std::uint32_t>(pending_.size());
     if (resolves) add_accesses(step, call);
     record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
@@ -388,8 +389,8 @@ void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin
     time.cpu = current_cpu();
 }
 
-KernelEvent TraceSession::event_of(std::size_t step) {
-    const StepRecord& record = records_[step];
+KernelEvent TraceSession::event_of(std::size_t step, std::size_t& end) {
+    StepRecord& record = records_[step];
     KernelEvent event;
     event.index = n_events_ - records_.size() + step;
     event.run = &run_;
@@ -398,21 +399,36 @@ KernelEvent TraceSession::event_of(std::size_t step) {
     event.end = record.end;
     event.status = record.status;
     if (threads_) take_thread_spans(step, event);
-    if (const TracePlan::Known* known = plan_->known(step)) {
+    switch (plan_->source(step)) {
+    case TracePlan::Source::plan: {
+        const TracePlan::Known& known = plan_->known(step);
         event.accesses = event.step->operands;
-        event.macs = known->macs;
-        event.bytes_read = known->bytes.read;
-        event.bytes_written = known->bytes.written;
-        weight_bytes_ += known->bytes.weights;
-        return event;
+        event.macs = known.macs;
+        event.bytes_read = known.bytes.read;
+        event.bytes_written = known.bytes.written;
+        weight_bytes_ += known.bytes.weights;
+        break;
     }
-    event.accesses = std::span(accesses_).subspan(record.first_access, record.n_accesses);
-    const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
-    event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
-    const MovedBytes moved(event.accesses);
-    event.bytes_read = moved.read;
-    event.bytes_written = moved.written;
-    weight_bytes_ += moved.weights;
+    case TracePlan::Source::kernel: {
+        event.accesses = std::span(accesses_).subspan(record.first_access, record.n_accesses);
+        const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
+        event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
+        const MovedBytes moved(event.accesses);
+        event.bytes_read = moved.read;
+        event.bytes_written = moved.written;
+        weight_bytes_ += record.weight_bytes = moved.weights;
+        break;
+    }
+    case TracePlan::Source::twin: {
+        const KernelEvent& twin = events_[plan_->twin(step)];
+        event.accesses = repeat_accesses(step, end);
+        event.macs = twin.macs;
+        event.bytes_read = twin.bytes_read;
+        event.bytes_written = twin.bytes_written;
+        weight_bytes_ += records_[plan_->twin(step)].weight_bytes;
+        break;
+    }
+    }
     return event;
 }
 
@@ -420,15 +436,16 @@ KernelEvent TraceSession::event_of(std::size_t step) {
 // anew.
 void TraceSession::make_events(std::size_t first) {
     if (first >= records_.size()) return;
+    std::size_t end = pending_.size(), n_accesses = end;   // of twins: at most what is declared and what was resolved
     for (std::size_t step = first; step < records_.size(); ++step)
-        if (const std::uint32_t* twin = plan_->twin(step); twin != nullptr && records_[step].n_accesses == 0) repeat_accesses(step, *twin);
-    accesses_.resize(pending_.size());
+        if (plan_->source(step) == TracePlan::Source::twin) n_accesses += plan_->declared(step).size() + records_[plan_->twin(step)].n_accesses;
+    accesses_.resize(n_accesses);
     for (std::size_t i = first == 0 ? 0 : records_[first].first_access; i < pending_.size(); ++i) {
         accesses_[i] = pending_[i].access;
         accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
     }
     events_.resize(first);
-    for (std::size_t step = first; step < records_.size(); ++step) events_.push_back(event_of(step));
+    for (std::size_t step = first; step < records_.size(); ++step) events_.push_back(event_of(step, end));
 }
 
 void TraceSession::deliver_batched() {

@@ -77,8 +77,9 @@ private:
     /// What is kept of a step while others run; its event is made of it when the run is over, unless somebody waits for it.
     struct StepRecord {
         std::uint64_t begin = 0, end = 0;
-        std::uint32_t first_access = 0, n_accesses = 0;   ///< of pending_, where the plan does not know all
+        std::uint32_t first_access = 0, n_accesses = 0;   ///< of pending_, where its kernel resolves some
         EventStatus status = EventStatus::failed;
+        std::uint64_t weight_bytes = 0;                   ///< likewise, once its event is made
     };
     template <class Fn>
     void for_each_observer(Fn&& fn);
@@ -88,11 +89,11 @@ private:
     void prepare_filters();
     void prepare_buffers();
     void add_accesses(std::size_t step, const kernels::KernelCall& call);
-    void repeat_accesses(std::size_t step, std::size_t twin);
+    std::span<const Access> repeat_accesses(std::size_t step, std::size_t& end);
     void take_thread_spans(std::size_t step, KernelEvent& event);
     void show_values(const KernelEvent& event);
     void make_events(std::size_t first);
-    [[nodiscard]] KernelEvent event_of(std::size_t step);
+    [[nodiscard]] KernelEvent event_of(std::size_t step, std::size_t& end);
     void deliver_batched();
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
@@ -118,7 +119,7 @@ private:
     std::vector<KernelEvent> events_;            // likewise, of those that were made
     std::uint64_t weight_bytes_ = 0;             // of the events made last
     std::vector<PendingAccess> pending_;
-    std::vector<Access> accesses_;
+    std::vector<Access> accesses_;               // those of pending_, then those of twins
     std::vector<AccessRange> ranges_;
     struct alignas(64) BusyTime {              // a cache line per writer
         std::uint64_t begin = 0, busy = 0;
