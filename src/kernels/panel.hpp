@@ -15,31 +15,59 @@ inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one supe
 template <class Format>
 inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;   ///< of a row's blocks
 
+/// Whether slices are decoded sixteen rows at a time: where a block has one scale or a super-block any.
+template <class Arch, class Format>
+inline constexpr bool kDecodesBySixteen =
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32);
+#else
+    false;
+#endif
+
+/// Sums of two neighbouring sub-blocks as two int16 in one lane, which one instruction multiplies with their scales. The second
+/// one is shifted up by sixteen, and the first accumulates below it, from `kMiddle` on, so that it never borrows from above: from
+/// 2^15 in general, which is taken off by an exclusive or; from 2^14 where no sum of a sub-block is likely to pass 2^14 either,
+/// so that it stays positive and the panel's `start` takes it off. Codes of the second lie `kUpper` bits up in their bytes where
+/// panels are decoded sixteen rows at a time: then the sum may begin with what becomes kMiddle, and nothing need be added.
+template <class Arch, class Format>
+struct SumPairs {
+    /// Formats that have no bound for the sum of a sub-block (ActivationLayout, reach), or rarely fit, do without.
+    static constexpr bool kSome = Arch::kFusedDot2 && Format::kUnit == 256 &&
+        (Format::kScaleElems == 16 || (Format::kScaleElems == 32 && Format::kHasMin));
+    /// The largest reach with which sums of sub-blocks fit, which is at most kMaxCode · reach: the bounds are of one side of the
+    /// codes per 32, for weights of one sign, and of magnitudes per 16. With the largest that there is, they always do.
+    static constexpr int reach(int largest_sum) {
+        const int reach = largest_sum / Format::kMaxCode;
+        return !kSome ? 0 : reach >= Format::kScaleElems * 127 ? 32 * 127 : reach;
+    }
+    static constexpr int kSixteenBits = reach(32767);
+    static constexpr bool kFifteen = kDecodesBySixteen<Arch, Format> && reach(16383) >= 1000;   ///< normal activations: 574 ± 149
+    static constexpr int kReach = kFifteen ? reach(16383) : kSixteenBits;
+    static constexpr int kMiddle = kFifteen ? 1 << 14 : 1 << 15;
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    static constexpr int kUpper = !kSome || !kDecodesBySixteen<Arch, Format> ? 0 : kUpperBits<Format> != 0 ? kUpperBits<Format> : kFifteen ? 2 : 1;
+#else
+    static constexpr int kUpper = 0;
+#endif
+};
+
 /// What the products over a panel depend on. Formats that agree share code.
-template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach>
+template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach, int Middle, int Upper>
 struct PanelClass {
     static constexpr int kUnit = Unit, kScaleElems = ScaleElems, kPairSums = PairSums, kBias = Bias;
     static constexpr bool kHasMin = HasMin;
     static constexpr int kSubs = Unit == 256 ? 256 / ScaleElems : 0;          ///< scales of a super-block
     static constexpr int kSteps = Unit == 256 ? 1 : ScaleElems == 16 ? 2 : 1; ///< float steps of a block
-    /// The largest bound (ActivationLayout, reach) with which the sum of every sub-block fits sixteen bits.
-    static constexpr int kNarrowReach = NarrowReach;
+    /// The largest bound (ActivationLayout, reach) with which sub-blocks are summed in pairs, and how (SumPairs).
+    static constexpr int kNarrowReach = NarrowReach, kMiddle = Middle, kUpper = Upper;
     static constexpr bool kMayBeNarrow = NarrowReach > 0;
     static constexpr bool kAlwaysNarrow = NarrowReach >= 32 * 127;
+    static constexpr bool kPanelStarts = kMayBeNarrow && kMiddle == 1 << 14;
 };
 
-/// A sub-block's sum is at most kMaxCode · reach in magnitude. The bounds are of one side of the codes per 32, for
-/// weights of one sign, and of magnitudes per 16; formats that have neither, or rarely fit, are always wide.
-template <class Arch, class Format>
-constexpr int narrow_reach() noexcept {
-    if (!Arch::kFusedDot2 || Format::kUnit != 256 || Format::kScaleElems == 256) return 0;
-    if (Format::kScaleElems == 32 && !Format::kHasMin) return 0;
-    const int most = Format::kScaleElems * 127, reach = 32767 / Format::kMaxCode;
-    return reach >= most ? 32 * 127 : reach;
-}
-template <class Arch, class Format>
-using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasMin,
-    CodeRoute<Arch, Format>::kPairSums, CodeRoute<Arch, Format>::kBias, narrow_reach<Arch, Format>()>;
+template <class Arch, class Format, class Pairs = SumPairs<Arch, Format>>
+using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasMin, CodeRoute<Arch, Format>::kPairSums,
+    CodeRoute<Arch, Format>::kBias, Pairs::kReach, Pairs::kMiddle, Pairs::kUpper>;
 
 template <class Arch>
 inline constexpr int kPanelRows = 2 * Arch::kLanes;   ///< two registers of rows
@@ -53,6 +81,7 @@ struct PanelSlice {
     std::int32_t scale[Arch::kHasDot4 ? (Class::kSubs + 1) / 2 : Class::kSubs][kRows];
     std::int32_t min[(Class::kSubs + 1) / 2][kRows];   ///< two neighbours
     float d[kRows], dmin[kRows];
+    std::int32_t start[kRows];   ///< where S starts, of classes with kPanelStarts: −kMiddle · Σ of the first scales of pairs
 };
 /// The same of rows of blocks of 32.
 template <class Arch, class Class>
@@ -96,31 +125,31 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
 inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows
 inline constexpr int kSharesOfDecoding = 2 * kSlice / 4 / kWordsPerShare;   ///< that are read while 32 rows are decoded
 
-/// Whether slices are decoded sixteen rows at a time: where a block has one scale or a super-block any.
-template <class Arch, class Format>
-inline constexpr bool kDecodesBySixteen =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32);
-#else
-    false;
-#endif
-
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-/// Puts what a decoder of sixteen rows finds into one half of a slice.
-template <class Slice>
+/// Puts what a decoder of sixteen rows finds into one half of a slice. `Given`: bits that the decoder could leave codes of second
+/// sub-blocks up.
+template <class Slice, class Class, int Given>
 struct SliceHalf {
     Slice& slice;
     int first_row;
     ReadAhead& reader;
-    static constexpr bool kTakesUpper = false;
+    __m512i start = _mm512_setzero_si512();
+    static constexpr bool kTakesUpper = Given != 0 && Given == Class::kUpper;
 
     TINFER_INLINE void begin(int) noexcept {}
-    TINFER_INLINE void codes(int, int word, __m512i bytes) noexcept {
+    TINFER_INLINE void codes(int j, int word, __m512i bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
+        if (!kTakesUpper && Class::kUpper != 0 && j % 2 == 1) bytes = _mm512_slli_epi16(bytes, Class::kUpper);   // all fit their bytes
         _mm512_store_si512(slice.codes[word][first_row], bytes);
     }
     TINFER_INLINE void end(int) noexcept {}
-    TINFER_INLINE void scales(int pair, __m512i scales) noexcept { _mm512_store_si512(slice.scale[pair] + first_row, scales); }
+    TINFER_INLINE void scales(int pair, __m512i scales) noexcept {
+        _mm512_store_si512(slice.scale[pair] + first_row, scales);
+        if constexpr (Class::kPanelStarts) start = _mm512_dpwssd_epi32(start, scales, _mm512_set1_epi32(-Class::kMiddle & 0xFFFF));
+    }
+    TINFER_INLINE void finish() noexcept {
+        if constexpr (Class::kPanelStarts) _mm512_store_si512(slice.start + first_row, start);
+    }
     TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
     TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
     TINFER_INLINE void dmin(__m512 d) noexcept { _mm512_store_ps(slice.dmin + first_row, d); }
@@ -203,8 +232,9 @@ template <class Arch, class Format, class Slice>
 inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                               Slice& slice, ReadAhead& reader) noexcept {
     for (int first = 0; first < kPanelRows<Arch>; first += 16) {
-        SliceHalf<Slice> half{slice, first, reader};
+        SliceHalf<Slice, panel_class<Arch, Format>, kUpperBits<Format>> half{slice, first, reader};
         decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
+        half.finish();
     }
 }
 #endif

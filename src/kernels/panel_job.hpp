@@ -57,6 +57,32 @@ TINFER_INLINE void store_results(const PanelJob<Arch>& job, std::int64_t c, int 
     store_few_results(job, c, first + r, n - r, results + r);
 }
 
+/// The results of n columns from `first` on, of all panels of the job: results[panel][column][row].
+template <class Arch>
+TINFER_INLINE void store_tile(const PanelJob<Arch>& job, std::int64_t first, int n, const float* results) noexcept {
+    constexpr int kRows = kPanelRows<Arch>;
+    if (job.n_rows % kRows != 0) {
+        for (int row = 0; row < job.n_rows; row += kRows)
+            for (int t = 0; t < n; ++t, results += kRows) store_results(job, first + t, row, std::min(job.n_rows - row, kRows), results);
+        return;
+    }
+    for (int t = 0; t < n; ++t, results += kRows) {
+        const Column<Arch>& column = job.columns[first + t];
+        float* out = column.out + job.first_row;
+        const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row;
+        const bool streams = job.streams && reinterpret_cast<std::uintptr_t>(out) % (4 * Arch::kLanes) == 0;
+        const float* panel = results;
+        for (int row = 0; row < job.n_rows; row += kRows, panel += n * kRows)
+#pragma GCC unroll 2
+            for (int r = 0; r < kRows; r += Arch::kLanes) {
+                f32v<Arch> result = load_f32<Arch>(panel + r);
+                if (addend != nullptr) result = result + load_f32<Arch>(addend + row + r);
+                if (streams) stream(result, out + row + r, Arch{});
+                else result.store_unaligned(out + row + r);
+            }
+    }
+}
+
 /// Asks for the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
 /// every column others. In the last round over the columns that hides behind the products.
 template <class Arch>
@@ -68,17 +94,32 @@ TINFER_INLINE void ask_for_results(const PanelJob<Arch>& job, std::int64_t first
         }
 }
 
-/// Asks for what decoding slice s will read of rows first … end, or behind the last whole slice for those that another panel
-/// begins with. A few rows at a time: of what is asked for all at once, more than a processor has buffers for, much is dropped.
+/// Asks for what decoding slice s will read of the job's rows, or behind the last whole slice for what another panel begins with,
+/// in n_shares shares. A few rows at a time: of what is asked for all at once, more than a processor has buffers for, much is
+/// dropped.
 template <class Arch, class Format>
-TINFER_INLINE void ask_for_rows(const PanelJob<Arch>& job, std::int64_t s, std::int64_t first, std::int64_t end) noexcept {
-    constexpr int kBytes = kSliceBytes<Format>;
-    const bool inside = (s + 1) * kSlice <= job.k;
-    if (!inside && (job.ahead.begin == nullptr || s * kSlice < job.k)) return;
-    const std::byte* at = (inside ? job.w + s * kBytes : job.ahead.begin) + first * job.row_stride;
-    for (std::int64_t r = first; r < end; ++r, at += job.row_stride)
-        for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + line, 0, 2);
-}
+class RowsAsked {
+public:
+    TINFER_INLINE RowsAsked(const PanelJob<Arch>& job, std::int64_t s, std::int64_t n_shares) noexcept
+        : stride_(job.row_stride), n_rows_(job.n_rows), n_shares_(n_shares) {
+        if ((s + 1) * kSlice <= job.k) at_ = job.w + s * kBytes;
+        else if (s * kSlice >= job.k && job.ahead.begin != nullptr) at_ = job.ahead.begin;
+        else n_rows_ = 0;
+    }
+    TINFER_INLINE void ask_share() noexcept {
+        for (due_ += n_rows_; due_ >= n_shares_; due_ -= n_shares_, at_ += stride_) {
+#pragma GCC unroll 8
+            for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at_ + line, 0, kLevel);
+            __builtin_prefetch(at_ + kBytes - 1, 0, kLevel);   // what the slice ends in may be one line more
+        }
+    }
+
+private:
+    static constexpr int kBytes = kSliceBytes<Format>;
+    static constexpr int kLevel = Arch::kHasAmx ? 2 : 3;   ///< tiles of the matrix unit fill the first level
+    const std::byte* at_ = nullptr;
+    std::int64_t stride_, n_rows_, n_shares_, due_ = 0;
+};
 
 /// Reads the next panel, if columns are not many and the panel is no large part of the second level, in shares of which a
 /// slice takes so many.

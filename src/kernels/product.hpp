@@ -43,30 +43,25 @@ struct VectorProduct {
         const ActivationLayout layout = activation_layout(Format::kUnit == 256 ? DType::x8_256 : DType::x8_32, job.k);
         const std::int64_t n_tiles = (job.n_columns + kTileTokens<Arch, Class> - 1) / kTileTokens<Arch, Class>;
         const std::int64_t in_decoding = kDecodesBySixteen<Arch, Format> ? kSharesOfDecoding : 0;
-        ReadAhead reader = read_next_panel(job, n_panels * (in_decoding + n_tiles * TokenSlice<Arch, Class>::kShares));
+        ReadAhead reader = read_next_panel(job, n_panels * (in_decoding + n_tiles * ActivationSlice<Arch, Class>::kShares));
+        // Tiles are of even size: a narrow one waits for its own sums.
+        const int least = static_cast<int>(job.n_columns / n_tiles), n_larger = static_cast<int>(job.n_columns % n_tiles);
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const bool is_first = s == 0, is_last = (s + 1) * kSlice >= job.k;
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             for (int panel = 0; panel < n_panels; ++panel)
                 decode(job, panel * kPanelRows<Arch>, rows_of(panel), s, n_units, slices[panel], reader);
+            const ActivationSlice<Arch, Class> at(layout, s, reader);
+            RowsAsked<Arch, Format> asked(job, s + 1, n_tiles);
             std::int64_t first = 0;
             float* sums = acc;
-            for (std::int64_t tile = 0; tile < n_tiles; ++tile) {   // of even size: a narrow one waits for its own sums
-                const int n = static_cast<int>((job.n_columns - first + n_tiles - tile - 1) / (n_tiles - tile));
+            for (std::int64_t tile = 0; tile < n_tiles; ++tile) {
+                const int n = least + (tile < n_larger ? 1 : 0);
                 if (is_last) ask_for_results(job, first, n);
-                if (!reader.reads()) ask_for_rows<Arch, Format>(job, s + 1, tile * job.n_rows / n_tiles, (tile + 1) * job.n_rows / n_tiles);
-                TokenSlice<Arch, Class> tokens;
-                tokens.reader = &reader;
-                point_at(tokens, job.columns + first, n, layout, s, n_units);
-                // One panel is done with a tile before the next has come from the second level; two are not.
-                for (std::int64_t c = first + n; n_panels == 1 && c < std::min(first + 2 * n, job.n_columns); ++c)
-                    for (int line = 0; line < kSlice; line += 64) __builtin_prefetch(job.columns[c].x + s * kSlice + line, 0, 3);
-                for (int panel = 0; panel < n_panels; ++panel, sums += n * kPanelRows<Arch>) {
-                    for (int i = 0; is_first && i < n * kPanelRows<Arch>; ++i) sums[i] = 0.0f;
-                    run_tile(slices[panel], tokens, n, n_units, sums);
-                    for (int t = 0; is_last && t < n; ++t)
-                        store_results(job, first + t, panel * kPanelRows<Arch>, rows_of(panel), sums + t * kPanelRows<Arch>);
-                }
+                if (!reader.reads()) asked.ask_share();
+                run_tile<Arch, Class>(slices, n_panels, at, job.columns + first, n, n_units, is_first, sums);
+                if (is_last) store_tile(job, first, n, sums);
+                sums += n * n_panels * kPanelRows<Arch>;
                 first += n;
             }
         }
@@ -152,8 +147,9 @@ struct AmxProduct {
         for (std::int64_t s = 0; s * kSlice < job.k; ++s) {
             const int n_units = static_cast<int>(job.k - s * kSlice < kSlice ? (job.k - s * kSlice) / 32 : kSlice / 32);
             decode(job, s, n_units, slice, reader);
+            RowsAsked<Arch, Format> asked(job, s + 1, n_groups);
             for (std::int64_t g = 0; g < n_groups; ++g) {
-                if (!reader.reads()) ask_for_rows<Arch, Format>(job, s + 1, g * job.n_rows / n_groups, (g + 1) * job.n_rows / n_groups);
+                if (!reader.reads()) asked.ask_share();
                 const AmxTokens tokens = tokens_at(job, at, stride, g, s, copy);
                 if ((s + 1) * kSlice >= job.k) ask_for_results(job, g * kAmxTokens, tokens.n);
                 amx_multiply<Format>(slice, tokens, n_units, acc + g * kAmxTokens * kAmxRows, s == 0);

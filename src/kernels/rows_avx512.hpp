@@ -26,7 +26,7 @@ struct RowGroup {
     template <int Bytes>
     TINFER_INLINE void ask(int r, std::int64_t at) const {
 #pragma GCC unroll 4
-        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 2);
+        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 3);
     }
 };
 using FourRows = RowGroup<4>;

@@ -41,7 +41,7 @@ struct RowsProduct {
             if (job.n_columns > 2) return multiply_turned(job, x);
             if (job.n_columns == 2) return multiply_blocks<2>(job, x);
             if constexpr (!WholeBlocks<Format>::kAlwaysSixteen)
-                if (job.row_stride >= kNotice)
+                if (job.row_stride >= kLongRow)
                     return walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                         multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
                     });
@@ -79,7 +79,8 @@ private:
         multiply_turned_rows<Arch, Format, T>(rows, k, x, asks, results);
     }
 
-    static constexpr std::int64_t kNotice = 1024;   ///< bytes of a stream that memory wants to be asked ahead
+    static constexpr std::int64_t kNotice = 2048;     ///< bytes of a stream that memory wants to be asked ahead
+    static constexpr std::int64_t kLongRow = 1024;    ///< bytes of a row that make a stream of its own
 
     /// The rows of a run, from `first` of each stream on.
     template <class Rows, class Product>

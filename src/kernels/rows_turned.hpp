@@ -206,7 +206,7 @@ inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const 
             if constexpr (kUpperBits<Format> != 0 && T <= kPairedTokens) {
                 int most = 0;
                 for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s]);
-                paired = most <= Class::kNarrowReach;
+                paired = most <= SumPairs<Arch, Format>::kSixteenBits;
             }
             if constexpr (Class::kAlwaysNarrow || (kUpperBits<Format> != 0 && T <= kPairedTokens))
                 if (paired) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);

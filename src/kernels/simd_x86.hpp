@@ -64,6 +64,9 @@ static TINFER_INLINE f32v<avx2> widen_bf16(const void* p, avx2) {
     const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
+static TINFER_INLINE i32v<avx2> widen_i16(const std::int16_t* p, avx2) {
+    return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 static TINFER_INLINE void narrow_f16(f32v<avx2> a, void* p, avx2) {
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
@@ -148,6 +151,9 @@ static TINFER_INLINE f32v<avx512> widen_f16(const void* p, avx512) {
 static TINFER_INLINE f32v<avx512> widen_bf16(const void* p, avx512) {
     const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+static TINFER_INLINE i32v<avx512> widen_i16(const std::int16_t* p, avx512) {
+    return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 static TINFER_INLINE void narrow_f16(f32v<avx512> a, void* p, avx512) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/dtype.hpp"
 #include "kernels/panel_job.hpp"
@@ -16,72 +17,113 @@ namespace tinfer::kernels {
 template <class Arch, class Class>
 inline constexpr int kTileTokens = !Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8 ? Arch::kLongTileTokens : Arch::kTileTokens;
 
-/// Quantized activation rows of the tokens of a tile at one slice of K. All have one layout, so one offset for each part of
-/// them will do, and few registers hold what a tile needs.
+/// Where one slice of K lies in quantized activation rows, which all have one layout: bytes from the beginning of a row.
 template <class Arch, class Class>
-struct TokenSlice {
-    static constexpr int kMax = kTileTokens<Arch, Class>;
-    const std::int8_t* codes[kMax];
-    std::int64_t d_offset;      ///< bytes from a token's codes to its d: one per block of 32 or per super-block
-    std::int64_t s_offset;      ///< blocks of 32: to d · sum of codes
-    std::int64_t sums_offset;   ///< super-blocks: to the sums of codes per sub-block, for mins
-    alignas(64) std::int32_t start[kMax][16];   ///< −bias · sum of codes per sub-block or float step: where a sum starts
-    bool narrow;                       ///< super-blocks: the sum of every sub-block fits sixteen bits
-    ReadAhead* reader;                 ///< of memory, meanwhile
-    static constexpr int kShares = 8;  ///< it reads in a tile: one for every 32 of K
+struct ActivationSlice {
+    std::int64_t codes, d;      ///< d: one per block of 32 or per super-block
+    std::int64_t s = 0;         ///< blocks of 32: d · sum of codes
+    std::int64_t sums;          ///< sums of codes, per sub-block or block of 32
+    std::int64_t reach = 0;     ///< super-blocks: the bound that SumPairs asks for
+    ReadAhead* reader;          ///< of memory, meanwhile; null: it reads nothing
+    static constexpr int kShares = 8;   ///< it reads with a tile of a panel: one for every 32 of K
 
+    ActivationSlice(const ActivationLayout& layout, std::int64_t slice, ReadAhead& reads) noexcept
+        : codes(slice * kSlice), reader(reads.reads() ? &reads : nullptr) {
+        if constexpr (Class::kUnit == 256) {
+            d = layout.d_offset + slice * 4;
+            sums = Class::kSubs == 8 ? layout.sum32_offset + slice * 16 : layout.sum_offset + slice * 32;
+            reach = layout.reach_offset + slice * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2);
+        } else {
+            d = layout.d_offset + slice * 32;
+            s = layout.s_offset + slice * 32;
+            sums = layout.sum_offset + slice * 32;
+        }
+    }
+};
+
+/// What the sums of codes of sub-blocks are multiplied by, and what is added, where the sums of products start: −bias · sum, and
+/// for pairs of sums what becomes Class::kMiddle (SumPairs).
+template <class Class, bool Narrow>
+struct Starts {
+    struct alignas(64) List {
+        std::int32_t at[16];
+    };
+    static constexpr List each(int even, int odd) {
+        List list{};
+        for (int j = 0; j < 16; ++j) list.at[j] = j % 2 == 0 ? even : odd;
+        return list;
+    }
+    static constexpr List kFactors = each(-Class::kBias, -Class::kBias * (1 << Class::kUpper));
+    static constexpr List kAddends = !Narrow ? each(0, 0) : Class::kUpper == 0 ? each(Class::kMiddle, 0) : each(0, Class::kMiddle >> (16 - Class::kUpper));
+};
+
+/// T tokens of a tile at one slice of K.
+template <class Arch, class Class, int T>
+struct TileTokens {
+    static constexpr bool kStarts = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1);   ///< else subtract_bias
+    const std::int8_t* codes[T];
+    std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a tile needs
+    alignas(64) std::int32_t start[kStarts ? T : 1][16];     ///< per sub-block or float step: where a sum starts
+
+    TINFER_INLINE TileTokens(const ActivationSlice<Arch, Class>& at, const Column<Arch>* columns) noexcept
+        : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at.codes;
+    }
     [[nodiscard]] TINFER_INLINE const float* d(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + d_offset); }
     [[nodiscard]] TINFER_INLINE const float* s(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + s_offset); }
     [[nodiscard]] TINFER_INLINE const std::int16_t* sums(int t) const noexcept {
         return reinterpret_cast<const std::int16_t*>(codes[t] + sums_offset);
     }
-};
+    /// Whether the sum of every sub-block surely fits what SumPairs wants.
+    [[nodiscard]] TINFER_INLINE bool are_narrow(std::int64_t reach_offset) const noexcept {
+        int room = 0;   // negative where one has none
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) room |= Class::kNarrowReach - *reinterpret_cast<const std::uint16_t*>(codes[t] + reach_offset);
+        return room >= 0;
+    }
+    template <bool Narrow>
+    TINFER_INLINE void set_starts(int n_units) noexcept {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            if constexpr (Class::kUnit == 256 && Class::kSubs == 1) start[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
+            else if constexpr (Class::kUnit == 256) set_sub_block_starts<Narrow>(t);
+            else set_block_starts(t, n_units);
+        }
+    }
 
-/// Tokens of the tile: the first n columns, at slice number `slice`, of which n_units blocks exist.
-template <class Arch, class Class>
-TINFER_INLINE void point_at(TokenSlice<Arch, Class>& tokens, const Column<Arch>* columns, int n, const ActivationLayout& layout,
-                            std::int64_t slice, int n_units) noexcept {
-    const std::int64_t at = slice * kSlice;
-    for (int t = 0; t < n; ++t) tokens.codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at;
-    if constexpr (Class::kUnit == 256) {
-        const std::int64_t sum16 = layout.sum_offset + slice * 32 - at, sum32 = layout.sum32_offset + slice * 16 - at;
-        tokens.d_offset = layout.d_offset + slice * 4 - at;
-        tokens.sums_offset = Class::kSubs == 16 ? sum16 : sum32;
-        if constexpr (Class::kMayBeNarrow) {
-            const std::int64_t reach = layout.reach_offset + slice * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2) - at;
-            int most = 0;
-            for (int t = 0; t < n; ++t) most = std::max<int>(most, *reinterpret_cast<const std::uint16_t*>(tokens.codes[t] + reach));
-            tokens.narrow = most <= Class::kNarrowReach;
+private:
+    static TINFER_INLINE int sum_of_sixteen(const auto* x) noexcept {
+        int sum = 0;
+        for (int i = 0; i < 16; ++i) sum += x[i];
+        return sum;
+    }
+    template <bool Narrow>
+    TINFER_INLINE void set_sub_block_starts(int t) noexcept {
+        constexpr int kStep = std::min<int>(Arch::kLanes, Class::kSubs);   // a row's parts are padded: lanes behind may be read
+        using List = Starts<Class, Narrow>;
+        for (int j = 0; j < Class::kSubs; j += kStep) {
+            const i32v<Arch> start_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) + load_i32<Arch>(List::kAddends.at + j);
+            start_of.store_unaligned(start[t] + j);
         }
-        if constexpr (Class::kBias != 0 && Class::kSubs == 1) {
-            for (int t = 0; t < n; ++t) {
-                std::int32_t sum = 0;
-                for (int j = 0; j < 16; ++j) sum += reinterpret_cast<const std::int16_t*>(tokens.codes[t] + sum16)[j];
-                tokens.start[t][0] = -Class::kBias * sum;
-            }
-        } else if constexpr (Class::kBias != 0 && Arch::kHasDot4) {
-            for (int t = 0; t < n; ++t)
-                for (int j = 0; j < Class::kSubs; ++j) tokens.start[t][j] = -Class::kBias * tokens.sums(t)[j];
-        }
-    } else {
-        tokens.d_offset = layout.d_offset + slice * 32 - at;
-        tokens.s_offset = layout.s_offset + slice * 32 - at;
-        for (int t = 0; Class::kBias != 0 && t < n; ++t) {
-            const auto* sums = reinterpret_cast<const std::int32_t*>(tokens.codes[t] + (layout.sum_offset + slice * 32 - at));
-            if constexpr (Class::kSteps == 1) {
-                for (int u = 0; u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
-                    tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<std::uint32_t>(Class::kBias) * static_cast<std::uint32_t>(sums[u]));
-            } else {
-                for (int u = 0; u < n_units; ++u) {
-                    std::int32_t first = 0;
-                    for (int i = 0; i < 16; ++i) first += tokens.codes[t][32 * u + i];
-                    tokens.start[t][2 * u] = -Class::kBias * first;
-                    tokens.start[t][2 * u + 1] = -Class::kBias * (sums[u] - first);
-                }
+    }
+    TINFER_INLINE void set_block_starts(int t, int n_units) noexcept {
+        const auto* block_sums = reinterpret_cast<const std::int32_t*>(codes[t] + sums_offset);
+        if constexpr (Class::kSteps == 1) {
+            using Eight [[gnu::vector_size(32)]] = std::uint32_t;   // a row's parts are padded to 8; what lies in the padding may overflow
+            Eight starts;
+            std::memcpy(&starts, block_sums, sizeof(starts));
+            starts *= 0u - static_cast<std::uint32_t>(Class::kBias);
+            std::memcpy(start[t], &starts, sizeof(starts));
+        } else {
+            for (int u = 0; u < n_units; ++u) {
+                const int first = sum_of_sixteen(codes[t] + 32 * u);
+                start[t][2 * u] = -Class::kBias * first;
+                start[t][2 * u + 1] = -Class::kBias * (block_sums[u] - first);
             }
         }
     }
-}
+};
 
 /// Accumulators of a tile: two registers of rows by T tokens.
 template <class V, int T>
@@ -91,7 +133,7 @@ struct TileOf {
 
 /// Where the sums of sub-block (or float step) j start.
 template <class Arch, class Class, int T>
-TINFER_INLINE void start_sums(const TokenSlice<Arch, Class>& tokens, int j, TileOf<i32v<Arch>, T>& sums) noexcept {
+TINFER_INLINE void start_sums(const TileTokens<Arch, Class, T>& tokens, int j, TileOf<i32v<Arch>, T>& sums) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
         sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j]) : i32v<Arch>(0);
@@ -139,7 +181,7 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
 /// super −= bias · Σ scale_j · (sum of the activations of sub-block j), two sub-blocks at a time. Without dot4 a lane holds
 /// its scale twice, so two neighbours are a lane of each.
 template <class Arch, class Class, int T>
-TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
                                  TileOf<i32v<Arch>, T>& super) noexcept {
     for (int v = 0; v < 2; ++v) {
         const auto scale = [&](int j) { return load_i32<Arch>(slice.scale[j] + v * Arch::kLanes); };
@@ -165,7 +207,7 @@ TINFER_INLINE i32v<Arch> scale_of_pair(const i32v<Arch>& pair, int j) noexcept {
 
 /// S of one super-block without scales: one sum.
 template <class Arch, class Class, int T>
-TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
+TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
                               TileOf<i32v<Arch>, T>& super) noexcept {
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
     start_sums(tokens, 0, super);
@@ -173,40 +215,47 @@ TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TokenS
         dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
 }
 
-/// S of one super-block, the integer scales included, for every row and token of the tile, where the sum of every sub-block
-/// fits sixteen bits: a lane takes those of two, and one instruction multiplies both with their scales. The sum of the second
-/// is shifted up, that of the first accumulates below it, starting at 2^15, so that it never borrows from above.
+/// S of one super-block, the integer scales included, for every row and token of the tile, where sums of two sub-blocks make a
+/// pair (SumPairs).
 template <class Arch, class Class, int T>
-TINFER_INLINE void narrow_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-                               TileOf<i32v<Arch>, T>& super) noexcept {
-    constexpr int kWords = 64 / Class::kSubs;
-    const i32v<Arch> middle(0x8000);
+TINFER_INLINE void narrow_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+                               ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+    constexpr int kWords = 64 / Class::kSubs, kUp = 16 - Class::kUpper;
+    const i32v<Arch> middle(Class::kMiddle), start(Class::kUpper == 0 ? 0 : Class::kMiddle >> kUp);
+    if constexpr (Class::kPanelStarts)
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+            for (int v = 0; v < 2; ++v) super.v[t][v] = load_i32<Arch>(slice.start + v * Arch::kLanes);
     for (int j = 0; j < Class::kSubs; j += 2) {
-        for (int i = 0; i < 2 && j % (Class::kSubs > 8 ? 4 : 2) == 0; ++i) tokens.reader->read_share();
+        for (int i = 0; reader != nullptr && i < 2 && j % (Class::kSubs > 8 ? 4 : 2) == 0; ++i) reader->read_share();
         const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j / 2]), load_i32<Arch>(slice.scale[j / 2] + Arch::kLanes)};
         TileOf<i32v<Arch>, T> pair;
-        start_sums(tokens, j + 1, pair);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+            pair.v[t][0] = pair.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j + 1]) : start;
         dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1), scale, pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v) {
-                pair.v[t][v] = (pair.v[t][v] << 16) + middle;
+                pair.v[t][v] = pair.v[t][v] << kUp;
                 if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.start[t][j]);
+                else if constexpr (Class::kUpper == 0) pair.v[t][v] = pair.v[t][v] + middle;
             }
         dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
-            for (int v = 0; v < 2; ++v) super.v[t][v] = dot2(super.v[t][v], pair.v[t][v] ^ middle, scale[v], Arch{});
+            for (int v = 0; v < 2; ++v)
+                super.v[t][v] = dot2(super.v[t][v], Class::kPanelStarts ? pair.v[t][v] : pair.v[t][v] ^ middle, scale[v], Arch{});
     }
 }
 
 /// The same where a sum of a sub-block may be wider.
 template <class Arch, class Class, int T>
-TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-                             TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+                             ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
     constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
     for (int j = 0; j < kSubs; ++j) {
-        if (j % (kSubs > 8 ? 2 : 1) == 0) tokens.reader->read_share();
+        if (reader != nullptr && j % (kSubs > 8 ? 2 : 1) == 0) reader->read_share();
         const auto* scales = slice.scale[Arch::kHasDot4 ? j / 2 : j];
         const i32v<Arch> scale[2] = {load_i32<Arch>(scales), load_i32<Arch>(scales + Arch::kLanes)};
         const auto* codes = slice.codes + kWords * j;
@@ -217,7 +266,10 @@ TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSl
             const i32v<Arch> factor[2] = {scale_of_pair<Arch>(scale[0], j), scale_of_pair<Arch>(scale[1], j)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
-                for (int v = 0; v < 2; ++v) super.v[t][v] = super.v[t][v] + sub.v[t][v] * factor[v];
+                for (int v = 0; v < 2; ++v) {
+                    const i32v<Arch> sum = j % 2 == 1 && Class::kUpper != 0 ? sub.v[t][v] >> Class::kUpper : sub.v[t][v];
+                    super.v[t][v] = super.v[t][v] + sum * factor[v];
+                }
         } else {
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
         }
@@ -227,24 +279,31 @@ TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TokenSl
 
 /// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-                                    TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+                                    ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
     if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
-    else if constexpr (Narrow) narrow_sums(slice, tokens, super);
-    else wide_sums(slice, tokens, super);
+    else if constexpr (Narrow) narrow_sums(slice, tokens, reader, super);
+    else wide_sums(slice, tokens, reader, super);
 }
 
-/// One slice of super-blocks: acc[t][row] continues by one or two fused steps.
+/// Where the sums of a tile begin.
+template <class Arch>
+struct TileZeros {
+    alignas(64) static constexpr float kOf[8 * kPanelRows<Arch>] = {};
+};
+
+/// One slice of super-blocks: acc[t][row] continues `from` there by one or two fused steps. Minimums come first: that takes the
+/// time in which the tile before it ends.
 template <class Arch, class Class, int T, bool Narrow>
-[[gnu::noinline]] void tile_super_block(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-    float* acc) noexcept {
-    TileOf<i32v<Arch>, T> super;
-    super_block_sums<Arch, Class, T, Narrow>(slice, tokens, super);
+TINFER_INLINE void tile_super_block(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
+                                    const float* from, float* acc) noexcept {
+    [[maybe_unused]] alignas(64) float mins[T][kPanelRows<Arch>];
+    if constexpr (Class::kHasMin) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) {
-        TileOf<i32v<Arch>, T> n;
-        if constexpr (Class::kHasMin) {
+        for (int v = 0; v < 2; ++v) {
+            TileOf<i32v<Arch>, T> n;
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) n.v[t][0] = i32v<Arch>(0);
 #pragma GCC unroll 8
@@ -254,15 +313,23 @@ template <class Arch, class Class, int T, bool Narrow>
                 for (int t = 0; t < T; ++t)
                     n.v[t][0] = dot2(n.v[t][0], min, bcast4<Arch>(tokens.sums(t) + 2 * j), Arch{});
             }
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) as_float(n.v[t][0], Arch{}).store_unaligned(mins[t] + v * Arch::kLanes);
         }
+        asm("" : "+m"(mins));   // to stay in memory, not in registers that the sums need
+    }
+    TileOf<i32v<Arch>, T> super;
+    super_block_sums<Arch, Class, T, Narrow>(slice, tokens, reader, super);
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
         const f32v<Arch> d = load_f32<Arch>(slice.d + v * Arch::kLanes);
         const f32v<Arch> dmin = Class::kHasMin ? load_f32<Arch>(slice.dmin + v * Arch::kLanes) : d;
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
             const f32v<Arch> d_x(*tokens.d(t));
-            f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}), load_f32<Arch>(out), Arch{});
-            if constexpr (Class::kHasMin) sum = fnma(dmin * d_x, as_float(n.v[t][0], Arch{}), sum, Arch{});
+            f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}), load_f32<Arch>(from + t * kPanelRows<Arch> + v * Arch::kLanes), Arch{});
+            if constexpr (Class::kHasMin) sum = fnma(dmin * d_x, load_f32<Arch>(mins[t] + v * Arch::kLanes), sum, Arch{});
             sum.store_unaligned(out);
         }
     }
@@ -270,16 +337,16 @@ template <class Arch, class Class, int T, bool Narrow>
 
 /// One slice of n_units blocks of 32.
 template <class Arch, class Class, int T>
-[[gnu::noinline]] void tile_blocks(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens,
-    int n_units, float* acc) noexcept {
+TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+    int n_units, ReadAhead* reader, const float* from, float* acc) noexcept {
     constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
     TileOf<f32v<Arch>, T> sum;
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
-        for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
+        for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(from + t * kPanelRows<Arch> + v * Arch::kLanes);
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
     for (int u = 0; u < n_units; ++u) {
-        tokens.reader->read_share();
+        if (reader != nullptr) reader->read_share();
         for (int step = 0; step < kSteps; ++step) {
             TileOf<i32v<Arch>, T> dots;
             start_sums(tokens, u * kSteps + step, dots);
@@ -305,19 +372,30 @@ template <class Arch, class Class, int T>
         for (int v = 0; v < 2; ++v) sum.v[t][v].store_unaligned(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
 }
 
-/// The tile for the first `n` tokens of `tokens`, 1 ≤ n ≤ kTileTokens.
-template <class Arch, class Class, int T = kTileTokens<Arch, Class>>
-inline void run_tile(const PanelSlice<Arch, Class>& slice, const TokenSlice<Arch, Class>& tokens, int n, int n_units,
-    float* acc) noexcept {
-    if constexpr (T > 1)
-        if (n < T) return run_tile<Arch, Class, T - 1>(slice, tokens, n, n_units, acc);
-    if constexpr (Class::kUnit != 256) {
-        tile_blocks<Arch, Class, T>(slice, tokens, n_units, acc);
-    } else {
-        if constexpr (Class::kMayBeNarrow)
-            if (tokens.narrow) return tile_super_block<Arch, Class, T, true>(slice, tokens, acc);
-        if constexpr (!Class::kAlwaysNarrow) tile_super_block<Arch, Class, T, false>(slice, tokens, acc);
+/// T tokens against n_panels slices, one behind the other: acc[panel][t][row], from 0 on where it `begins`.
+template <class Arch, class Class, int T, bool Narrow>
+[[gnu::noinline]] void multiply_tile(const PanelSlice<Arch, Class>* slices, int n_panels, TileTokens<Arch, Class, T>& tokens, int n_units,
+                                     ReadAhead* reader, bool begins, float* acc) noexcept {
+    if constexpr (TileTokens<Arch, Class, T>::kStarts) tokens.template set_starts<Narrow>(n_units);
+    for (int panel = 0; panel < n_panels; ++panel, acc += T * kPanelRows<Arch>) {
+        const float* from = begins ? TileZeros<Arch>::kOf : acc;
+        if constexpr (Class::kUnit != 256) tile_blocks<Arch, Class, T>(slices[panel], tokens, n_units, reader, from, acc);
+        else tile_super_block<Arch, Class, T, Narrow>(slices[panel], tokens, reader, from, acc);
     }
+}
+
+/// The same for the first n columns, 1 ≤ n ≤ kTileTokens, of n_units blocks of 32.
+template <class Arch, class Class, int T = kTileTokens<Arch, Class>>
+inline void run_tile(const PanelSlice<Arch, Class>* slices, int n_panels, const ActivationSlice<Arch, Class>& at,
+                     const Column<Arch>* columns, int n, int n_units, bool begins, float* acc) noexcept {
+    static_assert(T <= 8);
+    if constexpr (T > 1)
+        if (n < T) return run_tile<Arch, Class, T - 1>(slices, n_panels, at, columns, n, n_units, begins, acc);
+    TileTokens<Arch, Class, T> tokens(at, columns);
+    if constexpr (Class::kMayBeNarrow)
+        if (Class::kAlwaysNarrow || tokens.are_narrow(at.reach - at.codes))
+            return multiply_tile<Arch, Class, T, true>(slices, n_panels, tokens, n_units, at.reader, begins, acc);
+    if constexpr (!Class::kAlwaysNarrow) multiply_tile<Arch, Class, T, false>(slices, n_panels, tokens, n_units, at.reader, begins, acc);
 }
 
 }  // namespace tinfer::kernels

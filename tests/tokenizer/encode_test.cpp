@@ -7,6 +7,7 @@
 #include <ctime>
 #include <thread>
 
+#include "support/sanitizers.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
 #include "tokenizer/vocab_support.hpp"
@@ -15,11 +16,11 @@ namespace tinfer::test {
 
 namespace {
 
-// Time limits hold for optimized builds; checks and sanitizers slow everything down by about this factor.
+// Time limits hold for optimized builds; checks, sanitizers and emulators slow everything down by about this factor.
 #if defined(TINFER_CHECKED) || !defined(__OPTIMIZE__)
 constexpr double kSlowBuild = 10;
 #else
-constexpr double kSlowBuild = 1;
+constexpr double kSlowBuild = kEmulated ? 10 : 1;
 #endif
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
