@@ -73,9 +73,11 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
 }
 
 /// Results of more than a megabyte are stored past the caches where they would push out the activations, which are read
-/// again for every panel. Few activations stay, and whoever reads such results finds them nearer.
+/// again for every panel. Few activations stay, and whoever reads such results finds them nearer. What is added to where it
+/// lies has been fetched anyway.
 template <class Arch>
-TINFER_INLINE bool stores_stream(const Operand& out, const Operand& x) noexcept {
+TINFER_INLINE bool stores_stream(const Operand& out, const Operand& x, const float* added_to) noexcept {
+    if (added_to == reinterpret_cast<const float*>(out.data)) return false;
     return out.n_rows() * out.ne[0] > (1 << 18) && x.n_rows() * x.nb[1] > (1 << 19);
 }
 
@@ -128,7 +130,7 @@ template <class Arch, class Weights, class Used>
 void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::byte* scratch) noexcept {
     const Operand& w = call[1];
     typename Weights::Session session;
-    const bool streams = stores_stream<Arch>(call[0], call[2]);
+    const bool streams = used.most() > 0 && stores_stream<Arch>(call[0], call[2], used.columns[0].addend);
     const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
     std::int64_t together = Weights::panels_together(used.most());
