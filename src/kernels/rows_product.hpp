@@ -3,6 +3,8 @@
 // ahead of them.
 #pragma once
 
+#include <cstring>
+
 #include "kernels/panel_job.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 #include "kernels/rows_avx512_blocks.hpp"
@@ -109,7 +111,39 @@ private:
         const bool whole = is_whole<Rows>(job, first);
         const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
         Rows rows;
-#pragma GCC unroll 16
+        if (whole && follows) point_at_whole(job, first, length, early, rows);
+        else point_at_some(job, first, length, early, whole, follows, rows);
+        alignas(64) float results[kMostColumns + 1][Rows::kRows];
+        product(rows, results);
+        for (int s = 0; s < kStreams; ++s) {
+            const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
+            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t) {
+                const float* of = results[t] + s * kNeighbours;
+                if (whole && job.columns[t].addend == nullptr) std::memcpy(job.columns[t].out + job.first_row + row, of, kNeighbours * sizeof(float));
+                else store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), of);
+            }
+        }
+    }
+    template <class Rows>
+    static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
+        constexpr int kPerStream = Rows::kRows / kStreams / Rows::kPerLane;
+        const std::int64_t step = Rows::kPerLane * job.row_stride, ahead = early * job.row_stride;
+        const std::byte* stream = job.w + first * job.row_stride;
+#pragma GCC unroll 4
+        for (int s = 0; s < kStreams; ++s, stream += length * job.row_stride) {
+            const std::byte* begin = stream;
+#pragma GCC unroll 4
+            for (int i = 0; i < kPerStream; ++i, begin += step) {
+                rows.row[s * kPerStream + i] = reinterpret_cast<const std::uint8_t*>(begin);
+                rows.next[s * kPerStream + i] = begin + ahead;
+            }
+        }
+    }
+    /// Rows that are not there are the last one.
+    template <class Rows>
+    [[gnu::noinline]] static void point_at_some(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early,
+                                                bool whole, bool follows, Rows& rows) noexcept {
+        constexpr int kNeighbours = Rows::kRows / kStreams;
         for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
             const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
             const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
@@ -118,13 +152,6 @@ private:
             rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
             rows.next[at / Rows::kPerLane] = inside ? begin + early * job.row_stride
                                                     : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
-        }
-        alignas(64) float results[kMostColumns + 1][Rows::kRows];
-        product(rows, results);
-        for (int s = 0; s < kStreams; ++s) {
-            const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
-            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
-                store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), results[t] + s * kNeighbours);
         }
     }
 };
