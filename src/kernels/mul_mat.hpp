@@ -117,7 +117,8 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     const Operand &w = next[1], &x = next[2];
     const bool alone = w.ne[2] == 1;
     const bool some = (alone ? x.n_rows() : x.ne[2]) <= kSomeColumns;
-    RowChunks<Arch> chunks(w, alone ? 1 : n_used, kRowsTogether, some ? RowChunks<Arch>::longest_run(w, kRowsTogether) : 1, next.n_threads);
+    RowChunks<Arch> chunks = some ? RowChunks<Arch>::to_read(w, alone ? 1 : n_used, kRowsTogether, next.n_threads)
+                                  : RowChunks<Arch>::to_multiply(w, alone ? 1 : n_used, kRowsTogether, 1, next.n_threads);
     const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
     if (run.matrix != 0) return {};
     Ahead ahead = ahead_in<Arch>(w, alone ? 0 : matrix, run.rows);
@@ -135,7 +136,8 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
     std::int64_t together = Weights::panels_together(used.most());
     if (slice.short_chunks && together * unit * used.most() * w.ne[0] > kMostMacsOfShort) together = 1;
-    RowChunks<Arch> chunks(w, used.n_used, unit, some ? RowChunks<Arch>::longest_run(w, unit) : together, slice.n_threads);
+    RowChunks<Arch> chunks = some ? RowChunks<Arch>::to_read(w, used.n_used, unit, slice.n_threads)
+                                  : RowChunks<Arch>::to_multiply(w, used.n_used, unit, together, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
         RowChunks<Arch> later = chunks;
         const RowRun run = later.run(chunk);

@@ -15,6 +15,7 @@ namespace tinfer::kernels {
 inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiplying costs far more than reading
 inline constexpr std::int64_t kRowsTogether = 16;       ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading
+inline constexpr std::int64_t kShortestRun = 64 * 1024; ///< bytes below which such a chunk does not shrink but in small matrices
 
 inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;   ///< of several panels together where time is limited: half a millisecond
 
@@ -69,37 +70,46 @@ struct RowRun {
 template <class Arch>
 class RowChunks {
 public:
-    /// Of n_matrices matrices as w's, one behind the other. `unit`: rows that a kernel walks together, the least a chunk may
-    /// have; `most`: units that it may have. No chunk has rows of two matrices.
-    RowChunks(const Operand& w, std::int64_t n_matrices, std::int64_t unit, std::int64_t most, int n_threads) noexcept
-        : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_), count_(end_),
-          shares_(2 * n_threads), most_(most) {
-        if (most_ == 1) return;
-        count_ = 0;
-        for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
+    /// Of n_matrices matrices as w's, one behind the other, where reading is most of the work. `unit`: rows that a kernel walks
+    /// together, the least a chunk may have. No chunk has rows of two matrices.
+    [[nodiscard]] static RowChunks to_read(const Operand& w, std::int64_t n_matrices, std::int64_t unit, int n_threads) noexcept {
+        const std::int64_t bytes = unit * w.nb[1];
+        RowChunks chunks(w, n_matrices, unit, n_threads, std::max<std::int64_t>(kLongestRun / bytes, 1));
+        chunks.least_ = std::max<std::int64_t>(std::min(chunks.end_ / (2 * n_threads), kShortestRun / bytes), 1);
+        chunks.count_chunks();
+        return chunks;
+    }
+    /// The same where it is not: of up to `together` units.
+    [[nodiscard]] static RowChunks to_multiply(const Operand& w, std::int64_t n_matrices, std::int64_t unit, std::int64_t together, int n_threads) noexcept {
+        RowChunks chunks(w, n_matrices, unit, n_threads == 1 ? 1 : 2 * n_threads, together);
+        chunks.count_chunks();
+        return chunks;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Units of a chunk where reading is most of the work.
-    [[nodiscard]] static std::int64_t longest_run(const Operand& w, std::int64_t unit) noexcept {
-        return std::max<std::int64_t>(kLongestRun / (unit * w.nb[1]), 1);
-    }
     /// Rows of a chunk. Chunks are asked for in ascending order, those that come later of a copy.
     [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
         if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);
-        const std::int64_t first = begin_ % n_units_;
-        return {begin_ / n_units_, {first * unit_, std::min((first + units_of_chunk(begin_)) * unit_, n_rows_)}};
+        const std::int64_t matrix = begin_ / n_units_, first = begin_ - matrix * n_units_;
+        return {matrix, {first * unit_, std::min((first + units_of_chunk(begin_)) * unit_, n_rows_)}};
     }
 
 private:
+    RowChunks(const Operand& w, std::int64_t n_matrices, std::int64_t unit, std::int64_t shares, std::int64_t most) noexcept
+        : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_), shares_(shares), most_(most) {}
+    void count_chunks() noexcept {
+        if (most_ == 1) count_ = end_;
+        else for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
+    }
     [[nodiscard]] std::int64_t units_of_chunk(std::int64_t begin) const noexcept {
-        const std::int64_t units = std::clamp<std::int64_t>((end_ - begin) / shares_, 1, most_);
-        return std::min(units, n_units_ - begin % n_units_);
+        const std::int64_t units = std::min(std::max((end_ - begin) / shares_, least_), most_);
+        return std::min(units, n_units_ - (end_ == n_units_ ? begin : begin % n_units_));
     }
 
     std::int64_t n_rows_, unit_, n_units_;
     std::int64_t end_;                     ///< units of all matrices
-    std::int64_t count_, shares_, most_;
+    std::int64_t shares_, most_;           ///< a chunk is one share of what is left, but at most, and at least
+    std::int64_t least_ = 1, count_ = 0;
     std::int64_t chunk_ = 0, begin_ = 0;   ///< the chunk asked for last and its first unit
 };
 
