@@ -10,14 +10,17 @@
 namespace tinfer::kernels {
 
 /// How a call is cut into tasks. A unit is a block of tokens with the heads of a KV head, or with a part of them where
-/// they are more than a block holds.
+/// they are more than a block holds. Where few rows share a KV head, memory is what counts, and a unit takes the KV
+/// heads of a page together, which lie side by side: what the processor fetches beyond one is then the next.
 template <class Arch>
 struct AttentionCut {
     std::int64_t tokens, n_blocks;   ///< of a block; blocks
     std::int64_t heads, n_parts;     ///< of a KV head in a unit; units that make up all of them
+    std::int64_t kv_heads;           ///< of a unit; more than 1 only where n_parts = 1
     std::int64_t n_units, n_pieces;  ///< runs of chunks that a unit is cut into
 
-    AttentionCut(const KernelCall& call, int n_threads) noexcept {
+    /// `short_tasks`: time is limited.
+    AttentionCut(const KernelCall& call, int n_threads, bool short_tasks) noexcept {
         const AttentionParams& p = call.params.attention;
         const std::int64_t n_tokens = call[6].ne[1], per_kv = p.n_head / p.n_head_kv;
         const std::int64_t wanted = n_threads == 1 ? 1 : 4 * n_threads;
@@ -25,7 +28,14 @@ struct AttentionCut {
         n_parts = up(per_kv, heads);
         tokens = least(n_tokens, kBlockRows / heads);
         tokens = up(n_tokens, up(n_tokens, tokens));  // blocks of one size
-        n_pieces = 1;
+        n_pieces = kv_heads = 1;
+        if (n_tokens * per_kv <= kDirectQueries<Arch> && !short_tasks) {
+            const std::int64_t most = least(p.n_head_kv, kBlockRows / (n_tokens * per_kv));
+            const std::int64_t n_chunks = n_threads == 1 ? 1 : max_chunks(call);
+            kv_heads = up(p.n_head_kv, most);
+            while (kv_heads < p.n_head_kv && kv_heads * n_chunks < wanted) ++kv_heads;
+            kv_heads = up(p.n_head_kv, kv_heads);
+        }
         count(p, n_tokens);
         if (n_units >= wanted) return;
         if (n_tokens * p.n_head <= most_split_rows(p) && n_units <= WorkQueue::kGroups)
@@ -41,7 +51,7 @@ private:
     static std::int64_t least(std::int64_t a, std::int64_t b) noexcept { return a < b ? a : b < 1 ? 1 : b; }
     void count(const AttentionParams& p, std::int64_t n_tokens) noexcept {
         n_blocks = up(n_tokens, tokens);
-        n_units = n_blocks * p.n_head_kv * n_parts;
+        n_units = n_blocks * up(p.n_head_kv, kv_heads) * n_parts;
     }
     static std::int64_t max_chunks(const KernelCall& call) noexcept {
         std::int64_t most = 1;
@@ -66,8 +76,8 @@ struct AttentionScratch {
         const AttentionParams& p = shape.params.attention;
         // What fewer tokens need fits, too: a plan is measured once, for the most.
         const std::int64_t all = shape[6].ne[1] * p.n_head, most = AttentionCut<Arch>::most_split_rows(p);
-        const std::int64_t split_rows = all < most ? all : most, shared = all / p.n_head_kv;
-        rows = shared < kBlockRows ? shared : kBlockRows;
+        const std::int64_t split_rows = all < most ? all : most;
+        rows = all < kBlockRows ? all : kBlockRows;
         place = BlockScratch<Arch>::padded(p) + 16;
         n_chunks = (shape[2].ne[1] + 510) / 256;
         places = shape.n_threads == 1 ? 0 : split_rows * n_chunks * place;
@@ -86,8 +96,8 @@ template <class Arch>
 class AttentionTasks {
 public:
     AttentionTasks(const KernelCall& call, WorkSlice slice) noexcept
-        : call_(call), params_(call.params.attention), slice_(slice), cut_(call, slice.n_threads), layout_(call),
-          places_(reinterpret_cast<float*>(call[kScratchSlot].data)),
+        : call_(call), params_(call.params.attention), slice_(slice), cut_(call, slice.n_threads, slice.short_chunks),
+          layout_(call), places_(reinterpret_cast<float*>(call[kScratchSlot].data)),
           memory_(places_ + layout_.places + slice.thread * layout_.block, params_, layout_.rows) {}
 
     void run() noexcept {
@@ -110,22 +120,25 @@ private:
     /// fill the end.
     template <class Fn>
     void each_run(std::int64_t unit, Fn fn) noexcept {
-        const std::int64_t per_kv = params_.n_head / params_.n_head_kv, per_block = params_.n_head_kv * cut_.n_parts;
+        const std::int64_t per_kv = params_.n_head / params_.n_head_kv, per_block = cut_.n_units / cut_.n_blocks;
         const std::int64_t first = (cut_.n_blocks - 1 - unit / per_block) * cut_.tokens;
         const std::int64_t part = unit % cut_.n_parts * cut_.heads,
-                           head = unit % per_block / cut_.n_parts * per_kv + part;
-        const std::int64_t left = per_kv - part, n_tokens = call_[6].ne[1];
+                           kv_head = unit % per_block / cut_.n_parts * cut_.kv_heads;
+        const auto n_heads = static_cast<int>(least(per_kv - part, cut_.heads)),
+                   n_kv = static_cast<int>(least(params_.n_head_kv - kv_head, cut_.kv_heads));
+        const std::int64_t n_tokens = call_[6].ne[1];
         const std::int64_t end = first + cut_.tokens < n_tokens ? first + cut_.tokens : n_tokens;
         AttentionBlock<Arch> block(call_, memory_);
         for (std::int64_t t = first; t < end;) {
             const std::int32_t sequence = span(t)[0];
             std::int64_t next = t + 1;
             while (next < end && span(next)[0] == sequence) ++next;
-            block.open(t, static_cast<int>(next - t), head, static_cast<int>(left < cut_.heads ? left : cut_.heads));
+            block.open(t, static_cast<int>(next - t), kv_head * per_kv + part, n_heads, n_kv);
             fn(block, sequence < 0 ? nullptr : call_[5].template row<const std::int32_t>(sequence));
             t = next;
         }
     }
+    static std::int64_t least(std::int64_t a, std::int64_t b) noexcept { return a < b ? a : b; }
     [[nodiscard]] const std::int32_t* span(std::int64_t token) const noexcept {
         return call_[6].template row<const std::int32_t>(token);
     }
@@ -144,11 +157,12 @@ private:
                 for (int r = 0; r < block.n_rows(); ++r) rows[r].clear(padded);
             },
             [&](std::int64_t) {
+                RowMerges<Arch> merges(padded);
                 for (int r = 0; r < block.n_rows(); ++r) {
                     AttentionRow<Arch>& row = rows[r];
                     if (!row.seen) continue;
                     if (row.any) {
-                        merge(row, row.m, row.l, row.o, padded);
+                        merges.add(row, row.m, row.l, row.o);
                         continue;
                     }
                     float* const first = row.o;  // the buffers change places
@@ -187,13 +201,14 @@ private:
     }
     void combine(AttentionBlock<Arch>& block) noexcept {
         const std::int64_t padded = BlockScratch<Arch>::padded(params_);
-        for (int r = 0; r < block.n_rows(); ++r) {
-            AttentionRow<Arch>& row = block.rows()[r];
-            for (std::int64_t chunk = block.first_chunk(); chunk < block.end_chunk(); ++chunk) {
+        for (std::int64_t chunk = block.first_chunk(); chunk < block.end_chunk(); ++chunk) {
+            RowMerges<Arch> merges(padded);
+            for (int r = 0; r < block.n_rows(); ++r) {
+                AttentionRow<Arch>& row = block.rows()[r];
                 const float* o = place(row, chunk - block.first_chunk());
                 if (o[padded + 1] < 0.0f) continue;
                 if (row.any) {
-                    merge(row, o[padded], o[padded + 1], o, padded);
+                    merges.add(row, o[padded], o[padded + 1], o);
                     continue;
                 }
                 for (std::int64_t c = 0; c < padded; c += 16) f32x16<Arch>::load(o + c).store(row.whole_o + c);
@@ -201,15 +216,15 @@ private:
                 row.whole_l = o[padded + 1];
                 row.any = true;
             }
-            write(row);
         }
+        for (int r = 0; r < block.n_rows(); ++r) write(block.rows()[r]);
     }
     /// The sink, merged last; then o / l, or zeros where nothing was visible.
     void write(AttentionRow<Arch>& row) noexcept {
         const std::int64_t dv = params_.head_dim_v;
         if (call_[7].present() && row.any)
-            merge(row, call_[7].template row<const float>(0)[row.head], 1.0f, nullptr,
-                  BlockScratch<Arch>::padded(params_));
+            RowMerges<Arch>(BlockScratch<Arch>::padded(params_))
+                .add(row, call_[7].template row<const float>(0)[row.head], 1.0f, nullptr);
         float* out = call_[0].template row<float>(row.token) + row.head * dv;
         const f32x16<Arch> zero(0.0f), l(row.any ? row.whole_l : 1.0f);
         each_piece<Arch>(dv, [&](std::int64_t c, int n) {

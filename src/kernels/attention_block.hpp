@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Attention of a block: some queries of one sequence, each with heads that share one KV head, against a run of chunks.
 // Every K and V cell is loaded once for all rows (query, head) of the block; where these are many it is widened to
-// float32 first. The order of operations of each row is that of reference/attention.cpp, whatever the block.
+// float32 first, where they are few a block may hold several KV heads. The order of operations of each row is that of
+// reference/attention.cpp, whatever the block.
 #pragma once
 
 #include <type_traits>
@@ -23,16 +24,20 @@ public:
           bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {
     }
 
-    /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads).
-    void open(std::int64_t token, int n_tokens, std::int64_t head, int n_heads) noexcept {
-        kv_head_ = head / (params_.n_head / params_.n_head_kv);
-        n_rows_ = n_tokens * n_heads;
+    /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads), which share
+    /// a KV head, and then with those of each of the n_kv − 1 KV heads behind it.
+    void open(std::int64_t token, int n_tokens, std::int64_t head, int n_heads, int n_kv) noexcept {
+        const std::int64_t per_kv = params_.n_head / params_.n_head_kv;
+        const int shared = n_tokens * n_heads;
+        kv_head_ = head / per_kv;
+        n_kv_ = n_kv;
+        n_rows_ = shared * n_kv;
         begin_ = first_end_ = INT64_MAX;
         end_ = last_begin_ = 0;
         for (int r = 0; r < n_rows_; ++r) {
             AttentionRow<Arch>& row = rows_[r];
-            row.token = token + r / n_heads;
-            row.head = head + r % n_heads;
+            row.token = token + r % shared / n_heads;
+            row.head = head + r / shared * per_kv + r % n_heads;
             const auto* span = call_[6].template row<const std::int32_t>(row.token);
             row.q = call_[1].template row<const float>(row.head, row.token);
             row.begin = span[1];
@@ -97,34 +102,60 @@ public:
     }
 
 private:
-    [[nodiscard]] const std::byte* key_group(std::int64_t cell) const noexcept {
-        return call_[2].data + k_group_offset(cell, kv_head_, params_.n_head_kv, k_bytes_);
+    /// Of KV head number `head` of the block's.
+    [[nodiscard]] const std::byte* key_group(std::int64_t cell, int head) const noexcept {
+        return call_[2].data + k_group_offset(cell, kv_head_ + head, params_.n_head_kv, k_bytes_);
     }
-    [[nodiscard]] const std::byte* value_row(std::int64_t cell) const noexcept {
-        return call_[3].data + v_row_offset(cell, kv_head_, params_.n_head_kv, v_bytes_);
+    [[nodiscard]] const std::byte* value_row(std::int64_t cell, int head) const noexcept {
+        return call_[3].data + v_row_offset(cell, kv_head_ + head, params_.n_head_kv, v_bytes_);
     }
 
     /// One tile, for the rows that see something of it.
     void add(const AttentionTile<Arch>& tile, const AttentionTile<Arch>& next) noexcept {
         const std::uint64_t visible = find_active(tile);
         if (visible == 0) return;
-        const std::int64_t ahead = next.page >= 0 ? next.page * kPageSlots : 0;
-        keys_ahead_ = key_group(ahead);
-        values_ahead_ = value_row(ahead);
-        direct_ = n_active_ <= kDirectQueries<Arch>;
-        if (tile.page < 0) return add_scattered(tile, visible);
-        Groups groups;
-        const std::byte* first = key_group(tile.page * kPageSlots);
-        for (int g = 0, some = __builtin_ctzll(visible) / 16; g < 4; ++g) {
-            const bool needed = (visible >> 16 * g & 0xFFFF) != 0;
-            groups.k[g] = first + (needed ? g : some) * kGroup * k_bytes_;
+        const std::int64_t then = next.page >= 0 ? next.page * kPageSlots : 0;
+        direct_ = n_active_ <= kDirectQueries<Arch> * n_kv_;
+        if (direct_ || tile.page < 0) return add_heads(tile, visible, then);
+        keys_ahead_ = key_group(then, 0);
+        values_ahead_ = value_row(then, 0);
+        add_many(tile, visible);
+    }
+
+    /// Some of the active rows, `first` being the number of the first.
+    struct Step {
+        AttentionRow<Arch>* const* rows;
+        int n, first;
+    };
+
+    /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
+    /// What is read next is asked for meanwhile, line after line as it lies: the next head's keys, the first head's
+    /// values, and so on to the keys of the page `then`. Anything else (keys during keys, the four groups in turn, as they
+    /// will be used) was slower by a tenth to a quarter.
+    void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
+        const std::int64_t now = tile.cell(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
+        const int n = n_active_ / n_kv_;   // rows of one token see the same
+        for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
+        for (int h = 0; h < n_kv_; ++h) {
+            const Step step{active_ + h * n, n, 0};
+            keys_ahead_ = h + 1 < n_kv_ ? key_group(now, h + 1) : value_row(now, 0);
+            if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
+            else dot_scattered(tile, visible, h, step);
         }
-        groups.n = 4;
-        widen_groups(groups);
+        const Step all{active_, n_active_, 0};
+        whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
+        for (int h = 0; h < n_kv_; ++h) {
+            const std::byte* row[kTile];
+            values_ahead_ = h + 1 < n_kv_ ? value_row(now, h + 1) : key_group(then, 0);
+            find_values(tile, visible, h, row);
+            add_values(row, {active_ + h * n, n, 0});
+        }
+    }
+    /// Many rows of one KV head and a tile that is a page.
+    void add_many(const AttentionTile<Arch>& tile, std::uint64_t visible) noexcept {
+        const Groups groups = page_groups(tile, visible, 0);
         const std::byte* row[kTile];
-        const std::byte* const first_row = value_row(tile.page * kPageSlots);
-        for (int i = 0; i < kTile; ++i) row[i] = first_row + i * v_bytes_;
-        widen_rows(row, visible);
+        find_values(tile, visible, 0, row);
         for (int a = 0; a < n_active_; a += kStepRows) {
             const Step step{active_ + a, n_active_ - a < kStepRows ? n_active_ - a : kStepRows, a};
             for (int r = 0; r < step.n; ++r) step.rows[r]->s = scratch_.s + r * kScorePitch;
@@ -151,12 +182,6 @@ private:
         return visible;
     }
 
-    /// Some of the active rows, `first` being the number of the first.
-    struct Step {
-        AttentionRow<Arch>* const* rows;
-        int n, first;
-    };
-
     /// Up to four groups of K whose cells the tile draws on; slot[i]: where among their sixteens ordinal i stands.
     struct Groups {
         const std::byte* k[4];
@@ -166,11 +191,21 @@ private:
         std::uint8_t slot[kTile];
     };
 
+    /// Those of a tile that is a page.
+    Groups page_groups(const AttentionTile<Arch>& tile, std::uint64_t visible, int head) noexcept {
+        Groups groups;
+        const std::byte* first = key_group(tile.page * kPageSlots, head);
+        for (int g = 0, some = __builtin_ctzll(visible) / 16; g < 4; ++g) {
+            const bool needed = (visible >> 16 * g & 0xFFFF) != 0;
+            groups.k[g] = first + (needed ? g : some) * kGroup * k_bytes_;
+        }
+        groups.n = 4;
+        widen_groups(groups);
+        return groups;
+    }
     /// A tile that draws on more than one page, or has holes. Whole groups of sixteen cells are multiplied and the
     /// visible ones taken: lanes do not mix, so it does not matter what the others hold.
-    void add_scattered(const AttentionTile<Arch>& tile, std::uint64_t visible) noexcept {
-        const Step step{active_, n_active_, 0};
-        for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
+    void dot_scattered(const AttentionTile<Arch>& tile, std::uint64_t visible, int head, const Step& step) noexcept {
         for (std::uint64_t rest = visible; rest != 0;) {
             Groups groups;
             for (; rest != 0; rest &= rest - 1) {
@@ -178,7 +213,7 @@ private:
                 const std::int64_t number = tile.cells[i] / kGroup;
                 if (groups.n == 0 || groups.number[groups.n - 1] != number) {
                     if (groups.n == 4) break;
-                    groups.k[groups.n] = key_group(number * kGroup);
+                    groups.k[groups.n] = key_group(number * kGroup, head);
                     groups.number[groups.n++] = number;
                 }
                 groups.slot[i] = static_cast<std::uint8_t>((groups.n - 1) * kGroup + tile.cells[i] % kGroup);
@@ -188,12 +223,18 @@ private:
             widen_groups(groups);
             dot_all(groups, step, false);
         }
-        whole_ ? weigh<true>(tile, step) : weigh<false>(tile, step);
-        const std::byte* row[kTile];
-        for (std::uint64_t rest = visible; rest != 0; rest &= rest - 1)
-            row[__builtin_ctzll(rest)] = value_row(tile.cells[__builtin_ctzll(rest)]);
+    }
+    /// Where the rows of V lie; where many rows use them, or they are no whole pieces of 16, as float32 in scratch.
+    void find_values(const AttentionTile<Arch>& tile, std::uint64_t visible, int head,
+                     const std::byte* (&row)[kTile]) noexcept {
+        if (tile.page >= 0) {
+            const std::byte* const first = value_row(tile.page * kPageSlots, head);
+            for (int i = 0; i < kTile; ++i) row[i] = first + i * v_bytes_;
+        } else {
+            for (std::uint64_t rest = visible; rest != 0; rest &= rest - 1)
+                row[__builtin_ctzll(rest)] = value_row(tile.cells[__builtin_ctzll(rest)], head);
+        }
         widen_rows(row, visible);
-        add_values(row, step);
     }
 
     /// straight: lane i is ordinal i, scores go where they belong.
@@ -428,11 +469,11 @@ private:
     const BlockScratch<Arch> scratch_;
     const std::int64_t padded_, k_bytes_, v_bytes_;
     const bool bends_;                             ///< scores are more than scaled
-    std::int64_t kv_head_ = 0;
+    std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see
     const std::byte *keys_ahead_ = nullptr, *values_ahead_ = nullptr;
-    int n_rows_ = 0, n_active_ = 0;
+    int n_rows_ = 0, n_active_ = 0, n_kv_ = 1;
     bool whole_ = false;   ///< all rows see the whole tile
     bool direct_ = false;  ///< few rows: cells are used where they lie, not widened first
     AttentionRow<Arch> rows_[kBlockRows];

@@ -122,7 +122,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
             for (int g = 0; g < Groups; ++g)
 #pragma GCC unroll 2
                 for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
-        if constexpr (Ahead) prefetch_lines<Arch>(next + b * kStep * Groups, kStep * Groups);
+        if constexpr (Ahead) ask_lines<Arch>(next + b * kStep * Groups, kStep * Groups);
         for (int w = 0; w < kWords; ++w) {
             i32v<Arch> codes[Groups][kParts];
 #pragma GCC unroll 4

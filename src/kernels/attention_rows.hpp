@@ -40,21 +40,60 @@ struct alignas(64) AttentionRow {
     }
 };
 
-/// The tokens after: all is brought to the larger maximum, then l = fma(l', f, l), o = fma(o', f, o), f = exp(m' − m).
-/// o_other null stands for zeros.
+/// Runs of tokens that come after those of their rows, up to sixteen at a time. All of a row is brought to the larger
+/// maximum, then l = fma(l', f, l), o = fma(o', f, o), f = exp(m' − m).
 template <class Arch>
-inline void merge(AttentionRow<Arch>& row, float m_other, float l_other, const float* o_other,
-                  std::int64_t padded) noexcept {
-    const bool grows = row.whole_m < m_other;
-    const f32x16<Arch> shrink(grows ? exp_below<Arch>(row.whole_m - m_other) : 1.0f);
-    if (grows) row.whole_l *= exp_below<Arch>(row.whole_m - m_other), row.whole_m = m_other;
-    const float factor = exp_below<Arch>(m_other - row.whole_m);
-    row.whole_l = __builtin_fmaf(l_other, factor, row.whole_l);
-    for (std::int64_t c = 0; c < padded; c += 16) {
-        const auto other = o_other == nullptr ? f32x16<Arch>(0.0f) : f32x16<Arch>::load(o_other + c);
-        fma(other, f32x16<Arch>(factor), f32x16<Arch>::load(row.whole_o + c) * shrink).store(row.whole_o + c);
+class RowMerges {
+public:
+    explicit RowMerges(std::int64_t padded) noexcept : padded_(padded) {}
+    RowMerges(const RowMerges&) = delete;
+    RowMerges& operator=(const RowMerges&) = delete;
+    ~RowMerges() { flush(); }
+
+    /// `o` null stands for zeros. A row once before the next flush.
+    void add(AttentionRow<Arch>& row, float m, float l, const float* o) noexcept {
+        rows_[n_] = &row;
+        o_[n_] = o;
+        m_[n_] = m;
+        l_[n_] = l;
+        if (++n_ == 16) flush();
     }
-}
+    void flush() noexcept {
+        if (n_ == 0) return;
+        alignas(64) float whole_m[16] = {}, whole_l[16] = {}, shrink[16], factor[16];
+        for (int r = 0; r < n_; ++r) {
+            whole_m[r] = rows_[r]->whole_m;
+            whole_l[r] = rows_[r]->whole_l;
+        }
+        const f32x16<Arch> one(1.0f), before = f32x16<Arch>::load(whole_m), other = f32x16<Arch>::load(m_);
+        const auto smaller = if_greater(other, before, exp_below(before - other), one);
+        const auto after = if_greater(other, before, other, before), share = exp_below(other - after);
+        smaller.store(shrink);
+        share.store(factor);
+        after.store(whole_m);
+        fma(f32x16<Arch>::load(l_), share, f32x16<Arch>::load(whole_l) * smaller).store(whole_l);
+        for (int r = 0; r < n_; ++r) {
+            rows_[r]->whole_m = whole_m[r];
+            rows_[r]->whole_l = whole_l[r];
+            merge_values(rows_[r]->whole_o, f32x16<Arch>(shrink[r]), o_[r], f32x16<Arch>(factor[r]));
+        }
+        n_ = 0;
+    }
+
+private:
+    void merge_values(float* whole, const f32x16<Arch>& shrink, const float* o, const f32x16<Arch>& factor) const noexcept {
+        for (std::int64_t c = 0; c < padded_; c += 16) {
+            const auto other = o == nullptr ? f32x16<Arch>(0.0f) : f32x16<Arch>::load(o + c);
+            fma(other, factor, f32x16<Arch>::load(whole + c) * shrink).store(whole + c);
+        }
+    }
+
+    const std::int64_t padded_;
+    int n_ = 0;
+    AttentionRow<Arch>* rows_[16];
+    const float* o_[16];
+    alignas(64) float m_[16] = {}, l_[16] = {};
+};
 
 /// Memory of one thread for one block.
 template <class Arch>

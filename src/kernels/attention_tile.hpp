@@ -15,10 +15,10 @@ template <class Arch>
 inline constexpr int kTileQueries = Arch::kLanes == 16 ? 6 : 3;
 template <class Arch>
 inline constexpr int kDirectQueries = Arch::kLanes == 16 ? 8 : 4;
-/// Vectors of sixteen beside them: as many accumulators as registers hold.
+/// Vectors of sixteen beside them: as many accumulators as registers hold, and the whole of a row of V where it may be.
 template <class Arch>
 constexpr int tile_vectors(int queries) noexcept {
-    if (Arch::kLanes == 16) return queries <= 6 ? 4 : 2;
+    if (Arch::kLanes == 16) return queries <= 2 ? 8 : queries <= 6 ? 4 : 2;
     return queries <= 3 ? 2 : 1;
 }
 
@@ -101,6 +101,11 @@ template <class Arch>
 TINFER_INLINE void prefetch_lines(const std::byte* p, std::int64_t bytes) noexcept {
     for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
+/// The same into the first level, for what is read at once and a single time.
+template <class Arch>
+TINFER_INLINE void ask_lines(const std::byte* p, std::int64_t bytes) noexcept {
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 3);
+}
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
 
@@ -117,7 +122,7 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
         constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) prefetch_lines<Arch>(next + c * kStep * Groups, kStep * Groups);
+        if constexpr (Ahead) ask_lines<Arch>(next + c * kStep * Groups, kStep * Groups);
         f32x16<Arch> cells[Groups];
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
@@ -148,7 +153,7 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
                        std::int64_t d, std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
-    constexpr int kGroups = tile_vectors<Arch>(Queries);
+    constexpr int kGroups = tile_vectors<Arch>(Queries) < 4 ? tile_vectors<Arch>(Queries) : 4;
     const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename Cell::Stored)};
     for (int g = 0; g < 4; g += kGroups) {
         int first = g, end = g + kGroups;
@@ -182,27 +187,27 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
     f32x16<Arch> sum[Queries][Pieces];
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>(factor[r]);
     const int to = v.to;
     [[maybe_unused]] const std::int64_t step = Cell::row_bytes(16 * Pieces), stride = v.stride, d = v.d;
     [[maybe_unused]] const std::byte* const next = v.next + Cell::row_bytes(c);
     const std::byte* const* row = v.row;
     for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) prefetch_lines<Arch>(next + at * stride, step);
+        if constexpr (Ahead) ask_lines<Arch>(next + at * stride, step);
         f32x16<Arch> cells[Pieces];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int i = 0; i < Pieces; ++i) cells[i] = Cell::load_row(row[at], c + 16 * i, d);
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
             const f32x16<Arch> weight(p[r][at]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, cells[i], sum[r][i]);
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int i = 0; i < Pieces; ++i) sum[r][i].store(o[r] + c + 16 * i);
 }
 

@@ -231,6 +231,26 @@ TEST_CASE("[A14][K9][N4] attention: more heads than a block holds, and one KV he
     }
 }
 
+TEST_CASE("[A14][K9][N4] attention: few rows take KV heads together, in runs of chunks, with windows and holes") {
+    std::uint64_t seed = 950;
+    for (const auto& [n_head, n_kv] : {std::pair{5, 5}, std::pair{10, 5}, std::pair{32, 4}})
+        for (const std::int32_t n_queries : {1, 2, 4})
+            for (const std::int32_t window : {1 << 30, 1500, 70}) {
+                CAPTURE(n_head);
+                CAPTURE(n_queries);
+                CAPTURE(window);
+                const bool holes = window == 1500;
+                AttentionProblem problem{heads_of(n_head, n_kv, 32, 48), DType::f16, DType::f16,
+                                         {{2100, holes}}, causal(0, 2100, n_queries, window)};
+                problem.sinks = n_queries == 2;
+                const AttentionOperands operands(problem, ++seed);
+                for (const int threads : {1, 2, 3}) CHECK(operands.compare(threads) == "");
+            }
+    const AttentionOperands each({heads_of(200, 200, 16, 16), DType::q8_0, DType::f16, {{520, false}}, causal(0, 520, 1)},
+                                 999);
+    for (const int threads : {1, 2}) CHECK(each.compare(threads) == "");
+}
+
 TEST_CASE("[A14][K9][N4] attention: weights agree over the whole range of exponents, subnormal ones and NaN included") {
     // Two tokens, K = {0, 1} and V = {0, 1}: a query x ≤ 0 gives exp(x) / (1 + exp(x)).
     constexpr std::int64_t kQueries = 8192;
