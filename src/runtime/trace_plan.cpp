@@ -212,11 +212,14 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
     }
     add_operands();
     known_.resize(steps_.size());
+    known_weights_.assign(1, 0);
     sources_.resize(steps_.size());
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
+    for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         const kernels::KernelDescriptor& kernel = *bound.kernels[s];
         sources_[s] = kernel.resolve == nullptr ? Source::plan : Source::kernel;
         if (kernel.resolve == nullptr) known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
+        else undeclared_.push_back(s);
+        known_weights_.push_back(known_weights_.back() + known_[s].bytes.weights);
     }
     add_expectations();
     find_twins(bound);
@@ -224,24 +227,33 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
 
 // Most steps read whole weights whatever comes in, so what is expected of them need not be thought out in every run.
 void TracePlan::add_expectations() {
-    expected_weights_.resize(steps_.size());
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
+    expected_weights_.assign(1, 0);
+    for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         bool asked = false;
-        const std::uint64_t bytes = expected_weight_bytes(s, [&](const TensorInfo&) -> std::span<const std::byte> {
+        const std::uint64_t bytes = expected_of(s, [&](const TensorInfo& ids) -> std::span<const std::byte> {
+            static constexpr std::array<std::byte, sizeof(std::int32_t)> kRow{};
+            if (ids.bytes == kRow.size()) return kRow;   // one row: all are of one size
             asked = true;
             return {};
         });
-        if (!asked) expected_weights_[s] = bytes;
+        if (asked) undecided_.push_back(s);
+        expected_weights_.push_back(expected_weights_.back() + (asked ? 0 : bytes));
     }
 }
 
-std::uint64_t TracePlan::expected_weight_bytes(std::size_t step, const trace::DataOf& data) const {
-    if (expected_weights_[step]) return *expected_weights_[step];
+std::uint64_t TracePlan::expected_of(std::size_t step, const trace::DataOf& data) const {
     std::vector<trace::ExpectedAccess> accesses;
     for (const NodeView* node : steps_[step].nodes)
         if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) { return t != nullptr && t->tensor_class == TensorClass::weight; }))
             trace::expect(*node, data, accesses);
     return trace::weight_bytes(accesses);
+}
+
+std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const {
+    std::uint64_t sum = expected_weights_[n_steps];
+    for (const std::uint32_t step : undecided_)
+        if (step < n_steps) sum += expected_of(step, data);
+    return sum;
 }
 
 // Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory that

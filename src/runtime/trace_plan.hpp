@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <new>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,8 +76,13 @@ public:
     /// What a step of source `plan` does.
     struct Known { MovedBytes bytes; std::uint64_t macs; };
     [[nodiscard]] const Known& known(std::size_t step) const noexcept { return known_[step]; }
-    /// Bytes of weights that the nodes of a step must read by the meaning of their ops; `data` as trace::expect wants it.
-    [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t step, const trace::DataOf& data) const;
+    /// Steps of the other sources, in order.
+    [[nodiscard]] std::span<const std::uint32_t> undeclared() const noexcept { return undeclared_; }
+    /// Bytes of weights that the first `n_steps` read, without those of `undeclared`.
+    [[nodiscard]] std::uint64_t known_weight_bytes(std::size_t n_steps) const noexcept { return known_weights_[n_steps]; }
+    /// Bytes of weights that the nodes of the first `n_steps` must read by the meaning of their ops; `data` as trace::expect
+    /// wants it.
+    [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
     /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the attention of
     /// all layers with one cache table. Both move the same bytes.
@@ -102,6 +106,7 @@ private:
     void add_view(const BoundPlan& bound, std::size_t s, std::string_view table);
     void add_operands();
     void add_expectations();
+    [[nodiscard]] std::uint64_t expected_of(std::size_t step, const trace::DataOf& data) const;
     void find_twins(const BoundPlan& bound);
     [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
@@ -123,7 +128,8 @@ private:
     std::vector<AccessRange> ranges_;
     std::vector<Source> sources_;
     std::vector<Known> known_;
-    std::vector<std::optional<std::uint64_t>> expected_weights_;   ///< where no data decides
+    std::vector<std::uint32_t> undeclared_, undecided_;   ///< undecided: steps whose data decides what they must read
+    std::vector<std::uint64_t> known_weights_, expected_weights_;   ///< of all steps before each, without those
     std::vector<std::uint32_t> twins_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;

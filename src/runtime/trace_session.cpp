@@ -206,6 +206,7 @@ void TraceSession::find_plan(const RunDetails& details) {
     bound_ = details.bound;
     const auto known = std::ranges::find_if(plans_, [&](const auto& p) { return p->view().id == bound_->id; });
     if (known == plans_.end()) {
+        prepared_.reset();
         if (plans_.size() >= kPlansKept) plans_.erase(plans_.begin());
         plans_.push_back(std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size())));
         plan_ = plans_.back().get();
@@ -233,17 +234,36 @@ void TraceSession::describe_run(const RunDetails& details) {
     run_.inputs = inputs_;
 }
 
-void TraceSession::prepare_buffers() {
-    const std::size_t n_steps = plan_->view().steps.size();
-    events_.clear();
-    events_.reserve(n_steps);
-    records_.clear();
-    records_.reserve(n_steps);
-    pending_.clear();
+// What the plan knows of its events.
+void TraceSession::prepare_events() {
+    const auto steps = plan_->view().steps;
+    prepared_.reset();
+    events_.assign(steps.size(), {});
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+        KernelEvent& event = events_[s];
+        event.run = &run_;
+        event.step = &steps[s];
+        if (plan_->source(s) != TracePlan::Source::plan) continue;
+        const TracePlan::Known& known = plan_->known(s);
+        event.accesses = steps[s].operands;
+        event.macs = known.macs;
+        event.bytes_read = known.bytes.read;
+        event.bytes_written = known.bytes.written;
+    }
+    decided_.assign(steps.size(), {});
     ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
+    n_written_ = 0;
+    prepared_ = {bound_->id, threads_};
+}
+
+void TraceSession::prepare_buffers() {
+    if (prepared_ != Prepared{bound_->id, threads_}) prepare_events();
+    n_begun_ = 0;
+    pending_.clear();
+    ranges_.resize(plan_->declared_ranges().size());
     n_routing_ = 0;
     if (!threads_) return;
-    spans_.assign(n_steps * static_cast<std::size_t>(run_.n_threads), {});
+    spans_.assign(events_.size() * static_cast<std::size_t>(run_.n_threads), {});
     busy_times_.assign(spans_.size(), {});
 }
 
@@ -314,7 +334,7 @@ std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::siz
     const auto declared = plan_->declared(step);
     for (std::size_t i = 0; i < declared.size(); ++i)
         if (!declared[i].dynamic) accesses_[end++] = plan_->view().steps[step].operands[i];
-    const StepRecord& same = records_[plan_->twin(step)];
+    const Decided& same = decided_[plan_->twin(step)];
     for (const PendingAccess& access : std::span(pending_).subspan(same.first_access, same.n_accesses)) {
         if (!access.resolved) continue;
         Access& copy = accesses_[end++] = access.access;
@@ -325,19 +345,22 @@ std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::siz
 }
 
 void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
-    StepRecord record;
     const bool resolves = plan_->source(step) == TracePlan::Source::kernel;
-    record.first_access = static_cast<std::uint32_t>(pending_.size());
-    if (resolves) add_accesses(step, call);
-    record.n_accesses = static_cast<std::uint32_t>(pending_.size()) - record.first_access;
-    record.begin = record.end = resolves ? now() : step_begin_;   // resolving is not the kernel's time
-    records_.push_back(record);
-    ++n_events_;
+    if (resolves) {
+        const std::size_t first = pending_.size();
+        add_accesses(step, call);
+        decided_[step] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pending_.size() - first), 0};
+    }
+    KernelEvent& event = events_[step];
+    event.index = n_events_++;
+    event.begin = event.end = resolves ? now() : step_begin_;   // resolving is not the kernel's time
+    event.status = EventStatus::failed;
+    n_begun_ = step + 1;
     if (!immediate_) return;
     for_each_observer([&](Attached& a) {
-        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(plan_->view().steps[step]);
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
     });
-    records_.back().begin = records_.back().end = now();
+    event.begin = event.end = now();
 }
 
 // A thread may begin before the leader has read its clock: the span is cut to the event.
@@ -356,12 +379,11 @@ void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
 }
 
 void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled) {
-    StepRecord& record = records_.back();
-    step_begin_ = record.end = std::max(now(), record.begin);
-    record.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
+    KernelEvent& event = events_[step];
+    step_begin_ = event.end = std::max(now(), event.begin);
+    event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
     if (!immediate_) return;
-    make_events(step);
-    const KernelEvent& event = events_.back();
+    complete_events(step);
     show_values(event);
     for_each_observer([&](Attached& a) {
         if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_end(event, StepValues(values_));
@@ -389,77 +411,89 @@ void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin
     time.cpu = current_cpu();
 }
 
-KernelEvent TraceSession::event_of(std::size_t step, std::size_t& end) {
-    StepRecord& record = records_[step];
-    KernelEvent event;
-    event.index = n_events_ - records_.size() + step;
-    event.run = &run_;
-    event.step = &plan_->view().steps[step];
-    event.begin = record.begin;
-    event.end = record.end;
-    event.status = record.status;
-    if (threads_) take_thread_spans(step, event);
-    switch (plan_->source(step)) {
-    case TracePlan::Source::plan: {
-        const TracePlan::Known& known = plan_->known(step);
-        event.accesses = event.step->operands;
-        event.macs = known.macs;
-        event.bytes_read = known.bytes.read;
-        event.bytes_written = known.bytes.written;
-        weight_bytes_ += known.bytes.weights;
-        break;
+// Accesses of the events of `steps`, none of which is of source `plan`.
+void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
+    std::size_t end = pending_.size(), n_accesses = end;   // of twins: at most what is declared and what was resolved
+    for (const std::uint32_t step : steps)
+        if (plan_->source(step) == TracePlan::Source::twin) n_accesses += plan_->declared(step).size() + decided_[plan_->twin(step)].n_accesses;
+    accesses_.resize(n_accesses);
+    for (const std::uint32_t step : steps) {
+        if (plan_->source(step) == TracePlan::Source::twin) {
+            events_[step].accesses = repeat_accesses(step, end);
+            continue;
+        }
+        const Decided& decided = decided_[step];
+        for (std::size_t i = decided.first_access; i < decided.first_access + decided.n_accesses; ++i) {
+            accesses_[i] = pending_[i].access;
+            accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
+        }
+        events_[step].accesses = std::span(accesses_).subspan(decided.first_access, decided.n_accesses);
     }
-    case TracePlan::Source::kernel: {
-        event.accesses = std::span(accesses_).subspan(record.first_access, record.n_accesses);
+}
+
+// Whether the spans that the run before left in its events and accesses are those of this one: most tokens of a sequence differ
+// from the one before in the contents of ranges alone.
+bool TraceSession::accesses_fit() const noexcept {
+    const auto alike = [](const PendingAccess& a, const PendingAccess& b) {
+        return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode && a.access.kind == b.access.kind &&
+               a.access.passes == b.access.passes && a.access.scratch == b.access.scratch && a.first_range == b.first_range && a.n_ranges == b.n_ranges &&
+               a.resolved == b.resolved;
+    };
+    return n_written_ == n_begun_ && written_ranges_ == ranges_.data() && std::ranges::equal(pending_, written_, alike);
+}
+
+// What events of steps that are not of source `plan` say in figures.
+void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
+    for (const std::uint32_t step : steps) {
+        KernelEvent& event = events_[step];
+        if (plan_->source(step) == TracePlan::Source::twin) {
+            const KernelEvent& twin = events_[plan_->twin(step)];
+            event.macs = twin.macs;
+            event.bytes_read = twin.bytes_read;
+            event.bytes_written = twin.bytes_written;
+            decided_[step].weight_bytes = decided_[plan_->twin(step)].weight_bytes;
+            continue;
+        }
         const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
         event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
         const MovedBytes moved(event.accesses);
         event.bytes_read = moved.read;
         event.bytes_written = moved.written;
-        weight_bytes_ += record.weight_bytes = moved.weights;
-        break;
+        decided_[step].weight_bytes = moved.weights;
     }
-    case TracePlan::Source::twin: {
-        const KernelEvent& twin = events_[plan_->twin(step)];
-        event.accesses = repeat_accesses(step, end);
-        event.macs = twin.macs;
-        event.bytes_read = twin.bytes_read;
-        event.bytes_written = twin.bytes_written;
-        weight_bytes_ += records_[plan_->twin(step)].weight_bytes;
-        break;
-    }
-    }
-    return event;
 }
 
-// Makes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all are made
-// anew.
-void TraceSession::make_events(std::size_t first) {
-    if (first >= records_.size()) return;
-    std::size_t end = pending_.size(), n_accesses = end;   // of twins: at most what is declared and what was resolved
-    for (std::size_t step = first; step < records_.size(); ++step)
-        if (plan_->source(step) == TracePlan::Source::twin) n_accesses += plan_->declared(step).size() + records_[plan_->twin(step)].n_accesses;
-    accesses_.resize(n_accesses);
-    for (std::size_t i = first == 0 ? 0 : records_[first].first_access; i < pending_.size(); ++i) {
-        accesses_[i] = pending_[i].access;
-        accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
+// Completes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all are
+// completed anew.
+void TraceSession::complete_events(std::size_t first) {
+    const auto all = plan_->undeclared();
+    const std::span steps(std::ranges::lower_bound(all, first), std::ranges::lower_bound(all, n_begun_));
+    if (first > 0 || !accesses_fit()) {
+        n_written_ = 0;
+        write_accesses(steps);
+        if (first == 0) {
+            written_ = pending_;
+            written_ranges_ = ranges_.data();
+            n_written_ = n_begun_;
+        }
     }
-    events_.resize(first);
-    for (std::size_t step = first; step < records_.size(); ++step) events_.push_back(event_of(step, end));
+    write_figures(steps);
+    for (std::size_t step = first; threads_ && step < n_begun_; ++step) take_thread_spans(step, events_[step]);
 }
 
 void TraceSession::deliver_batched() {
+    const std::span<const KernelEvent> all(events_.data(), n_begun_);
     for_each_observer([&](Attached& a) {
         a.filtered_events.clear();
         std::uint64_t passed = 0;
-        for (std::size_t step = 0; step < events_.size(); ++step) passed += a.step_passes[step] ? 1 : 0;
+        for (std::size_t step = 0; step < all.size(); ++step) passed += a.step_passes[step] ? 1 : 0;
         a.summary.events += passed;
-        a.summary.filtered += events_.size() - passed;
+        a.summary.filtered += all.size() - passed;
         ++a.summary.runs;
         if (a.request.delivery != Delivery::batched) return;
-        std::span<const KernelEvent> events = events_;
-        if (passed < events_.size()) {
-            for (const KernelEvent& event : events_)
+        std::span<const KernelEvent> events = all;
+        if (passed < all.size()) {
+            for (const KernelEvent& event : all)
                 if (a.step_passes[event.step->number]) a.filtered_events.push_back(event);
             events = a.filtered_events;
         }
@@ -476,24 +510,29 @@ std::uint64_t TraceSession::expected_weight_bytes() const {
             if (routing_[i].first == &tensor) return std::as_bytes(std::span(routing_[i].second));
         return {};
     };
-    std::uint64_t sum = 0;
-    for (std::size_t step = 0; step < events_.size(); ++step) sum += plan_->expected_weight_bytes(step, data);
+    return plan_->expected_weight_bytes(n_begun_, data);
+}
+
+std::uint64_t TraceSession::observed_weight_bytes() const noexcept {
+    std::uint64_t sum = plan_->known_weight_bytes(n_begun_);
+    for (const std::uint32_t step : plan_->undeclared())
+        if (step < n_begun_) sum += decided_[step].weight_bytes;
     return sum;
 }
 
 void TraceSession::end_run(RunStatus status) {
-    if (status == RunStatus::cancelled && !records_.empty() && records_.back().status == EventStatus::failed) {   // abandoned inside a step
-        records_.back().status = EventStatus::cancelled;
-        records_.back().end = std::max(now(), records_.back().begin);
+    if (status == RunStatus::cancelled && n_begun_ > 0 && events_[n_begun_ - 1].status == EventStatus::failed) {   // abandoned inside a step
+        KernelEvent& last = events_[n_begun_ - 1];
+        last.status = EventStatus::cancelled;
+        last.end = std::max(now(), last.begin);
     }
-    weight_bytes_ = 0;
-    make_events(0);
+    complete_events(0);
     RunResult result;
     result.run = &run_;
-    result.events = static_cast<std::uint32_t>(events_.size());
+    result.events = static_cast<std::uint32_t>(n_begun_);
     result.status = status == RunStatus::ok ? EventStatus::ok : status == RunStatus::cancelled ? EventStatus::cancelled : EventStatus::failed;
     result.rolled_back = status != RunStatus::ok;
-    result.observed_weight_bytes = weight_bytes_;
+    result.observed_weight_bytes = observed_weight_bytes();
     result.expected_weight_bytes = expected_weight_bytes();
     std::exception_ptr thrown;   // by an observer now; every observer still sees the run end
     try {

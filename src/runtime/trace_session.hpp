@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/executor.hpp"
@@ -74,12 +75,10 @@ public:
     std::atomic<bool> busy{false};
 
 private:
-    /// What is kept of a step while others run; its event is made of it when the run is over, unless somebody waits for it.
-    struct StepRecord {
-        std::uint64_t begin = 0, end = 0;
+    /// What a run has decided about a step that is not of source `plan`.
+    struct Decided {
         std::uint32_t first_access = 0, n_accesses = 0;   ///< of pending_, where its kernel resolves some
-        EventStatus status = EventStatus::failed;
-        std::uint64_t weight_bytes = 0;                   ///< likewise, once its event is made
+        std::uint64_t weight_bytes = 0;                   ///< once its event is complete
     };
     template <class Fn>
     void for_each_observer(Fn&& fn);
@@ -88,13 +87,17 @@ private:
     void describe_run(const RunDetails& details);
     void prepare_filters();
     void prepare_buffers();
+    void prepare_events();
     void add_accesses(std::size_t step, const kernels::KernelCall& call);
     std::span<const Access> repeat_accesses(std::size_t step, std::size_t& end);
     void take_thread_spans(std::size_t step, KernelEvent& event);
     void show_values(const KernelEvent& event);
-    void make_events(std::size_t first);
-    [[nodiscard]] KernelEvent event_of(std::size_t step, std::size_t& end);
+    void complete_events(std::size_t first);
+    void write_accesses(std::span<const std::uint32_t> steps);
+    [[nodiscard]] bool accesses_fit() const noexcept;
+    void write_figures(std::span<const std::uint32_t> steps);
     void deliver_batched();
+    [[nodiscard]] std::uint64_t observed_weight_bytes() const noexcept;
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
 
@@ -115,11 +118,18 @@ private:
     const BoundPlan* bound_ = nullptr;
     RunInfo run_;
     std::vector<InputView> inputs_;
-    std::vector<StepRecord> records_;            // by step: each has one, in order
-    std::vector<KernelEvent> events_;            // likewise, of those that were made
-    std::uint64_t weight_bytes_ = 0;             // of the events made last
+    // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two tokens the
+    // weights push all of it out of the caches.
+    std::vector<KernelEvent> events_;
+    std::vector<Decided> decided_;
+    struct Prepared { std::uint32_t plan = 0; bool threads = false; bool operator==(const Prepared&) const = default; };
+    std::optional<Prepared> prepared_;           // what events_ are of
+    std::size_t n_begun_ = 0;                    // steps of the running run
     std::vector<PendingAccess> pending_;
     std::vector<Access> accesses_;               // those of pending_, then those of twins
+    std::vector<PendingAccess> written_;         // the pending_ that accesses_ were written from, of so many steps
+    std::size_t n_written_ = 0;
+    const AccessRange* written_ranges_ = nullptr;
     std::vector<AccessRange> ranges_;
     struct alignas(64) BusyTime {              // a cache line per writer
         std::uint64_t begin = 0, busy = 0;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "runtime/context.hpp"
@@ -252,6 +253,57 @@ TEST_CASE("[K8] [X13] trace: the events of decode steps of equal shape are the s
             }
             CHECK(!first.empty());
         }
+}
+
+TEST_CASE("[K8] trace: what a run's events say does not depend on the runs before") {
+    const auto describe = [](const SeenEvent& event) {
+        std::ostringstream text;
+        text << event.step << ' ' << event.signature() << " macs " << event.macs << " read " << event.bytes_read << " written " << event.bytes_written
+             << " threads " << event.threads.size() << " status " << static_cast<int>(event.status);
+        for (const SeenAccess& access : event.accesses) {
+            text << "; " << access.name << ' ' << access.slot << ' ' << static_cast<int>(access.mode) << ' ' << static_cast<int>(access.kind) << ' '
+                 << access.passes << ' ' << access.bytes;
+            for (const AccessRange& r : access.ranges)
+                text << " [" << r.offset << ' ' << r.length << ' ' << r.stride << ' ' << r.count << ' ' << r.tag << ' ' << r.weight << ' ' << r.padding << ']';
+        }
+        return text.str();
+    };
+    // Of one token and more, over the ends of two pages, some behind a hole torn; some with threads watched too, some with every
+    // step shown at once.
+    const std::vector<std::size_t> counts{5, 1, 1, 57, 1, 1, 1, 1, 3, 1, 58, 1, 1, 1, 3, 1};
+    for (const char* arch : kTracedModels) {
+        const Model model = load_tiny(arch, DType::q8_0);
+        const auto tokens = random_tokens(140, model.info().n_vocab, 12);
+        const auto decode = [&](Context& context, std::size_t& n, std::size_t i) {
+            if (i % 4 == 3) REQUIRE(context.seq_rm(SeqId{0}, Pos{2 * static_cast<int>(i)}, Pos{2 * static_cast<int>(i) + 3}) == RemoveStatus::ok);
+            REQUIRE(context.decode(std::span(tokens).subspan(n, counts[i])) == DecodeStatus::ok);
+            n += counts[i];
+        };
+        const auto second = [&](Context& context, std::size_t i) {
+            if (i % 5 == 2) return context.attach(std::make_shared<Recorder>(TraceRequest{.level = TraceLevel::threads}));
+            if (i % 5 == 4) return context.attach(std::make_shared<Recorder>(TraceRequest{.delivery = Delivery::immediate}));
+            return Attachment();
+        };
+        Traced all(model, {.n_ctx = 192, .n_threads = 2});
+        std::size_t n = 0;
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+            CAPTURE(arch);
+            CAPTURE(i);
+            all.recorder->forget();
+            {
+                const Attachment other = second(all.context, i);
+                decode(all.context, n, i);
+            }
+            Context context(model, {.n_ctx = 192, .n_threads = 2});
+            std::size_t m = 0;
+            for (std::size_t k = 0; k < i; ++k) decode(context, m, k);
+            const auto alone = std::make_shared<Recorder>();
+            const Attachment attached = context.attach(alone), other = second(context, i);
+            decode(context, m, i);
+            REQUIRE(alone->events.size() == all.recorder->events.size());
+            for (std::size_t e = 0; e < alone->events.size(); ++e) CHECK(describe(all.recorder->events[e]) == describe(alone->events[e]));
+        }
+    }
 }
 
 TEST_CASE("[X12] trace: intermediate results carry their stable names") {
