@@ -440,7 +440,7 @@ struct ContextOptions {
     int n_ctx = 512;               ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
     int n_seq_max = 1;             ///< sequences 0 … n_seq_max-1; 1 … 256
     int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
-    int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch
+    int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. Fewer are where that is faster
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
     int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
                                    ///< than the process has processors only so many run

@@ -263,7 +263,9 @@ std::size_t BatchPlan::outputs_before(std::size_t row) const noexcept {
 }
 
 MicroBatch BatchPlan::micro_batch(std::size_t first) const noexcept {
-    return shortened({first, 0, 0, 0}, std::min(static_cast<std::size_t>(limits_.n_ubatch), size_ - first));
+    const std::size_t left = size_ - first, most = static_cast<std::size_t>(limits_.causal ? limits_.n_together : limits_.n_ubatch);
+    const std::size_t n_shares = (left + most - 1) / most;   // even ones: a rest of a few tokens reads all weights for little
+    return shortened({first, 0, 0, 0}, (left + n_shares - 1) / n_shares);
 }
 
 MicroBatch BatchPlan::shortened(const MicroBatch& micro_batch, std::size_t n) const noexcept {

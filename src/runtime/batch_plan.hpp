@@ -16,6 +16,7 @@ namespace tinfer::runtime {
 /// What a batch is checked against: options of the context and facts of the model.
 struct BatchLimits {
     std::int32_t n_batch = 1, n_ubatch = 1, n_outputs = 1, n_seq_max = 1;
+    std::int32_t n_together = 1;   ///< of a causal batch, most tokens of a micro-batch: at most n_ubatch
     std::int32_t n_vocab = 0, n_embd = 0;
     std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
     bool causal = true;
@@ -70,7 +71,7 @@ public:
         return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];
     }
 
-    /// The next micro-batch: at most n_ubatch tokens from `first`.
+    /// The next micro-batch, from `first` on: what is left, or a share of it where that is more than a micro-batch takes.
     [[nodiscard]] MicroBatch micro_batch(std::size_t first) const noexcept;
     /// Its beginning: its first n tokens, where the cache wanted a cut.
     [[nodiscard]] MicroBatch shortened(const MicroBatch& micro_batch, std::size_t n) const noexcept;

@@ -65,6 +65,13 @@ Pooling pooled_rows(const ContextOptions& o) noexcept {
     return o.attention == AttentionKind::causal ? Pooling::last : Pooling::cls;
 }
 
+// Most tokens that are computed together. Of more, what a product reads of them again and again leaves the second level of the
+// caches; experts, of which each gets few of them, gain more by them than that costs.
+std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
+    constexpr std::int32_t kMostOfDense = 256;
+    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMostOfDense);
+}
+
 }  // namespace
 
 Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
@@ -79,7 +86,8 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.biases_by_position();
     if (may_release && memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages()) memory_limits_.window = window();
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
-                     .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd, .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
+                     .n_together = tokens_together(model.hp, options_.n_ubatch), .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd,
+                     .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model), .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
                      .embeddings = options_.embeddings, .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps, .check_finite = options_.check_finite};

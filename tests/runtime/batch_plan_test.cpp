@@ -18,7 +18,7 @@ using tinfer::runtime::BatchPlan;
 namespace {
 
 constexpr BatchLimits kLimits{
-    .n_batch = 16, .n_ubatch = 4, .n_outputs = 8, .n_seq_max = 3, .n_vocab = 100, .n_embd = 2};
+    .n_batch = 16, .n_ubatch = 4, .n_outputs = 8, .n_seq_max = 3, .n_together = 4, .n_vocab = 100, .n_embd = 2};
 
 Memory make_cache() { return Memory({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}}); }
 
@@ -142,20 +142,32 @@ TEST_CASE(
     CHECK(output_rows(all) == std::vector{0, 2});
 }
 
-TEST_CASE("[B6] batch_plan: micro-batches cover the batch once, with the outputs of each") {
+TEST_CASE("[B6] batch_plan: micro-batches cover the batch once, in shares as even as can be, with the outputs of each") {
     auto cache = make_cache();
+    const auto micro_batches = [&](int n_tokens, int n_together) {
+        BatchLimits limits = kLimits;
+        limits.n_together = n_together;
+        BatchPlan plan(limits);
+        std::vector<Row> rows;
+        for (int i = 0; i < n_tokens; ++i) rows.push_back({i, -1, {0}, i % 3 == 0});
+        plan.build(batch_of(rows), cache);
+        std::vector<std::array<std::size_t, 4>> seen;
+        for (std::size_t first = 0; first < plan.size();) {
+            const auto part = plan.micro_batch(first);
+            seen.push_back({part.first, part.n, part.first_output, part.n_outputs});
+            first += part.n;
+        }
+        return seen;
+    };
+    using List = std::vector<std::array<std::size_t, 4>>;
+    CHECK(micro_batches(11, 4) == List{{0, 4, 0, 2}, {4, 4, 2, 1}, {8, 3, 3, 1}});
+    CHECK(micro_batches(9, 4) == List{{0, 3, 0, 1}, {3, 3, 1, 1}, {6, 3, 2, 1}});
+    CHECK(micro_batches(4, 4) == List{{0, 4, 0, 2}});
+    CHECK(micro_batches(5, 2) == List{{0, 2, 0, 1}, {2, 2, 1, 1}, {4, 1, 2, 0}});
     BatchPlan plan(kLimits);
     std::vector<Row> rows;
     for (int i = 0; i < 11; ++i) rows.push_back({i, -1, {0}, i % 3 == 0});
-    const auto batch = batch_of(rows);
-    plan.build(batch, cache);
-    std::vector<std::array<std::size_t, 4>> seen;
-    for (std::size_t first = 0; first < plan.size();) {
-        const auto part = plan.micro_batch(first);
-        seen.push_back({part.first, part.n, part.first_output, part.n_outputs});
-        first += part.n;
-    }
-    CHECK(seen == std::vector<std::array<std::size_t, 4>>{{0, 4, 0, 2}, {4, 4, 2, 1}, {8, 3, 3, 1}});
+    plan.build(batch_of(rows), cache);
     const auto part = plan.shortened(plan.micro_batch(0), 3);
     CHECK(part.n == 3);
     CHECK(part.n_outputs == 1);

@@ -127,7 +127,7 @@ TEST_CASE("[X2] trace: runs say which decode, micro-batch, phase and tokens they
     batch.add(tokens[10], Pos{0}, SeqId{1}, false);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     struct Expected { std::uint64_t decode; std::uint32_t micro_batch; Phase phase; std::size_t n; };
-    const std::vector<Expected> expected{{0, 0, Phase::prefill, 4}, {0, 1, Phase::prefill, 2}, {1, 0, Phase::decode, 1}, {2, 0, Phase::decode, 2}};
+    const std::vector<Expected> expected{{0, 0, Phase::prefill, 3}, {0, 1, Phase::prefill, 3}, {1, 0, Phase::decode, 1}, {2, 0, Phase::decode, 2}};
     REQUIRE(recorder->runs.size() == expected.size());
     std::size_t next = 2;
     for (std::size_t i = 0; i < expected.size(); ++i) {
