@@ -319,7 +319,7 @@ void Layout::measure_graphs() {
         arena_bytes_ = std::max(arena_bytes_, plan.arena_bytes);
         scratch_bytes_ = std::max(scratch_bytes_, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
     };
-    const std::int64_t n_tokens = options_.n_ubatch, n_outputs = std::min(options_.n_outputs, options_.n_ubatch);
+    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch, n_outputs = std::min(options_.n_outputs, n_tokens);
     build(graph, n_tokens, n_outputs, false);
     find_kept(graph);
     for (const GraphKind kind : {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
@@ -328,7 +328,7 @@ void Layout::measure_graphs() {
         worst_offsets_[kind.index()] = plan.offsets;
     }
     if (encoder_) {
-        build_encoder(graph, n_tokens);
+        build_encoder(graph, options_.n_ubatch);
         measure();
         worst_offsets_[GraphKind{.encodes = true}.index()] = plan.offsets;
     }
