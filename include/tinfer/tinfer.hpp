@@ -440,7 +440,7 @@ struct ContextOptions {
     int n_ctx = 512;               ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
     int n_seq_max = 1;             ///< sequences 0 … n_seq_max-1; 1 … 256
     int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
-    int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. Fewer are where that is faster
+    int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. 256 at most without experts
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
     int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
                                    ///< than the process has processors only so many run
@@ -465,7 +465,7 @@ struct ContextOptions {
     bool allow_position_gaps = false;   ///< positions need only increase
     bool check_finite = false;     ///< refuse embedding input that is not finite
     std::uint64_t memory_limit = 0;     ///< bytes the context may allocate; 0 = no limit
-    std::vector<std::string> keep{};    ///< names of graph nodes whose values Context::result() gives after a decode
+    std::vector<std::string> keep{};    ///< graph nodes whose values Context::result() gives: room for n_batch tokens each
     CancelFn cancel{};
     LogSink log{};
 };
@@ -582,7 +582,9 @@ public:
     [[nodiscard]] std::span<const float> pooled(SeqId seq = SeqId{0}) const;
     /// Output index of the batch's token i; throws no_output when it was not flagged.
     [[nodiscard]] int output_index(int token_index) const;
-    /// All rows of a named result of the last decode: "result_output", "result_norm", or a name of ContextOptions::keep.
+    /// A named result of the last decode: "result_output" and "result_norm" of its output rows, or a name of
+    /// ContextOptions::keep: of all its tokens, behind the last layer's attention of its output rows, in their order.
+    /// Valid until the next decode. Throws no_output.
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
 
     /// Sequence operations. Ranges are [p0, p1); p0 < 0 means 0, p1 < 0 means to the end. They act at once.

@@ -24,6 +24,7 @@ struct BatchShape {
     Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
     bool window_pool = false;            ///< layers with a window have cells of their own
     std::int64_t n_pooled = 0;           ///< sequences that may get one
+    bool whole_layers = false;           ///< without outputs too, the last layer computes what lies before its output rows
     bool encodes = false;                ///< the encoder in front of a decoder: every row goes on, none is an output
     std::int64_t n_cross_entries = 1, n_cross_seqs = 1;   ///< capacities of cross_table and cross_seqs
 };

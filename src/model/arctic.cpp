@@ -36,8 +36,7 @@ void build(const BuildContext& b) {
         // y = x + attention(norm(x))
         g.set_part(Part::attn_norm);
         Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (writes_only(b, il)) return;
-        keep_output_rows(b, in, il, {&a, &x});
+        if (!keep_output_rows(b, in, il, {&a, &x})) return;
         g.set_part(Part::attn_out);
         const Tensor y = add_residual(b, x, a, "ffn_inp");
 

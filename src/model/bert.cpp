@@ -54,8 +54,7 @@ void post_norm_stack(const BuildContext& b) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         g.set_layer(il);
         Tensor a = self_attention(b, in, il, x);
-        if (writes_only(b, il)) return;
-        keep_output_rows(b, in, il, {&a, &x});
+        if (!keep_output_rows(b, in, il, {&a, &x})) return;
         g.set_part(Part::attn_out);
         const Tensor sum = add_residual(b, x, a, "attn_sum");
         g.set_part(Part::attn_norm);

@@ -137,7 +137,9 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
     return out;
 }
 
-bool writes_only(const BuildContext& b, int il) noexcept { return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes; }
+bool writes_only(const BuildContext& b, int il) noexcept {
+    return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes && !b.shape.whole_layers;
+}
 
 Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
     Graph& g = b.g;
@@ -317,9 +319,11 @@ Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
     return b.g.name(rows, "out_rows");
 }
 
-void keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams) {
-    if (il != b.hp.n_layer - 1 || b.shape.encodes) return;
+bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams) {
+    if (il != b.hp.n_layer - 1 || b.shape.encodes) return true;
+    if (b.shape.n_outputs == 0) return false;
     for (Tensor* const rows : streams) *rows = output_rows(b, in, *rows);
+    return true;
 }
 
 Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
@@ -399,9 +403,8 @@ void parallel_stack(const BuildContext& b) {
         g.set_part(Part::attn_norm);
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = self_attention(b, in, il, h);
-        if (writes_only(b, il)) return;
-        keep_output_rows(b, in, il, {&a, &x});
-        if (!w.ffn_norm) keep_output_rows(b, in, il, {&h});
+        Tensor none;
+        if (!keep_output_rows(b, in, il, {&a, &x, w.ffn_norm ? &none : &h})) return;
         g.set_part(Part::ffn_norm);
         if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);

@@ -51,7 +51,7 @@ struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
-/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for.
+/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
@@ -81,7 +81,8 @@ struct GatedNames { std::string_view activation, product; };
 /// Rows of x that are outputs; call it once the last layer has written its K and V. Of nothing: nothing.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
 /// The same of several streams, in the last layer only: no other layer, and no encoder in front of a decoder, leaves rows out.
-void keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams);
+/// False where no row is left, with which the model ends.
+[[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams);
 /// x + residual_scale · y; x itself without a y, of a layer that lacks the part
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
@@ -103,8 +104,7 @@ Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& at
         g.set_part(Part::attn_norm);
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = attention(in, il, h);
-        if (writes_only(b, il)) return {};
-        keep_output_rows(b, in, il, {&a, &x});
+        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
         g.set_part(Part::attn_out);
         x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
 

@@ -91,8 +91,7 @@ void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, con
         g.set_part(Part::attn_norm);
         const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
         Tensor y = mixer(b, in, il, h);
-        if (writes_only(b, il)) return;
-        keep_output_rows(b, in, il, {&y, &x});
+        if (!keep_output_rows(b, in, il, {&y, &x})) return;
         x = add_residual(b, x, y, "l_out");
     }
     head(b, x);

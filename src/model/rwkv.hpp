@@ -43,8 +43,7 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
         n = norm(b, w.rwkv.attn_norm_2, x, "ffn_norm");
         g.set_part(Part::ffn);
         s = g.name(g.token_shift(n, state(b, in, il, 1)), "ffn_shift");
-        if (writes_only(b, il)) return;
-        keep_output_rows(b, in, il, {&x, &n, &s});
+        if (!keep_output_rows(b, in, il, {&x, &n, &s})) return;
         x = add_residual(b, x, channel_mix(b, w.rwkv, n, s), "l_out");
         if (b.hp.rwkv.rescale_every > 0 && (il + 1) % b.hp.rwkv.rescale_every == 0) x = g.name(g.scale(x, 0.5f), "l_scaled");
     }

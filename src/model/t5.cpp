@@ -182,7 +182,7 @@ void build(const BuildContext& b) {
         x = add_residual(b, x, a, "cross_inp");
         g.set_part(Part::attn_norm);
         a = cross_attention(b, encoded, il, norm(b, w.cross_attn_norm, x, "cross_attn_norm"));
-        keep_output_rows(b, in, il, {&a, &x});
+        if (!keep_output_rows(b, in, il, {&a, &x})) return;
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");

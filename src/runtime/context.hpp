@@ -76,7 +76,7 @@ struct Context::Impl {
     AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
     bool has_pooled = false;            ///< vectors of the last decode are in pooled_data
     int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
-    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value in the last micro-batch
+    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far; none after anything but ok
 
 private:
     /// Where a transaction stands: what the next piece of work is.

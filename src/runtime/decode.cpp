@@ -113,8 +113,9 @@ void Context::Impl::collect_outputs() {
         for (std::size_t k = 0; k < layout.kept().size(); ++k) {
             const auto& kept = layout.kept()[k];
             if (kept.role != value.role || kept.layer != value.layer) continue;
-            kept_values[k] = static_cast<std::uint64_t>(value.ne[0] * value.ne[1] * value.ne[2] * value.ne[3]);
-            copy(id, floats(kept_data).subspan(kept.offset / sizeof(float), kept_values[k]));
+            const std::uint64_t n = running_->value_bytes[id] / sizeof(float), before = kept.grows ? kept_values[k] : 0;
+            copy(id, floats(kept_data).subspan(kept.offset / sizeof(float) + before, n));
+            kept_values[k] = before + n;
         }
     }
 }
@@ -232,8 +233,9 @@ void Context::Impl::finish(DecodeStatus status) noexcept {
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_pooled = pooled_data.size() > 0;
         (batch_->size() > 1 ? timings.prompt_n : timings.generation_n) += batch_->size();
-    } else if (memory_->in_transaction()) {
-        memory_->rollback();
+    } else {
+        if (memory_->in_transaction()) memory_->rollback();
+        std::ranges::fill(kept_values, 0);
     }
     stage_ = Stage::none;
     session->detach_requested();

@@ -215,6 +215,21 @@ void Layout::add_inputs() {
     add("pool_counts", 4 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
 
+namespace {
+
+bool may_be_kept(const graph::Value& value) noexcept { return value.node != graph::kNone && !value.is_view && value.type == DType::f32; }
+
+// The first of its name, where the graph has it.
+std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) noexcept {
+    for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
+        const graph::Value& value = graph.values()[id];
+        if (may_be_kept(value) && value.role == kept.role && value.layer == kept.layer) return id;
+    }
+    return graph::kNone;
+}
+
+}  // namespace
+
 void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
     graph.reset();
     const model::BuildContext context{.g = graph, .hp = model_->hp, .w = model_->weights,
@@ -222,15 +237,12 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                                 .n_seqs = run_sequences_, .from_embeddings = from_embeddings,
                                                 .want_logits = logits_bytes() > 0, .want_embeddings = options_.embeddings,
                                                 .pooling = options_.pooling, .window_pool = memory_limits_.has_window_pool(), .n_pooled = options_.n_seq_max,
-                                                .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1, .n_cross_seqs = options_.n_seq_max},
+                                                .whole_layers = whole_layers_, .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1, .n_cross_seqs = options_.n_seq_max},
                                       .rope = rope_, .rope_window = rope_window_, .rope_factors = rope_factors_, .memory = layer_memory_,
                                       .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross) : std::span<const model::LayerMemory>()};
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
-        for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
-            const graph::Value& value = graph.values()[id];
-            if (value.role == kept.role && value.layer == kept.layer && value.node != graph::kNone && !value.is_view) graph.output({id});
-        }
+        if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
 #if defined(TINFER_CHECKED)
     graph::verify(graph);
 #endif
@@ -295,13 +307,31 @@ void Layout::find_kept(const graph::Graph& graph) {
         bool found = false;
         for (std::uint32_t id = 0; id < graph.values().size() && !found; ++id) {
             const graph::Value& value = graph.values()[id];
-            if (value.node == graph::kNone || value.is_view || value.type != DType::f32 || graph.display_name(id) != name) continue;
+            if (!may_be_kept(value) || graph.display_name(id) != name) continue;
             found = true;
-            const std::uint64_t bytes = graph::storage_bytes(value);
-            kept_.push_back({name, value.role, value.layer, bytes, kept_bytes_});
-            kept_bytes_ = plus(kept_bytes_, align64(bytes));
+            kept_.push_back({.name = name, .role = value.role, .layer = value.layer});
+            whole_layers_ = whole_layers_ || value.layer == model_->hp.n_layer - 1;
         }
         if (!found) fail(ErrorCode::bad_parameter, cat("keep: the graph has no f32 result named '", escaped(name), "'"));
+    }
+}
+
+// Graphs of few tokens show what a value grows with: tokens, outputs or neither.
+void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs) {
+    const auto sizes = [&](std::int32_t tokens, std::int32_t outputs) {
+        build(graph, tokens, outputs, false);
+        std::vector<std::uint64_t> bytes;
+        for (const Kept& kept : kept_) bytes.push_back(graph::storage_bytes(graph.values()[kept_value(graph, kept)]));
+        return bytes;
+    };
+    const auto few = sizes(4, 1), of_tokens = sizes(8, 1), of_outputs = sizes(4, 2), most = sizes(n_tokens, n_outputs);
+    for (std::size_t k = 0; k < kept_.size(); ++k) {
+        Kept& kept = kept_[k];
+        const std::uint64_t of_token = (of_tokens[k] - few[k]) / 4, of_output = of_outputs[k] - few[k];
+        kept.grows = few[k] == 4 * of_token + of_output;
+        kept.bytes = kept.grows ? plus(times(of_token, static_cast<std::uint64_t>(options_.n_batch)), times(of_output, static_cast<std::uint64_t>(options_.n_outputs))) : most[k];
+        kept.offset = kept_bytes_;
+        kept_bytes_ = plus(kept_bytes_, align64(kept.bytes));
     }
 }
 
@@ -321,7 +351,10 @@ void Layout::measure_graphs() {
     };
     const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch, n_outputs = std::min(options_.n_outputs, n_tokens);
     build(graph, n_tokens, n_outputs, false);
-    find_kept(graph);
+    if (!options_.keep.empty()) {
+        find_kept(graph);
+        measure_kept(graph, n_tokens, n_outputs);
+    }
     for (const GraphKind kind : {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
         measure();

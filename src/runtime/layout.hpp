@@ -90,8 +90,9 @@ public:
     /// Offsets of the largest plan of a kind, valid for every smaller one.
     [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept { return worst_offsets_[kind.index()]; }
 
-    /// A value that the caller wants kept, of the largest graph.
-    struct Kept { std::string name; std::string_view role; int layer = kNoLayer; std::uint64_t bytes = 0, offset = 0; };
+    /// A value that the caller wants kept: of every micro-batch, one behind the other, where each token or each output has
+    /// a part of it, else of the last one. `bytes` are those of the largest batch.
+    struct Kept { std::string name; std::string_view role; int layer = kNoLayer; bool grows = false; std::uint64_t bytes = 0, offset = 0; };
     [[nodiscard]] std::span<const Kept> kept() const noexcept { return kept_; }
     [[nodiscard]] std::uint64_t kept_bytes() const noexcept { return kept_bytes_; }
 
@@ -104,6 +105,7 @@ private:
     void add_inputs();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
+    void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);
     [[nodiscard]] std::uint64_t bytes_held() const noexcept;
 
     const model::BoundModel* model_;
@@ -124,6 +126,7 @@ private:
     std::uint32_t max_nodes_ = 0, max_values_ = 0;
     std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets_;
     std::vector<Kept> kept_;
+    bool whole_layers_ = false;   // a value of the last layer is kept
 };
 
 }  // namespace tinfer::runtime

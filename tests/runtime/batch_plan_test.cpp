@@ -144,13 +144,17 @@ TEST_CASE(
 
 TEST_CASE("[B6] batch_plan: micro-batches cover the batch once, in shares as even as can be, with the outputs of each") {
     auto cache = make_cache();
-    const auto micro_batches = [&](int n_tokens, int n_together) {
+    const auto planned = [&](int n_tokens, int n_together) {
         BatchLimits limits = kLimits;
         limits.n_together = n_together;
         BatchPlan plan(limits);
         std::vector<Row> rows;
         for (int i = 0; i < n_tokens; ++i) rows.push_back({i, -1, {0}, i % 3 == 0});
         plan.build(batch_of(rows), cache);
+        return plan;
+    };
+    const auto micro_batches = [&](int n_tokens, int n_together) {
+        const BatchPlan plan = planned(n_tokens, n_together);
         std::vector<std::array<std::size_t, 4>> seen;
         for (std::size_t first = 0; first < plan.size();) {
             const auto part = plan.micro_batch(first);
@@ -164,10 +168,7 @@ TEST_CASE("[B6] batch_plan: micro-batches cover the batch once, in shares as eve
     CHECK(micro_batches(9, 4) == List{{0, 3, 0, 1}, {3, 3, 1, 1}, {6, 3, 2, 1}});
     CHECK(micro_batches(4, 4) == List{{0, 4, 0, 2}});
     CHECK(micro_batches(5, 2) == List{{0, 2, 0, 1}, {2, 2, 1, 1}, {4, 1, 2, 0}});
-    BatchPlan plan(kLimits);
-    std::vector<Row> rows;
-    for (int i = 0; i < 11; ++i) rows.push_back({i, -1, {0}, i % 3 == 0});
-    plan.build(batch_of(rows), cache);
+    const BatchPlan plan = planned(11, 4);
     const auto part = plan.shortened(plan.micro_batch(0), 3);
     CHECK(part.n == 3);
     CHECK(part.n_outputs == 1);

@@ -361,6 +361,32 @@ TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states a
     }
 }
 
+TEST_CASE_FIXTURE(Fixture, "[G8] context: kept values are those of all tokens, however the batch is cut") {
+    const std::vector<std::string> of_tokens{"l_out-0", "attn_norm-1", "q-1", "attn_out-1"}, of_outputs{"out_rows-1", "l_out-1", "result_norm"};
+    std::vector<std::string> all = of_tokens;
+    all.insert(all.end(), of_outputs.begin(), of_outputs.end());
+    Batch batch;   // outputs at both ends of a long row without any
+    for (int i = 0; i < 48; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i < 2 || i > 44);
+    const auto kept = [&](int n_ubatch) {
+        Context context(model, {.n_ctx = 128, .n_ubatch = n_ubatch, .n_outputs = 8, .keep = all});
+        REQUIRE(context.decode(batch) == DecodeStatus::ok);
+        std::vector<std::vector<std::uint32_t>> values;
+        for (const std::string& name : all) values.push_back(bits_of(context.result(name)));
+        REQUIRE(context.decode(std::span(tokens).first(1)) == DecodeStatus::ok);   // the next decode begins anew
+        CHECK(context.result("l_out-0").size() == 64);
+        return values;
+    };
+    const auto whole = kept(48);
+    for (std::size_t k = 0; k < all.size(); ++k) CHECK(whole[k].size() == (k < of_tokens.size() ? 48 : 5) * 64);
+    for (const int n_ubatch : {1, 7, 16, 47}) CHECK(kept(n_ubatch) == whole);
+
+    Context context(model, {.n_ctx = 512, .keep = {"l_out-0"}});   // more than are computed together
+    REQUIRE(context.decode(test::random_tokens(400, 128, 1)) == DecodeStatus::ok);
+    CHECK(context.result("l_out-0").size() == 400 * 64);
+    REQUIRE(context.decode(test::random_tokens(400, 128, 1)) == DecodeStatus::no_room);
+    CHECK(context.result("l_out-0").empty());
+}
+
 TEST_CASE_FIXTURE(Fixture, "[O6] context: timings sum to wall time within 2 %") {
     Context context(model, {.n_ctx = 512, .n_threads = 1, .isa = Isa::reference});
     CHECK(context.timings().load_s == model.load_seconds());
