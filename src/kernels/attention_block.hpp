@@ -21,6 +21,7 @@ public:
     AttentionBlock(const KernelCall& call, const BlockScratch<Arch>& scratch) noexcept
         : call_(call), params_(call.params.attention), scratch_(scratch), padded_(scratch.padded(params_)),
           k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)),
+          coded_(is_coded<Arch>(call[2].type) && is_coded<Arch>(call[3].type)),
           bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {
     }
 
@@ -129,16 +130,17 @@ private:
     };
 
     /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
-    /// What is read next is asked for meanwhile, line after line as it lies: the next head's keys, the first head's
-    /// values, and so on to the keys of the page `then`. Anything else (keys during keys, the four groups in turn, as they
-    /// will be used) was slower by a tenth to a quarter.
+    /// What will be read is asked for meanwhile, line after line as it lies: the next head's keys, the first head's
+    /// values, and so on to the keys of the page `then`. Codes, which are half as long and less, are asked for all heads
+    /// ahead: values of a head during its keys, and its keys of `then` during its values. Anything else (the four groups
+    /// in turn, as they will be used, codes as floats and floats as codes) was slower by a tenth to a quarter.
     void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
         const std::int64_t now = tile.cell(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
         const int n = n_active_ / n_kv_;   // rows of one token see the same
         for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
         for (int h = 0; h < n_kv_; ++h) {
             const Step step{active_ + h * n, n, 0};
-            keys_ahead_ = h + 1 < n_kv_ ? key_group(now, h + 1) : value_row(now, 0);
+            keys_ahead_ = coded_ ? value_row(now, h) : h + 1 < n_kv_ ? key_group(now, h + 1) : value_row(now, 0);
             if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
             else dot_scattered(tile, visible, h, step);
         }
@@ -146,7 +148,7 @@ private:
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
         for (int h = 0; h < n_kv_; ++h) {
             const std::byte* row[kTile];
-            values_ahead_ = h + 1 < n_kv_ ? value_row(now, h + 1) : key_group(then, 0);
+            values_ahead_ = coded_ ? key_group(then, h) : h + 1 < n_kv_ ? value_row(now, h + 1) : key_group(then, 0);
             find_values(tile, visible, h, row);
             add_values(row, {active_ + h * n, n, 0});
         }
@@ -395,7 +397,7 @@ private:
 
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, values_ahead_, v_bytes_};
+        ValueRows v{row, 0, 0, padded_, values_ahead_};
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<CellF32<Arch>, false, kTileQueries<Arch>>(v, step);
         visit_values<Arch>(call_[3].type,
@@ -468,6 +470,7 @@ private:
     const AttentionParams& params_;
     const BlockScratch<Arch> scratch_;
     const std::int64_t padded_, k_bytes_, v_bytes_;
+    const bool coded_;                             ///< both K and V
     const bool bends_;                             ///< scores are more than scaled
     std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees

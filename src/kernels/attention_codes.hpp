@@ -10,12 +10,13 @@ namespace tinfer::kernels {
 
 // ---- Lanes ----------------------------------------------------------------------------------------------------------
 
-// half_value: an f16. signed_nibbles: the low or the high four bits of 16 bytes, less 8.
+// half_values: N of f16. signed_nibbles: the low or the high four bits of 16 bytes, less 8.
 #if defined(__x86_64__)
-static TINFER_INLINE float half_value(const std::byte* p) {
-    std::uint16_t half;
-    std::memcpy(&half, p, 2);
-    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+template <int N>
+static TINFER_INLINE void half_values(const std::byte* p, float (&out)[4]) {
+    std::uint64_t halves = 0;
+    std::memcpy(&halves, p, 2 * N);
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<long long>(halves))));
 }
 static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -50,10 +51,11 @@ static TINFER_INLINE i32v<avx512vnni> dot_key(i32v<avx512vnni> acc, i32v<avx512v
 }
 #endif
 #elif defined(__aarch64__)
-static TINFER_INLINE float half_value(const std::byte* p) {
-    std::uint16_t half;
-    std::memcpy(&half, p, 2);
-    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+template <int N>
+static TINFER_INLINE void half_values(const std::byte* p, float (&out)[4]) {
+    std::uint64_t halves = 0;
+    std::memcpy(&halves, p, 2 * N);
+    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
 }
 static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
     const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p));
@@ -81,16 +83,31 @@ static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w
 /// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
 template <class Arch, DType Type>
 struct CodedCell {
-    static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return code_bytes(Type, n); }
-    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept {
-        const f32x16<Arch> scale(half_value(row + v_scale(Type, d, channel / kKvBlock)));
-        const std::byte* codes = row + (Type == DType::q8_0 ? channel : channel / 32 * 16);
-        alignas(16) std::int8_t low[16];
-        if constexpr (Type == DType::q4_0) {
-            signed_nibbles(codes, channel % 32 != 0, low);
-            codes = reinterpret_cast<const std::byte*>(low);
+    /// Of n channels, with their share of the scales.
+    static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return code_bytes(Type, n) + n * 2 / kKvBlock; }
+    /// 16·Pieces channels of a row, from one on: a whole block's first, where they are more than 16. Scales are widened
+    /// together and go through memory, from where an instruction takes one for all lanes.
+    template <int Pieces>
+    struct Row {
+        static_assert(Pieces <= 8);
+        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept : codes(row), first(channel) {
+            half_values<(Pieces + 1) / 2>(row + v_scale(Type, d, channel / kKvBlock), scale);
         }
-        return scale * f32x16<Arch>::each([&](int i) { return float_bytes(codes + i * Arch::kLanes, Arch{}); });
+        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept {
+            const std::byte* bytes = codes + (Type == DType::q8_0 ? first + 16 * piece : first / 32 * 16 + piece / 2 * 16);
+            alignas(16) std::int8_t low[16];
+            if constexpr (Type == DType::q4_0) {
+                signed_nibbles(bytes, Pieces > 1 ? piece % 2 != 0 : first % 32 != 0, low);
+                bytes = reinterpret_cast<const std::byte*>(low);
+            }
+            return f32x16<Arch>(scale[piece / 2]) * f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
+        }
+        const std::byte* codes;
+        std::int64_t first;
+        float scale[4];
+    };
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept {
+        return Row<1>(row, channel, d).load(0);
     }
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
                                                int) noexcept {
@@ -109,7 +126,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 [[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, const std::byte* next,
                                  std::int64_t d, float* const* s) noexcept {
     constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
-    constexpr std::int64_t kStep = kWords * 64;
+    constexpr std::int64_t kStep = kWords * 64, kShare = Groups * (kStep + 2 * kGroup);   // a block's share of the scales
     f32x16<Arch> sum[Queries][Groups];
     for (int r = 0; r < Queries; ++r)
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
@@ -122,7 +139,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
             for (int g = 0; g < Groups; ++g)
 #pragma GCC unroll 2
                 for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
-        if constexpr (Ahead) ask_lines<Arch>(next + b * kStep * Groups, kStep * Groups);
+        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + b * kShare, kShare);
         for (int w = 0; w < kWords; ++w) {
             i32v<Arch> codes[Groups][kParts];
 #pragma GCC unroll 4
@@ -170,7 +187,7 @@ inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const 
                              std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
-    constexpr int kGroups = Arch::kLanes < 16 ? 1 : 2;
+    constexpr int kGroups = Arch::kLanes < 16 ? 1 : Queries <= 2 ? 4 : 2;
     const std::int64_t group = kGroup * row_bytes(Type, d);
     for (int g = 0; g < 4; g += kGroups) {
         float* to[Queries];

@@ -95,16 +95,12 @@ TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexce
     for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
 }
 
-/// Asks for memory that will be read soon, into the second-level cache: a request to the first level keeps one of its
-/// few buffers until the memory answers. It may lie behind the cache's end.
-template <class Arch>
+/// Asks for memory that will be read soon, into the second level of the caches, as a request to the first level keeps one of
+/// its few buffers until the memory answers; or (3) into the first, for what is read at once and a single time. It may lie
+/// behind the cache's end.
+template <class Arch, int Locality = 2>
 TINFER_INLINE void prefetch_lines(const std::byte* p, std::int64_t bytes) noexcept {
-    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-/// The same into the first level, for what is read at once and a single time.
-template <class Arch>
-TINFER_INLINE void ask_lines(const std::byte* p, std::int64_t bytes) noexcept {
-    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 3);
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, Locality);
 }
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
@@ -122,7 +118,7 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
         constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) ask_lines<Arch>(next + c * kStep * Groups, kStep * Groups);
+        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + c * kStep * Groups, kStep * Groups);
         f32x16<Arch> cells[Groups];
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
@@ -171,13 +167,12 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
 
-/// V rows [from, to) of a tile.
+/// V rows [from, to) of a tile of 64.
 struct ValueRows {
     const std::byte* const* row;
     int from, to;
     std::int64_t d;         ///< channels; whole pieces of 16
     const std::byte* next;  ///< the rows of the next tile lie here one after the other
-    std::int64_t stride;    ///< bytes of one of them
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
@@ -190,14 +185,18 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
 #pragma GCC unroll 8
         for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>(factor[r]);
     const int to = v.to;
-    [[maybe_unused]] const std::int64_t step = Cell::row_bytes(16 * Pieces), stride = v.stride, d = v.d;
-    [[maybe_unused]] const std::byte* const next = v.next + Cell::row_bytes(c);
+    const std::int64_t d = v.d;
+    // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the rest here.
+    constexpr std::int64_t share = 64 * Cell::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
+    [[maybe_unused]] const std::byte* const next = v.next + 64 * Cell::row_bytes(c);
+    if constexpr (Ahead) prefetch_lines<Arch, 3>(next + 64 * step, share - 64 * step);
     const std::byte* const* row = v.row;
     for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) ask_lines<Arch>(next + at * stride, step);
+        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + at * step, step);
+        const typename Cell::template Row<Pieces> of_row(row[at], c, d);
         f32x16<Arch> cells[Pieces];
 #pragma GCC unroll 8
-        for (int i = 0; i < Pieces; ++i) cells[i] = Cell::load_row(row[at], c + 16 * i, d);
+        for (int i = 0; i < Pieces; ++i) cells[i] = of_row.load(i);
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
             const f32x16<Arch> weight(p[r][at]);

@@ -19,6 +19,13 @@ struct FloatCell {
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept {
         return Cell::load(reinterpret_cast<const Stored*>(row) + channel);
     }
+    /// 16·Pieces channels of a row, from one on.
+    template <int Pieces>
+    struct Row {
+        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept : first(reinterpret_cast<const Stored*>(row) + channel) {}
+        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept { return Cell::load(first + 16 * piece); }
+        const Stored* first;
+    };
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
                                                int n) noexcept {
         if (n == 16) return load_row(row, channel, d);
