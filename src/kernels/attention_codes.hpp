@@ -187,7 +187,7 @@ inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const 
                              std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
-    constexpr int kGroups = Arch::kLanes < 16 ? 1 : Queries <= 2 ? 4 : 2;
+    constexpr int kGroups = Arch::kLanes < 16 ? 1 : !Ahead ? 2 : Queries <= 2 ? 4 : 1;   // measured; codes are soon through
     const std::int64_t group = kGroup * row_bytes(Type, d);
     for (int g = 0; g < 4; g += kGroups) {
         float* to[Queries];
