@@ -102,7 +102,8 @@ private:
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams;
         return (kStreams - 1) * length + end <= job.n_rows && end <= length;
     }
-    /// Each stream is asked for kNotice bytes ahead, in whole rows; behind its last ones comes its place in the run that follows.
+    /// Each stream is asked for kNotice bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
+    /// ones comes its place in the run that follows.
     template <class Rows, class Product>
     static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
         constexpr int kNeighbours = Rows::kRows / kStreams;
@@ -126,8 +127,9 @@ private:
     }
     template <class Rows>
     static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
-        constexpr int kPerStream = Rows::kRows / kStreams / Rows::kPerLane;
-        const std::int64_t step = Rows::kPerLane * job.row_stride, ahead = early * job.row_stride;
+        constexpr int kNeighbours = Rows::kRows / kStreams, kPerStream = kNeighbours / Rows::kPerLane;
+        const std::int64_t step = Rows::kPerLane * job.row_stride;
+        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, kNotice) : early * job.row_stride;
         const std::byte* stream = job.w + first * job.row_stride;
 #pragma GCC unroll 4
         for (int s = 0; s < kStreams; ++s, stream += length * job.row_stride) {
