@@ -45,7 +45,7 @@ struct AmxSlice<Format, 32> {
     alignas(64) float d[kSlice / 32][kAmxRows], m[kSlice / 32][kAmxRows];
 };
 
-/// Takes what a decoder of sixteen rows finds (kernels/panel_avx512.hpp) into one half of a slice.
+/// Takes what a decoder of sixteen rows finds (kernels/decode_rows.hpp) into one half of a slice.
 template <class Format>
 struct AmxSliceHalf {
     using Route = AmxRoute<Format>;
@@ -80,13 +80,13 @@ struct AmxSliceHalf {
         if constexpr (!Route::kSuper) {
             // The bias goes: xor where it is the top bit, else a subtraction.
             constexpr int kBias = CodeRoute<avx512vnni, Format>::kBias;
-            put(0, word, kBias == 0 ? c : kBias == 128 ? _mm512_xor_si512(c, each_byte(128)) : _mm512_sub_epi8(c, each_byte(kBias)));
+            put(0, word, kBias == 0 ? c : kBias == 128 ? _mm512_xor_si512(c, each_byte<16>(128)) : _mm512_sub_epi8(c, each_byte<16>(kBias)));
         } else if constexpr (Route::kUnsigned) {
             put(0, word, _mm512_mullo_epi16(c, planes[2 * j]));   // both bytes of a pair at once: products stay below 256
             put(1, word, _mm512_mullo_epi16(c, planes[2 * j + 1]));
         } else {
             constexpr int kBias = CodeRoute<avx512vnni, Format>::kBias;
-            const __m512i q = _mm512_sub_epi8(c, each_byte(kBias)), s = planes[j];
+            const __m512i q = _mm512_sub_epi8(c, each_byte<16>(kBias)), s = planes[j];
             // Each byte alone as q · 256 in sixteen bits: even bytes, then odd ones.
             const __m512i even = _mm512_slli_epi16(q, 8), odd = _mm512_and_si512(q, _mm512_set1_epi16(-256));
             const __m512i twice = _mm512_add_epi16(s, s), odd_mask = _mm512_set1_epi16(-256);
@@ -95,7 +95,7 @@ struct AmxSliceHalf {
             const __m512i high = choose(odd_mask, high_odd, high_even);
             const __m512i v_even = _mm512_srli_epi16(_mm512_mullo_epi16(even, s), 8);   // v modulo 256
             const __m512i v = choose(odd_mask, _mm512_mullo_epi16(odd, s), v_even);
-            const __m512i high64 = _mm512_and_si512(_mm512_slli_epi16(high, 6), each_byte(0xC0));
+            const __m512i high64 = _mm512_and_si512(_mm512_slli_epi16(high, 6), each_byte<16>(0xC0));
             put(0, word, _mm512_sub_epi8(v, high64));
             put(1, word, high);
         }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/code_route.hpp"
-#include "kernels/panel_avx512_blocks.hpp"
+#include "kernels/decode_rows_blocks.hpp"
 #include "kernels/row_chunks.hpp"
 #include "kernels/unpack.hpp"
 
@@ -15,13 +15,16 @@ inline constexpr int kSlice = 256;   ///< values of K in a panel slice: one supe
 template <class Format>
 inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;   ///< of a row's blocks
 
-/// Whether slices are decoded sixteen rows at a time: where a block has one scale or a super-block any.
+/// How many rows of a slice are decoded together, 0 where each is unpacked alone: sixteen where a block has one scale or a
+/// super-block any.
 template <class Arch, class Format>
-inline constexpr bool kDecodesBySixteen =
+inline constexpr int kDecodedRows =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32);
+    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32) ? 16 : 0;
+#elif defined(__AVX2__)
+    !Arch::kHasDot4 && kHasRowDecoder<Format> ? 8 : 0;
 #else
-    false;
+    0;
 #endif
 
 /// Sums of two neighbouring sub-blocks as two int16 in one lane, which one instruction multiplies with their scales. The second
@@ -41,11 +44,11 @@ struct SumPairs {
         return !kSome ? 0 : reach >= Format::kScaleElems * 127 ? 32 * 127 : reach;
     }
     static constexpr int kSixteenBits = reach(32767);
-    static constexpr bool kFifteen = kDecodesBySixteen<Arch, Format> && reach(16383) >= 1000;   ///< normal activations: 574 ± 149
+    static constexpr bool kFifteen = kDecodedRows<Arch, Format> != 0 && reach(16383) >= 1000;   ///< normal activations: 574 ± 149
     static constexpr int kReach = kFifteen ? reach(16383) : kSixteenBits;
     static constexpr int kMiddle = kFifteen ? 1 << 14 : 1 << 15;
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    static constexpr int kUpper = !kSome || !kDecodesBySixteen<Arch, Format> ? 0 : kUpperBits<Format> != 0 ? kUpperBits<Format> : kFifteen ? 2 : 1;
+    static constexpr int kUpper = !kSome || kDecodedRows<Arch, Format> == 0 ? 0 : kUpperBits<Format> != 0 ? kUpperBits<Format> : kFifteen ? 2 : 1;
 #else
     static constexpr int kUpper = 0;
 #endif
@@ -125,49 +128,58 @@ TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
 inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows
 inline constexpr int kSharesOfDecoding = 2 * kSlice / 4 / kWordsPerShare;   ///< that are read while 32 rows are decoded
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-/// Puts what a decoder of sixteen rows finds into one half of a slice. `Given`: bits that the decoder could leave codes of second
+#if defined(__AVX2__)
+/// Puts what a decoder of N rows finds into one half of a slice. `Given`: bits that the decoder could leave codes of second
 /// sub-blocks up.
-template <class Slice, class Class, int Given>
+template <class Arch, int N, class Slice, class Class, int Given>
 struct SliceHalf {
+    using Bytes = RowBytes<N>;
+    using Floats = typename RowLanes<N>::Floats;
     Slice& slice;
     int first_row;
     ReadAhead& reader;
-    __m512i start = _mm512_setzero_si512();
+    Bytes start = each_word<N>(0);
     static constexpr bool kTakesUpper = Given != 0 && Given == Class::kUpper;
 
     TINFER_INLINE void begin(int) noexcept {}
-    TINFER_INLINE void codes(int j, int word, __m512i bytes) noexcept {
+    TINFER_INLINE void codes(int j, int word, Bytes bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
-        if (!kTakesUpper && Class::kUpper != 0 && j % 2 == 1) bytes = _mm512_slli_epi16(bytes, Class::kUpper);   // all fit their bytes
-        _mm512_store_si512(slice.codes[word][first_row], bytes);
+        if (!kTakesUpper && Class::kUpper != 0 && j % 2 == 1) bytes = shift_left_16(bytes, Class::kUpper);   // all fit their bytes
+        store_lanes(slice.codes[word][first_row], bytes);
     }
     TINFER_INLINE void end(int) noexcept {}
-    TINFER_INLINE void scales(int pair, __m512i scales) noexcept {
-        _mm512_store_si512(slice.scale[pair] + first_row, scales);
-        if constexpr (Class::kPanelStarts) start = _mm512_dpwssd_epi32(start, scales, _mm512_set1_epi32(-Class::kMiddle & 0xFFFF));
+    TINFER_INLINE void scales(int pair, Bytes scales) noexcept {
+        if constexpr (Arch::kHasDot4) {
+            store_lanes(slice.scale[pair] + first_row, scales);
+        } else {
+            store_lanes(slice.scale[2 * pair] + first_row, int16_of_pair<N>(scales, 0));
+            store_lanes(slice.scale[2 * pair + 1] + first_row, int16_of_pair<N>(scales, 1));
+        }
+        if constexpr (Class::kPanelStarts) start = dot2(i32v<Arch>(start), i32v<Arch>(scales), i32v<Arch>(-Class::kMiddle & 0xFFFF), Arch{});
     }
     TINFER_INLINE void finish() noexcept {
-        if constexpr (Class::kPanelStarts) _mm512_store_si512(slice.start + first_row, start);
+        if constexpr (Class::kPanelStarts) store_lanes(slice.start + first_row, start);
     }
-    TINFER_INLINE void mins(int pair, __m512i mins) noexcept { _mm512_store_si512(slice.min[pair] + first_row, mins); }
-    TINFER_INLINE void d(__m512 d) noexcept { _mm512_store_ps(slice.d + first_row, d); }
-    TINFER_INLINE void dmin(__m512 d) noexcept { _mm512_store_ps(slice.dmin + first_row, d); }
-    TINFER_INLINE void d(int unit, __m512 d) noexcept { _mm512_store_ps(slice.d[unit][0] + first_row, d); }
-    TINFER_INLINE void m(int unit, __m512 m) noexcept { _mm512_store_ps(slice.m[unit] + first_row, m); }
+    TINFER_INLINE void mins(int pair, Bytes mins) noexcept { store_lanes(slice.min[pair] + first_row, mins); }
+    TINFER_INLINE void d(Floats d) noexcept { store_lanes(slice.d + first_row, d); }
+    TINFER_INLINE void dmin(Floats d) noexcept { store_lanes(slice.dmin + first_row, d); }
+    TINFER_INLINE void d(int unit, Floats d) noexcept { store_lanes(slice.d[unit][0] + first_row, d); }
+    TINFER_INLINE void m(int unit, Floats m) noexcept { store_lanes(slice.m[unit] + first_row, m); }
 };
 
-/// Pointers to the blocks of rows first … first + 15. Rows behind the last valid one repeat it.
-template <class Arch>
-TINFER_INLINE SixteenBlocks sixteen_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int first) noexcept {
-    SixteenBlocks blocks;
-    for (int r = 0; r < 16; ++r) {
+/// Pointers to the blocks of rows first … first + N - 1. Rows behind the last valid one repeat it.
+template <class Arch, int N>
+TINFER_INLINE RowBlocks<N> row_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int first) noexcept {
+    RowBlocks<N> blocks;
+    for (int r = 0; r < N; ++r) {
         const int row = first + r < n_rows ? first + r : n_rows - 1;
         blocks.row[r] = rows + row * row_stride;
     }
     return blocks;
 }
+#endif
 
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 /// Scale or min j of sixteen super-blocks in lanes of out[j].
 template <class Arch, class Scales>
 inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcept {
@@ -175,9 +187,9 @@ inline void turn_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) noexcep
     transpose(out, Arch{});
 }
 
-/// What decode_sixteen does, for the formats that have none: blocks are unpacked row by row and turned then.
+/// What decode_rows does, for the formats that have none: blocks are unpacked row by row and turned then.
 template <class Arch, class Format, class Sink>
-inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
+inline void unpack_sixteen(const RowBlocks<16>& b, int n_units, Sink& sink) noexcept {
     constexpr int kBias = CodeRoute<Arch, Format>::kBias;
     constexpr int kSubs = Format::kUnit / Format::kScaleElems;
     const auto put = [&](int word, const i32v<Arch>& codes) { sink.codes(word * 4 / Format::kScaleElems, word, codes); };
@@ -222,18 +234,24 @@ inline void unpack_sixteen(const SixteenBlocks& b, int n_units, Sink& sink) noex
         turn_codes<Arch>([&](int r) { return rows.q[r]; }, 8 * n_units, kBias, put);
     }
 }
-template <class Arch, class Format, class Sink>
-TINFER_INLINE void decode_group(const SixteenBlocks& b, int n_units, Sink& sink) noexcept {
-    if constexpr (kDecodesSixteen<Format>) decode_sixteen(Format{}, b, n_units, sink);
+#endif
+
+#if defined(__AVX2__)
+template <class Arch, class Format, int N, class Sink>
+TINFER_INLINE void decode_group(const RowBlocks<N>& b, int n_units, Sink& sink) noexcept {
+    if constexpr (kHasRowDecoder<Format>) decode_rows<Arch>(Format{}, b, n_units, sink);
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
     else unpack_sixteen<Arch, Format>(b, n_units, sink);
+#endif
 }
 
 template <class Arch, class Format, class Slice>
-inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
-                              Slice& slice, ReadAhead& reader) noexcept {
-    for (int first = 0; first < kPanelRows<Arch>; first += 16) {
-        SliceHalf<Slice, panel_class<Arch, Format>, kUpperBits<Format>> half{slice, first, reader};
-        decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, row_stride, n_rows, first), n_units, half);
+inline void decode_rows_together(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
+                                 Slice& slice, ReadAhead& reader) noexcept {
+    constexpr int N = kDecodedRows<Arch, Format>;
+    for (int first = 0; first < kPanelRows<Arch>; first += N) {
+        SliceHalf<Arch, N, Slice, panel_class<Arch, Format>, kUpperBits<Format>> half{slice, first, reader};
+        decode_group<Arch, Format>(row_blocks<Arch, N>(rows, row_stride, n_rows, first), n_units, half);
         half.finish();
     }
 }
@@ -243,9 +261,9 @@ inline void decode_by_sixteen(const std::uint8_t* rows, std::int64_t row_stride,
 template <class Arch, class Format, class Class>
 inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
                                 PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    if constexpr (kDecodesBySixteen<Arch, Format>)
-        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, 8, slice, reader);
+#if defined(__AVX2__)
+    if constexpr (kDecodedRows<Arch, Format> != 0)
+        return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, 8, slice, reader);
 #endif
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
@@ -274,9 +292,9 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                           PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    if constexpr (kDecodesBySixteen<Arch, Format>)
-        return decode_by_sixteen<Arch, Format>(rows, row_stride, n_rows, n_units, slice, reader);
+#if defined(__AVX2__)
+    if constexpr (kDecodedRows<Arch, Format> != 0)
+        return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, n_units, slice, reader);
 #endif
     constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {

@@ -42,7 +42,7 @@ struct VectorProduct {
         auto* acc = reinterpret_cast<float*>(slices + n_panels);
         const ActivationLayout layout = activation_layout(Format::kUnit == 256 ? DType::x8_256 : DType::x8_32, job.k);
         const std::int64_t n_tiles = (job.n_columns + kTileTokens<Arch, Class> - 1) / kTileTokens<Arch, Class>;
-        const std::int64_t in_decoding = kDecodesBySixteen<Arch, Format> ? kSharesOfDecoding : 0;
+        const std::int64_t in_decoding = kDecodedRows<Arch, Format> != 0 ? kSharesOfDecoding : 0;
         ReadAhead reader = read_next_panel(job, n_panels * (in_decoding + n_tiles * ActivationSlice<Arch, Class>::kShares));
         // Tiles are of even size: a narrow one waits for its own sums.
         const int least = static_cast<int>(job.n_columns / n_tiles), n_larger = static_cast<int>(job.n_columns % n_tiles);
@@ -98,7 +98,7 @@ struct AmxProduct {
         const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + s * kSliceBytes<Format>;
         for (int first = 0; first < kAmxRows; first += 16) {
             AmxSliceHalf<Format> half{slice, first, reader, {}};
-            decode_group<Arch, Format>(sixteen_blocks<Arch>(rows, job.row_stride, job.n_rows, first), n_units, half);
+            decode_group<Arch, Format>(row_blocks<Arch, 16>(rows, job.row_stride, job.n_rows, first), n_units, half);
         }
     }
 
@@ -169,6 +169,7 @@ struct BlockWeights {
 #else
     static constexpr bool kAmx = false;
 #endif
+    using Rows = typename RowsWay<Arch, Format>::Product;
 
     /// What a thread holds while it works on chunks.
     struct Session {
@@ -186,21 +187,10 @@ struct BlockWeights {
         return bytes;
     }
 
-    /// How few columns meet rows of the file.
-#if defined(__AVX512VNNI__)
-    static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
-#else
-    static constexpr bool kWalks = false;
-#endif
+    /// How few columns meet rows of the file, which may be none.
     static constexpr std::int64_t most_rows_columns() noexcept {
-#if defined(__AVX512VNNI__)
-        if constexpr (kWalks) return RowsProduct<Arch, Format>::kMostColumns;
-#endif
-#if defined(__AVX2__)
-        return UnpackedRowsProduct<Arch, Format>::kMostColumns;
-#else
-        return 0;
-#endif
+        if constexpr (requires { Rows::kMostColumns; }) return Rows::kMostColumns;
+        else return 0;
     }
     /// Columns of one expert are better put side by side first: the matrix unit reads sixteen of them at one distance.
     static constexpr bool gathers(std::int64_t n_columns) noexcept { return takes_matrix_unit(n_columns); }
@@ -226,14 +216,8 @@ struct BlockWeights {
         if constexpr (kAmx)
             if (takes_matrix_unit(job.n_columns)) return AmxProduct<Arch, Format>::multiply(job);
 #endif
-#if defined(__AVX512VNNI__)
-        if constexpr (kWalks)
-            if (takes_runs(job.n_columns)) return RowsProduct<Arch, Format>::multiply(job);
-#endif
-#if defined(__AVX2__)
-        if constexpr (!kWalks)
-            if (takes_runs(job.n_columns)) return UnpackedRowsProduct<Arch, Format>::multiply(job);
-#endif
+        if constexpr (most_rows_columns() > 0)
+            if (takes_runs(job.n_columns)) return Rows::multiply(job);
         VectorProduct<Arch, Format>::multiply(job);
     }
 };

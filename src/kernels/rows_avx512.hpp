@@ -8,27 +8,13 @@
 #include <type_traits>
 
 #include "kernels/lanes_avx512.hpp"
-#include "kernels/panel.hpp"
 #include "kernels/quants/quantize_activation.hpp"
+#include "kernels/row_walk.hpp"
 
 #if defined(__AVX512VNNI__)
 
 namespace tinfer::kernels {
 
-/// Rows that are walked together: N / 4 neighbours of each of four streams, and what will follow in the place of each. That
-/// is asked for block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
-/// the other.
-template <int N, int PerLane = 1>
-struct RowGroup {
-    static constexpr int kPerLane = PerLane, kRows = N * PerLane;
-    const std::uint8_t* row[N];
-    const std::byte* next[N];
-    template <int Bytes>
-    TINFER_INLINE void ask(int r, std::int64_t at) const {
-#pragma GCC unroll 4
-        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 3);
-    }
-};
 using FourRows = RowGroup<4>;
 using SixteenRows = RowGroup<16>;
 using SixteenPairs = RowGroup<16, 2>;
@@ -161,7 +147,7 @@ struct SuperRows<Q4_K> : KRows {
 template <>
 struct SuperRows<Q5_K> : KRows {
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header& h, int r, __m512i (&c)[4], __m512i (&s)[2]) {
-        const __m512i bits = twice32(block + 16), sixteen = each_byte(16);   // bit j belongs to sub-block j
+        const __m512i bits = twice32(block + 16), sixteen = each_byte<16>(16);   // bit j belongs to sub-block j
         const __m512i fifth[4] = {_mm512_sllv_epi16(bits, shift_counts(4, 2)), _mm512_sllv_epi16(bits, shift_counts(3, 1)),
             _mm512_srlv_epi16(bits, shift_counts(0, 2)), _mm512_srlv_epi16(bits, shift_counts(1, 3))};
         for (int half = 0; half < 2; ++half) {
@@ -213,8 +199,8 @@ struct SixteenScales : ScaleAlone {
     static TINFER_INLINE void pairs(const std::uint8_t* p, __m512i (&c)[4]) {
         for (int half = 0; half < 2; ++half) {
             const __m512i bits = twice32(p + 32 * half);
-            c[2 * half] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(0, 2)), each_byte(3));
-            c[2 * half + 1] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(4, 6)), each_byte(3));
+            c[2 * half] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(0, 2)), each_byte<16>(3));
+            c[2 * half + 1] = _mm512_and_si512(_mm512_srlv_epi16(bits, shift_counts(4, 6)), each_byte<16>(3));
         }
     }
     static TINFER_INLINE __m256i products(__m256i scales, const std::int16_t* sum16) {
@@ -226,7 +212,7 @@ template <>
 struct SuperRows<Q6_K> : SixteenScales {
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 208); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
-        const __m512i upper = each_byte(0x30);
+        const __m512i upper = each_byte<16>(0x30);
         for (int half = 0; half < 2; ++half) {   // 128 codes; unsigned: the bias of 32 is taken off the sum
             const __m512i bytes = load64(block + 64 * half), bits = twice32(block + 128 + 32 * half);
             c[2 * half] = _mm512_or_si512(low_nibbles(bytes), _mm512_and_si512(_mm512_sllv_epi16(bits, shift_counts(4, 2)), upper));
@@ -245,7 +231,7 @@ struct SuperRows<Q3_K> : SixteenScales {
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 108); }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header&, int, __m512i (&c)[4], __m512i (&s)[2]) {
         pairs(block + 32, c);   // and the third bits: unsigned, the bias of 4 is taken off the sum
-        const __m512i bits = twice32(block), four = each_byte(4);
+        const __m512i bits = twice32(block), four = each_byte<16>(4);
         const __m512i third[4] = {_mm512_sllv_epi16(bits, shift_counts(2, 1)), _mm512_srlv_epi16(bits, shift_counts(0, 1)),
             _mm512_srlv_epi16(bits, shift_counts(2, 3)), _mm512_srlv_epi16(bits, shift_counts(4, 5))};
         for (int i = 0; i < 4; ++i) c[i] = _mm512_or_si512(c[i], _mm512_and_si512(third[i], four));
@@ -291,8 +277,8 @@ struct SuperRows<IQ4_XS> : ScaleAlone {
         const __m512i sub = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
         for (int half = 0; half < 2; ++half) {   // sub-block 4 · half + q in quarter q: its first 16 values, its last 16
             const __m512i bytes = load64(block + 8 + 64 * half);
-            c[2 * half] = level_codes<IQ4_XS>(low_nibbles(bytes));
-            c[2 * half + 1] = level_codes<IQ4_XS>(high_nibbles(bytes));
+            c[2 * half] = level_codes<avx512vnni, IQ4_XS, 16>(low_nibbles(bytes));
+            c[2 * half + 1] = level_codes<avx512vnni, IQ4_XS, 16>(high_nibbles(bytes));
             s[half] = _mm512_permutexvar_epi32(_mm512_add_epi32(sub, _mm512_set1_epi32(4 * half)), scales);
         }
     }

@@ -36,15 +36,15 @@ template <class Format>
 TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low, __m512i& high) {
     const __m512i bytes = load_four(p + kCodesOffset<Format>, s1, s2, s3);
     if constexpr (Format::kType == DType::q8_0) {
-        low = _mm512_xor_si512(bytes, each_byte(128));
-        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte(128));
+        low = _mm512_xor_si512(bytes, each_byte<16>(128));
+        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte<16>(128));
         return;
     }
     low = low_nibbles(bytes);
     high = high_nibbles(bytes);
     if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
-        low = level_codes<Format>(low);
-        high = level_codes<Format>(high);
+        low = level_codes<avx512vnni, Format, 16>(low);
+        high = level_codes<avx512vnni, Format, 16>(high);
     } else if constexpr (Format::kType == DType::q5_0 || Format::kType == DType::q5_1) {
         std::uint64_t word[4];
         const std::int64_t at[4] = {0, s1, s2, s3};
@@ -53,8 +53,8 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
             return (word[0] >> shift & 0xFFFF) | (word[1] >> shift & 0xFFFF) << 16 | (word[2] >> shift & 0xFFFF) << 32 |
                    (word[3] >> shift & 0xFFFF) << 48;
         };
-        low = _mm512_mask_add_epi8(low, half(0), low, each_byte(16));
-        high = _mm512_mask_add_epi8(high, half(16), high, each_byte(16));
+        low = _mm512_mask_add_epi8(low, half(0), low, each_byte<16>(16));
+        high = _mm512_mask_add_epi8(high, half(16), high, each_byte<16>(16));
     }
 }
 
@@ -84,16 +84,16 @@ struct WholeBlocks {
         const __m512i first = load64(p), second = load64(p + kSecond);
         const __m512i bytes = permute(first, codes, second);
         if constexpr (kLong) {
-            low = _mm512_xor_si512(bytes, each_byte(128));
-            high = _mm512_xor_si512(permute(load64(p + kHigh), high_codes, load64(p + kSecondHigh)), each_byte(128));
+            low = _mm512_xor_si512(bytes, each_byte<16>(128));
+            high = _mm512_xor_si512(permute(load64(p + kHigh), high_codes, load64(p + kSecondHigh)), each_byte<16>(128));
             head = _mm512_mask_permutexvar_epi16(head, 0x00000101u << 2 * r, heads, first);
             head = _mm512_mask_permutexvar_epi16(head, 0x01010000u << 2 * r, second_heads, second);
         } else {
             low = low_nibbles(bytes);
             high = high_nibbles(bytes);
             if constexpr (Format::kType == DType::iq4_nl) {
-                low = level_codes<Format>(low);
-                high = level_codes<Format>(high);
+                low = level_codes<avx512vnni, Format, 16>(low);
+                high = level_codes<avx512vnni, Format, 16>(high);
             }
             if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, static_cast<__mmask16>(0x1111u << r), heads, first);
             else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
@@ -278,7 +278,7 @@ template <class Arch, class Format, int T, class Rows>
 
 /// Whether a format is multiplied straight from its rows.
 template <class Format>
-inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kDecodesSixteen<Format> : requires { SuperRows<Format>::kWide; };
+inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kHasRowDecoder<Format> : requires { SuperRows<Format>::kWide; };
 
 }  // namespace tinfer::kernels
 

@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Products of few columns, straight from the rows of the file: which rows are walked together, and what is asked of memory
-// ahead of them.
+// Products of few columns, straight from the rows of the file: which way suits the format and the instruction set.
 #pragma once
 
-#include <cstring>
-
-#include "kernels/panel_job.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "kernels/rows_avx512_blocks.hpp"
+#include "kernels/rows_by_eight.hpp"
 #include "kernels/rows_turned.hpp"
 #include "kernels/rows_unpacked.hpp"
 
 namespace tinfer::kernels {
 
-/// The activations of n columns.
-template <class Arch, class Format>
-TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Activations* x) noexcept {
-    constexpr DType kType = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
-    for (std::int64_t t = 0; t < n; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
-}
-
 #if defined(__AVX512VNNI__)
 /// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them are better met
 /// by panels, which are decoded once.
 template <class Arch, class Format>
-struct RowsProduct {
+struct RowsProduct : private RowWalk<Arch, 16> {
     /// Formats of which even the second of two passes of eight is faster than panels are.
     static constexpr bool kTwoPasses = Format::kType == DType::q4_k || Format::kType == DType::q6_k || Format::kType == DType::iq4_xs ||
         Format::kType == DType::q8_0;
@@ -36,7 +25,7 @@ struct RowsProduct {
         x[job.n_columns] = x[0];   // a pass may take one token more than there are
         if constexpr (Format::kUnit == 256) {
             if (job.n_columns > 1) return multiply_turned(job, x);
-            walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+            Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                 multiply_super_rows<Arch, Format>(rows, job.k / 256, x[0], results[0]);
             });
         } else {
@@ -44,7 +33,7 @@ struct RowsProduct {
             if (job.n_columns == 2) return multiply_blocks<2>(job, x);
             if constexpr (!WholeBlocks<Format>::kAlwaysSixteen)
                 if (job.row_stride >= kLongRow)
-                    return walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+                    return Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                         multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
                     });
             multiply_blocks<1>(job, x);
@@ -52,6 +41,9 @@ struct RowsProduct {
     }
 
 private:
+    using Walk = RowWalk<Arch, 16>;
+    static constexpr std::int64_t kLongRow = 1024;    ///< bytes of a row that make a stream of its own
+
     template <int T>
     static void multiply_blocks(const PanelJob<Arch>& job, const Activations* x) noexcept {
         const std::int64_t n_blocks = job.k / 32;
@@ -59,13 +51,13 @@ private:
             multiply_block_rows<Arch, Format, T>(rows, n_blocks, x, results);
         };
         const bool has_half_groups = n_blocks % 4 == 2, lies_dense = job.row_stride == n_blocks * Format::kBlockBytes;
-        const std::int64_t first = has_half_groups && lies_dense ? walk_whole<SixteenPairs>(job, product) : 0;
-        walk<SixteenRows>(job, product, first);
+        const std::int64_t first = has_half_groups && lies_dense ? Walk::template walk_whole<SixteenPairs>(job, product) : 0;
+        Walk::template walk<SixteenRows>(job, product, first);
     }
     static void multiply_turned(const PanelJob<Arch>& job, const Activations* x) noexcept {
         constexpr int kTokens = kTurnedTokens<Format>;
         const std::int64_t n_passes = (job.n_columns + kTokens - 1) / kTokens;
-        walk<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+        Walk::template walk<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
             for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
                 n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
                 multiply_pass<kTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
@@ -79,82 +71,6 @@ private:
         if constexpr (kLess > 1)
             if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, asks, results);
         multiply_turned_rows<Arch, Format, T>(rows, k, x, asks, results);
-    }
-
-    static constexpr std::int64_t kNotice = 2048;     ///< bytes of a stream that memory wants to be asked ahead
-    static constexpr std::int64_t kLongRow = 1024;    ///< bytes of a row that make a stream of its own
-
-    /// The rows of a run, from `first` of each stream on.
-    template <class Rows, class Product>
-    static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        for (; first < length; first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
-    }
-    /// The same from the first on, as long as all of a group are there: where it ended.
-    template <class Rows, class Product>
-    static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
-        std::int64_t first = 0;
-        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
-        return first;
-    }
-    template <class Rows>
-    static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams;
-        return (kStreams - 1) * length + end <= job.n_rows && end <= length;
-    }
-    /// Each stream is asked for kNotice bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
-    /// ones comes its place in the run that follows.
-    template <class Rows, class Product>
-    static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams;
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        const std::int64_t early = std::max<std::int64_t>((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
-        const bool whole = is_whole<Rows>(job, first);
-        const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
-        Rows rows;
-        if (whole && follows) point_at_whole(job, first, length, early, rows);
-        else point_at_some(job, first, length, early, whole, follows, rows);
-        alignas(64) float results[kMostColumns + 1][Rows::kRows];
-        product(rows, results);
-        for (int s = 0; s < kStreams; ++s) {
-            const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
-            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t) {
-                const float* of = results[t] + s * kNeighbours;
-                if (whole && job.columns[t].addend == nullptr) std::memcpy(job.columns[t].out + job.first_row + row, of, kNeighbours * sizeof(float));
-                else store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), of);
-            }
-        }
-    }
-    template <class Rows>
-    static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams, kPerStream = kNeighbours / Rows::kPerLane;
-        const std::int64_t step = Rows::kPerLane * job.row_stride;
-        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, kNotice) : early * job.row_stride;
-        const std::byte* stream = job.w + first * job.row_stride;
-#pragma GCC unroll 4
-        for (int s = 0; s < kStreams; ++s, stream += length * job.row_stride) {
-            const std::byte* begin = stream;
-#pragma GCC unroll 4
-            for (int i = 0; i < kPerStream; ++i, begin += step) {
-                rows.row[s * kPerStream + i] = reinterpret_cast<const std::uint8_t*>(begin);
-                rows.next[s * kPerStream + i] = begin + ahead;
-            }
-        }
-    }
-    /// Rows that are not there are the last one.
-    template <class Rows>
-    [[gnu::noinline]] static void point_at_some(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early,
-                                                bool whole, bool follows, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams;
-        for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
-            const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
-            const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
-            const std::byte* begin = job.w + row * job.row_stride;
-            const bool inside = follows || i + early < length;
-            rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
-            rows.next[at / Rows::kPerLane] = inside ? begin + early * job.row_stride
-                                                    : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
-        }
     }
 };
 #endif
@@ -192,6 +108,25 @@ private:
             }
         }
     }
+};
+#endif
+
+/// The way that an instruction set has for products of few columns of a format; nothing where it has none.
+template <class Arch, class Format>
+struct RowsWay {
+    struct Product {};
+};
+#if defined(__AVX2__)
+template <class Arch, class Format>
+    requires(Arch::kLanes >= 8)
+struct RowsWay<Arch, Format> {
+#if defined(__AVX512VNNI__)
+    static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
+    using Product = std::conditional_t<kWalks, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+#else
+    static constexpr bool kWalks = kDecodedRows<Arch, Format> == 8;
+    using Product = std::conditional_t<kWalks, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+#endif
 };
 #endif
 

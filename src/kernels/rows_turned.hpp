@@ -23,30 +23,15 @@ static TINFER_INLINE __m512i dot_each(__m512i acc, __m512i w, const void* p) {
     return acc;
 }
 
-/// What follows sixteen rows is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for all at
-/// once, more than a processor has buffers for, much is dropped.
-struct AskAhead {
-    const SixteenRows* rows;   ///< null: nothing is
-    std::int64_t at;
-    /// Its share of sub-block j of n.
-    template <int Bytes, int n>
-    TINFER_INLINE void ask(int j) const noexcept {
-        constexpr int kRows = 16 / n;
-        if (rows == nullptr) return;
-#pragma GCC unroll 2
-        for (int r = 0; r < kRows; ++r) rows->ask<Bytes>(kRows * j + r, at);
-    }
-};
-
 /// T activation rows at one slice of K.
 template <int T>
 struct TurnedTokens {
     const std::int8_t* q[T];
-    AskAhead ahead;
+    AskAhead<SixteenRows> ahead;
     alignas(64) std::int32_t start[T][16];   ///< where the sum of a sub-block starts, of codes with a bias
 };
 
-/// S of a super-block of sixteen rows and T tokens: what decode_sixteen tells of. The sum of a sub-block meets its scale in 32
+/// S of a super-block of sixteen rows and T tokens: what decode_rows tells of. The sum of a sub-block meets its scale in 32
 /// bits. Where Paired, sums fit sixteen bits: those of two sub-blocks become one register, and one instruction multiplies both
 /// with their scales. Of few tokens each has a register of its own before that; of more the first one adds below the second,
 /// which was shifted up, from 2^15 on, so that it never borrows from above.
@@ -106,7 +91,7 @@ struct TurnedSuperSums {
 
 /// Block i of sixteen rows: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T, bool Paired>
-[[gnu::noinline]] void multiply_turned_super_block(const SixteenBlocks& blocks, const AskAhead& ahead, std::int64_t i,
+[[gnu::noinline]] void multiply_turned_super_block(const RowBlocks<16>& blocks, const AskAhead<SixteenRows>& ahead, std::int64_t i,
                                                    const Activations* x, float (*acc)[16]) noexcept {
     using Sums = TurnedSuperSums<Arch, Format, T, Paired>;
     constexpr int kSubs = Sums::kSubs;
@@ -120,7 +105,7 @@ template <class Arch, class Format, int T, bool Paired>
             tokens.start[t][j] = (Sums::kBelow && j % 2 == 0 ? Sums::kMiddle : 0) - Sums::Class::kBias * sums_of(t)[j];
     }
     Sums sums(tokens);
-    decode_sixteen(Format{}, blocks, 8, sums);
+    decode_rows<Arch>(Format{}, blocks, 8, sums);
 #pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
         const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
@@ -175,7 +160,7 @@ struct TurnedBlockSums {
 
 /// n_units blocks of 32 of sixteen rows, from block number `first` on.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_turned_blocks(const SixteenBlocks& blocks, const AskAhead& ahead, std::int64_t first, int n_units,
+[[gnu::noinline]] void multiply_turned_blocks(const RowBlocks<16>& blocks, const AskAhead<SixteenRows>& ahead, std::int64_t first, int n_units,
                                               const Activations* x, float (*acc)[16]) noexcept {
     TurnedTokens<T> tokens;
     tokens.ahead = ahead;
@@ -187,7 +172,7 @@ template <class Arch, class Format, int T>
         for (int u = 0; sums.kBias != 0 && u < 8; ++u)   // the row's parts are padded to 8; what lies in the padding may overflow
             tokens.start[t][u] = static_cast<std::int32_t>(0u - static_cast<unsigned>(sums.kBias) * static_cast<unsigned>(x[t].sum[first + u]));
     }
-    decode_sixteen(Format{}, blocks, n_units, sums);
+    decode_rows<Arch>(Format{}, blocks, n_units, sums);
 #pragma GCC unroll 12
     for (int t = 0; t < T; ++t) _mm512_store_ps(acc[t], sums.acc[t]);
 }
@@ -196,11 +181,11 @@ template <class Arch, class Format, int T>
 template <class Arch, class Format, int T>
 inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const Activations* x, bool asks, float (*results)[16]) noexcept {
     using Class = panel_class<Arch, Format>;
-    SixteenBlocks blocks;
+    RowBlocks<16> blocks;
     std::memcpy(blocks.row, rows.row, sizeof(blocks.row));
     for (int t = 0; t < T; ++t) _mm512_store_ps(results[t], _mm512_setzero_ps());
     for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
-        const AskAhead ahead{asks ? &rows : nullptr, blocks.at};
+        const AskAhead<SixteenRows> ahead{asks ? &rows : nullptr, blocks.at};
         if constexpr (Class::kUnit == 256) {
             bool paired = Class::kAlwaysNarrow;
             if constexpr (kUpperBits<Format> != 0 && T <= kPairedTokens) {

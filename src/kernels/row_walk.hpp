@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// How products of few columns walk the rows of a run: four streams of it side by side, and what is asked of memory ahead of them.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/panel_job.hpp"
+#include "kernels/quants/quantize_activation.hpp"
+
+namespace tinfer::kernels {
+
+/// Rows that are walked together: N / 4 neighbours of each of four streams, and what will follow in the place of each. That
+/// is asked for block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
+/// the other.
+template <int N, int PerLane = 1>
+struct RowGroup {
+    static constexpr int kPerLane = PerLane, kRows = N * PerLane;
+    const std::uint8_t* row[N];
+    const std::byte* next[N];
+    template <int Bytes>
+    TINFER_INLINE void ask(int r, std::int64_t at) const {
+#pragma GCC unroll 4
+        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 3);
+    }
+};
+
+/// What follows the rows of a group is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for
+/// all at once, more than a processor has buffers for, much is dropped.
+template <class Rows>
+struct AskAhead {
+    const Rows* rows;   ///< null: nothing is
+    std::int64_t at;
+    /// Its share of sub-block j of n.
+    template <int Bytes, int n>
+    TINFER_INLINE void ask(int j) const noexcept {
+        if (rows == nullptr) return;
+        if constexpr (Rows::kRows < n) {
+            constexpr int kEach = n / Rows::kRows;
+            if (j % kEach == 0) rows->template ask<Bytes>(j / kEach, at);
+        } else {
+            constexpr int kRows = Rows::kRows / n;
+#pragma GCC unroll 2
+            for (int r = 0; r < kRows; ++r) rows->template ask<Bytes>(kRows * j + r, at);
+        }
+    }
+};
+
+/// The activations of n columns.
+template <class Arch, class Format>
+TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Activations* x) noexcept {
+    constexpr DType kType = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
+    for (std::int64_t t = 0; t < n; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
+}
+
+/// Walks the rows of a run, group by group, and stores what they give for up to MostColumns columns.
+template <class Arch, std::int64_t MostColumns>
+struct RowWalk {
+    /// The rows of a run, from `first` of each stream on.
+    template <class Rows, class Product>
+    static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
+        for (; first < length; first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
+    }
+    /// The same from the first on, as long as all of a group are there: where it ended.
+    template <class Rows, class Product>
+    static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
+        std::int64_t first = 0;
+        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
+        return first;
+    }
+
+private:
+    static constexpr std::int64_t kNotice = 2048;     ///< bytes of a stream that memory wants to be asked ahead
+
+    template <class Rows>
+    static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams;
+        return (kStreams - 1) * length + end <= job.n_rows && end <= length;
+    }
+    /// Each stream is asked for kNotice bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
+    /// ones comes its place in the run that follows.
+    template <class Rows, class Product>
+    static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
+        constexpr int kNeighbours = Rows::kRows / kStreams;
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
+        const std::int64_t early = std::max<std::int64_t>((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
+        const bool whole = is_whole<Rows>(job, first);
+        const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
+        Rows rows;
+        if (whole && follows) point_at_whole(job, first, length, early, rows);
+        else point_at_some(job, first, length, early, whole, follows, rows);
+        alignas(64) float results[MostColumns + 1][Rows::kRows];
+        product(rows, results);
+        for (int s = 0; s < kStreams; ++s) {
+            const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
+            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t) {
+                const float* of = results[t] + s * kNeighbours;
+                if (whole && job.columns[t].addend == nullptr) std::memcpy(job.columns[t].out + job.first_row + row, of, kNeighbours * sizeof(float));
+                else store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), of);
+            }
+        }
+    }
+    template <class Rows>
+    static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
+        constexpr int kNeighbours = Rows::kRows / kStreams, kPerStream = kNeighbours / Rows::kPerLane;
+        const std::int64_t step = Rows::kPerLane * job.row_stride;
+        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, kNotice) : early * job.row_stride;
+        const std::byte* stream = job.w + first * job.row_stride;
+#pragma GCC unroll 4
+        for (int s = 0; s < kStreams; ++s, stream += length * job.row_stride) {
+            const std::byte* begin = stream;
+#pragma GCC unroll 4
+            for (int i = 0; i < kPerStream; ++i, begin += step) {
+                rows.row[s * kPerStream + i] = reinterpret_cast<const std::uint8_t*>(begin);
+                rows.next[s * kPerStream + i] = begin + ahead;
+            }
+        }
+    }
+    /// Rows that are not there are the last one.
+    template <class Rows>
+    [[gnu::noinline]] static void point_at_some(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early,
+                                                bool whole, bool follows, Rows& rows) noexcept {
+        constexpr int kNeighbours = Rows::kRows / kStreams;
+        for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
+            const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
+            const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
+            const std::byte* begin = job.w + row * job.row_stride;
+            const bool inside = follows || i + early < length;
+            rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
+            rows.next[at / Rows::kPerLane] = inside ? begin + early * job.row_stride
+                                                    : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
+        }
+    }
+};
+
+}  // namespace tinfer::kernels
