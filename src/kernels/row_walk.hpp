@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How products of few columns walk the rows of a run: four streams of it side by side, and what is asked of memory ahead of them.
+// How products of few columns walk the rows of a run: streams of it side by side, and what is asked of memory ahead of them.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace tinfer::kernels {
 
-/// Rows that are walked together: N / 4 neighbours of each of four streams, and what will follow in the place of each. That
+/// Rows that are walked together: as many neighbours of each stream of a run, and what will follow in the place of each. That
 /// is asked for block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
 /// the other.
 template <int N, int PerLane = 1>
@@ -59,29 +59,30 @@ struct RowWalk {
     template <class Rows, class Product>
     static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        for (; first < length; first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
+        for (; first < length; first += Rows::kRows / kStreams<Arch>) walk_group<Rows>(job, first, product);
     }
     /// The same from the first on, as long as all of a group are there: where it ended.
     template <class Rows, class Product>
     static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
         std::int64_t first = 0;
-        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams) walk_group<Rows>(job, first, product);
+        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams<Arch>) walk_group<Rows>(job, first, product);
         return first;
     }
 
 private:
-    static constexpr std::int64_t kNotice = 2048;     ///< bytes of a stream that memory wants to be asked ahead
+    /// Bytes of a stream that memory wants to be asked ahead. Eight streams at once fetch much by themselves.
+    static constexpr std::int64_t kNotice = kStreams<Arch> == 8 ? 512 : 2048;
 
     template <class Rows>
     static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams;
-        return (kStreams - 1) * length + end <= job.n_rows && end <= length;
+        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams<Arch>;
+        return (kStreams<Arch> - 1) * length + end <= job.n_rows && end <= length;
     }
     /// Each stream is asked for kNotice bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
     /// ones comes its place in the run that follows.
     template <class Rows, class Product>
     static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams;
+        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
         const std::int64_t early = std::max<std::int64_t>((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
         const bool whole = is_whole<Rows>(job, first);
@@ -91,7 +92,7 @@ private:
         else point_at_some(job, first, length, early, whole, follows, rows);
         alignas(64) float results[MostColumns + 1][Rows::kRows];
         product(rows, results);
-        for (int s = 0; s < kStreams; ++s) {
+        for (int s = 0; s < kStreams<Arch>; ++s) {
             const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
             for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t) {
                 const float* of = results[t] + s * kNeighbours;
@@ -102,12 +103,12 @@ private:
     }
     template <class Rows>
     static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams, kPerStream = kNeighbours / Rows::kPerLane;
+        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>, kPerStream = kNeighbours / Rows::kPerLane;
         const std::int64_t step = Rows::kPerLane * job.row_stride;
         const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, kNotice) : early * job.row_stride;
         const std::byte* stream = job.w + first * job.row_stride;
 #pragma GCC unroll 4
-        for (int s = 0; s < kStreams; ++s, stream += length * job.row_stride) {
+        for (int s = 0; s < kStreams<Arch>; ++s, stream += length * job.row_stride) {
             const std::byte* begin = stream;
 #pragma GCC unroll 4
             for (int i = 0; i < kPerStream; ++i, begin += step) {
@@ -120,7 +121,7 @@ private:
     template <class Rows>
     [[gnu::noinline]] static void point_at_some(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early,
                                                 bool whole, bool follows, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams;
+        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
         for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
             const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
             const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);

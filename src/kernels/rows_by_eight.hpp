@@ -13,6 +13,11 @@
 namespace tinfer::kernels {
 
 using EightRows = RowGroup<8>;
+static TINFER_INLINE RowBlocks<8> blocks_of(const EightRows& rows) {
+    RowBlocks<8> blocks;
+    std::memcpy(blocks.row, rows.row, sizeof(blocks.row));
+    return blocks;
+}
 
 /// Sums of byte products of eight rows and T tokens.
 template <class Arch, class Format, int T>
@@ -138,8 +143,7 @@ TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const AskAh
 /// Results of eight rows of k values against T tokens.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_eight_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept {
-    RowBlocks<8> blocks;
-    std::memcpy(blocks.row, rows.row, sizeof(blocks.row));
+    RowBlocks<8> blocks = blocks_of(rows);
     for (int t = 0; t < T; ++t) f32v<Arch>(0.0f).store_unaligned(results[t]);
     for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
         const AskAhead<EightRows> ahead{&rows, blocks.at};
@@ -151,27 +155,6 @@ template <class Arch, class Format, int T>
         }
     }
 }
-
-/// Up to three tokens by rows; more are better met by panels, which are decoded once.
-template <class Arch, class Format>
-struct EightRowsProduct : private RowWalk<Arch, 3> {
-    static constexpr std::int64_t kMostColumns = 3;
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns == 1) multiply_columns<1>(job);
-        else if (job.n_columns == 2) multiply_columns<2>(job);
-        else multiply_columns<3>(job);
-    }
-
-private:
-    template <int T>
-    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
-        Activations x[T];
-        activations_of<Arch, Format>(job, T, x);
-        EightRowsProduct::template walk<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
-            multiply_eight_rows<Arch, Format, T>(rows, job.k, x, results);
-        });
-    }
-};
 
 }  // namespace tinfer::kernels
 

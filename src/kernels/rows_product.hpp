@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/rows_avx512_blocks.hpp"
-#include "kernels/rows_by_eight.hpp"
+#include "kernels/rows_folded.hpp"
 #include "kernels/rows_turned.hpp"
 #include "kernels/rows_unpacked.hpp"
 
@@ -76,6 +76,28 @@ private:
 #endif
 
 #if defined(__AVX2__)
+/// A token by rows as they lie or turned, two or three by rows turned. More of them are better met by panels, which are decoded once.
+template <class Arch, class Format>
+struct EightRowsProduct : private RowWalk<Arch, 3> {
+    static constexpr std::int64_t kMostColumns = 3;
+    static void multiply(const PanelJob<Arch>& job) noexcept {
+        if (job.n_columns == 1) multiply_columns<1>(job);
+        else if (job.n_columns == 2) multiply_columns<2>(job);
+        else multiply_columns<3>(job);
+    }
+
+private:
+    template <int T>
+    static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        Activations x[T];
+        activations_of<Arch, Format>(job, T, x);
+        EightRowsProduct::template walk<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
+            if constexpr (T <= kFoldedTokens<Format>) multiply_folded_rows<Arch, Format, T>(rows, job.k, x, results);
+            else multiply_eight_rows<Arch, Format, T>(rows, job.k, x, results);
+        });
+    }
+};
+
 /// Straight from the rows, unpacked block by block: a token, of super-blocks two. With more, panels are unpacked once.
 template <class Arch, class Format>
 struct UnpackedRowsProduct {
