@@ -16,20 +16,21 @@ struct avx2 {
     static constexpr int kLanes = 8;          ///< 32-bit lanes of a register
     static constexpr int kTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
     static constexpr int kLongTileTokens = 4; ///< without dot4, where pairs of 32 values add up
-    static constexpr int kPanelsTogether = 2; ///< panels of a product that share a visit of the activations
+    static constexpr int kPanelsTogether = 4; ///< panels of a product that share a visit of the activations
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
     static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/amx.hpp)
 };
 struct avxvnni : avx2 {
+    static constexpr int kPanelsTogether = 2;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
     static constexpr int kLanes = 16;
-    static constexpr int kTileTokens = 6, kLongTileTokens = 6;
+    static constexpr int kTileTokens = 6, kLongTileTokens = 6, kPanelsTogether = 2;
 };
 struct avx512vnni : avx512 {
     static constexpr bool kHasDot4 = true;
