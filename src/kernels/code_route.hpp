@@ -21,6 +21,10 @@ struct CodeRoute {
     /// Byte-pair sums that one int16 holds: 8 for 4-bit codes, 1 for 7-bit ones; 0: signed codes.
     static constexpr int kPairSums =
         Arch::kHasDot4 ? 1 : kSigned ? 0 : kFit >= 8 ? 8 : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+    /// Those of a sub-block of sixteen fit together, although they might pass int16 on their way there and back, where they begin
+    /// with what the bias takes off: what they end with is of the codes themselves, 4 · 2 · 32 · 127 at most.
+    static constexpr bool kCentred = !Arch::kHasDot4 && Arch::kLanes == 8 && Format::kUnit == 256 && Format::kScaleElems == 16 &&
+        kBias != 0 && kPairSums > 0 && kPairSums < 4 && 4 * 254 * Format::kMaxCode <= 32767;
     static_assert(Arch::kHasDot4 || kSigned || 254 * kLargest <= 32767);
 };
 

@@ -55,10 +55,10 @@ struct SumPairs {
 };
 
 /// What the products over a panel depend on. Formats that agree share code.
-template <int Unit, int ScaleElems, bool HasMin, int PairSums, int Bias, int NarrowReach, int Middle, int Upper>
+template <int Unit, int ScaleElems, bool HasMin, int PairSums, bool Centred, int Bias, int NarrowReach, int Middle, int Upper>
 struct PanelClass {
     static constexpr int kUnit = Unit, kScaleElems = ScaleElems, kPairSums = PairSums, kBias = Bias;
-    static constexpr bool kHasMin = HasMin;
+    static constexpr bool kHasMin = HasMin, kCentred = Centred;
     static constexpr int kSubs = Unit == 256 ? 256 / ScaleElems : 0;          ///< scales of a super-block
     static constexpr int kSteps = Unit == 256 ? 1 : ScaleElems == 16 ? 2 : 1; ///< float steps of a block
     /// The largest bound (ActivationLayout, reach) with which sub-blocks are summed in pairs, and how (SumPairs).
@@ -70,7 +70,7 @@ struct PanelClass {
 
 template <class Arch, class Format, class Pairs = SumPairs<Arch, Format>>
 using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasMin, CodeRoute<Arch, Format>::kPairSums,
-    CodeRoute<Arch, Format>::kBias, Pairs::kReach, Pairs::kMiddle, Pairs::kUpper>;
+    CodeRoute<Arch, Format>::kCentred, CodeRoute<Arch, Format>::kBias, Pairs::kReach, Pairs::kMiddle, Pairs::kUpper>;
 
 template <class Arch>
 inline constexpr int kPanelRows = 2 * Arch::kLanes;   ///< two registers of rows

@@ -99,6 +99,7 @@ static TINFER_INLINE i32v<avx2> once(i32v<avx2> a, avx2) {
     asm("" : "+x"(value));
     return value;
 }
+static TINFER_INLINE i32v<avx2> multiply_pairs(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_mullo_epi16(a, b); }
 static TINFER_INLINE i32v<avx2> join_halves(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_blend_epi16(a, b, 0xAA); }
 static TINFER_INLINE i32v<avx2> dot2(i32v<avx2> acc, i32v<avx2> a, i32v<avx2> b, avx2) {
     __m256i sum = _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));

@@ -60,10 +60,10 @@ struct Starts {
 /// T tokens of a tile at one slice of K.
 template <class Arch, class Class, int T>
 struct TileTokens {
-    static constexpr bool kStarts = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1);   ///< else subtract_bias
+    static constexpr bool kStarts = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1 || Class::kCentred);   ///< else subtract_bias
     const std::int8_t* codes[T];
     std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a tile needs
-    alignas(64) std::int32_t start[kStarts ? T : 1][16];     ///< per sub-block or float step: where a sum starts
+    alignas(64) std::int32_t start[kStarts ? T : 1][16];     ///< per sub-block or float step: where a sum starts; kCentred: two int16
 
     TINFER_INLINE TileTokens(const ActivationSlice<Arch, Class>& at, const Column<Arch>* columns) noexcept
         : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
@@ -86,7 +86,8 @@ struct TileTokens {
     TINFER_INLINE void set_starts(int n_units) noexcept {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
-            if constexpr (Class::kUnit == 256 && Class::kSubs == 1) start[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
+            if constexpr (Class::kCentred) set_pair_starts(t);
+            else if constexpr (Class::kUnit == 256 && Class::kSubs == 1) start[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
             else if constexpr (Class::kUnit == 256) set_sub_block_starts<Narrow>(t);
             else set_block_starts(t, n_units);
         }
@@ -105,6 +106,19 @@ private:
         for (int j = 0; j < Class::kSubs; j += kStep) {
             const i32v<Arch> start_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) + load_i32<Arch>(List::kAddends.at + j);
             start_of.store_unaligned(start[t] + j);
+        }
+    }
+    /// −bias · sums of activations, as products of bytes add up: those of the first two of every four values, and of the others.
+    TINFER_INLINE void set_pair_starts(int t) noexcept {
+        static_assert(!Class::kCentred || (Arch::kLanes == 8 && Class::kSubs == 16));
+        const i32v<Arch> ones(0x01010101), factor(int16_pair<Arch>(-Class::kBias, -Class::kBias));
+        i32v<Arch> m[8];
+        for (int i = 0; i < 8; ++i) m[i] = dot_bytes(ones, load_i32<Arch>(codes[t] + 32 * i), Arch{});
+        transpose(m, Arch{});   // lane i: of sub-blocks 2i and 2i + 1, each of four
+        for (int odd = 0; odd < 2; ++odd) {
+            const i32v<Arch> *four = m + 4 * odd;
+            const i32v<Arch> sum = add_pairs(add_pairs(four[0], four[1], Arch{}), add_pairs(four[2], four[3], Arch{}), Arch{});
+            multiply_pairs(sum, factor, Arch{}).store_unaligned(start[t] + 8 * odd);
         }
     }
     TINFER_INLINE void set_block_starts(int t, int n_units) noexcept {
@@ -277,6 +291,33 @@ TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TileTok
     if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(slice, tokens, super);
 }
 
+/// The same where the bias of codes is taken off before their products are added, in sixteen bits.
+template <class Arch, class Class, int T>
+TINFER_INLINE void centred_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+                                ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+    for (int j = 0; j < Class::kSubs; ++j) {
+        if (reader != nullptr && j % 2 == 0) reader->read_share();
+        TileOf<i32v<Arch>, T> pairs;
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) pairs.v[t][0] = pairs.v[t][1] = bcast4<Arch>(&tokens.start[t][8 * (j % 2) + j / 2]);
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+            const int word = 4 * j + g;
+            const i32v<Arch> w0 = load_i32<Arch>(slice.codes[word][0]), w1 = load_i32<Arch>(slice.codes[word][Arch::kLanes]);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) {
+                const i32v<Arch> a = once(bcast4<Arch>(tokens.codes[t] + 4 * word), Arch{});
+                pairs.v[t][0] = add_pairs(pairs.v[t][0], dot_bytes(w0, a, Arch{}), Arch{});
+                pairs.v[t][1] = add_pairs(pairs.v[t][1], dot_bytes(w1, a, Arch{}), Arch{});
+            }
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t)
+            for (int v = 0; v < 2; ++v)
+                super.v[t][v] = dot2(super.v[t][v], pairs.v[t][v], load_i32<Arch>(slice.scale[j] + v * Arch::kLanes), Arch{});
+    }
+}
+
 /// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
 TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
@@ -284,6 +325,7 @@ TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const 
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
     if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
+    else if constexpr (Class::kCentred) centred_sums(slice, tokens, reader, super);
     else if constexpr (Narrow) narrow_sums(slice, tokens, reader, super);
     else wide_sums(slice, tokens, reader, super);
 }
