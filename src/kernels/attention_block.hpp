@@ -257,7 +257,7 @@ private:
                 q[r] = rows[r]->q;
                 needed |= rows[r]->visible;
             }
-            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, keys_ahead_, params_.head_dim_k, needed, s);
+            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, {keys_ahead_, call_.asks_near}, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
@@ -268,7 +268,7 @@ private:
                 groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
                     CodedQuery q[kQueries];
                     for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
-                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, keys_ahead_, params_.head_dim_k, s);
+                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, {keys_ahead_, call_.asks_near}, params_.head_dim_k, s);
                 });
         };
         if (direct_)
@@ -306,10 +306,10 @@ private:
         });
         for (int g = groups.n; g < 4; ++g) groups.k[g] = groups.k[0];
     }
-    /// What the next tile will read, while n of the rows from `first` on are worked.
+    /// What the next tile will read, while n of the rows from `first` on are worked: into the second level, since it is read by and by.
     void prefetch_share(const std::byte* p, std::int64_t bytes_per_cell, int first, int n) const noexcept {
         const std::int64_t each = (bytes_per_cell * kTile / n_active_ * n + 63) / 64 * 64;
-        prefetch_lines<Arch>(p + first / n * each, each);
+        for (std::int64_t line = 0; line < each; line += 64) __builtin_prefetch(p + first / n * each + line, 0, 2);
     }
 
     /// Of each active row: s · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance].
@@ -397,7 +397,7 @@ private:
 
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, values_ahead_};
+        ValueRows v{row, 0, 0, padded_, {values_ahead_, call_.asks_near}};
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<CellF32<Arch>, false, kTileQueries<Arch>>(v, step);
         visit_values<Arch>(call_[3].type,
@@ -429,6 +429,7 @@ private:
     /// The tokens that all n rows see, together; those before and behind, which only some see, row by row.
     template <class Cell, bool Ahead, int Queries>
     void add_tile(ValueRows& v, AttentionRow<Arch>* const* rows, int n) noexcept {
+        if (n < 1) return;   // there is one; without this GCC warns that it may be missing
         const float* p[Queries];
         float factor[Queries], *o[Queries];
         int from[Queries], to[Queries], last_from = 0, first_to = kTile;

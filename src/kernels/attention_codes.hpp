@@ -123,7 +123,7 @@ inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
 
 /// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
 template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, const std::byte* next,
+[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, [[maybe_unused]] SoonRead next,
                                  std::int64_t d, float* const* s) noexcept {
     constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
     constexpr std::int64_t kStep = kWords * 64, kShare = Groups * (kStep + 2 * kGroup);   // a block's share of the scales
@@ -139,7 +139,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
             for (int g = 0; g < Groups; ++g)
 #pragma GCC unroll 2
                 for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
-        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + b * kShare, kShare);
+        if constexpr (Ahead) next.ask<kShare>(b * kShare);
         for (int w = 0; w < kWords; ++w) {
             i32v<Arch> codes[Groups][kParts];
 #pragma GCC unroll 4
@@ -183,7 +183,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Queries queries and four groups.
 template <class Arch, DType Type, bool Ahead, int Queries>
-inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], const std::byte* next,
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], SoonRead next,
                              std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);

@@ -4,6 +4,7 @@
 // positions, so the shape of a tile never changes a bit.
 #pragma once
 
+#include "kernels/ask_for.hpp"
 #include "kernels/cache.hpp"
 #include "kernels/lanes_avx512.hpp"
 #include "kernels/simd_math.hpp"
@@ -12,7 +13,7 @@ namespace tinfer::kernels {
 
 /// Queries of a tile, and the most that are worked straight from the cache, without widening it first.
 template <class Arch>
-inline constexpr int kTileQueries = Arch::kLanes == 16 ? 6 : 3;
+inline constexpr int kTileQueries = 6;
 template <class Arch>
 inline constexpr int kDirectQueries = Arch::kLanes == 16 ? 8 : 4;
 /// Vectors of sixteen beside them: as many accumulators as registers hold, and the whole of a row of V where it may be.
@@ -95,20 +96,21 @@ TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexce
     for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
 }
 
-/// Asks for memory that will be read soon, into the second level of the caches, as a request to the first level keeps one of
-/// its few buffers until the memory answers; or (3) into the first, for what is read at once and a single time. It may lie
-/// behind the cache's end.
-template <class Arch, int Locality = 2>
-TINFER_INLINE void prefetch_lines(const std::byte* p, std::int64_t bytes) noexcept {
-    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, Locality);
-}
+/// Cells that will be read soon, as memory is asked for them (KernelCall::asks_near).
+struct SoonRead {
+    const std::byte* at;
+    bool near;
+    TINFER_INLINE SoonRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, near}; }
+    template <std::int64_t Bytes>
+    TINFER_INLINE void ask(std::int64_t from) const noexcept { ask_for<Bytes>(at + from, near); }
+};
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
 
 /// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch; `next` is what the next
 /// tile has in the place of these groups.
 template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, const std::byte* next,
+[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, [[maybe_unused]] SoonRead next,
                                  std::int64_t d, float* const* s) noexcept {
     using Stored = typename Cell::Stored;
     f32x16<Arch> sum[Queries][Groups];
@@ -118,7 +120,7 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
         constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + c * kStep * Groups, kStep * Groups);
+        if constexpr (Ahead) next.ask<kStep * Groups>(c * kStep * Groups);
         f32x16<Arch> cells[Groups];
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
@@ -140,12 +142,12 @@ template <class Arch, class Cell, int Queries, int Groups>
 inline void dot_some_cells(int n, const float* const* q, const std::byte* const* k, std::int64_t d, float* const* s) noexcept {
     if constexpr (Groups > 1)
         if (n < Groups) return dot_some_cells<Arch, Cell, Queries, Groups - 1>(n, q, k, d, s);
-    dot_cells<Arch, Cell, Queries, Groups, false>(q, k, nullptr, d, s);
+    dot_cells<Arch, Cell, Queries, Groups, false>(q, k, {}, d, s);
 }
 
 /// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie between such.
 template <class Arch, class Cell, bool Ahead, int Queries>
-inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], const std::byte* next,
+inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], SoonRead next,
                        std::int64_t d, std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
@@ -173,7 +175,7 @@ struct ValueRows {
     const std::byte* const* row;
     int from, to;
     std::int64_t d;         ///< channels; whole pieces of 16
-    const std::byte* next;  ///< the rows of the next tile lie here one after the other
+    SoonRead next;          ///< the rows of the next tile lie here one after the other
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
@@ -189,11 +191,11 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
     const std::int64_t d = v.d;
     // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the rest here.
     constexpr std::int64_t share = 64 * Cell::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
-    [[maybe_unused]] const std::byte* const next = v.next + 64 * Cell::row_bytes(c);
-    if constexpr (Ahead) prefetch_lines<Arch, 3>(next + 64 * step, share - 64 * step);
+    [[maybe_unused]] const SoonRead next = v.next + 64 * Cell::row_bytes(c);
+    if constexpr (Ahead) next.ask<share - 64 * step>(64 * step);
     const std::byte* const* row = v.row;
     for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) prefetch_lines<Arch, 3>(next + at * step, step);
+        if constexpr (Ahead) next.ask<step>(at * step);
         const typename Cell::template Row<Pieces> of_row(row[at], c, d);
         f32x16<Arch> cells[Pieces];
 #pragma GCC unroll 8

@@ -85,6 +85,15 @@ bool machine_has(Isa isa) noexcept {
     return all(seven.edx, {24 /*amx-tile*/, 25 /*amx-int8*/}) && (saved & 0x60000) == 0x60000 && may_use_tiles();
 }
 
+/// The family of AMD's processors, 0 for those of others (AMD64 Architecture Programmer's Manual vol. 3, appendix E.3).
+std::uint32_t amd_family() noexcept {
+    const CpuidLeaf vendor = cpuid(0);
+    const bool is_amd = vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;   // "AuthenticAMD"
+    const std::uint32_t version = cpuid(1).eax, family = version >> 8 & 0xF;
+    return !is_amd ? 0 : family == 0xF ? family + (version >> 20 & 0xFF) : family;
+}
+bool has_near_requests() noexcept { return amd_family() >= 26; }   // Zen 5
+
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};
 
 #elif defined(TINFER_ARM)
@@ -102,11 +111,14 @@ bool machine_has(Isa isa) noexcept {
     return isa == Isa::neon || (isa == Isa::neon_dot && dot_product);
 }
 
+bool has_near_requests() noexcept { return false; }
+
 constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
 #else
 
 bool machine_has(Isa) noexcept { return false; }
+bool has_near_requests() noexcept { return false; }
 constexpr Isa kBestFirst[] = {Isa::reference};
 
 #endif
@@ -136,6 +148,8 @@ const KernelTable* find_table(Isa isa) noexcept {
         if (const KernelTable* table = find_table(level)) return table;
     return nullptr;
 }
+
+bool takes_requests_near() noexcept { return has_near_requests(); }
 
 }  // namespace kernels
 

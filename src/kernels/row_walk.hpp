@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/ask_for.hpp"
 #include "kernels/panel_job.hpp"
 #include "kernels/quants/quantize_activation.hpp"
 
@@ -17,11 +18,9 @@ struct RowGroup {
     static constexpr int kPerLane = PerLane, kRows = N * PerLane;
     const std::uint8_t* row[N];
     const std::byte* next[N];
+    bool near;   ///< into the first level of the caches
     template <int Bytes>
-    TINFER_INLINE void ask(int r, std::int64_t at) const {
-#pragma GCC unroll 4
-        for (int line = 0; line < Bytes; line += 64) __builtin_prefetch(next[r] + at + line, 0, 3);
-    }
+    TINFER_INLINE void ask(int r, std::int64_t at) const { ask_for<Bytes>(next[r] + at, near); }
 };
 
 /// What follows the rows of a group is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for
@@ -70,24 +69,28 @@ struct RowWalk {
     }
 
 private:
-    /// Bytes of a stream that memory wants to be asked ahead. Eight streams at once fetch much by themselves.
-    static constexpr std::int64_t kNotice = kStreams<Arch> == 8 ? 512 : 2048;
+    /// How rows are asked for: near, into the first level. Eight streams at once are fetched by the processor itself as far as the
+    /// second level, so that a near request is answered soon.
+    static bool asks_near(const PanelJob<Arch>& job) noexcept { return kStreams<Arch> == 8 || job.asks_near; }
+    /// Bytes of a stream that are asked for ahead.
+    static std::int64_t notice(const PanelJob<Arch>& job) noexcept { return kStreams<Arch> == 8 || !job.asks_near ? 512 : 2048; }
 
     template <class Rows>
     static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams<Arch>;
         return (kStreams<Arch> - 1) * length + end <= job.n_rows && end <= length;
     }
-    /// Each stream is asked for kNotice bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
+    /// Each stream is asked for some bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
     /// ones comes its place in the run that follows.
     template <class Rows, class Product>
     static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
         constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
         const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        const std::int64_t early = std::max<std::int64_t>((kNotice + job.row_stride - 1) / job.row_stride, kNeighbours);
+        const std::int64_t early = std::max<std::int64_t>((notice(job) + job.row_stride - 1) / job.row_stride, kNeighbours);
         const bool whole = is_whole<Rows>(job, first);
         const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
         Rows rows;
+        rows.near = asks_near(job);
         if (whole && follows) point_at_whole(job, first, length, early, rows);
         else point_at_some(job, first, length, early, whole, follows, rows);
         alignas(64) float results[MostColumns + 1][Rows::kRows];
@@ -105,7 +108,7 @@ private:
     static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
         constexpr int kNeighbours = Rows::kRows / kStreams<Arch>, kPerStream = kNeighbours / Rows::kPerLane;
         const std::int64_t step = Rows::kPerLane * job.row_stride;
-        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, kNotice) : early * job.row_stride;
+        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, notice(job)) : early * job.row_stride;
         const std::byte* stream = job.w + first * job.row_stride;
 #pragma GCC unroll 4
         for (int s = 0; s < kStreams<Arch>; ++s, stream += length * job.row_stride) {
