@@ -75,7 +75,7 @@ private:
                 for (int r = 0; r < kRows; ++r) w[r] = row_of(job, row + r);
                 for (int c = 0; c < n; ++c) x[c] = values_of(job.columns[first + c]);
                 float results[kColumns][kRows];
-                run_float_tile<Arch, Type>(w, x, job.k, n, results);
+                run_float_tile<Arch, Type>(w, x, job.k, kRows * job.row_stride, n, results);
                 for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
             }
     }

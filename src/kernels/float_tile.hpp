@@ -3,6 +3,7 @@
 // output, a few rows times a few columns at once so that no chain of fused multiply-adds waits for itself.
 #pragma once
 
+#include "kernels/ask_for.hpp"
 #include "kernels/simd.hpp"
 #include "tinfer/tinfer.hpp"
 
@@ -32,15 +33,19 @@ TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p, std::int64_t n) noex
     return load_weights<Arch, Type>(padded);
 }
 
+/// Memory is asked for `ahead` bytes in front of each row, a line of a few rows at a time.
 template <class Arch, DType Type, int Columns>
-[[gnu::noinline]] void float_tile(const std::byte* const* w, const float* const* x, std::int64_t k,
+[[gnu::noinline]] void float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead,
                                   float (*results)[kFloatRows<Arch>]) noexcept {
-    constexpr int kRows = kFloatRows<Arch>;
+    constexpr int kRows = kFloatRows<Arch>, kTurns = 4 / kFloatBytes<Type>, kAsked = kRows / kTurns;   // a line has kTurns pieces
     f32x16<Arch> acc[Columns][kRows];
     for (int c = 0; c < Columns; ++c)
         for (int r = 0; r < kRows; ++r) acc[c][r] = f32x16<Arch>(0.0f);
     std::int64_t i = 0;
     for (; i + 16 <= k; i += 16) {
+        const std::byte* const* asked = w + i / 16 % kTurns * kAsked;
+#pragma GCC unroll 4
+        for (int r = 0; r < kAsked; ++r) ask_for<64>(asked[r] + i * kFloatBytes<Type> + ahead, false);
         f32x16<Arch> weights[kRows];
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) weights[r] = load_weights<Arch, Type>(w[r] + i * kFloatBytes<Type>);
@@ -63,11 +68,11 @@ template <class Arch, DType Type, int Columns>
 
 /// results[c][r] = ⟨w[r], x[c]⟩ for the first n columns.
 template <class Arch, DType Type, int Columns = kFloatColumns<Arch>>
-inline void run_float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, int n,
+inline void run_float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead, int n,
                            float (*results)[kFloatRows<Arch>]) noexcept {
     if constexpr (Columns > 1)
-        if (n < Columns) return run_float_tile<Arch, Type, Columns - 1>(w, x, k, n, results);
-    float_tile<Arch, Type, Columns>(w, x, k, results);
+        if (n < Columns) return run_float_tile<Arch, Type, Columns - 1>(w, x, k, ahead, n, results);
+    float_tile<Arch, Type, Columns>(w, x, k, ahead, results);
 }
 
 // ---- sums of one lane -------------------------------------------------------------------------------------------------
