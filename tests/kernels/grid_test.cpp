@@ -11,6 +11,8 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "kernels/quants/format.hpp"
+#include "kernels/quants/quantize_activation.hpp"
 #include "support/kernel_call.hpp"
 #include "support/random_blocks.hpp"
 
@@ -81,6 +83,27 @@ void check_product(const Product& p) {
 std::int64_t block_elems(DType type) { return find_dtype(type)->block_elems; }
 
 }  // namespace
+
+TEST_CASE("[K3] products: codes, scales and activations of Q6_K at their largest, of either sign") {
+    TestTensor w(DType::q6_k, {512, 33, 1, 1}), x(DType::x8_256, {512, 29, 1, 1});
+    for (std::int64_t r = 0; r < 33; ++r)
+        for (std::int64_t b = 0; b < 2; ++b) {
+            std::byte* block = w.operand().flat_row<std::byte>(r) + 210 * b;
+            std::memset(block, r % 2 == 0 ? 0 : 0xFF, 192);   // every code −32, or 31
+            std::memset(block + 192, r % 3 == 0 ? 0x7F : 0x80, 16);
+            block[208] = std::byte{0}, block[209] = std::byte{0x3C};   // d = 1
+        }
+    std::vector<float> values(512);
+    for (std::int64_t t = 0; t < 29; ++t) {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = (t % 3 == 2 ? i / 2 % 2 == 0 : t % 3 == 0) ? 127.0f : -127.0f;
+        kernels::quantize_activation<kernels::reference>(DType::x8_256, values.data(), 512, x.operand().flat_row<std::byte>(t));
+    }
+    for (const std::int64_t n : {1, 2, 3, 8, 29}) {
+        TestTensor some(DType::x8_256, {512, n, 1, 1});
+        for (std::int64_t t = 0; t < n; ++t) std::memcpy(some.operand().flat_row<std::byte>(t), x.operand().flat_row<std::byte>(t), static_cast<std::size_t>(row_bytes(DType::x8_256, 512)));
+        CHECK(compare_tables(Op::mul_mat, DType::q6_k, TestTensor(DType::f32, {33, n, 1, 1}), {&w, &some}, {}, 2) == "");
+    }
+}
 
 TEST_CASE("[K1][K3][N4] products: every weight type gives the reference's bits, for any shape") {
     for (const DType type : kWeightTypes) {
