@@ -21,6 +21,7 @@ struct RowGroup {
     bool near;   ///< into the first level of the caches
     template <int Bytes>
     TINFER_INLINE void ask(int r, std::int64_t at) const { ask_for<Bytes>(next[r] + at, near); }
+    static constexpr std::int64_t kSoon = 0;   ///< bytes ahead, if always into the first level
 };
 
 /// What follows the rows of a group is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for
@@ -57,82 +58,103 @@ struct RowWalk {
     /// The rows of a run, from `first` of each stream on.
     template <class Rows, class Product>
     static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        for (; first < length; first += Rows::kRows / kStreams<Arch>) walk_group<Rows>(job, first, product);
+        const Course<Rows> course(job);
+        first = walk_even(job, course, first, product);
+        for (; first < course.length; first += Course<Rows>::kNeighbours) walk_group(job, course, first, product);
     }
     /// The same from the first on, as long as all of a group are there: where it ended.
     template <class Rows, class Product>
     static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
-        std::int64_t first = 0;
-        for (; is_whole<Rows>(job, first); first += Rows::kRows / kStreams<Arch>) walk_group<Rows>(job, first, product);
+        const Course<Rows> course(job);
+        std::int64_t first = walk_even(job, course, 0, product);
+        for (; first + Course<Rows>::kNeighbours <= course.whole; first += Course<Rows>::kNeighbours) walk_group(job, course, first, product);
         return first;
     }
 
 private:
-    /// How rows are asked for: near, into the first level. Eight streams at once are fetched by the processor itself as far as the
-    /// second level, so that a near request is answered soon.
-    static bool asks_near(const PanelJob<Arch>& job) noexcept { return kStreams<Arch> == 8 || job.asks_near; }
-    /// Bytes of a stream that are asked for ahead.
-    static std::int64_t notice(const PanelJob<Arch>& job) noexcept { return kStreams<Arch> == 8 || !job.asks_near ? 512 : 2048; }
-
-    template <class Rows>
-    static bool is_whole(const PanelJob<Arch>& job, std::int64_t first) noexcept {
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows), end = first + Rows::kRows / kStreams<Arch>;
-        return (kStreams<Arch> - 1) * length + end <= job.n_rows && end <= length;
-    }
     /// Each stream is asked for some bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
     /// ones comes its place in the run that follows.
+    template <class Rows>
+    struct Course {
+        static constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
+        /// Eight streams at once are fetched by the processor itself as far as the second level, so that a near request is answered
+        /// soon.
+        static constexpr std::int64_t kSoon = kStreams<Arch> == 8 ? 512 : Rows::kSoon;
+        explicit Course(const PanelJob<Arch>& job) noexcept : near(kSoon != 0 || job.asks_near), length(rows_of_stream<Arch>(job.n_rows)) {
+            const std::int64_t notice = kStreams<Arch> == 4 && job.asks_near ? 2048 : kSoon != 0 ? kSoon : 512;
+            early = std::max<std::int64_t>((notice + job.row_stride - 1) / job.row_stride, kNeighbours);
+            bytes = kNeighbours == 1 ? std::min(early * job.row_stride, notice) : early * job.row_stride;
+            whole = std::min(length, job.n_rows - (kStreams<Arch> - 1) * length);
+            even = job.ahead.begin == nullptr ? whole : std::min(whole, length - early);
+        }
+        bool near;                  ///< into the first level
+        std::int64_t length;        ///< rows of a stream
+        std::int64_t early, bytes;  ///< how far ahead it is asked, in rows, and within a stream
+        std::int64_t whole;         ///< rows that all streams have
+        std::int64_t even;          ///< of these, those behind which others of their own stream are asked for
+    };
+
+    /// Groups all of which are walked alike: where they end.
     template <class Rows, class Product>
-    static void walk_group(const PanelJob<Arch>& job, std::int64_t first, Product product) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
-        const std::int64_t length = rows_of_stream<Arch>(job.n_rows);
-        const std::int64_t early = std::max<std::int64_t>((notice(job) + job.row_stride - 1) / job.row_stride, kNeighbours);
-        const bool whole = is_whole<Rows>(job, first);
-        const bool follows = first + early + kNeighbours <= length || job.ahead.begin == nullptr;
+    static std::int64_t walk_even(const PanelJob<Arch>& job, const Course<Rows>& course, std::int64_t first, Product product) noexcept {
+        constexpr int kNeighbours = Course<Rows>::kNeighbours, kPerStream = kNeighbours / Rows::kPerLane, kPointers = kStreams<Arch> * kPerStream;
         Rows rows;
-        rows.near = asks_near(job);
-        if (whole && follows) point_at_whole(job, first, length, early, rows);
-        else point_at_some(job, first, length, early, whole, follows, rows);
+        rows.near = course.near;
+        for (int i = 0; i < kPointers; ++i) {
+            const std::int64_t row = i / kPerStream * course.length + first + i % kPerStream * Rows::kPerLane;
+            rows.row[i] = reinterpret_cast<const std::uint8_t*>(job.w) + row * job.row_stride;
+            rows.next[i] = job.w + row * job.row_stride + course.bytes;
+        }
         alignas(64) float results[MostColumns + 1][Rows::kRows];
-        product(rows, results);
-        for (int s = 0; s < kStreams<Arch>; ++s) {
-            const std::int64_t row = s * length + first, n = whole ? kNeighbours : std::min(length - first, job.n_rows - row);
-            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t) {
-                const float* of = results[t] + s * kNeighbours;
-                if (whole && job.columns[t].addend == nullptr) std::memcpy(job.columns[t].out + job.first_row + row, of, kNeighbours * sizeof(float));
-                else store_few_results(job, t, static_cast<int>(row), static_cast<int>(std::min<std::int64_t>(n, kNeighbours)), of);
+        for (; first + kNeighbours <= course.even; first += kNeighbours) {
+            product(rows, results);
+            store_whole(job, first, course.length, results);
+            for (int i = 0; i < kPointers; ++i) {
+                rows.row[i] += kNeighbours * job.row_stride;
+                rows.next[i] += kNeighbours * job.row_stride;
             }
         }
+        return first;
     }
-    template <class Rows>
-    static TINFER_INLINE void point_at_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>, kPerStream = kNeighbours / Rows::kPerLane;
-        const std::int64_t step = Rows::kPerLane * job.row_stride;
-        const std::int64_t ahead = kNeighbours == 1 ? std::min(early * job.row_stride, notice(job)) : early * job.row_stride;
-        const std::byte* stream = job.w + first * job.row_stride;
-#pragma GCC unroll 4
-        for (int s = 0; s < kStreams<Arch>; ++s, stream += length * job.row_stride) {
-            const std::byte* begin = stream;
-#pragma GCC unroll 4
-            for (int i = 0; i < kPerStream; ++i, begin += step) {
-                rows.row[s * kPerStream + i] = reinterpret_cast<const std::uint8_t*>(begin);
-                rows.next[s * kPerStream + i] = begin + ahead;
-            }
-        }
-    }
-    /// Rows that are not there are the last one.
-    template <class Rows>
-    [[gnu::noinline]] static void point_at_some(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, std::int64_t early,
-                                                bool whole, bool follows, Rows& rows) noexcept {
-        constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
+    /// A group of which some rows may not be there: they are the last one.
+    template <class Rows, class Product>
+    [[gnu::noinline]] static void walk_group(const PanelJob<Arch>& job, const Course<Rows>& course, std::int64_t first, Product product) noexcept {
+        constexpr int kNeighbours = Course<Rows>::kNeighbours;
+        const std::int64_t length = course.length;
+        const bool whole = first + kNeighbours <= course.whole, follows = first + course.early + kNeighbours <= length || job.ahead.begin == nullptr;
+        Rows rows;
+        rows.near = course.near;
         for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
             const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
             const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
             const std::byte* begin = job.w + row * job.row_stride;
-            const bool inside = follows || i + early < length;
+            const bool inside = follows || i + course.early < length;
             rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
-            rows.next[at / Rows::kPerLane] = inside ? begin + early * job.row_stride
-                                                    : job.ahead.begin + s * job.ahead.stream_bytes + (i + early - length) * job.row_stride;
+            rows.next[at / Rows::kPerLane] = inside ? begin + course.bytes
+                : job.ahead.begin + s * job.ahead.stream_bytes + (i + course.early - length) * job.row_stride;
+        }
+        alignas(64) float results[MostColumns + 1][Rows::kRows];
+        product(rows, results);
+        if (whole) return store_whole(job, first, length, results);
+        for (int s = 0; s < kStreams<Arch>; ++s) {
+            const std::int64_t row = s * length + first, n = std::min<std::int64_t>({length - first, job.n_rows - row, kNeighbours});
+            for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
+                store_few_results(job, t, static_cast<int>(row), static_cast<int>(n), results[t] + s * kNeighbours);
+        }
+    }
+    template <int kRows>
+    static TINFER_INLINE void store_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, const float (*results)[kRows]) noexcept {
+        constexpr int kNeighbours = kRows / kStreams<Arch>;
+        for (std::int64_t t = 0; t < job.n_columns; ++t) {
+            const Column<Arch>& column = job.columns[t];
+            float* out = column.out + job.first_row + first;
+            const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
+#pragma GCC unroll 8
+            for (int s = 0; s < kStreams<Arch>; ++s, out += length) {
+                const float* of = results[t] + s * kNeighbours;
+                if (addend == nullptr) std::memcpy(out, of, kNeighbours * sizeof(float));
+                else for (int i = 0; i < kNeighbours; ++i) out[i] = of[i] + addend[s * length + i];
+            }
         }
     }
 };
