@@ -177,13 +177,15 @@ struct BlockWeights {
         struct None {};
         std::conditional_t<kAmx, AmxSession<Arch, AmxRoute<Format>::kStepBytes>, None> matrix_unit;
 #endif
+        const std::byte* arranged = nullptr;   ///< activations of which scratch has what products of rows made of them
     };
 
-    static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t) noexcept {
+    static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
         std::uint64_t bytes = VectorProduct<Arch, Format>::scratch_bytes(n_columns);
 #if defined(__AMX_INT8__)
         if constexpr (kAmx) bytes = AmxProduct<Arch, Format>::scratch_bytes(n_columns);
 #endif
+        if constexpr (requires { Rows::scratch_bytes(k); }) bytes = std::max(bytes, Rows::scratch_bytes(k));
         return bytes;
     }
 
@@ -211,12 +213,15 @@ struct BlockWeights {
     /// Columns that a chunk takes: all.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
 
-    static void multiply(Session&, const PanelJob<Arch>& job) noexcept {
+    static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
+        if constexpr (requires(const std::byte* x) { Rows::multiply(job, x); })
+            if (takes_runs(job.n_columns)) return Rows::multiply(job, session.arranged);
+        session.arranged = nullptr;
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (takes_matrix_unit(job.n_columns)) return AmxProduct<Arch, Format>::multiply(job);
 #endif
-        if constexpr (most_rows_columns() > 0)
+        if constexpr (requires { Rows::multiply(job); })
             if (takes_runs(job.n_columns)) return Rows::multiply(job);
         VectorProduct<Arch, Format>::multiply(job);
     }

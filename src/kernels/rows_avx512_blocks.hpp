@@ -276,10 +276,6 @@ template <class Arch, class Format, int T, class Rows>
     store(1);
 }
 
-/// Whether a format is multiplied straight from its rows.
-template <class Format>
-inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kHasRowDecoder<Format> : requires { SuperRows<Format>::kWide; };
-
 }  // namespace tinfer::kernels
 
 #endif

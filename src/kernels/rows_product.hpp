@@ -4,12 +4,19 @@
 
 #include "kernels/rows_avx512_blocks.hpp"
 #include "kernels/rows_folded.hpp"
+#include "kernels/rows_paired.hpp"
 #include "kernels/rows_turned.hpp"
 #include "kernels/rows_unpacked.hpp"
 
 namespace tinfer::kernels {
 
 #if defined(__AVX512VNNI__)
+template <class Format>
+inline constexpr bool kPairsRows = requires { PairedRows<Format>::kHighBy; };
+/// Whether a format is multiplied straight from its rows.
+template <class Format>
+inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kHasRowDecoder<Format> : kPairsRows<Format> || Format::kType == DType::iq4_xs;
+
 /// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them are better met
 /// by panels, which are decoded once.
 template <class Arch, class Format>
@@ -19,15 +26,28 @@ struct RowsProduct : private RowWalk<Arch, 16> {
         Format::kType == DType::q8_0;
     static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : 12;
 
-    static void multiply(const PanelJob<Arch>& job) noexcept {
+    static std::uint64_t scratch_bytes(std::int64_t k) noexcept {
+        if constexpr (kPairsRows<Format>) return paired_token_bytes<Format>(k);
+        else return 0;
+    }
+    /// `arranged`: the activations that lie arranged in scratch.
+    static void multiply(const PanelJob<Arch>& job, const std::byte*& arranged) noexcept {
         Activations x[kMostColumns + 1];
         activations_of<Arch, Format>(job, job.n_columns, x);
         x[job.n_columns] = x[0];   // a pass may take one token more than there are
         if constexpr (Format::kUnit == 256) {
             if (job.n_columns > 1) return multiply_turned(job, x);
-            Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
-                multiply_super_rows<Arch, Format>(rows, job.k / 256, x[0], results[0]);
-            });
+            if constexpr (kPairsRows<Format>) {
+                auto* token = reinterpret_cast<PairedToken<Format>*>(job.scratch);
+                if (arranged != job.columns[0].x) arrange_token<Format>(x[0], job.k / 256, token);
+                arranged = job.columns[0].x;
+                return Walk::template walk<TwoPairs>(job, [&](const TwoPairs& rows, float (*results)[4]) {
+                    multiply_paired_rows<Arch, Format>(rows, job.k / 256, token, x[0].d, results[0]);
+                });
+            } else
+                Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+                    multiply_level_rows<Arch>(rows, job.k / 256, x[0], results[0]);
+                });
         } else {
             if (job.n_columns > 2) return multiply_turned(job, x);
             if (job.n_columns == 2) return multiply_blocks<2>(job, x);

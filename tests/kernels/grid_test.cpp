@@ -84,24 +84,34 @@ std::int64_t block_elems(DType type) { return find_dtype(type)->block_elems; }
 
 }  // namespace
 
-TEST_CASE("[K3] products: codes, scales and activations of Q6_K at their largest, of either sign") {
-    TestTensor w(DType::q6_k, {512, 33, 1, 1}), x(DType::x8_256, {512, 29, 1, 1});
-    for (std::int64_t r = 0; r < 33; ++r)
-        for (std::int64_t b = 0; b < 2; ++b) {
-            std::byte* block = w.operand().flat_row<std::byte>(r) + 210 * b;
-            std::memset(block, r % 2 == 0 ? 0 : 0xFF, 192);   // every code −32, or 31
-            std::memset(block + 192, r % 3 == 0 ? 0x7F : 0x80, 16);
-            block[208] = std::byte{0}, block[209] = std::byte{0x3C};   // d = 1
-        }
+TEST_CASE("[K3] products: codes, scales and activations of super-blocks at their largest, of either sign") {
+    struct Format {
+        DType type;
+        std::size_t bytes, scales, scale_bytes, d, n_d;   ///< of a block, and where in it they lie
+    };
+    constexpr Format kFormats[] = {{DType::q2_k, 84, 0, 16, 80, 2}, {DType::q3_k, 110, 96, 12, 108, 1}, {DType::q4_k, 144, 4, 12, 0, 2},
+        {DType::q5_k, 176, 4, 12, 0, 2}, {DType::q6_k, 210, 192, 16, 208, 1}};
+    TestTensor x(DType::x8_256, {512, 29, 1, 1});
     std::vector<float> values(512);
     for (std::int64_t t = 0; t < 29; ++t) {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = (t % 3 == 2 ? i / 2 % 2 == 0 : t % 3 == 0) ? 127.0f : -127.0f;
         kernels::quantize_activation<kernels::reference>(DType::x8_256, values.data(), 512, x.operand().flat_row<std::byte>(t));
     }
-    for (const std::int64_t n : {1, 2, 3, 8, 29}) {
-        TestTensor some(DType::x8_256, {512, n, 1, 1});
-        for (std::int64_t t = 0; t < n; ++t) std::memcpy(some.operand().flat_row<std::byte>(t), x.operand().flat_row<std::byte>(t), static_cast<std::size_t>(row_bytes(DType::x8_256, 512)));
-        CHECK(compare_tables(Op::mul_mat, DType::q6_k, TestTensor(DType::f32, {33, n, 1, 1}), {&w, &some}, {}, 2) == "");
+    for (const Format& format : kFormats) {
+        CAPTURE(to_string(format.type));
+        TestTensor w(format.type, {512, 33, 1, 1});
+        for (std::int64_t r = 0; r < 33; ++r)
+            for (std::size_t b = 0; b < 2; ++b) {
+                std::byte* block = w.operand().flat_row<std::byte>(r) + format.bytes * b;
+                std::memset(block, r % 2 == 0 ? 0 : 0xFF, format.bytes);   // of Q6_K every code −32, or 31
+                std::memset(block + format.scales, r % 3 == 0 ? 0x7F : r % 3 == 1 ? 0x80 : 0xFF, format.scale_bytes);
+                for (std::size_t i = 0; i < format.n_d; ++i) block[format.d + 2 * i] = std::byte{0}, block[format.d + 2 * i + 1] = std::byte{0x3C};   // 1
+            }
+        for (const std::int64_t n : {1, 2, 3, 8, 29}) {
+            TestTensor some(DType::x8_256, {512, n, 1, 1});
+            for (std::int64_t t = 0; t < n; ++t) std::memcpy(some.operand().flat_row<std::byte>(t), x.operand().flat_row<std::byte>(t), static_cast<std::size_t>(row_bytes(DType::x8_256, 512)));
+            CHECK(compare_tables(Op::mul_mat, format.type, TestTensor(DType::f32, {33, n, 1, 1}), {&w, &some}, {}, 2) == "");
+        }
     }
 }
 
@@ -198,6 +208,18 @@ TEST_CASE("[K1][G11][N4] products: many tokens of an expert, some of them twice"
                 CHECK(compare_tables(Op::mul_mat_id, type, out, {&w, &x, &ids}, {}, 2) == "");
             }
         }
+    }
+}
+
+TEST_CASE("[K1][G11][N4] products: one row of activations meets experts of its own and, between them, one of many tokens") {
+    for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k}) {
+        CAPTURE(to_string(type));
+        const std::int64_t n_tokens = 40;   // the first picks experts 0, 1 and 2, all others 1, 3 and 3
+        const TestTensor w = weights(type, {768, 37, 4, 1}, 4, Extremes::none, 2), x = inputs(type, {768, 1, n_tokens, 1}, 6, Extremes::none);
+        const TestTensor ids(DType::i32, {3, n_tokens, 1, 1}), out(DType::f32, {37, 3, n_tokens, 1});
+        for (std::size_t i = 0; i < 3 * static_cast<std::size_t>(n_tokens); ++i)
+            ids.as<std::int32_t>()[i] = i < 3 ? static_cast<std::int32_t>(i) : i % 3 == 0 ? 1 : 3;
+        CHECK(compare_tables(Op::mul_mat_id, type, out, {&w, &x, &ids}, {}, 1) == "");
     }
 }
 
