@@ -177,7 +177,7 @@ struct BlockWeights {
         struct None {};
         std::conditional_t<kAmx, AmxSession<Arch, AmxRoute<Format>::kStepBytes>, None> matrix_unit;
 #endif
-        const std::byte* arranged = nullptr;   ///< activations of which scratch has what products of rows made of them
+        const std::byte* arranged = nullptr;   ///< the activations that rows_product.hpp has put in order, into scratch
     };
 
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
@@ -214,15 +214,16 @@ struct BlockWeights {
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t) noexcept { return n_columns; }
 
     static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
-        if constexpr (requires(const std::byte* x) { Rows::multiply(job, x); })
-            if (takes_runs(job.n_columns)) return Rows::multiply(job, session.arranged);
-        session.arranged = nullptr;
+        if constexpr (most_rows_columns() > 0)
+            if (takes_runs(job.n_columns)) {
+                if constexpr (requires { Rows::multiply(job, session.arranged); }) return Rows::multiply(job, session.arranged);
+                else return Rows::multiply(job);
+            }
+        session.arranged = nullptr;   // the others use scratch, too
 #if defined(__AMX_INT8__)
         if constexpr (kAmx)
             if (takes_matrix_unit(job.n_columns)) return AmxProduct<Arch, Format>::multiply(job);
 #endif
-        if constexpr (requires { Rows::multiply(job); })
-            if (takes_runs(job.n_columns)) return Rows::multiply(job);
         VectorProduct<Arch, Format>::multiply(job);
     }
 };

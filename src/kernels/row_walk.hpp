@@ -16,12 +16,12 @@ namespace tinfer::kernels {
 template <int N, int PerLane = 1>
 struct RowGroup {
     static constexpr int kPerLane = PerLane, kRows = N * PerLane;
+    static constexpr std::int64_t kSoon = 0;   ///< bytes ahead of groups that are always asked for into the first level; 0: of others
     const std::uint8_t* row[N];
     const std::byte* next[N];
     bool near;   ///< into the first level of the caches
     template <int Bytes>
     TINFER_INLINE void ask(int r, std::int64_t at) const { ask_for<Bytes>(next[r] + at, near); }
-    static constexpr std::int64_t kSoon = 0;   ///< bytes ahead, if always into the first level
 };
 
 /// What follows the rows of a group is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for

@@ -3,6 +3,8 @@
 // super-blocks of kernels/rows_avx512.hpp.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/rows_avx512.hpp"
 
 #if defined(__AVX512VNNI__)

@@ -253,7 +253,6 @@ struct PairedRows<Q2_K> : PairedSixteenRows {
         const __m512i first = _mm512_madd_epi16(steps.mins[0], _mm512_load_si512(sums)), second = _mm512_madd_epi16(steps.mins[1], _mm512_load_si512(sums));
         __m512i n = _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
         n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));   // rows 0 0 2 2, again, 1 1 3 3, again
-        const auto add_halves = [](__m256i v) { return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)); };
         const __m128i even = add_halves(_mm512_castsi512_si256(n)), odd = add_halves(_mm512_extracti64x4_epi64(n, 1));
         acc = _mm_fmadd_ps(_mm_mul_ps(steps.d, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(s), acc);
         return _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(_mm_blend_epi32(even, odd, 0xA)), acc);
@@ -276,9 +275,7 @@ void arrange_token(const Activations& x, std::int64_t n, PairedToken<Format>* ou
                     _mm512_mask_storeu_epi32(out->sums + 16 * half, high == 0 ? 0x3333 : 0xCCCC, start);
                 }
             }
-        if constexpr (Format::kHasMin) {
-            _mm512_store_si512(out->sums, Rows::sums_of(x, i));
-        }
+        if constexpr (Format::kHasMin) _mm512_store_si512(out->sums, Rows::sums_of(x, i));
     }
 }
 
@@ -286,7 +283,7 @@ void arrange_token(const Activations& x, std::int64_t n, PairedToken<Format>* ou
 /// float steps follow a block behind.
 template <class Arch, class Format>
 TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x, const float* d_x,
-                                            float* results) noexcept {
+                                        float* results) noexcept {
     using Rows = PairedRows<Format>;
     __m128 acc = _mm_setzero_ps();
     const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)}, {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};
