@@ -24,7 +24,7 @@ constexpr std::string_view kUsage =
     "                     [--where cache,dram] [--k 2048] [--rows 5632] [--seconds 0.2] [--smoke] [--json]\n"
     "One matrix of `rows` rows of `k` weights. GB/s counts its bytes; roof: the share of the stream read, or of the read of\n"
     "a buffer that lies in the last-level cache; peak: the share of the int8 (or f32) multiply-accumulates of the table's\n"
-    "instructions. dram: a ring of copies of 1 GiB, for up to 16 tokens.\n";
+    "instructions. dram: a ring of copies of 1 GiB, for up to 64 tokens.\n";
 
 struct Plan {
     std::vector<DType> types;
@@ -35,7 +35,7 @@ struct Plan {
     std::size_t ring_bytes;
 };
 
-constexpr int kMostTokensFromDram = 16;   // beyond, where the weights lie makes no difference
+constexpr int kMostTokensFromDram = 64;   // beyond, where the weights lie makes no difference
 
 /// Weights, activations and output of one type.
 class Matrix {

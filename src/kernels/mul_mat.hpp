@@ -116,7 +116,7 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     const KernelCall& next = (&call)[call.next_product];
     const Operand &w = next[1], &x = next[2];
     const bool alone = w.ne[2] == 1;
-    const bool some = (alone ? x.n_rows() : x.ne[2]) <= kSomeColumns;
+    const bool some = (alone ? x.n_rows() : x.ne[2]) <= Arch::kSomeColumns;
     RowChunks<Arch> chunks = some ? RowChunks<Arch>::to_read(w, alone ? 1 : n_used, kRowsTogether, next.n_threads)
                                   : RowChunks<Arch>::to_multiply(w, alone ? 1 : n_used, kRowsTogether, 1, next.n_threads);
     const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
@@ -132,7 +132,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     const Operand& w = call[1];
     typename Weights::Session session;
     const bool streams = used.most() > 0 && stores_stream<Arch>(call[0], call[2], used.columns[0].addend);
-    const bool some = used.most() <= kSomeColumns, runs = Weights::takes_runs(used.most());
+    const bool some = used.most() <= Arch::kSomeColumns, runs = Weights::takes_runs(used.most());
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
     std::int64_t together = Weights::panels_together(used.most());
     if (slice.short_chunks && together * unit * used.most() * w.ne[0] > kMostMacsOfShort) together = 1;

@@ -128,7 +128,7 @@ template <class Arch>
 TINFER_INLINE ReadAhead read_next_panel(const PanelJob<Arch>& job, std::int64_t shares_per_slice) noexcept {
     constexpr std::int64_t kMostBytes = 256 * 1024;
     const std::int64_t bytes = job.n_rows * job.row_stride, n_slices = (job.k + kSlice - 1) / kSlice;
-    if (job.n_columns > kSomeColumns || bytes > kMostBytes || job.ahead.begin == nullptr) return {};
+    if (job.n_columns > Arch::kSomeColumns || bytes > kMostBytes || job.ahead.begin == nullptr) return {};
     return {job.ahead, bytes, n_slices * shares_per_slice};
 }
 

@@ -18,7 +18,7 @@ struct VectorProduct {
     using Slice = PanelSlice<Arch, Class>;
 
     static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
-        return n_columns > kSomeColumns ? Arch::kPanelsTogether : 1;
+        return n_columns > Arch::kSomeColumns ? Arch::kPanelsTogether : 1;
     }
     static std::uint64_t scratch_bytes(std::int64_t n_columns) noexcept {
         return static_cast<std::uint64_t>(panels_together(n_columns)) *

@@ -12,7 +12,6 @@
 
 namespace tinfer::kernels {
 
-inline constexpr std::int64_t kSomeColumns = 27;        ///< with more, multiplying costs far more than reading
 inline constexpr std::int64_t kRowsTogether = 16;       ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024; ///< bytes of a chunk: about 30 µs of reading
 inline constexpr std::int64_t kShortestRun = 64 * 1024; ///< bytes below which such a chunk does not shrink but in small matrices

@@ -24,7 +24,8 @@ struct RowsProduct : private RowWalk<Arch, 16> {
     /// Formats of which even the second of two passes of eight is faster than panels are.
     static constexpr bool kTwoPasses = Format::kType == DType::q4_k || Format::kType == DType::q6_k || Format::kType == DType::iq4_xs ||
         Format::kType == DType::q8_0;
-    static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : 12;
+    /// Codes of Q3_K take so much unpacking that once is enough.
+    static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : Format::kType == DType::q3_k ? kTurnedTokens<Format> : 12;
 
     static std::uint64_t scratch_bytes(std::int64_t k) noexcept {
         if constexpr (kPairsRows<Format>) return paired_token_bytes<Format>(k);

@@ -34,16 +34,19 @@ struct TurnedTokens {
 /// S of a super-block of sixteen rows and T tokens: what decode_rows tells of. The sum of a sub-block meets its scale in 32
 /// bits. Where Paired, sums fit sixteen bits: those of two sub-blocks become one register, and one instruction multiplies both
 /// with their scales. Of few tokens each has a register of its own before that; of more the first one adds below the second,
-/// which was shifted up, from 2^15 on, so that it never borrows from above.
+/// which was shifted up, from kMiddle on, so that it never borrows from above. What the middle adds is taken off as in panels
+/// (SumPairs): by an exclusive or, or once for all tokens.
 template <class Arch, class Format, int T, bool Paired>
 struct TurnedSuperSums {
     using Class = panel_class<Arch, Format>;
     static constexpr int kSubs = Class::kSubs;
     static constexpr bool kTakesUpper = Paired, kBiased = Class::kBias != 0, kApart = Paired && T <= kPairedTokens, kBelow = Paired && !kApart;
-    static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = 0x8000;
+    static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = Class::kPanelStarts ? Class::kMiddle : 0x8000;
+    static constexpr bool kStarts = kBelow && Class::kPanelStarts, kStartsAbove = kBelow && kUpperBits<Format> != 0;
+    static_assert(!kStartsAbove || (kStarts && !kBiased));   // the middle comes with the sum above it
 
     const TurnedTokens<T>& tokens;
-    __m512i first[T], second[T], super[T], pair_scales;
+    __m512i first[T], second[T], super[T], pair_scales, start = _mm512_setzero_si512();
     struct {
         __m512i mins[(kSubs + 1) / 2];
         __m512 d, dmin;
@@ -56,17 +59,22 @@ struct TurnedSuperSums {
     TINFER_INLINE void d(__m512 d) noexcept { kept.d = d; }
     TINFER_INLINE void dmin(__m512 dmin) noexcept { kept.dmin = dmin; }
     TINFER_INLINE void mins(int pair, __m512i mins) noexcept { kept.mins[pair] = mins; }
-    TINFER_INLINE void scales(int, __m512i scales) noexcept { pair_scales = scales; }
+    TINFER_INLINE void scales(int, __m512i scales) noexcept {
+        pair_scales = scales;
+        if constexpr (kStarts) start = _mm512_dpwssd_epi32(start, scales, _mm512_set1_epi32(-kMiddle & 0xFFFF));
+    }
 
     /// The sum that the codes of sub-block j add to.
     TINFER_INLINE __m512i& sum(int j, int t) noexcept { return kApart && j % 2 == 1 ? second[t] : first[t]; }
     TINFER_INLINE void begin(int j) noexcept {
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
-            if (kBelow && j % 2 == 0)
-                first[t] = _mm512_add_epi32(_mm512_slli_epi32(first[t], kUp), _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kMiddle));
-            else
-                sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : 0);
+            if (kBelow && j % 2 == 0) {
+                first[t] = _mm512_slli_epi32(first[t], kUp);
+                if (!kStartsAbove) first[t] = _mm512_add_epi32(first[t], _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kMiddle));
+            } else {
+                sum(j, t) = _mm512_set1_epi32(kBiased ? tokens.start[t][j] : kStartsAbove ? kMiddle >> kUp : 0);
+            }
         }
     }
     TINFER_INLINE void codes(int j, int word, __m512i c) noexcept {
@@ -81,12 +89,13 @@ struct TurnedSuperSums {
             if constexpr (!Paired) {
                 super[t] = _mm512_add_epi32(super[t], _mm512_mullo_epi32(sum(j, t), scale));
             } else if (j % 2 == 0) {   // the second sub-block came before
-                const __m512i pair = kBelow ? _mm512_xor_si512(first[t], _mm512_set1_epi32(kMiddle))
-                                            : _mm512_mask_mov_epi16(first[t], 0xAAAAAAAA, _mm512_slli_epi32(second[t], kUp));
+                const __m512i pair = kStarts ? first[t] : kBelow ? _mm512_xor_si512(first[t], _mm512_set1_epi32(kMiddle))
+                                                                 : _mm512_mask_mov_epi16(first[t], 0xAAAAAAAA, _mm512_slli_epi32(second[t], kUp));
                 super[t] = _mm512_dpwssd_epi32(super[t], pair, pair_scales);
             }
         }
     }
+    [[nodiscard]] TINFER_INLINE __m512i sum_of_all(int t) const noexcept { return kStarts ? _mm512_add_epi32(super[t], start) : super[t]; }
 };
 
 /// Block i of sixteen rows: acc[t][row] continues by its float steps.
@@ -109,7 +118,7 @@ template <class Arch, class Format, int T, bool Paired>
 #pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
         const __m512 d_x = _mm512_set1_ps(x[t].d[i]);
-        __m512 out = _mm512_fmadd_ps(_mm512_mul_ps(sums.kept.d, d_x), _mm512_cvtepi32_ps(sums.super[t]), _mm512_load_ps(acc[t]));
+        __m512 out = _mm512_fmadd_ps(_mm512_mul_ps(sums.kept.d, d_x), _mm512_cvtepi32_ps(sums.sum_of_all(t)), _mm512_load_ps(acc[t]));
         if constexpr (Format::kHasMin) {
             __m512i n = _mm512_setzero_si512();
 #pragma GCC unroll 12
@@ -188,12 +197,12 @@ inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const 
         const AskAhead<SixteenRows> ahead{asks ? &rows : nullptr, blocks.at};
         if constexpr (Class::kUnit == 256) {
             bool paired = Class::kAlwaysNarrow;
-            if constexpr (kUpperBits<Format> != 0 && T <= kPairedTokens) {
+            if constexpr (kUpperBits<Format> != 0) {
                 int most = 0;
                 for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s]);
-                paired = most <= SumPairs<Arch, Format>::kSixteenBits;
+                paired = most <= (T <= kPairedTokens ? SumPairs<Arch, Format>::kSixteenBits : Class::kNarrowReach);
             }
-            if constexpr (Class::kAlwaysNarrow || (kUpperBits<Format> != 0 && T <= kPairedTokens))
+            if constexpr (Class::kAlwaysNarrow || kUpperBits<Format> != 0)
                 if (paired) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);
             if constexpr (!Class::kAlwaysNarrow)
                 if (!paired) multiply_turned_super_block<Arch, Format, T, false>(blocks, ahead, s, x, results);

@@ -17,6 +17,7 @@ struct avx2 {
     static constexpr int kTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
     static constexpr int kLongTileTokens = 4; ///< without dot4, where pairs of 32 values add up
     static constexpr int kPanelsTogether = 4; ///< panels of a product that share a visit of the activations
+    static constexpr int kSomeColumns = 27;   ///< with more, multiplying costs far more than reading
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
@@ -33,10 +34,12 @@ struct avx512 : avx2 {
     static constexpr int kTileTokens = 6, kLongTileTokens = 6, kPanelsTogether = 2;
 };
 struct avx512vnni : avx512 {
+    static constexpr int kSomeColumns = 72;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
 struct amx : avx512vnni {
+    static constexpr int kSomeColumns = 27;
     static constexpr bool kHasAmx = true;
 };
 
