@@ -18,7 +18,7 @@ kernels::KernelCall call_of(const std::vector<kernels::Operand>& operands, const
     std::copy(operands.begin(), operands.end(), call.operands.begin());
     call.params = params;
     call.n_threads = n_threads;
-    call.asks_near = kernels::takes_requests_near();
+    call.processor = kernels::this_processor();
     return call;
 }
 

@@ -257,7 +257,7 @@ private:
                 q[r] = rows[r]->q;
                 needed |= rows[r]->visible;
             }
-            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, {keys_ahead_, call_.asks_near}, params_.head_dim_k, needed, s);
+            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, {keys_ahead_, call_.processor.asks_near}, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
@@ -268,7 +268,7 @@ private:
                 groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
                     CodedQuery q[kQueries];
                     for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
-                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, {keys_ahead_, call_.asks_near}, params_.head_dim_k, s);
+                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, {keys_ahead_, call_.processor.asks_near}, params_.head_dim_k, s);
                 });
         };
         if (direct_)
@@ -397,7 +397,7 @@ private:
 
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, {values_ahead_, call_.asks_near}};
+        ValueRows v{row, 0, 0, padded_, {values_ahead_, call_.processor.asks_near}};
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<CellF32<Arch>, false, kTileQueries<Arch>>(v, step);
         visit_values<Arch>(call_[3].type,

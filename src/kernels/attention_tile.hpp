@@ -96,7 +96,7 @@ TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexce
     for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
 }
 
-/// Cells that will be read soon, as memory is asked for them (KernelCall::asks_near).
+/// Cells that will be read soon, as memory is asked for them (Processor::asks_near).
 struct SoonRead {
     const std::byte* at;
     bool near;

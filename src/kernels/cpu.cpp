@@ -92,7 +92,10 @@ std::uint32_t amd_family() noexcept {
     const std::uint32_t version = cpuid(1).eax, family = version >> 8 & 0xF;
     return !is_amd ? 0 : family == 0xF ? family + (version >> 20 & 0xFF) : family;
 }
-bool has_near_requests() noexcept { return amd_family() >= 26; }   // Zen 5
+Processor known_processor() noexcept {
+    const std::uint32_t family = amd_family();   // 25: Zen 3 and 4; 26: Zen 5
+    return {.asks_near = family >= 26, .one_multiplier = family == 25};
+}
 
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};
 
@@ -111,14 +114,14 @@ bool machine_has(Isa isa) noexcept {
     return isa == Isa::neon || (isa == Isa::neon_dot && dot_product);
 }
 
-bool has_near_requests() noexcept { return false; }
+Processor known_processor() noexcept { return {}; }
 
 constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
 #else
 
 bool machine_has(Isa) noexcept { return false; }
-bool has_near_requests() noexcept { return false; }
+Processor known_processor() noexcept { return {}; }
 constexpr Isa kBestFirst[] = {Isa::reference};
 
 #endif
@@ -149,7 +152,7 @@ const KernelTable* find_table(Isa isa) noexcept {
     return nullptr;
 }
 
-bool takes_requests_near() noexcept { return has_near_requests(); }
+Processor this_processor() noexcept { return known_processor(); }
 
 }  // namespace kernels
 

@@ -39,7 +39,7 @@ struct FloatWeights {
     }
 
     static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns < kMany) return multiply_directly(job);
+        if (job.n_columns < (job.processor.one_multiplier ? kManyForOne : kMany)) return multiply_directly(job);
         const std::int64_t block = block_columns(job.n_columns, job.k);
         for (std::int64_t first = 0; first < job.n_columns; first += block)
             multiply_block(session, job, job.columns + first, std::min(job.n_columns - first, block));
@@ -51,6 +51,8 @@ private:
     static constexpr int kOuter = kOuterRows<Arch>, kVectors = kOuterVectors<Arch>;
     static constexpr int kGroup = kVectors * kLanes;          ///< columns of an outer product
     static constexpr int kMany = kLanes == 16 ? 30 : 12;       ///< with fewer, putting in order costs more than it saves
+    /// The same where one multiplication a cycle leaves time for loads. Four rows of 32-bit floats leave no room in the first level.
+    static constexpr int kManyForOne = kLanes == 16 && Type != DType::f32 ? 112 : kMany;
     static constexpr int kPanel = 48;                         ///< rows that share a slice of columns in the first level
     static constexpr std::int64_t kSteps = 128;               ///< of a slice: it and a register of rows fill two thirds of that level
     static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last level

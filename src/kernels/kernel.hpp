@@ -43,6 +43,12 @@ struct Operand {
     }
 };
 
+/// What a processor does its own way, and kernels ask for therefore. It changes no bit of a result.
+struct Processor {
+    bool asks_near = false;            ///< what will be read soon is asked for into the first level of the caches, not the second
+    bool one_multiplier = false;       ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
+};
+
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
 struct StepShape {
     std::array<Operand, kMaxOperands> operands{};
@@ -54,7 +60,7 @@ struct StepShape {
 /// One call: a step whose operands have their data. The only source of pointers of a kernel.
 struct KernelCall : StepShape {
     std::int64_t scratch_stride = 0;   ///< bytes between the threads' parts; 0: they lie without gaps
-    bool asks_near = false;            ///< what will be read soon is asked for into the first level of the caches, not the second
+    Processor processor;
     std::int64_t next_product = 0;     ///< calls from here to the next product in the same array, if it is one of whole
                                        ///< matrices or of the same experts; else 0. A product asks for the first rows
                                        ///< of the next before it ends
@@ -180,8 +186,8 @@ struct KernelTable {
 
 /// The table for `isa` if this build and machine have it (automatic: the best), else null. CPUID and OS state are asked.
 [[nodiscard]] const KernelTable* find_table(Isa isa) noexcept;
-/// What KernelCall::asks_near should be on this machine: whether its first level takes requests for memory gladly. AMD Zen 5
-/// then reads rows a tenth faster; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
-[[nodiscard]] bool takes_requests_near() noexcept;
+/// What KernelCall::processor should be on this machine. The first level of AMD Zen 5 takes requests for memory gladly: rows are
+/// read a tenth faster so; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
+[[nodiscard]] Processor this_processor() noexcept;
 
 }  // namespace tinfer::kernels

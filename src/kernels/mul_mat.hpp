@@ -160,7 +160,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
                                                     : ahead_of_chunk(next);
             }
             Weights::multiply(session, {w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
-                first, ahead, columns.data(), std::ssize(columns), used.readable(), call.asks_near, streams, scratch});
+                first, ahead, columns.data(), std::ssize(columns), used.readable(), call.processor, streams, scratch});
         }
         if (!some) next = slice.claim(chunks.count());
     }

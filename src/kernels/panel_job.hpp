@@ -29,7 +29,7 @@ struct PanelJob {
     const Column<Arch>* columns;
     std::int64_t n_columns;
     std::int64_t n_readable;         ///< as many rows of activations may be read where columns lie evenly; n_columns or more
-    bool asks_near;                  ///< KernelCall
+    Processor processor;             ///< KernelCall
     bool streams;                    ///< results are too many for the caches: they are stored past them
     std::byte* scratch;
 };

@@ -80,8 +80,8 @@ private:
         /// Eight streams at once are fetched by the processor itself as far as the second level, so that a near request is answered
         /// soon.
         static constexpr std::int64_t kSoon = kStreams<Arch> == 8 ? 512 : Rows::kSoon;
-        explicit Course(const PanelJob<Arch>& job) noexcept : near(kSoon != 0 || job.asks_near), length(rows_of_stream<Arch>(job.n_rows)) {
-            const std::int64_t notice = kStreams<Arch> == 4 && job.asks_near ? 2048 : kSoon != 0 ? kSoon : 512;
+        explicit Course(const PanelJob<Arch>& job) noexcept : near(kSoon != 0 || job.processor.asks_near), length(rows_of_stream<Arch>(job.n_rows)) {
+            const std::int64_t notice = kStreams<Arch> == 4 && job.processor.asks_near ? 2048 : kSoon != 0 ? kSoon : 512;
             early = std::max<std::int64_t>((notice + job.row_stride - 1) / job.row_stride, kNeighbours);
             bytes = kNeighbours == 1 ? std::min(early * job.row_stride, notice) : early * job.row_stride;
             whole = std::min(length, job.n_rows - (kStreams<Arch> - 1) * length);

@@ -201,7 +201,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const graph::Step& step = plan.steps[i];
         kernels::KernelCall call = make_call(graph, plan, step, n_threads);
-        call.asks_near = memory.asks_near;
+        call.processor = memory.processor;
         if (bound.kernels[i]->scratch_bytes != nullptr) {
             kernels::Operand& scratch = call.operands[kernels::kScratchSlot];
             scratch.bytes = bound.kernels[i]->scratch_bytes(call);

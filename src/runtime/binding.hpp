@@ -20,7 +20,7 @@ struct MemoryMap {
     std::uint64_t scratch_bytes = 0;
     /// Memory of a graph input, by its role.
     std::span<const std::pair<std::string_view, std::byte*>> inputs;
-    bool asks_near = false;                         ///< what every call is told (KernelCall)
+    kernels::Processor processor;                   ///< what every call is told (KernelCall)
 };
 
 inline constexpr std::size_t kMostStepsBetweenBarriers = 4;

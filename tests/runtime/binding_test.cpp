@@ -19,7 +19,7 @@ struct Bound {
     runtime::BoundPlan plan;
     AlignedBuffer arena, scratch, inputs;
 
-    Bound(const runtime::Layout& layout, std::int64_t n_tokens, bool fuse, bool asks_near = false)
+    Bound(const runtime::Layout& layout, std::int64_t n_tokens, bool fuse, kernels::Processor processor = {})
         : graph(layout.max_nodes(), layout.max_values()), arena(1 << 24), scratch(layout.scratch_bytes()), inputs(layout.input_bytes()) {
         layout.build(graph, n_tokens, 1, false);
         graph::Planner planner(layout.max_nodes(), layout.max_values());
@@ -27,7 +27,7 @@ struct Bound {
         REQUIRE(plan.plan.arena_bytes <= arena.size());
         std::vector<std::pair<std::string_view, std::byte*>> slots;
         for (const auto& slot : layout.inputs()) slots.emplace_back(slot.role, inputs.data() + slot.offset);
-        runtime::bind(graph, layout.table(), {layout.model().file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(), slots, asks_near},
+        runtime::bind(graph, layout.table(), {layout.model().file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(), slots, processor},
                       layout.max_threads(), plan);
     }
 
@@ -62,14 +62,17 @@ struct Bound {
 
 }  // namespace
 
-TEST_CASE("[K8] binding: every call knows how the machine wants to be asked for memory") {
+TEST_CASE("[K8] binding: every call knows the processor's own ways") {
     test::TempFolder folder;
     const auto model = Model::load(test::TinyModel::of("llama").save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 2});
-    for (const bool near : {false, true}) {
-        const Bound bound(context.impl().layout, 3, true, near);
+    for (const bool is : {false, true}) {
+        const Bound bound(context.impl().layout, 3, true, {.asks_near = is, .one_multiplier = !is});
         REQUIRE(!bound.plan.calls.empty());
-        for (const auto& call : bound.plan.calls) CHECK(call.asks_near == near);
+        for (const auto& call : bound.plan.calls) {
+            CHECK(call.processor.asks_near == is);
+            CHECK(call.processor.one_multiplier == !is);
+        }
     }
 }
 
