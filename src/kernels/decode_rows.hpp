@@ -34,8 +34,8 @@ TINFER_INLINE void put_sub_block(Sink& sink, int j, const Word& word) {
 }
 
 /// The scales and mins that Q4_K and Q5_K share, and their d.
-template <int N, class Sink>
-TINFER_INLINE void decode_k_header(const RowBlocks<N>& b, Sink& sink, RowBytes<N> (&scales)[2]) {
+template <int N, bool Masked, class Sink>
+TINFER_INLINE void decode_k_header(const RowBlocks<N, Masked>& b, Sink& sink, RowBytes<N> (&scales)[2]) {
     RowBytes<N> head[4];   // d and dmin, then the twelve bytes: see unpack_scales_and_mins
     load_words(b, 0, head);
     sink.d(low_f16(head[0]));
@@ -48,8 +48,8 @@ TINFER_INLINE void decode_k_header(const RowBlocks<N>& b, Sink& sink, RowBytes<N
     for (int pair = 0; pair < 4; ++pair) sink.mins(pair, byte_pair<N>(mins[pair / 2], pair % 2));
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[2];
     decode_k_header(b, sink, scales);
     for (int g = 0; g < 4; ++g) {   // 64 values: sub-block 2g in the low nibbles of 32 bytes, 2g + 1 in the high ones
@@ -63,8 +63,8 @@ TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N>& b, int /*n_units*/, Sin
     }
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[2], fifth[8];
     decode_k_header(b, sink, scales);
     load_words(b, 16, fifth);
@@ -82,8 +82,8 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N>& b, int /*n_units*/, Sin
     }
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[4];
     load_words(b, 192, scales);
     sink.d(load_last_f16s(b, 208));
@@ -112,8 +112,8 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N>& b, int /*n_units*/, Sin
 
 /// 256 bit pairs, of which bits 2i and 2i + 1 of 32 bytes are 32 neighbours: code(bits, c, pair) makes codes of those of word c
 /// of the bytes, scales(pair) the scales of two sub-blocks.
-template <int N, class Sink, class Scales, class Code>
-TINFER_INLINE void decode_bit_pairs(const RowBlocks<N>& b, std::int64_t at, Sink& sink, const Scales& scales, const Code& code) {
+template <int N, bool Masked, class Sink, class Scales, class Code>
+TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t at, Sink& sink, const Scales& scales, const Code& code) {
     for (int half = 0; half < 2; ++half) {
         RowBytes<N> words[8];
         load_words(b, at + 32 * half, words);
@@ -128,8 +128,8 @@ TINFER_INLINE void decode_bit_pairs(const RowBlocks<N>& b, std::int64_t at, Sink
     }
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> s[4], third[8];   // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
     load_words(b, 92, s);
     load_words(b, 0, third);
@@ -148,8 +148,8 @@ TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N>& b, int /*n_units*/, Sin
         [&](RowBytes<N> bits, int c, int pair) { return bits_or(bits, third_of(c, pair)); });
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(Q2_K, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(Q2_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[4];   // and mins in the high nibbles
     load_words(b, 0, scales);
     const RowBytes<N> head = load_words32(b, 80);
@@ -160,8 +160,8 @@ TINFER_INLINE void decode_rows(Q2_K, const RowBlocks<N>& b, int /*n_units*/, Sin
         [](RowBytes<N> bits, int, int) { return bits; });
 }
 
-template <class Arch, int N, class Sink>
-TINFER_INLINE void decode_rows(IQ4_XS, const RowBlocks<N>& b, int /*n_units*/, Sink& sink) {
+template <class Arch, int N, bool Masked, class Sink>
+TINFER_INLINE void decode_rows(IQ4_XS, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     const RowBytes<N> head = load_words32(b, 0), low_bits = load_words32(b, 4);   // d and the upper bits; the lower bits
     sink.d(low_f16(head));
     const auto scale = [&](int j) {

@@ -10,8 +10,9 @@
 
 namespace tinfer::kernels {
 
-/// The blocks at one place of K of N rows.
-template <int N>
+/// The blocks at one place of K of N rows. Where Masked, second halves of registers come by masked loads, which do not take the
+/// units that shuffle, as insertions do: they begin 32 bytes before a block's bytes, but read and fault on none of those.
+template <int N, bool Masked = false>
 struct RowBlocks {
     const std::uint8_t* row[N];
     std::int64_t at = 0;         ///< where in its row each block begins
@@ -129,7 +130,8 @@ static TINFER_INLINE __m512i upper_bytes(__m512i int16s) { return _mm512_srai_ep
 static TINFER_INLINE void store_lanes(void* p, __m512i v) { _mm512_store_si512(p, v); }
 static TINFER_INLINE void store_lanes(float* p, __m512 v) { _mm512_store_ps(p, v); }
 
-static TINFER_INLINE void load_words(const RowBlocks<16>& b, std::int64_t at, __m512i (&words)[4]) {
+template <bool Masked>
+static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_t at, __m512i (&words)[4]) {
     const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b[r] + at)); };
     __m512i z[4];
 #pragma GCC unroll 4
@@ -147,14 +149,20 @@ static TINFER_INLINE void load_words(const RowBlocks<16>& b, std::int64_t at, __
     words[3] = _mm512_unpackhi_epi64(high01, high23);
 }
 
-static TINFER_INLINE void load_words(const RowBlocks<16>& b, std::int64_t at, __m512i (&words)[8]) {
+template <bool Masked>
+static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_t at, __m512i (&words)[8]) {
     const auto half = [&](int r) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[r] + at)); };
+    const auto with_upper = [&](__m256i lower, int r) {
+        const __m512i z = _mm512_castsi256_si512(lower);
+        if constexpr (Masked) return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
+        else return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
+    };
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {   // rows 8i … 8i + 7
         __m512i z[4];               // rows 8i + r, 8i + 4 + r
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r)
-            z[r] = _mm512_mask_broadcast_i64x4(_mm512_castsi256_si512(half(8 * i + r)), 0xF0, half(8 * i + 4 + r));
+            z[r] = with_upper(half(8 * i + r), 8 * i + 4 + r);
         const __m512i low01 = _mm512_unpacklo_epi32(z[0], z[1]), high01 = _mm512_unpackhi_epi32(z[0], z[1]);
         const __m512i low23 = _mm512_unpacklo_epi32(z[2], z[3]), high23 = _mm512_unpackhi_epi32(z[2], z[3]);
         words[4 * i] = _mm512_unpacklo_epi64(low01, low23);
@@ -170,17 +178,20 @@ static TINFER_INLINE void load_words(const RowBlocks<16>& b, std::int64_t at, __
     }
 }
 
-static TINFER_INLINE __m512 load_f16s(const RowBlocks<16>& b, std::int64_t at) {
+template <bool Masked>
+static TINFER_INLINE __m512 load_f16s(const RowBlocks<16, Masked>& b, std::int64_t at) {
     alignas(32) std::uint16_t halves[16];
     for (int r = 0; r < 16; ++r) std::memcpy(&halves[r], b[r] + at, 2);
     return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
 }
-static TINFER_INLINE __m512i load_words32(const RowBlocks<16>& b, std::int64_t at) {
+template <bool Masked>
+static TINFER_INLINE __m512i load_words32(const RowBlocks<16, Masked>& b, std::int64_t at) {
     alignas(64) std::uint32_t words[16];
     for (int r = 0; r < 16; ++r) std::memcpy(&words[r], b[r] + at, 4);
     return _mm512_load_si512(words);
 }
-static TINFER_INLINE __m512 load_last_f16s(const RowBlocks<16>& b, std::int64_t at) { return load_f16s(b, at); }
+template <bool Masked>
+static TINFER_INLINE __m512 load_last_f16s(const RowBlocks<16, Masked>& b, std::int64_t at) { return load_f16s(b, at); }
 static TINFER_INLINE __m512i low_nibbles(__m512i bytes) { return bits_and(bytes, each_byte<16>(15)); }
 static TINFER_INLINE __m512i high_nibbles(__m512i bytes) { return low_nibbles(_mm512_srli_epi16(bytes, 4)); }
 /// e8m0_half of the lowest byte of each lane.

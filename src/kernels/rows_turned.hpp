@@ -14,7 +14,12 @@ namespace tinfer::kernels {
 /// Of a pass: with more, too many sums leave the registers, the sooner the shorter sub-blocks are.
 template <class Format>
 inline constexpr int kTurnedTokens = Format::kUnit == 256 && Format::kScaleElems == 16 ? 8 : 12;
-inline constexpr int kPairedTokens = 4;    ///< of those whose sums in pairs have registers of their own
+/// Up to so many tokens have registers of their own for both sums of a pair. Third bits take some, too.
+template <class Format>
+inline constexpr int kPairedTokens = Format::kType == DType::q3_k ? 3 : 4;
+/// Whether a pass of T tokens loads by masks (RowBlocks): turning is a large part of it.
+template <class Format, int T>
+inline constexpr bool kLoadsMasked = Format::kUnit == 256 && T <= (Format::kType == DType::q4_k ? 8 : Format::kScaleElems == 32 ? 4 : 2);
 
 /// acc + the products of unsigned bytes of w with four signed ones at p, which go to every lane: one instruction, where GCC
 /// would take a register more.
@@ -40,7 +45,7 @@ template <class Arch, class Format, int T, bool Paired>
 struct TurnedSuperSums {
     using Class = panel_class<Arch, Format>;
     static constexpr int kSubs = Class::kSubs;
-    static constexpr bool kTakesUpper = Paired, kBiased = Class::kBias != 0, kApart = Paired && T <= kPairedTokens, kBelow = Paired && !kApart;
+    static constexpr bool kTakesUpper = Paired, kBiased = Class::kBias != 0, kApart = Paired && T <= kPairedTokens<Format>, kBelow = Paired && !kApart;
     static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = Class::kPanelStarts ? Class::kMiddle : 0x8000;
     static constexpr bool kStarts = kBelow && Class::kPanelStarts, kStartsAbove = kBelow && kUpperBits<Format> != 0;
     static_assert(!kStartsAbove || (kStarts && !kBiased));   // the middle comes with the sum above it
@@ -100,7 +105,7 @@ struct TurnedSuperSums {
 
 /// Block i of sixteen rows: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T, bool Paired>
-[[gnu::noinline]] void multiply_turned_super_block(const RowBlocks<16>& blocks, const AskAhead<SixteenRows>& ahead, std::int64_t i,
+[[gnu::noinline]] void multiply_turned_super_block(const RowBlocks<16, kLoadsMasked<Format, T>>& blocks, const AskAhead<SixteenRows>& ahead, std::int64_t i,
                                                    const Activations* x, float (*acc)[16]) noexcept {
     using Sums = TurnedSuperSums<Arch, Format, T, Paired>;
     constexpr int kSubs = Sums::kSubs;
@@ -190,7 +195,7 @@ template <class Arch, class Format, int T>
 template <class Arch, class Format, int T>
 inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const Activations* x, bool asks, float (*results)[16]) noexcept {
     using Class = panel_class<Arch, Format>;
-    RowBlocks<16> blocks;
+    RowBlocks<16, kLoadsMasked<Format, T>> blocks;
     std::memcpy(blocks.row, rows.row, sizeof(blocks.row));
     for (int t = 0; t < T; ++t) _mm512_store_ps(results[t], _mm512_setzero_ps());
     for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
@@ -200,7 +205,7 @@ inline void multiply_turned_rows(const SixteenRows& rows, std::int64_t k, const 
             if constexpr (kUpperBits<Format> != 0) {
                 int most = 0;
                 for (int t = 0; t < T; ++t) most = std::max<int>(most, x[t].reach[2 * s]);
-                paired = most <= (T <= kPairedTokens ? SumPairs<Arch, Format>::kSixteenBits : Class::kNarrowReach);
+                paired = most <= (T <= kPairedTokens<Format> ? SumPairs<Arch, Format>::kSixteenBits : Class::kNarrowReach);
             }
             if constexpr (Class::kAlwaysNarrow || kUpperBits<Format> != 0)
                 if (paired) multiply_turned_super_block<Arch, Format, T, true>(blocks, ahead, s, x, results);
