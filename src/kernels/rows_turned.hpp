@@ -46,7 +46,7 @@ struct TurnedSuperSums {
     using Class = panel_class<Arch, Format>;
     static constexpr int kSubs = Class::kSubs;
     static constexpr bool kTakesUpper = Paired, kBiased = Class::kBias != 0, kApart = Paired && T <= kPairedTokens<Format>, kBelow = Paired && !kApart;
-    static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = Class::kPanelStarts ? Class::kMiddle : 0x8000;
+    static constexpr int kUp = 16 - kUpperBits<Format>, kMiddle = Class::kMiddle;
     static constexpr bool kStarts = kBelow && Class::kPanelStarts, kStartsAbove = kBelow && kUpperBits<Format> != 0;
     static_assert(!kStartsAbove || (kStarts && !kBiased));   // the middle comes with the sum above it
 
@@ -105,8 +105,8 @@ struct TurnedSuperSums {
 
 /// Block i of sixteen rows: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T, bool Paired>
-[[gnu::noinline]] void multiply_turned_super_block(const RowBlocks<16, kLoadsMasked<Format, T>>& blocks, const AskAhead<SixteenRows>& ahead, std::int64_t i,
-                                                   const Activations* x, float (*acc)[16]) noexcept {
+[[gnu::noinline]] void multiply_turned_super_block(const RowBlocks<16, kLoadsMasked<Format, T>>& blocks,
+                                                   const AskAhead<SixteenRows>& ahead, std::int64_t i, const Activations* x, float (*acc)[16]) noexcept {
     using Sums = TurnedSuperSums<Arch, Format, T, Paired>;
     constexpr int kSubs = Sums::kSubs;
     const auto sums_of = [&](int t) { return kSubs == 16 ? x[t].sum16 + 16 * i : x[t].sum32 + 8 * i; };

@@ -145,6 +145,17 @@ TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 
+TEST_CASE("[K1][N4] products: so many tokens that reading hardly counts, and one less") {
+    for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1, DType::iq4_xs, DType::f16})
+        for (const std::int64_t tokens : {27, 28, 50, 72, 73})
+            for (const int n_threads : {1, 2, 3}) check_product({type, 768, 133, tokens, 0, n_threads});
+}
+
+TEST_CASE("[K1][N4] products: nothing in front of the first weight is read") {   // where a matrix fills whole pages of 4 KB
+    for (const DType type : {DType::q4_k, DType::iq4_xs, DType::q2_k})
+        for (std::int64_t tokens = 1; tokens <= 9; ++tokens) check_product({type, 4096, 64, tokens});
+}
+
 TEST_CASE("[K1][N4] products: short rows that end in half a group of blocks, which go in pairs, dense or apart") {
     for (const DType type : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4})
         for (const std::int64_t k : {64, 192, 576})
@@ -171,7 +182,7 @@ TEST_CASE("[K1][N4] products: float weights and many tokens, whose lanes are wor
         for (const std::int64_t k : {1, 16, 37, 300, 2100})             // the last one takes two slices
             for (const std::int64_t rows : {1, 15, 47, 49, 130})
                 for (const std::int64_t tokens : {12, 29, 30, 33, 47, 64, 101})
-                    check_product({type, k, rows, tokens, 2 * (i % 3), 1 + i % 2, kExtremes[i % 5 % 3]}), ++i;
+                    check_product({type, k, rows, tokens, 2 * (i % 3), 1 + i % 4 % 3, kExtremes[i % 5 % 3]}), ++i;
         check_product({type, 20000, 53, 200, 0, 2});                    // more columns than one block takes
     }
     const TestTensor w = weights(DType::f16, {20000, 50, 2, 1}, 1, Extremes::none), x = inputs(DType::f16, {20000, 1, 75, 1}, 2, Extremes::none);
