@@ -334,7 +334,7 @@ private:
             shrink.store(factor);
             for (int r = 0; r < n; ++r) {
                 float* s = rows[r]->s;
-                const f32x16<Arch> m(top[r]);
+                const auto m = f32x16<Arch>::broadcast(top + r);
                 f32x16<Arch> sum = zero;
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
@@ -363,7 +363,7 @@ private:
     template <bool Whole>
     f32x16<Arch> finish_scores(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row) const noexcept {
         const f32x16<Arch> scale(params_.scale), lowest(-__builtin_inff());
-        f32x16<Arch> x[4], max(row.m);
+        f32x16<Arch> x[4], max = f32x16<Arch>::broadcast(&row.m);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) x[i] = f32x16<Arch>::load(row.s + 16 * i) * scale;
         if (bends_) bend(tile, row, x);

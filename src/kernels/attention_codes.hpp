@@ -3,6 +3,8 @@
 // one float step per 32 channels; V widened as code times scale.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/attention_tile.hpp"
 #include "kernels/quants/quantize_cell.hpp"
 
@@ -100,7 +102,7 @@ struct CodedCell {
                 signed_nibbles(bytes, Pieces > 1 ? piece % 2 != 0 : first % 32 != 0, low);
                 bytes = reinterpret_cast<const std::byte*>(low);
             }
-            return f32x16<Arch>(scale[piece / 2]) * f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
+            return f32x16<Arch>::broadcast(scale + piece / 2) * f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
         }
         const std::byte* codes;
         std::int64_t first;
@@ -173,7 +175,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 #pragma GCC unroll 8
             for (int r = 0; r < Queries; ++r) {
                 const auto dot = f32x16<Arch>::each([&](int i) { return as_float(acc[r][g][i], Arch{}); });
-                sum[r][g] = fma(scale * f32x16<Arch>(q[r].d[b]), dot, sum[r][g]);
+                sum[r][g] = fma(scale * f32x16<Arch>::broadcast(q[r].d + b), dot, sum[r][g]);
             }
         }
     }
@@ -187,13 +189,19 @@ inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const 
                              std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
-    constexpr int kGroups = Arch::kLanes < 16 ? 1 : !Ahead ? 2 : Queries <= 2 ? 4 : 1;   // measured; codes are soon through
-    const std::int64_t group = kGroup * row_bytes(Type, d);
-    for (int g = 0; g < 4; g += kGroups) {
-        float* to[Queries];
-        for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
-        dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
-    }
+    const auto run = [&](auto groups) {
+        constexpr int kGroups = groups();
+        const std::int64_t group = kGroup * row_bytes(Type, d);
+        for (int g = 0; g < 4; g += kGroups) {
+            float* to[Queries];
+            for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
+            dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        }
+    };
+    // Measured. Codes are soon through, so that from memory one stream is best where processors fetch along it.
+    if constexpr (Ahead && Arch::kLanes == 16 && Queries <= 2)
+        if (next.near) return run(std::integral_constant<int, 4>{});
+    run(std::integral_constant<int, Ahead || Arch::kLanes < 16 ? 1 : 2>{});
 }
 
 /// Calls fn with the cells of V of any cache.

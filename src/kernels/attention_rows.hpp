@@ -75,7 +75,7 @@ public:
         for (int r = 0; r < n_; ++r) {
             rows_[r]->whole_m = whole_m[r];
             rows_[r]->whole_l = whole_l[r];
-            merge_values(rows_[r]->whole_o, f32x16<Arch>(shrink[r]), o_[r], f32x16<Arch>(factor[r]));
+            merge_values(rows_[r]->whole_o, f32x16<Arch>::broadcast(shrink + r), o_[r], f32x16<Arch>::broadcast(factor + r));
         }
         n_ = 0;
     }

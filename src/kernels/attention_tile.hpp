@@ -126,7 +126,7 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
-            const f32x16<Arch> channel(q[r][c]);
+            const auto channel = f32x16<Arch>::broadcast(q[r] + c);
 #pragma GCC unroll 4
             for (int g = 0; g < Groups; ++g) sum[r][g] = fma(channel, cells[g], sum[r][g]);
         }
@@ -186,7 +186,7 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
 #pragma GCC unroll 8
-        for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>(factor[r]);
+        for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>::broadcast(factor + r);
     const int to = v.to;
     const std::int64_t d = v.d;
     // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the rest here.
@@ -202,7 +202,7 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
         for (int i = 0; i < Pieces; ++i) cells[i] = of_row.load(i);
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
-            const f32x16<Arch> weight(p[r][at]);
+            const auto weight = f32x16<Arch>::broadcast(p[r] + at);
 #pragma GCC unroll 8
             for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, cells[i], sum[r][i]);
         }

@@ -101,7 +101,7 @@ void moe_sum(const KernelCall& call, WorkSlice slice) noexcept {
         each_piece<Arch>(out.ne[0], [&](std::int64_t i, int n) {
             f32x16<Arch> acc(0.0f);
             for (std::int64_t j = 0; j < y.ne[1]; ++j)
-                acc = fma(f32x16<Arch>(weights[j]), load_piece<Arch>(y.template row<const float>(j, t) + i, n), acc);
+                acc = fma(f32x16<Arch>::broadcast(weights + j), load_piece<Arch>(y.template row<const float>(j, t) + i, n), acc);
             store_piece(acc, sum + i, n);
         });
     }

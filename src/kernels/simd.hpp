@@ -65,6 +65,10 @@ struct f32x16 {
         for (int i = 0; i < kParts; ++i) out.part[i] = fn(i);
         return out;
     }
+    /// A float of memory in every lane. As an integer: for a float some processors take a shuffle besides the load.
+    [[nodiscard]] TINFER_INLINE static f32x16 broadcast(const float* p) noexcept {
+        return each([&](int) { return from_bits(bcast4<Arch>(p), Arch{}); });
+    }
     [[nodiscard]] TINFER_INLINE static f32x16 load(const float* p) noexcept {
         return each([&](int i) { return f32v<Arch>::load_unaligned(p + i * Arch::kLanes); });
     }
