@@ -10,7 +10,8 @@ namespace tinfer::kernels {
 
 /// Where the multiplier wants unsigned weight bytes, kBias is added to each code, and −kBias · (sum of activations) to the
 /// result; with dot4 any bias will do, without it sums of byte pairs must fit int16: 2 · u · 127 ≤ 32767 for the largest
-/// unsigned code u. Larger codes stay signed there, as all do where dot4 takes signed bytes.
+/// unsigned code u. Larger codes stay signed there, as all do where dot4 takes signed bytes; panels widen them to int16, since a
+/// product of bytes fills an int16 alone, and its sign would have to change sides before it.
 template <class Arch, class Format>
 struct CodeRoute {
     static constexpr bool kUnsigned = Format::kHasMin;   ///< formats with a minimum have codes from 0 up

@@ -16,11 +16,11 @@ template <class Format>
 inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;   ///< of a row's blocks
 
 /// How many rows of a slice are decoded together, 0 where each is unpacked alone: sixteen where a block has one scale or a
-/// super-block any.
+/// super-block any, and where products are of pairs of bytes those that decoders of several rows know.
 template <class Arch, class Format>
 inline constexpr int kDecodedRows =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    Arch::kHasDot4 && (Format::kUnit == 256 || Format::kScaleElems == 32) ? 16 : 0;
+    (Arch::kHasDot4 ? Format::kUnit == 256 || Format::kScaleElems == 32 : kHasRowDecoder<Format>) ? 16 : 0;
 #elif defined(__AVX2__)
     !Arch::kHasDot4 && kHasRowDecoder<Format> ? 8 : 0;
 #else
@@ -59,6 +59,7 @@ template <int Unit, int ScaleElems, bool HasMin, int PairSums, bool Centred, int
 struct PanelClass {
     static constexpr int kUnit = Unit, kScaleElems = ScaleElems, kPairSums = PairSums, kBias = Bias;
     static constexpr bool kHasMin = HasMin, kCentred = Centred;
+    static constexpr bool kWide = PairSums == 0;                              ///< codes are int16, of super-blocks times their scales
     static constexpr int kSubs = Unit == 256 ? 256 / ScaleElems : 0;          ///< scales of a super-block
     static constexpr int kSteps = Unit == 256 ? 1 : ScaleElems == 16 ? 2 : 1; ///< float steps of a block
     /// The largest bound (ActivationLayout, reach) with which sub-blocks are summed in pairs, and how (SumPairs).
@@ -75,13 +76,18 @@ using panel_class = PanelClass<Format::kUnit, Format::kScaleElems, Format::kHasM
 template <class Arch>
 inline constexpr int kPanelRows = 2 * Arch::kLanes;   ///< two registers of rows
 
-/// 256 values of kPanelRows super-block rows. codes[k/4][row][k%4].
+/// Codes of a slice: codes[k/4][row][k%4]. Where they are wide two of every four, the first and the third, then the others:
+/// codes[2 · (k/4) + k%2][row][k%4/2].
+template <class Arch, class Class>
+using PanelCodes = std::conditional_t<Class::kWide, std::int16_t[kSlice / 2][kPanelRows<Arch>][2], std::uint8_t[kSlice / 4][kPanelRows<Arch>][4]>;
+
+/// 256 values of kPanelRows super-block rows.
 template <class Arch, class Class, int Unit = Class::kUnit>
 struct PanelSlice {
     static constexpr int kRows = kPanelRows<Arch>;
-    alignas(64) std::uint8_t codes[kSlice / 4][kRows][4];
-    /// Two neighbours, as two int16; without dot4 one, in both halves.
-    std::int32_t scale[Arch::kHasDot4 ? (Class::kSubs + 1) / 2 : Class::kSubs][kRows];
+    alignas(64) PanelCodes<Arch, Class> codes;
+    /// Two neighbours, as two int16; without dot4 one, in both halves; none where codes are wide.
+    std::int32_t scale[Class::kWide ? 1 : Arch::kHasDot4 ? (Class::kSubs + 1) / 2 : Class::kSubs][kRows];
     std::int32_t min[(Class::kSubs + 1) / 2][kRows];   ///< two neighbours
     float d[kRows], dmin[kRows];
     std::int32_t start[kRows];   ///< where S starts, of classes with kPanelStarts: −kMiddle · Σ of the first scales of pairs
@@ -90,7 +96,7 @@ struct PanelSlice {
 template <class Arch, class Class>
 struct PanelSlice<Arch, Class, 32> {
     static constexpr int kRows = kPanelRows<Arch>;
-    alignas(64) std::uint8_t codes[kSlice / 4][kRows][4];
+    alignas(64) PanelCodes<Arch, Class> codes;
     float d[kSlice / 32][Class::kSteps][kRows];
     float m[kSlice / 32][kRows];
 };
@@ -112,11 +118,25 @@ TINFER_INLINE void turn_codes(const Rows& row_codes, int n_words, int bias, cons
         for (int w = 0; w < Arch::kLanes && word + w < n_words; ++w) put(word + w, m[w]);
     }
 }
-/// The same to the rows from first_row on of a slice.
-template <class Arch, class Slice>
-inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, Slice& slice) noexcept {
+
+/// Puts a word of codes of a register of rows, from first_row on, into a slice. Wide codes of super-blocks are multiplied by
+/// `scale`, which each lane holds twice: of a code and a scale of eight bits, 128 · 128 at most.
+template <class Arch, class Class>
+TINFER_INLINE void put_codes(PanelSlice<Arch, Class>& slice, int word, int first_row, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
+    const auto store = [&](int i, const i32v<Arch>& v) { v.store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[i][first_row])); };
+    if constexpr (Class::kWide) {
+        const auto scaled = [&](const i32v<Arch>& v) { return Class::kSubs > 1 ? multiply_pairs(v, scale, Arch{}) : v; };
+        store(2 * word, scaled(even_bytes(codes, Arch{})));
+        store(2 * word + 1, scaled(odd_bytes(codes, Arch{})));
+    } else {
+        store(word, codes);
+    }
+}
+/// Turns rows of codes into a slice. scale(j): of sub-block j, as put_codes wants it.
+template <class Arch, class Class, class Scale>
+inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, PanelSlice<Arch, Class>& slice, const Scale& scale) noexcept {
     turn_codes<Arch>([&](int r) { return rows.q[r]; }, n_words, bias, [&](int word, const i32v<Arch>& codes) {
-        codes.store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[word][first_row]));
+        put_codes(slice, word, first_row, codes, scale(word * 4 / Class::kScaleElems));
     });
 }
 
@@ -138,23 +158,24 @@ struct SliceHalf {
     Slice& slice;
     int first_row;
     ReadAhead& reader;
-    Bytes start = each_word<N>(0);
+    Bytes start = each_word<N>(0), scale_of[2] = {start, start};   ///< the latter where codes are wide
     static constexpr bool kTakesUpper = Given != 0 && Given == Class::kUpper;
 
     TINFER_INLINE void begin(int) noexcept {}
     TINFER_INLINE void codes(int j, int word, Bytes bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
+        if constexpr (Class::kWide) return put_codes<Arch, Class>(slice, word, first_row, bytes, scale_of[j % 2]);
         if (!kTakesUpper && Class::kUpper != 0 && j % 2 == 1) bytes = shift_left_16(bytes, Class::kUpper);   // all fit their bytes
         store_lanes(slice.codes[word][first_row], bytes);
     }
     TINFER_INLINE void end(int) noexcept {}
     TINFER_INLINE void scales(int pair, Bytes scales) noexcept {
-        if constexpr (Arch::kHasDot4) {
-            store_lanes(slice.scale[pair] + first_row, scales);
-        } else {
-            store_lanes(slice.scale[2 * pair] + first_row, int16_of_pair<N>(scales, 0));
-            store_lanes(slice.scale[2 * pair + 1] + first_row, int16_of_pair<N>(scales, 1));
-        }
+        if constexpr (Arch::kHasDot4) store_lanes(slice.scale[pair] + first_row, scales);
+        else
+            for (int i = 0; i < 2; ++i) {
+                scale_of[i] = int16_of_pair<N>(scales, i);
+                if constexpr (!Class::kWide) store_lanes(slice.scale[2 * pair + i] + first_row, scale_of[i]);
+            }
         if constexpr (Class::kPanelStarts) start = dot2(i32v<Arch>(start), i32v<Arch>(scales), i32v<Arch>(-Class::kMiddle & 0xFFFF), Arch{});
     }
     TINFER_INLINE void finish() noexcept {
@@ -268,6 +289,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;
+        alignas(64) std::int32_t wide_scale[Class::kWide ? Class::kSubs : 1][Arch::kLanes];
         for (int r = 0; r < Arch::kLanes; ++r) {
             const int row = first + r;
             Codes256 out;
@@ -275,8 +297,11 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             std::memcpy(group.q[r], out.q, 256);
             slice.d[row] = out.d;
             constexpr int kApart = 16 / Class::kSubs, kTogether = Arch::kHasDot4 ? 2 : 1;
-            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; j += kTogether)
-                slice.scale[j / kTogether][row] = int16_pair<Arch>(out.scale[j * kApart], out.scale[(j + kTogether - 1) * kApart]);
+            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; j += kTogether) {
+                const std::int32_t pair = int16_pair<Arch>(out.scale[j * kApart], out.scale[(j + kTogether - 1) * kApart]);
+                if constexpr (Class::kWide) wide_scale[j][r] = pair;
+                else slice.scale[j / kTogether][row] = pair;
+            }
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;
                 for (int j = 0; j < Class::kSubs / 2; ++j)
@@ -284,7 +309,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
                         out.min[(2 * j + 1) * (16 / Class::kSubs)]);
             }
         }
-        turn_codes_into<Arch>(group, kSlice / 4, Route::kBias, first, slice);
+        turn_codes_into(group, kSlice / 4, Route::kBias, first, slice, [&](int j) { return load_i32<Arch>(wide_scale[Class::kWide ? j : 0]); });
     }
 }
 
@@ -311,7 +336,7 @@ inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int
                 if constexpr (Class::kHasMin) slice.m[u][row] = out.m;
             }
         }
-        turn_codes_into<Arch>(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice);
+        turn_codes_into(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice, [](int) { return i32v<Arch>(0); });
     }
 }
 

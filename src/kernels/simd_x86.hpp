@@ -88,9 +88,10 @@ static TINFER_INLINE void interleave(f32v<avx2> even, f32v<avx2> odd, f32v<avx2>
     high = _mm256_permute2f128_ps(first, second, 0x31);
 }
 
-// Bytes. add_bytes wraps. once: GCC would load it again for every use. add_pairs adds where it stands: GCC would keep all that is to be added, in memory, until the sum
-// is read. join_halves: the low int16 of a's lanes and the high one of b's. dot2: acc + the two int16 products of each lane,
-// exact while the sum fits int32.
+// Bytes. add_bytes wraps. once: GCC would load it again for every use. add_pairs and dot2 add where they stand: GCC would keep all
+// that is to be added, in memory, until the sum is read. even_bytes, odd_bytes: the first and third signed byte of each lane, the
+// second and fourth, as two int16. multiply_pairs: the low halves of products of those. join_halves: the low int16 of a's lanes and
+// the high one of b's. dot2: acc + the two int16 products of each lane, exact while the sum fits int32.
 static TINFER_INLINE i32v<avx2> add_bytes(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_add_epi8(a, b); }
 static TINFER_INLINE i32v<avx2> add_pairs(i32v<avx2> a, i32v<avx2> b, avx2) {
     __m256i sum = _mm256_add_epi16(a, b);
@@ -102,6 +103,8 @@ static TINFER_INLINE i32v<avx2> once(i32v<avx2> a, avx2) {
     asm("" : "+x"(value));
     return value;
 }
+static TINFER_INLINE i32v<avx2> even_bytes(i32v<avx2> v, avx2) { return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8); }
+static TINFER_INLINE i32v<avx2> odd_bytes(i32v<avx2> v, avx2) { return _mm256_srai_epi16(v, 8); }
 static TINFER_INLINE i32v<avx2> multiply_pairs(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_mullo_epi16(a, b); }
 static TINFER_INLINE i32v<avx2> join_halves(i32v<avx2> a, i32v<avx2> b, avx2) { return _mm256_blend_epi16(a, b, 0xAA); }
 static TINFER_INLINE i32v<avx2> dot2(i32v<avx2> acc, i32v<avx2> a, i32v<avx2> b, avx2) {
@@ -187,12 +190,17 @@ static TINFER_INLINE i32v<avx512> once(i32v<avx512> a, avx512) {
     asm("" : "+v"(value));
     return value;
 }
+static TINFER_INLINE i32v<avx512> even_bytes(i32v<avx512> v, avx512) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
+static TINFER_INLINE i32v<avx512> odd_bytes(i32v<avx512> v, avx512) { return _mm512_srai_epi16(v, 8); }
+static TINFER_INLINE i32v<avx512> multiply_pairs(i32v<avx512> a, i32v<avx512> b, avx512) { return _mm512_mullo_epi16(a, b); }
 static TINFER_INLINE i32v<avx512> join_halves(i32v<avx512> a, i32v<avx512> b, avx512) {
     const __m512i low = a, high = b;   // the intrinsic is a macro without optimizing: it casts what it is given
     return _mm512_mask_blend_epi16(0xAAAAAAAAu, low, high);
 }
 static TINFER_INLINE i32v<avx512> dot2(i32v<avx512> acc, i32v<avx512> a, i32v<avx512> b, avx512) {
-    return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+    __m512i sum = _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+    asm("" : "+v"(sum));
+    return sum;
 }
 static TINFER_INLINE i32v<avx512> dot_bytes(i32v<avx512> w, i32v<avx512> a, avx512) {
     return _mm512_maddubs_epi16(w, a);

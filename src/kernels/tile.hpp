@@ -13,9 +13,10 @@
 
 namespace tinfer::kernels {
 
-/// Tokens of a tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory.
+/// Tokens of a tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory; wide
+/// codes have no others.
 template <class Arch, class Class>
-inline constexpr int kTileTokens = !Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8 ? Arch::kLongTileTokens : Arch::kTileTokens;
+inline constexpr int kTileTokens = Class::kWide || (!Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8) ? Arch::kLongTileTokens : Arch::kTileTokens;
 
 /// Where one slice of K lies in quantized activation rows, which all have one layout: bytes from the beginning of a row.
 template <class Arch, class Class>
@@ -64,6 +65,8 @@ struct TileTokens {
     const std::int8_t* codes[T];
     std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a tile needs
     alignas(64) std::int32_t start[kStarts ? T : 1][16];     ///< per sub-block or float step: where a sum starts; kCentred: two int16
+    /// Codes as int16, where those of weights are: of as many words as a register has lanes the even bytes, then the odd ones.
+    alignas(64) std::int16_t wide[Class::kWide ? T : 1][Class::kWide ? kSlice : 1];
 
     TINFER_INLINE TileTokens(const ActivationSlice<Arch, Class>& at, const Column<Arch>* columns) noexcept
         : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
@@ -81,6 +84,14 @@ struct TileTokens {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) room |= Class::kNarrowReach - *reinterpret_cast<const std::uint16_t*>(codes[t] + reach_offset);
         return room >= 0;
+    }
+    TINFER_INLINE void widen(int n_units) noexcept {
+        for (int t = 0; t < T; ++t)
+            for (int k = 0; k < 32 * n_units; k += 4 * Arch::kLanes) {   // a row's parts are padded to 64 bytes
+                const i32v<Arch> bytes = load_i32<Arch>(codes[t] + k);
+                even_bytes(bytes, Arch{}).store_unaligned(reinterpret_cast<std::int32_t*>(wide[t] + k));
+                odd_bytes(bytes, Arch{}).store_unaligned(reinterpret_cast<std::int32_t*>(wide[t] + k + 2 * Arch::kLanes));
+            }
     }
     template <bool Narrow>
     TINFER_INLINE void set_starts(int n_units) noexcept {
@@ -153,6 +164,27 @@ TINFER_INLINE void start_sums(const TileTokens<Arch, Class, T>& tokens, int j, T
         sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j]) : i32v<Arch>(0);
 }
 
+/// sums[t] += Σ over eight words of wide codes, from number `first` on, a multiple of eight.
+template <class Arch, class Class, int T>
+TINFER_INLINE void dot_wide_words(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens, int first,
+                                  TileOf<i32v<Arch>, T>& sums) noexcept {
+    static_assert(Class::kSteps == 1);
+    const int x = first / Arch::kLanes * 4 * Arch::kLanes + first % Arch::kLanes * 2;
+#pragma GCC unroll 8
+    for (int word = 0; word < 8; ++word)
+#pragma GCC unroll 2
+        for (int odd = 0; odd < 2; ++odd) {
+            const auto& codes = slice.codes[2 * (first + word) + odd];
+            const i32v<Arch> w0 = load_i32<Arch>(codes[0]), w1 = load_i32<Arch>(codes[Arch::kLanes]);
+#pragma GCC unroll 8
+            for (int t = 0; t < T; ++t) {
+                const i32v<Arch> a = once(bcast4<Arch>(tokens.wide[t] + x + 2 * word + 2 * Arch::kLanes * odd), Arch{});
+                sums.v[t][0] = dot2(sums.v[t][0], w0, a, Arch{});
+                sums.v[t][1] = dot2(sums.v[t][1], w1, a, Arch{});
+            }
+        }
+}
+
 /// sums[t] += Σ over `words` groups of four values; without dot4 times `scale`, two equal int16 per lane.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
@@ -169,7 +201,7 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
             }
         }
     } else {
-        constexpr int kFit = PairSums == 0 ? 1 : PairSums < Words ? PairSums : Words;   // int16 sums that still fit
+        constexpr int kFit = PairSums < Words ? PairSums : Words;   // int16 sums that still fit
         for (int word = 0; word < Words; word += kFit) {
             TileOf<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
@@ -179,8 +211,7 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const i32v<Arch> a = once(bcast4<Arch>(x[t] + k + 4 * (word + g)), Arch{});
-                    const i32v<Arch> p0 = PairSums == 0 ? dot_signed_bytes(w0, a, Arch{}) : dot_bytes(w0, a, Arch{});
-                    const i32v<Arch> p1 = PairSums == 0 ? dot_signed_bytes(w1, a, Arch{}) : dot_bytes(w1, a, Arch{});
+                    const i32v<Arch> p0 = dot_bytes(w0, a, Arch{}), p1 = dot_bytes(w1, a, Arch{});
                     pairs.v[t][0] = g == 0 ? p0 : add_pairs(pairs.v[t][0], p0, Arch{});
                     pairs.v[t][1] = g == 0 ? p1 : add_pairs(pairs.v[t][1], p1, Arch{});
                 }
@@ -318,13 +349,24 @@ TINFER_INLINE void centred_sums(const PanelSlice<Arch, Class>& slice, const Tile
     }
 }
 
+/// The same of wide codes, which are multiplied by their scales.
+template <class Arch, class Class, int T>
+TINFER_INLINE void wide_code_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+                                  ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+    for (int word = 0; word < kSlice / 4; word += 8) {
+        if (reader != nullptr) reader->read_share();
+        dot_wide_words(slice, tokens, word, super);
+    }
+}
+
 /// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
 TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
                                     ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
-    if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
+    if constexpr (Class::kWide) wide_code_sums(slice, tokens, reader, super);
+    else if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
     else if constexpr (Class::kCentred) centred_sums(slice, tokens, reader, super);
     else if constexpr (Narrow) narrow_sums(slice, tokens, reader, super);
     else wide_sums(slice, tokens, reader, super);
@@ -393,7 +435,8 @@ TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileT
             TileOf<i32v<Arch>, T> dots;
             start_sums(tokens, u * kSteps + step, dots);
             const int word = 8 * u + kWords * step;
-            dot_words<Arch, Class::kPairSums, kWords>(slice.codes + word, tokens.codes, 4 * word, ones, dots);
+            if constexpr (Class::kWide) dot_wide_words(slice, tokens, word, dots);
+            else dot_words<Arch, Class::kPairSums, kWords>(slice.codes + word, tokens.codes, 4 * word, ones, dots);
             const f32v<Arch> d[2] = {load_f32<Arch>(slice.d[u][step]), load_f32<Arch>(slice.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
@@ -419,6 +462,7 @@ template <class Arch, class Class, int T, bool Narrow>
 [[gnu::noinline]] void multiply_tile(const PanelSlice<Arch, Class>* slices, int n_panels, TileTokens<Arch, Class, T>& tokens, int n_units,
                                      ReadAhead* reader, bool begins, float* acc) noexcept {
     if constexpr (TileTokens<Arch, Class, T>::kStarts) tokens.template set_starts<Narrow>(n_units);
+    if constexpr (Class::kWide) tokens.widen(n_units);
     for (int panel = 0; panel < n_panels; ++panel, acc += T * kPanelRows<Arch>) {
         const float* from = begins ? TileZeros<Arch>::kOf : acc;
         if constexpr (Class::kUnit != 256) tile_blocks<Arch, Class, T>(slices[panel], tokens, n_units, reader, from, acc);
