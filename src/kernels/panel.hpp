@@ -16,13 +16,13 @@ template <class Format>
 inline constexpr int kSliceBytes = kSlice / Format::kBlockElems * Format::kBlockBytes;   ///< of a row's blocks
 
 /// How many rows of a slice are decoded together, 0 where each is unpacked alone: sixteen where a block has one scale or a
-/// super-block any, and where products are of pairs of bytes those that decoders of several rows know.
+/// super-block any, and without a dot4 of 64 bytes those that decoders of several rows know.
 template <class Arch, class Format>
 inline constexpr int kDecodedRows =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
     (Arch::kHasDot4 ? Format::kUnit == 256 || Format::kScaleElems == 32 : kHasRowDecoder<Format>) ? 16 : 0;
 #elif defined(__AVX2__)
-    !Arch::kHasDot4 && kHasRowDecoder<Format> ? 8 : 0;
+    kHasRowDecoder<Format> ? 8 : 0;
 #else
     0;
 #endif
@@ -143,6 +143,12 @@ inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, i
 template <class Arch>
 TINFER_INLINE std::int32_t int16_pair(int low, int high) noexcept {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(low & 0xFFFF) | static_cast<std::uint32_t>(high) << 16);
+}
+
+/// The scales of sub-block j, one of a pair in each lane.
+template <class Arch>
+TINFER_INLINE i32v<Arch> scale_of_pair(const i32v<Arch>& pair, int j) noexcept {
+    return (j % 2 == 0 ? pair << 16 : pair) >> 16;
 }
 
 inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows

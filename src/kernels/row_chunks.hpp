@@ -26,9 +26,9 @@ struct Ahead {
     const std::byte* end = nullptr;
 };
 /// Rows of a run are walked as so many streams, the first row of each together, then the second, …; the last one may be shorter.
-/// Registers of eight rows have one of each: two neighbours of four streams were read a third slower.
+/// Where eight rows go together they are of eight: two neighbours of four streams were read a third slower.
 template <class Arch>
-inline constexpr std::int64_t kStreams = Arch::kLanes == 8 ? 8 : 4;
+inline constexpr std::int64_t kStreams = Arch::kStreams;
 template <class Arch>
 TINFER_INLINE std::int64_t rows_of_stream(std::int64_t n_rows) noexcept { return (n_rows + kStreams<Arch> - 1) / kStreams<Arch>; }
 /// What comes next where that is these rows of w.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of a few tokens straight from rows of the file, for AVX2: eight rows are decoded together, turned so that lanes are
 // rows, and their codes meet the tokens while they are in registers. Products of bytes add up in pairs of sixteen bits, as many
-// as surely fit (CodeRoute), and meet a scale or a one on their way to 32 bits. Nothing need be folded, and minimums and float
-// steps have rows in lanes.
+// as surely fit (CodeRoute), and meet a scale or a one on their way to 32 bits; with a dot4 they get there at once. Nothing need be
+// folded, and minimums and float steps have rows in lanes.
 #pragma once
 
 #include "kernels/quants/quantize_activation.hpp"
@@ -24,18 +24,34 @@ template <class Arch, class Format, int T>
 struct EightSums {
     static constexpr int kPairSums = CodeRoute<Arch, Format>::kPairSums;
     const std::int8_t* q[T];   ///< codes of the tokens at a slice of K
-    i32v<Arch> pairs[T], sum[T];
+    i32v<Arch> pairs[T], sum[T];   ///< pairs: or, with a dot4, sums that still lack their scale
 
     /// Word i of n words that share a scale: sum[t] grows by its products when as many as fit are together.
     template <int n>
     TINFER_INLINE void add(int i, int word, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
+        if constexpr (Arch::kHasDot4) return add_dots<n>(i, word, codes, scale);
         constexpr int kTogether = kPairSums == 0 ? 1 : kPairSums < n ? kPairSums : n;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             const i32v<Arch> a = bcast4<Arch>(q[t] + 4 * word);
             const i32v<Arch> pair = kPairSums == 0 ? dot_signed_bytes(codes, a, Arch{}) : dot_bytes(codes, a, Arch{});
             pairs[t] = i % kTogether == 0 ? pair : add_pairs(pairs[t], pair, Arch{});
             if (i % kTogether == kTogether - 1) sum[t] = dot2(sum[t], pairs[t], scale, Arch{});
+        }
+    }
+
+private:
+    template <int n>
+    TINFER_INLINE void add_dots(int i, int word, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) {
+            const i32v<Arch> a = bcast4<Arch>(q[t] + 4 * word);
+            if constexpr (Format::kUnit == 32) {
+                sum[t] = dot4(sum[t], codes, a, Arch{});
+            } else {
+                pairs[t] = dot4(i == 0 ? i32v<Arch>(0) : pairs[t], codes, a, Arch{});
+                if (i == n - 1) sum[t] = sum[t] + pairs[t] * scale;
+            }
         }
     }
 };
@@ -51,7 +67,7 @@ struct EightSuperSums : EightSums<Arch, Format, T> {
     f32v<Arch> d_w, dmin_w;
 
     TINFER_INLINE EightSuperSums(const AskAhead<EightRows>& asks, const Activations* x, std::int64_t block) noexcept : ahead(asks) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             this->q[t] = x[t].q + 256 * block;
             sums[t] = kSubs == 16 ? x[t].sum16 + 16 * block : x[t].sum32 + 8 * block;
@@ -65,14 +81,17 @@ struct EightSuperSums : EightSums<Arch, Format, T> {
         pair_scales = scales;
         if constexpr (kBias != 0) add_sums(of_bias, scales, pair);
     }
-    TINFER_INLINE void begin(int j) noexcept { scale = int16_of_pair<8>(pair_scales, j % 2); }
+    TINFER_INLINE void begin(int j) noexcept {
+        if constexpr (Arch::kHasDot4) scale = scale_of_pair<Arch>(pair_scales, j);
+        else scale = int16_of_pair<8>(pair_scales, j % 2);
+    }
     TINFER_INLINE void codes(int j, int word, __m256i c) noexcept { this->template add<kWords>(word - kWords * j, word, c, scale); }
     TINFER_INLINE void end(int j) noexcept { ahead.template ask<kSliceBytes<Format>, kSubs>(j); }
 
 private:
     /// to[t] + Σ factor · sum of codes over a pair of sub-blocks.
     TINFER_INLINE void add_sums(i32v<Arch> (&to)[T], const i32v<Arch>& factors, int pair) noexcept {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) to[t] = dot2(to[t], factors, bcast4<Arch>(sums[t] + 2 * pair), Arch{});
     }
 };
@@ -84,7 +103,7 @@ TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const
     using Sums = EightSuperSums<Arch, Format, T>;
     Sums sums(ahead, x, i);
     decode_rows<Arch>(Format{}, blocks, 8, sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
         const f32v<Arch> d_x(x[t].d[i]);
         if constexpr (Sums::kBias != 0) sums.sum[t] = sums.sum[t] - sums.of_bias[t] * i32v<Arch>(Sums::kBias);
@@ -106,13 +125,13 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
 
     TINFER_INLINE EightBlockSums(const AskAhead<EightRows>& asks, const Activations* tokens, std::int64_t first_block) noexcept
         : ahead(asks), x(tokens), first(first_block) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->q[t] = x[t].q + 32 * first;
     }
     TINFER_INLINE void d(int, __m256 d) noexcept { d_w = d; }
     TINFER_INLINE void m(int, __m256 m) noexcept { m_w = m; }
     TINFER_INLINE void begin(int u) noexcept {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->sum[t] = i32v<Arch>(kBias == 0 ? 0 : -kBias * x[t].sum[first + u]);
     }
     TINFER_INLINE void codes(int u, int word, __m256i c) noexcept {
@@ -120,7 +139,7 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
     }
     TINFER_INLINE void end(int u) noexcept {
         ahead.template ask<kSliceBytes<Format>, kSlice / 32>(u);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             acc[t] = fma(d_w * f32v<Arch>(x[t].d[first + u]), as_float(this->sum[t], Arch{}), acc[t], Arch{});
             if constexpr (Format::kHasMin) acc[t] = fma(m_w, f32v<Arch>(x[t].s[first + u]), acc[t], Arch{});
@@ -133,10 +152,10 @@ template <class Arch, class Format, int T>
 TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const AskAhead<EightRows>& ahead, std::int64_t first, int n_units,
                                          const Activations* x, float (*acc)[8]) noexcept {
     EightBlockSums<Arch, Format, T> sums(ahead, x, first);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums.acc[t] = load_f32<Arch>(acc[t]);
     decode_rows<Arch>(Format{}, blocks, n_units, sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums.acc[t].store_unaligned(acc[t]);
 }
 

@@ -173,7 +173,7 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }
 
-/// The same of Q8_0, whose codes keep their sign.
+/// The same of Q8_0, whose codes keep their sign, or with a dot4 are biased.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_folded_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept
     requires(Format::kUnit == 32)
@@ -181,17 +181,22 @@ template <class Arch, class Format, int T>
     RowBlocks<8> blocks = blocks_of(rows);
     f32v<Arch> acc[T];
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
-    const i32v<Arch> ones(0x00010001);
+    [[maybe_unused]] const i32v<Arch> ones(0x00010001), biased(bytes_of(128));
     for (std::int64_t u = 0; u < k / 32; ++u, blocks.at += Format::kBlockBytes) {
         const int asked = static_cast<int>(u % 8);   // eight blocks of a row in eight turns
         rows.template ask<8 * Format::kBlockBytes>(asked, blocks.at - asked * Format::kBlockBytes);
         __m256i sums[T][8];
+        i32v<Arch> start[T];   // what the bias of codes takes off, in one lane
+        for (int t = 0; t < T; ++t) start[t] = i32v<Arch>(_mm256_zextsi128_si256(_mm_cvtsi32_si128(-128 * x[t].sum[u])));
 #pragma GCC unroll 8
         for (int r = 0; r < 8; ++r) {
             const i32v<Arch> codes(load_bytes32(blocks[r] + 2));
 #pragma GCC unroll 2
-            for (int t = 0; t < T; ++t)
-                sums[t][r] = _mm256_madd_epi16(dot_signed_bytes(codes, i32v<Arch>(load_bytes32(x[t].q + 32 * u)), Arch{}), ones);
+            for (int t = 0; t < T; ++t) {
+                const i32v<Arch> a(load_bytes32(x[t].q + 32 * u));
+                if constexpr (Arch::kHasDot4) sums[t][r] = dot4(start[t], codes ^ biased, a, Arch{});
+                else sums[t][r] = _mm256_madd_epi16(dot_signed_bytes(codes, a, Arch{}), ones);
+            }
         }
         const f32v<Arch> d_w = load_f16s(blocks, 0);
 #pragma GCC unroll 2

@@ -97,24 +97,28 @@ private:
 #endif
 
 #if defined(__AVX2__)
-/// A token by rows as they lie or turned, two or three by rows turned. More of them are better met by panels, which are decoded once.
+/// How many tokens meet eight rows in registers. With a dot4 there is room for more, where neither biases nor sixteen scales of
+/// super-blocks need it.
 template <class Arch, class Format>
-struct EightRowsProduct : private RowWalk<Arch, 3> {
-    static constexpr std::int64_t kMostColumns = 3;
-    static void multiply(const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns == 1) multiply_columns<1>(job);
-        else if (job.n_columns == 2) multiply_columns<2>(job);
-        else multiply_columns<3>(job);
-    }
+inline constexpr std::int64_t kMostOfEight = Arch::kHasDot4 && (Format::kUnit == 32 || (Format::kHasMin && Format::kScaleElems == 32)) ? 8 : 3;
+
+/// A token by rows as they lie or turned, a few by rows turned. More of them are better met by panels, which are decoded once.
+template <class Arch, class Format>
+struct EightRowsProduct : private RowWalk<Arch, kMostOfEight<Arch, Format>> {
+    static constexpr std::int64_t kMostColumns = kMostOfEight<Arch, Format>;
+    static void multiply(const PanelJob<Arch>& job) noexcept { multiply_columns<kMostColumns>(job); }
 
 private:
     template <int T>
     static void multiply_columns(const PanelJob<Arch>& job) noexcept {
+        if constexpr (T > 1)
+            if (job.n_columns < T) return multiply_columns<T - 1>(job);
         Activations x[T];
         activations_of<Arch, Format>(job, T, x);
         EightRowsProduct::template walk<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
-            if constexpr (T <= kFoldedTokens<Format>) multiply_folded_rows<Arch, Format, T>(rows, job.k, x, results);
-            else multiply_eight_rows<Arch, Format, T>(rows, job.k, x, results);
+            using Eight = typename Arch::Eight;
+            if constexpr (T <= kFoldedTokens<Format>) multiply_folded_rows<Eight, Format, T>(rows, job.k, x, results);
+            else multiply_eight_rows<Eight, Format, T>(rows, job.k, x, results);
         });
     }
 };
@@ -167,7 +171,7 @@ struct RowsWay<Arch, Format> {
     static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
     using Product = std::conditional_t<kWalks, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #else
-    static constexpr bool kWalks = kDecodedRows<Arch, Format> == 8;
+    static constexpr bool kWalks = kHasRowDecoder<Format>;
     using Product = std::conditional_t<kWalks, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #endif
 };

@@ -18,10 +18,11 @@ namespace tinfer::kernels {
 // found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how many
 // tokens a product tile takes (`kTileTokens`: what its registers hold), how many panels meet
 // them before the next tokens come (`kPanelsTogether`: what the first level holds), up to how many tokens a product reads what
-// comes next by itself (`kSomeColumns`: with more, reading hardly counts), whether there is a dot4, which adds four byte
-// products per lane to an int32 (`kHasDot4`), whether its weight bytes are signed (`kSignedDot4`), whether dot2 beats a
-// multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the functions that take one as their
-// last argument, are in the header of their family, which is included at the end and empty elsewhere.
+// comes next by itself (`kSomeColumns`: with more, reading hardly counts), in how many streams few tokens walk rows (`kStreams`),
+// whether there is a dot4, which adds four byte products per lane to an int32 (`kHasDot4`), whether its weight bytes are signed
+// (`kSignedDot4`), whether dot2 beats a multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the
+// functions that take one as their last argument, are in the header of their family, which is included at the end and empty
+// elsewhere.
 
 template <class T, class Arch>
 using vec = xsimd::batch<T, typename Arch::simd>;

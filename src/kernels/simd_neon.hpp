@@ -14,7 +14,7 @@ namespace tinfer::kernels {
 struct neon {
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
-    static constexpr int kTileTokens = 4, kLongTileTokens = 4, kPanelsTogether = 1, kSomeColumns = 27;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
+    static constexpr int kTileTokens = 4, kLongTileTokens = 4, kPanelsTogether = 1, kSomeColumns = 27, kStreams = 4;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
     static constexpr bool kHasDot4 = true, kSignedDot4 = true, kFusedDot2 = false, kHasAmx = false;
 };
 /// With the dot-product extension (optional in ARMv8.2, there in nearly every core since 2018): dot4 is one instruction.

@@ -18,23 +18,30 @@ struct avx2 {
     static constexpr int kLongTileTokens = 4; ///< without dot4, where pairs of 32 values add up
     static constexpr int kPanelsTogether = 4; ///< panels of a product that share a visit of the activations
     static constexpr int kSomeColumns = 27;   ///< with more, multiplying costs far more than reading
+    static constexpr int kStreams = 8;        ///< in which few tokens walk the rows of a run
+    using Eight = avx2;                       ///< registers of eight lanes, in which rows meet few tokens
     static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
     static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/amx.hpp)
 };
 struct avxvnni : avx2 {
+    using Eight = avxvnni;
     static constexpr int kPanelsTogether = 2;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
+/// Eight lanes in files that are compiled for sixteen: functions with this tag are not those of avx2, which run anywhere.
+template <class Arch>
+struct eight_of : avx2 {};
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
+    using Eight = eight_of<avx512>;
     static constexpr int kLanes = 16;
     static constexpr int kTileTokens = 6, kLongTileTokens = 6, kPanelsTogether = 2;
 };
 struct avx512vnni : avx512 {
-    static constexpr int kSomeColumns = 72;
+    static constexpr int kSomeColumns = 72, kStreams = 4;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };

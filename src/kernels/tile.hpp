@@ -244,12 +244,6 @@ TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const Til
     }
 }
 
-/// The scales of sub-block j, one of a pair in each lane.
-template <class Arch>
-TINFER_INLINE i32v<Arch> scale_of_pair(const i32v<Arch>& pair, int j) noexcept {
-    return (j % 2 == 0 ? pair << 16 : pair) >> 16;
-}
-
 /// S of one super-block without scales: one sum.
 template <class Arch, class Class, int T>
 TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
