@@ -157,8 +157,8 @@ template <class Arch, class Format, int T>
             for (int t = 0; t < T; ++t) sum[t] = header.start(t);
             Folded<Format>::codes(blocks[r], [&](int j, __m256i codes) {
 #pragma GCC unroll 2
-                for (int t = 0; t < T; ++t)
-                    sum[t] = dot2(sum[t], dot_bytes(codes, T == 1 ? a[j] : codes_of_token(t, j), Arch{}), header.scale(r, j), Arch{});
+                for (int t = 0; t < T; ++t)   // a product and an addition: a fused one would wait for the one before it
+                    sum[t] = dot2(sum[t], dot_bytes(codes, T == 1 ? a[j] : codes_of_token(t, j), Arch{}), header.scale(r, j), avx2{});
             });
 #pragma GCC unroll 2
             for (int t = 0; t < T; ++t) sums[t][r] = sum[t];

@@ -27,7 +27,7 @@ struct avx2 {
 };
 struct avxvnni : avx2 {
     using Eight = avxvnni;
-    static constexpr int kPanelsTogether = 2;
+    static constexpr int kTileTokens = 5;     ///< sums that have met their scales rest in memory
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
