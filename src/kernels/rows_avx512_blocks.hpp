@@ -60,30 +60,44 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     }
 }
 
-/// Four neighbouring blocks of a row by two loads and one permutation for each register of codes, of formats whose parts
-/// are whole 16-bit words: what lies in quarter q of a register belongs to block q.
+/// Four neighbouring blocks of a row by two loads and one permutation for each register of codes: what lies in quarter q of a
+/// register belongs to block q. Words of 16 or 32 bits are moved; where blocks have an odd number of bytes, every other one's
+/// codes are whole words from the first byte of the row's second load on, the others' from that of the first.
 template <class Format>
 struct WholeBlocks {
     static constexpr int kBytes = Format::kBlockBytes, kCodes = kCodesOffset<Format>;
-    static constexpr bool kWorks = Format::kType == DType::q4_0 || Format::kType == DType::q4_1 ||
-        Format::kType == DType::iq4_nl || Format::kType == DType::q8_0;
     static constexpr bool kLong = kBytes > 32;                    ///< two registers of codes
-    static constexpr bool kAlwaysSixteen = kWorks && !kLong;      ///< there is more to compute than to read: best in sixteen rows
+    static constexpr bool kFifth = Format::kType == DType::q5_0 || Format::kType == DType::q5_1;   ///< bits of codes lie apart
+    static constexpr bool kOdd = kBytes % 2 != 0;
+    static constexpr bool kAlwaysSixteen = !kLong;                ///< there is more to compute than to read: best in sixteen rows
     static constexpr int kWord = kBytes % 4 == 0 ? 4 : 2;         ///< bytes that are moved together
+    static constexpr int kFirst = kOdd ? 1 : 0;                   ///< where the first load begins
     static constexpr int kSecond = kLong ? 56 : 4 * kBytes - 64;  ///< where the second load begins
     static constexpr int kHigh = 18, kSecondHigh = 72;            ///< where those begin that hold the last sixteen codes of blocks
+    /// Fifth bits: where a quarter of the permutation that brings them holds its four bytes. Between those of Q5_0 lies d.
+    static constexpr int kBits = kWord == 2 ? 2 : 0, kMoreBits = kWord == 2 ? 6 : 2;
 
-    __m512i codes, high_codes, heads, second_heads;
+    __m512i codes, high_codes, heads, second_heads, fifth, low_bits, high_bits;
 
     TINFER_INLINE WholeBlocks() {
         codes = index([](int q, int e) { return at(q * kBytes + kCodes + kWord * e, kSecond); });
         if constexpr (kLong) high_codes = index([](int q, int e) { return at(q * kBytes + kCodes + 16 - kHigh + kWord * e, kSecondHigh - kHigh); });
-        heads = index([](int q, int) { return q * kBytes < 64 ? q * kBytes / kWord : 0; });
+        if constexpr (kOdd) heads = index([](int q, int) { return q == 0 ? 0 : (q * kBytes - kSecond) / kWord; });
+        else heads = index([](int q, int) { return kFifth ? at(q * kBytes, kSecond) : q * kBytes < 64 ? q * kBytes / kWord : 0; });
         if constexpr (kLong) second_heads = index([](int q, int) { return q < 2 ? 0 : (q * kBytes - kSecond) / kWord; });
+        if constexpr (kFifth) {
+            fifth = index([](int q, int e) { return at(q * kBytes + (kWord == 4 ? 4 : e % 2 == 0 ? 0 : e == 1 ? 2 : 4), kSecond); });
+            const auto eight_each = [](int byte) {
+                const std::int64_t lane = 0x0101010101010101;
+                return _mm512_broadcast_i32x4(_mm_set_epi64x(lane * (byte + 1), lane * byte));
+            };
+            low_bits = eight_each(kBits);
+            high_bits = eight_each(kMoreBits);
+        }
     }
-    /// Codes of the blocks at p, and into the lanes of row r of four what their first four bytes hold.
+    /// Codes of the blocks at p, and into the lanes of row r of four what their first four bytes hold, as heads_of wants it.
     TINFER_INLINE void read(const std::uint8_t* p, int r, __m512i& low, __m512i& high, __m512i& head) const {
-        const __m512i first = load64(p), second = load64(p + kSecond);
+        const __m512i first = load64(p + kFirst), second = load64(p + kSecond);
         const __m512i bytes = permute(first, codes, second);
         if constexpr (kLong) {
             low = _mm512_xor_si512(bytes, each_byte<16>(128));
@@ -93,17 +107,41 @@ struct WholeBlocks {
         } else {
             low = low_nibbles(bytes);
             high = high_nibbles(bytes);
-            if constexpr (Format::kType == DType::iq4_nl) {
+            if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
                 low = level_codes<avx512vnni, Format, 16>(low);
                 high = level_codes<avx512vnni, Format, 16>(high);
             }
-            if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, static_cast<__mmask16>(0x1111u << r), heads, first);
+            const auto lanes_of_row = static_cast<__mmask16>(0x1111u << r);
+            if constexpr (kFifth) {
+                const __m512i bits = permute(first, fifth, second);
+                low = with_fifth(low, _mm512_shuffle_epi8(bits, low_bits));
+                high = with_fifth(high, _mm512_shuffle_epi8(bits, high_bits));
+                head = _mm512_mask_mov_epi32(head, lanes_of_row, kWord == 2 ? bits : permute(first, heads, second));
+            } else if constexpr (kOdd) {
+                head = _mm512_mask_permutexvar_epi16(head, 0x01010100u << 2 * r, heads, second);
+                head = _mm512_mask_set1_epi32(head, static_cast<__mmask16>(1u << r), static_cast<int>(load_u32<avx512vnni>(p)));
+            } else if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, lanes_of_row, heads, first);
             else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
         }
     }
 
+    /// What `read` has put together for four rows, so that d is where a block has it. Every other block of an odd number of bytes
+    /// begins in the upper half of a word.
+    static TINFER_INLINE __m512i heads_of(__m512i head) {
+        if constexpr (!kOdd) return head;
+        return _mm512_srlv_epi32(head, _mm512_setr_epi32(0, 0, 0, 0, 8, 8, 8, 8, 0, 0, 0, 0, 8, 8, 8, 8));
+    }
+
 private:
-    static constexpr int at(int byte, int second) { return byte < 64 ? byte / kWord : (byte - second) / kWord + 64 / kWord; }
+    static constexpr int at(int byte, int second) {
+        const bool in_first = byte < 64 + kFirst && (byte - kFirst) % kWord == 0;
+        return in_first ? (byte - kFirst) / kWord : (byte - second) / kWord + 64 / kWord;
+    }
+    /// Codes with a fifth bit each: bit i of every eight bytes that are the same.
+    static TINFER_INLINE __m512i with_fifth(__m512i codes, __m512i bits) {
+        const __m512i bit = _mm512_set1_epi64(static_cast<std::int64_t>(0x8040201008040201u));
+        return _mm512_mask_add_epi8(codes, _mm512_test_epi8_mask(bits, bit), codes, each_byte<16>(16));
+    }
     /// Of the words of a register: word e of quarter q.
     template <class Fn>
     static TINFER_INLINE __m512i index(Fn fn) {
@@ -125,7 +163,6 @@ template <class Arch, class Format>
     __m128 acc = _mm_setzero_ps();
     const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
     const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
-    constexpr bool kWhole = WholeBlocks<Format>::kWorks;
     const WholeBlocks<Format> whole;
     // n blocks from i on, of which the first `done` have been added already; behind the last one it is repeated.
     const auto multiply = [&](std::int64_t i, int done, int n) __attribute__((always_inline)) {
@@ -137,13 +174,13 @@ template <class Arch, class Format>
         for (int r = 0; r < 4; ++r) {
             __m512i low, high;
             rows.ask<4 * kBytes>(r, i * kBytes);
-            if (kWhole && n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
+            if (n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
             else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
             sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
         }
         // Block j of all rows in quarter j. A block begins with d, then m.
         const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
-        if (!(kWhole && n == 4)) head = _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
+        head = n == 4 ? whole.heads_of(head) : _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
         const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
         __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
         if constexpr (kBias != 0) {
@@ -165,7 +202,7 @@ template <class Arch, class Format>
     std::int64_t i = 0;
     for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
     const int rest = static_cast<int>(n_blocks - i);
-    if (kWhole && rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
+    if (rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
     else if (rest > 0) multiply(i, 0, rest);
     _mm_storeu_ps(results, acc);
 }
@@ -184,7 +221,6 @@ template <class Arch, class Format, int T, class Rows>
     for (int r = 0; r < 16; ++r) offsets[r] = static_cast<std::int32_t>(rows.row[r] - rows.row[0]);
     const __m512i row_offsets = _mm512_load_si512(offsets);
     const WholeBlocks<Format> whole;
-    constexpr bool kWhole = WholeBlocks<Format>::kWorks;
     // Results of a row of each pair: every other one.
     const auto store = [&](int row) __attribute__((always_inline)) {
         const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), eight = _mm512_set1_epi32(8);
@@ -216,12 +252,13 @@ template <class Arch, class Format, int T, class Rows>
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
                 rows.template ask<4 * kBytes>(4 * g + r, at);
-                if (kWhole && n == 4) whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
+                if (n == 4) whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
                 else four_blocks<Format>(rows.row[4 * g + r] + at, s1, s2, s3, low, high);
 #pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
                     sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
             }
+            heads[g] = whole.heads_of(heads[g]);
             for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
         }
         __m512i sums[T][4];   // of block j, sixteen rows
@@ -237,7 +274,7 @@ template <class Arch, class Format, int T, class Rows>
 #pragma GCC unroll 4
         for (int t = 0; t < T; ++t) turn(totals[t], sums[t]);
         __m512i turned_heads[4];
-        if (kWhole && n == 4) turn(heads, turned_heads);
+        if (n == 4) turn(heads, turned_heads);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
             if (j < done || j >= n) continue;
@@ -246,7 +283,7 @@ template <class Arch, class Format, int T, class Rows>
                 for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
             }
             const std::int64_t block = j < 2 ? i + j : next + j - 2;
-            const __m512i head = kWhole && n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + at + j * kBytes, 1);   // d, then m
+            const __m512i head = n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + at + j * kBytes, 1);   // d, then m
             const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {
@@ -264,7 +301,7 @@ template <class Arch, class Format, int T, class Rows>
     if constexpr (!kPairs) {
         multiply_whole_groups();
         const int rest = static_cast<int>(n_blocks - i);
-        if (kWhole && rest > 0 && i > 0) multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);
+        if (rest > 0 && i > 0) multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);
         else if (rest > 0) multiply(at, i, i + 2, 0, rest, false);
     } else {
         for (;;) {
