@@ -97,10 +97,15 @@ private:
 #endif
 
 #if defined(__AVX2__)
-/// How many tokens meet eight rows in registers. With a dot4 there is room for more, where neither biases nor sixteen scales of
-/// super-blocks need it.
+/// How many tokens meet eight rows in registers before panels are faster: more where neither biases nor sixteen scales of super-blocks
+/// need registers, and where a dot4 needs few; fewer where panels have sixteen lanes.
 template <class Arch, class Format>
-inline constexpr std::int64_t kMostOfEight = Arch::kHasDot4 && (Format::kUnit == 32 || (Format::kHasMin && Format::kScaleElems == 32)) ? 8 : 3;
+inline constexpr std::int64_t kMostOfEight = [] {
+    constexpr bool kHasRoom = Format::kUnit == 32 || (Format::kHasMin && Format::kScaleElems == 32);
+    if (Arch::kLanes == 16) return 3;
+    if (Arch::kHasDot4) return kHasRoom ? 8 : 3;
+    return CodeRoute<Arch, Format>::kSigned ? 6 : kHasRoom ? 5 : 4;
+}();
 
 /// A token by rows as they lie or turned, a few by rows turned. More of them are better met by panels, which are decoded once.
 template <class Arch, class Format>
