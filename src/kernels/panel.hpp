@@ -118,25 +118,11 @@ TINFER_INLINE void turn_codes(const Rows& row_codes, int n_words, int bias, cons
         for (int w = 0; w < Arch::kLanes && word + w < n_words; ++w) put(word + w, m[w]);
     }
 }
-
-/// Puts a word of codes of a register of rows, from first_row on, into a slice. Wide codes of super-blocks are multiplied by
-/// `scale`, which each lane holds twice: of a code and a scale of eight bits, 128 · 128 at most.
+/// The same to the rows from first_row on of a slice.
 template <class Arch, class Class>
-TINFER_INLINE void put_codes(PanelSlice<Arch, Class>& slice, int word, int first_row, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
-    const auto store = [&](int i, const i32v<Arch>& v) { v.store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[i][first_row])); };
-    if constexpr (Class::kWide) {
-        const auto scaled = [&](const i32v<Arch>& v) { return Class::kSubs > 1 ? multiply_pairs(v, scale, Arch{}) : v; };
-        store(2 * word, scaled(even_bytes(codes, Arch{})));
-        store(2 * word + 1, scaled(odd_bytes(codes, Arch{})));
-    } else {
-        store(word, codes);
-    }
-}
-/// Turns rows of codes into a slice. scale(j): of sub-block j, as put_codes wants it.
-template <class Arch, class Class, class Scale>
-inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, PanelSlice<Arch, Class>& slice, const Scale& scale) noexcept {
+inline void turn_codes_into(const RowCodes<Arch>& rows, int n_words, int bias, int first_row, PanelSlice<Arch, Class>& slice) noexcept {
     turn_codes<Arch>([&](int r) { return rows.q[r]; }, n_words, bias, [&](int word, const i32v<Arch>& codes) {
-        put_codes(slice, word, first_row, codes, scale(word * 4 / Class::kScaleElems));
+        codes.store_unaligned(reinterpret_cast<std::int32_t*>(slice.codes[word][first_row]));
     });
 }
 
@@ -170,7 +156,7 @@ struct SliceHalf {
     TINFER_INLINE void begin(int) noexcept {}
     TINFER_INLINE void codes(int j, int word, Bytes bytes) noexcept {
         if (word % kWordsPerShare == 0) reader.read_share();
-        if constexpr (Class::kWide) return put_codes<Arch, Class>(slice, word, first_row, bytes, scale_of[j % 2]);
+        if constexpr (Class::kWide) return wide_codes(word, bytes, scale_of[j % 2]);
         if (!kTakesUpper && Class::kUpper != 0 && j % 2 == 1) bytes = shift_left_16(bytes, Class::kUpper);   // all fit their bytes
         store_lanes(slice.codes[word][first_row], bytes);
     }
@@ -192,6 +178,16 @@ struct SliceHalf {
     TINFER_INLINE void dmin(Floats d) noexcept { store_lanes(slice.dmin + first_row, d); }
     TINFER_INLINE void d(int unit, Floats d) noexcept { store_lanes(slice.d[unit][0] + first_row, d); }
     TINFER_INLINE void m(int unit, Floats m) noexcept { store_lanes(slice.m[unit] + first_row, m); }
+
+private:
+    /// Those of super-blocks times their scale, which each lane holds twice: of eight bits each, 128 · 128 at most.
+    TINFER_INLINE void wide_codes(int word, const i32v<Arch>& bytes, const i32v<Arch>& scale) noexcept {
+        const auto put = [&](int i, const i32v<Arch>& v) {
+            store_lanes(slice.codes[i][first_row], Bytes(Class::kUnit == 256 ? multiply_pairs(v, scale, Arch{}) : v));
+        };
+        put(2 * word, even_bytes(bytes, Arch{}));
+        put(2 * word + 1, odd_bytes(bytes, Arch{}));
+    }
 };
 
 /// Pointers to the blocks of rows first … first + N - 1. Rows behind the last valid one repeat it.
@@ -288,6 +284,7 @@ inline void decode_rows_together(const std::uint8_t* rows, std::int64_t row_stri
 template <class Arch, class Format, class Class>
 inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
                                 PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
+    static_assert(!Class::kWide || kDecodedRows<Arch, Format> != 0);   // below are no wide codes
 #if defined(__AVX2__)
     if constexpr (kDecodedRows<Arch, Format> != 0)
         return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, 8, slice, reader);
@@ -295,7 +292,6 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
     using Route = CodeRoute<Arch, Format>;
     for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
         RowCodes<Arch> group;
-        alignas(64) std::int32_t wide_scale[Class::kWide ? Class::kSubs : 1][Arch::kLanes];
         for (int r = 0; r < Arch::kLanes; ++r) {
             const int row = first + r;
             Codes256 out;
@@ -303,11 +299,8 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
             std::memcpy(group.q[r], out.q, 256);
             slice.d[row] = out.d;
             constexpr int kApart = 16 / Class::kSubs, kTogether = Arch::kHasDot4 ? 2 : 1;
-            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; j += kTogether) {
-                const std::int32_t pair = int16_pair<Arch>(out.scale[j * kApart], out.scale[(j + kTogether - 1) * kApart]);
-                if constexpr (Class::kWide) wide_scale[j][r] = pair;
-                else slice.scale[j / kTogether][row] = pair;
-            }
+            for (int j = 0; Class::kScaleElems != 256 && j < Class::kSubs; j += kTogether)
+                slice.scale[j / kTogether][row] = int16_pair<Arch>(out.scale[j * kApart], out.scale[(j + kTogether - 1) * kApart]);
             if constexpr (Class::kHasMin) {
                 slice.dmin[row] = out.dmin;
                 for (int j = 0; j < Class::kSubs / 2; ++j)
@@ -315,7 +308,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
                         out.min[(2 * j + 1) * (16 / Class::kSubs)]);
             }
         }
-        turn_codes_into(group, kSlice / 4, Route::kBias, first, slice, [&](int j) { return load_i32<Arch>(wide_scale[Class::kWide ? j : 0]); });
+        turn_codes_into(group, kSlice / 4, Route::kBias, first, slice);
     }
 }
 
@@ -323,6 +316,7 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                           PanelSlice<Arch, Class>& slice, [[maybe_unused]] ReadAhead& reader) noexcept {
+    static_assert(!Class::kWide || kDecodedRows<Arch, Format> != 0);
 #if defined(__AVX2__)
     if constexpr (kDecodedRows<Arch, Format> != 0)
         return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, n_units, slice, reader);
@@ -342,7 +336,7 @@ inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int
                 if constexpr (Class::kHasMin) slice.m[u][row] = out.m;
             }
         }
-        turn_codes_into(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice, [](int) { return i32v<Arch>(0); });
+        turn_codes_into(group, 8 * n_units, CodeRoute<Arch, Format>::kBias, first, slice);
     }
 }
 

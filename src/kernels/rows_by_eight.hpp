@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Products of a few tokens straight from rows of the file, for AVX2: eight rows are decoded together, turned so that lanes are
-// rows, and their codes meet the tokens while they are in registers. Products of bytes add up in pairs of sixteen bits, as many
-// as surely fit (CodeRoute), and meet a scale or a one on their way to 32 bits; with a dot4 they get there at once. Nothing need be
-// folded, and minimums and float steps have rows in lanes.
+// Products of a few tokens straight from rows of the file, for AVX2, AVX-VNNI and AVX-512 without VNNI: eight rows are decoded
+// together, turned so that lanes are rows, and their codes meet the tokens while they are in registers. Products of bytes add up in
+// pairs of sixteen bits, as many as surely fit (CodeRoute), and meet a scale or a one on their way to 32 bits; with a dot4 they get
+// there at once. Nothing need be folded, and minimums and float steps have rows in lanes.
 #pragma once
 
 #include "kernels/quants/quantize_activation.hpp"

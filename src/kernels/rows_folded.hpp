@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One or two tokens times eight rows as they lie in the file, for AVX2: where turning rows costs more than it saves. Sums lie
+// One or two tokens times eight rows as they lie in the file, for the tables of kernels/rows_by_eight.hpp: where turning rows costs more than it saves. Sums lie
 // along the lanes of a row and are folded eight rows at a time, so that minimums and float steps have rows in lanes.
 #pragma once
 

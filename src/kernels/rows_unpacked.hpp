@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A row of quantized weights times a few tokens, for x86-64: each block is unpacked into the first level, as for a panel,
-// but meets the activations at once instead of being turned. With AVX-512 VNNI only the formats that have no walk of their
-// own (kernels/rows_avx512.hpp). The float steps are those of kernels/quants/format.hpp.
+// but meets the activations at once instead of being turned: the formats that have no walk of their own (kernels/rows_by_eight.hpp,
+// kernels/rows_avx512.hpp). The float steps are those of kernels/quants/format.hpp.
 #pragma once
 
 #include "kernels/quants/quantize_activation.hpp"
