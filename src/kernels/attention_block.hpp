@@ -118,8 +118,8 @@ private:
         const std::int64_t then = next.page >= 0 ? next.page * kPageSlots : 0;
         direct_ = n_active_ <= kDirectQueries<Arch> * n_kv_;
         if (direct_ || tile.page < 0) return add_heads(tile, visible, then);
-        keys_ahead_ = key_group(then, 0);
-        values_ahead_ = value_row(then, 0);
+        keys_soon_.at = key_group(then, 0);
+        values_soon_.at = value_row(then, 0);
         add_many(tile, visible);
     }
 
@@ -129,18 +129,29 @@ private:
         int n, first;
     };
 
+    /// What step i reads of a tile of the page of cell `now`: keys of one KV head after the other, then their values. Further steps
+    /// are those of the page of `then`, and of the pages behind it as they probably lie.
+    [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
+        const int turn = i / n_kv_, head = i % n_kv_;
+        const std::int64_t cell = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
+        return turn % 2 == 0 ? key_group(cell, head) : value_row(cell, head);
+    }
+    /// What memory is asked for during step i, line after line as it lies. Codes, which are half as long and less, are asked for more
+    /// steps ahead: near, values of a head during its keys, and its keys of `then` during its values. Asked for near, anything else
+    /// (the four groups in turn, as they will be used, codes as floats and floats as codes) was slower by a tenth to a quarter.
+    [[nodiscard]] SoonRead soon_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
+        const bool near = call_.processor.asks_near;
+        const int ahead = !coded_ ? 1 : near ? n_kv_ : 2;
+        return {read_in_step(now, then, i + ahead), read_in_step(now, then, i + 3 * ahead), near};
+    }
     /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
-    /// What will be read is asked for meanwhile, line after line as it lies: the next head's keys, the first head's
-    /// values, and so on to the keys of the page `then`. Codes, which are half as long and less, are asked for all heads
-    /// ahead: values of a head during its keys, and its keys of `then` during its values. Anything else (the four groups
-    /// in turn, as they will be used, codes as floats and floats as codes) was slower by a tenth to a quarter.
     void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
         const std::int64_t now = tile.cell(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
         const int n = n_active_ / n_kv_;   // rows of one token see the same
         for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
         for (int h = 0; h < n_kv_; ++h) {
             const Step step{active_ + h * n, n, 0};
-            keys_ahead_ = coded_ ? value_row(now, h) : h + 1 < n_kv_ ? key_group(now, h + 1) : value_row(now, 0);
+            keys_soon_ = soon_in_step(now, then, h);
             if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
             else dot_scattered(tile, visible, h, step);
         }
@@ -148,7 +159,7 @@ private:
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
         for (int h = 0; h < n_kv_; ++h) {
             const std::byte* row[kTile];
-            values_ahead_ = coded_ ? key_group(then, h) : h + 1 < n_kv_ ? value_row(now, h + 1) : key_group(then, 0);
+            values_soon_ = soon_in_step(now, then, n_kv_ + h);
             find_values(tile, visible, h, row);
             add_values(row, {active_ + h * n, n, 0});
         }
@@ -257,7 +268,7 @@ private:
                 q[r] = rows[r]->q;
                 needed |= rows[r]->visible;
             }
-            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, {keys_ahead_, call_.processor.asks_near}, params_.head_dim_k, needed, s);
+            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, keys_soon_, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
@@ -268,7 +279,7 @@ private:
                 groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
                     CodedQuery q[kQueries];
                     for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
-                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, {keys_ahead_, call_.processor.asks_near}, params_.head_dim_k, s);
+                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, keys_soon_, params_.head_dim_k, s);
                 });
         };
         if (direct_)
@@ -284,7 +295,7 @@ private:
             AttentionRow<Arch>* const* rows = step.rows + first;
             float* s[Queries];
             for (int r = 0; r < n; ++r) s[r] = straight ? rows[r]->s : dots[r];
-            if constexpr (!Ahead) prefetch_share(keys_ahead_, k_bytes_, step.first + first, Queries);
+            if constexpr (!Ahead) prefetch_share(keys_soon_.at, k_bytes_, step.first + first, Queries);
             dot(n, rows, s);
             for (int r = 0; r < n && !straight; ++r)
                 for (std::uint64_t rest = groups.ordinals; rest != 0; rest &= rest - 1)
@@ -397,7 +408,7 @@ private:
 
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, {values_ahead_, call_.processor.asks_near}};
+        ValueRows v{row, 0, 0, padded_, values_soon_};
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<CellF32<Arch>, false, kTileQueries<Arch>>(v, step);
         visit_values<Arch>(call_[3].type,
@@ -422,7 +433,7 @@ private:
     template <class Cell, bool Ahead, int Queries>
     void add_all(ValueRows& v, const Step& step) noexcept {
         for (int first = 0; first < step.n; first += Queries) {
-            if constexpr (!Ahead) prefetch_share(values_ahead_, v_bytes_, step.first + first, Queries);
+            if constexpr (!Ahead) prefetch_share(values_soon_.at, v_bytes_, step.first + first, Queries);
             add_tile<Cell, Ahead, Queries>(v, step.rows + first, step.n - first < Queries ? step.n - first : Queries);
         }
     }
@@ -476,7 +487,7 @@ private:
     std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see
-    const std::byte *keys_ahead_ = nullptr, *values_ahead_ = nullptr;
+    SoonRead keys_soon_{}, values_soon_{};
     int n_rows_ = 0, n_active_ = 0, n_kv_ = 1;
     bool whole_ = false;   ///< all rows see the whole tile
     bool direct_ = false;  ///< few rows: cells are used where they lie, not widened first

@@ -96,13 +96,17 @@ TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexce
     for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
 }
 
-/// Cells that will be read soon, as memory is asked for them (Processor::asks_near).
+/// Cells that will be read soon, and others behind them, as memory is asked for them. Asked for near (Processor::asks_near), once
+/// is enough; else what is asked for twice, three times as far ahead and then again, is there: some requests are dropped.
 struct SoonRead {
-    const std::byte* at;
+    const std::byte *at, *later;
     bool near;
-    TINFER_INLINE SoonRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, near}; }
+    TINFER_INLINE SoonRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, later + bytes, near}; }
     template <std::int64_t Bytes>
-    TINFER_INLINE void ask(std::int64_t from) const noexcept { ask_for<Bytes>(at + from, near); }
+    TINFER_INLINE void ask(std::int64_t from) const noexcept {
+        ask_for<Bytes>(at + from, near);
+        if (!near) ask_for<Bytes>(later + from, false);
+    }
 };
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
