@@ -181,6 +181,31 @@ TEST_CASE("[K1] quants: codes and scales keep the ranges that products rely on")
         });
 }
 
+TEST_CASE("[K1] quants: words of sixteen bits stand for the rows of codebooks") {
+    // Places of values as quants/codebook.hpp tells them; every level is met.
+    const auto check = [](const auto& grid, const auto& words, int n_values, const std::vector<int>& levels) {
+        REQUIRE(std::size(grid) == std::size(words));
+        const int bits = n_values == 4 ? 3 : 2;
+        for (std::size_t row = 0; row < std::size(grid); ++row) {
+            int rest = words[row];
+            for (int j = 0; j < n_values; ++j) {
+                const int at = 8 * (j % 2) + 16 / n_values * (j / 2), number = words[row] >> at & ((1 << bits) - 1);
+                REQUIRE(number < static_cast<int>(levels.size()));
+                CHECK(levels[static_cast<std::size_t>(number)] == static_cast<std::int8_t>(grid[row] >> 8 * j & 255u));
+                rest &= ~(number << at);
+            }
+            CHECK(rest == 0);
+        }
+    };
+    const std::vector<int> three{8, 25, 43};
+    check(kIq2XxsGrid, kIq2XxsWords, 8, three);
+    check(kIq2XsGrid, kIq2XsWords, 8, three);
+    check(kIq2SGrid, kIq2SWords, 8, three);
+    check(kIq3XxsGrid, kIq3XxsWords, 4, {4, 12, 20, 28, 36, 44, 52, 62});
+    check(kIq3SGrid, kIq3SWords, 4, {1, 3, 5, 7, 9, 11, 13, 15});
+    check(kIq1Grid, kIq1Words, 8, {-1, 0, 1});
+}
+
 TEST_CASE("[K1][A6] quants: the worked examples of the formats") {
     struct Value { std::size_t index; float y; };
     struct Example { DType type; std::string bytes; std::vector<Value> values; double sum = std::nan(""); };
