@@ -185,7 +185,7 @@ struct BlockWeights {
 #if defined(__AMX_INT8__)
         if constexpr (kAmx) bytes = AmxProduct<Arch, Format>::scratch_bytes(n_columns);
 #endif
-        if constexpr (requires { Rows::scratch_bytes(k); }) bytes = std::max(bytes, Rows::scratch_bytes(k));
+        if constexpr (requires { Rows::scratch_bytes(n_columns, k); }) bytes = std::max(bytes, Rows::scratch_bytes(n_columns, k));
         return bytes;
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of a token straight from rows of the file, for AVX-512 with VNNI: that is a matter of reading every weight once, so
+// Products of a token straight from rows of the file, for AVX-512, mostly with VNNI: that is a matter of reading every weight once, so
 // nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream of its own that is
 // read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are folded four rows at a
 // time, so that float steps have rows in lanes. Here is what all of these products share, and IQ4_XS; K-quants are in
@@ -10,7 +10,7 @@
 #include "kernels/quants/quantize_activation.hpp"
 #include "kernels/row_walk.hpp"
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512BW__)
 
 namespace tinfer::kernels {
 
@@ -42,6 +42,7 @@ static TINFER_INLINE __m128 four_halves(const FourRows& rows, std::int64_t at) {
     return _mm_cvtph_ps(_mm_setr_epi16(d[0], d[1], d[2], d[3], 0, 0, 0, 0));
 }
 
+#if defined(__AVX512VNNI__)
 // ---- IQ4_XS ---------------------------------------------------------------------------------------------------------
 
 /// Its codes are levels so large that a sum of eight products meets its scale in 32 bits. Sub-block 4 · half + q lies in quarter q.
@@ -100,6 +101,7 @@ template <class Arch>
     take_step(n_blocks - 1, d_before, before);
     _mm_storeu_ps(results, acc);
 }
+#endif
 
 }  // namespace tinfer::kernels
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/rows_avx512_blocks.hpp"
+#include "kernels/rows_codebook.hpp"
 #include "kernels/rows_folded.hpp"
 #include "kernels/rows_paired.hpp"
 #include "kernels/rows_turned.hpp"
@@ -27,7 +28,7 @@ struct RowsProduct : private RowWalk<Arch, 16> {
     /// Codes of Q3_K take so much unpacking that once is enough.
     static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : Format::kType == DType::q3_k ? kTurnedTokens<Format> : 12;
 
-    static std::uint64_t scratch_bytes(std::int64_t k) noexcept {
+    static std::uint64_t scratch_bytes(std::int64_t, std::int64_t k) noexcept {
         if constexpr (kPairsRows<Format>) return paired_token_bytes<Format>(k);
         else return 0;
     }
@@ -128,6 +129,66 @@ private:
     }
 };
 
+/// How many tokens meet formats with codebooks by rows before panels are faster: with a dot4 panels are cheaper. How much so with
+/// registers of eight lanes is not measured.
+template <class Arch>
+inline constexpr std::int64_t kMostOfCodebook = Arch::kLanes == 16 ? (Arch::kHasDot4 ? 16 : 8) : Arch::kHasDot4 ? 4 : 8;
+
+/// Formats with codebooks: tokens by rows as they lie, in one pass or two.
+template <class Arch, class Format>
+struct CodebookRowsProduct : private RowWalk<Arch, kMostOfCodebook<Arch>> {
+    static constexpr std::int64_t kMostColumns = kMostOfCodebook<Arch>;
+
+    static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
+        return sizeof(Arranged) + static_cast<std::uint64_t>(std::min(n_columns, kMostColumns) * (k / 256)) * sizeof(CodebookToken);
+    }
+    /// `arranged`: null, or scratch says of which activations.
+    static void multiply(const PanelJob<Arch>& job, const std::byte*& arranged) noexcept {
+        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kTokens - 1) / kTokens;
+        Activations x[kMostColumns];
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        auto& before = *reinterpret_cast<Arranged*>(job.scratch);
+        auto* tokens = reinterpret_cast<CodebookToken*>(&before + 1);
+        for (std::int64_t t = 0; t < job.n_columns; ++t) {
+            if (arranged != nullptr && before.of[t] == job.columns[t].x) continue;
+            arrange_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
+            before.of[t] = job.columns[t].x;
+        }
+        if (arranged == nullptr) std::fill(before.of + job.n_columns, before.of + kMostColumns, nullptr);
+        arranged = job.scratch;
+        CodebookRowsProduct::template walk<Rows>(job, [&](const Rows& rows, float (*results)[Rows::kRows]) {
+            for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
+                n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
+                multiply_pass<kTokens>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0, results + first);
+            }
+        });
+    }
+
+private:
+    using Rows = RowGroup<kStreams<Arch>>;
+    static constexpr std::int64_t kTokens = std::min<std::int64_t>(kMostColumns, 8);   ///< of a pass
+    struct alignas(64) Arranged {
+        const std::byte* of[kMostColumns];
+    };
+    template <int T>
+    static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens, const Activations* x,
+                              bool asks, float (*results)[Rows::kRows]) noexcept {
+        if constexpr (T > 1)
+            if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, asks, results);
+#if defined(__AVX512BW__)
+        for (int r = 0; r < Rows::kRows; r += 4) {
+            FourRows four;
+            std::memcpy(four.row, rows.row + r, sizeof(four.row));
+            std::memcpy(four.next, rows.next + r, sizeof(four.next));
+            four.near = rows.near;
+            multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, asks, *results + r, Rows::kRows);
+        }
+#else
+        multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, asks, results);
+#endif
+    }
+};
+
 /// Straight from the rows, unpacked block by block: a token, of super-blocks two. With more, panels are unpacked once.
 template <class Arch, class Format>
 struct UnpackedRowsProduct {
@@ -174,11 +235,12 @@ template <class Arch, class Format>
 struct RowsWay<Arch, Format> {
 #if defined(__AVX512VNNI__)
     static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
-    using Product = std::conditional_t<kWalks, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+    using Others = std::conditional_t<kWalks, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #else
     static constexpr bool kWalks = kHasRowDecoder<Format>;
-    using Product = std::conditional_t<kWalks, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+    using Others = std::conditional_t<kWalks, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #endif
+    using Product = std::conditional_t<kHasCodebook<Format>, CodebookRowsProduct<Arch, Format>, Others>;
 };
 #endif
 

@@ -59,6 +59,25 @@ static TINFER_INLINE __m256i threes_in_turn(const std::uint8_t* p) {
     return _mm256_and_si256(_mm256_srli_epi16(shifted, 9), _mm256_set1_epi16(7));
 }
 
+/// Words of the next eight of numbers, of which four are read at once.
+static TINFER_INLINE __m128i eight_words(const std::uint16_t* words, const std::uint16_t* numbers) {
+    __m128i x = _mm_setzero_si128();
+    const auto four_words = [&]<int half>() __attribute__((always_inline)) {
+        std::uint64_t four;
+        std::memcpy(&four, numbers + 4 * half, 8);
+        x = _mm_insert_epi16(x, words[four & 0xFFFF], 4 * half);
+        x = _mm_insert_epi16(x, words[four >> 16 & 0xFFFF], 4 * half + 1);
+        x = _mm_insert_epi16(x, words[four >> 32 & 0xFFFF], 4 * half + 2);
+        x = _mm_insert_epi16(x, words[four >> 48], 4 * half + 3);
+    };
+    four_words.template operator()<0>();
+    four_words.template operator()<1>();
+    return x;
+}
+static TINFER_INLINE __m256i sixteen_words(const std::uint16_t* words, const std::uint16_t* numbers) {
+    return _mm256_set_m128i(eight_words(words, numbers + 8), eight_words(words, numbers));
+}
+
 /// Four rows of eight values; number(i) of the i-th.
 template <class Number>
 static TINFER_INLINE __m256i rows_of_eight(const std::uint64_t* grid, Number number) {
@@ -144,15 +163,24 @@ static TINFER_INLINE void shifted_rows(std::uint16_t (&numbers)[32], std::uint32
         store_bytes32(_mm256_add_epi8(eighths, negate_where(down[i], bytes_of(1))), q + 32 * i);
     }
 }
-template <class Arch>
-TINFER_INLINE void unpack_vector(IQ1_S, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    alignas(32) std::uint32_t down[8];
-    alignas(32) std::uint16_t numbers[32];
+/// Row numbers of IQ1_S.
+static TINFER_INLINE void store_numbers_of_iq1_s(const std::uint8_t* block, std::uint16_t (&numbers)[32]) {
     for (int half = 0; half < 2; ++half) {   // sixteen rows: low bytes, and three bits each in four words
         const __m256i low = _mm256_cvtepu8_epi16(load_bytes16(block + 2 + 16 * half));
         const __m256i upper = _mm256_slli_epi16(threes_in_turn(block + 34 + 8 * half), 8);
         store_bytes32(_mm256_or_si256(low, upper), numbers + 16 * half);
     }
+}
+/// Of IQ1_M a nibble for each row: three bits of its number and the sign of its shift.
+static TINFER_INLINE __m256i nibbles_of_iq1_m(const std::uint8_t* block) {
+    const __m128i bytes = load_bytes16(block + 32), shifted = _mm_srli_epi16(bytes, 4);
+    return low_nibbles(_mm256_set_m128i(_mm_unpackhi_epi8(bytes, shifted), _mm_unpacklo_epi8(bytes, shifted)));
+}
+template <class Arch>
+TINFER_INLINE void unpack_vector(IQ1_S, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
+    alignas(32) std::uint32_t down[8];
+    alignas(32) std::uint16_t numbers[32];
+    store_numbers_of_iq1_s(block, numbers);
     const __m256i words = _mm256_cvtepu16_epi32(load_bytes16(block + 34));   // the topmost bit, then three of the scale
     store_bytes32(_mm256_srai_epi32(_mm256_slli_epi32(words, 16), 31), down);
     shifted_rows(numbers, down, out.q);
@@ -165,8 +193,7 @@ template <class Arch>
 TINFER_INLINE void unpack_vector(IQ1_M, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     alignas(32) std::uint32_t down[8];
     alignas(32) std::uint16_t numbers[32];
-    const __m128i bytes = load_bytes16(block + 32), shifted = _mm_srli_epi16(bytes, 4);   // a nibble for each row
-    const __m256i nibbles = low_nibbles(_mm256_set_m128i(_mm_unpackhi_epi8(bytes, shifted), _mm_unpacklo_epi8(bytes, shifted)));
+    const __m256i nibbles = nibbles_of_iq1_m(block);
     join_numbers(load_bytes32(block), _mm256_and_si256(nibbles, bytes_of(7)), numbers);
     store_bytes32(_mm256_cmpgt_epi8(nibbles, bytes_of(7)), down);
     shifted_rows(numbers, down, out.q);
