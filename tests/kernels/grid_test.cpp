@@ -115,6 +115,51 @@ TEST_CASE("[K3] products: codes, scales and activations of super-blocks at their
     }
 }
 
+TEST_CASE("[K3] products: codebooks' first and last rows, all signs and the largest scales meet the largest activations of either sign") {
+    struct Format {
+        DType type;
+        std::size_t bytes;
+    };
+    constexpr Format kFormats[] = {{DType::iq2_xxs, 66}, {DType::iq2_xs, 74}, {DType::iq2_s, 82}, {DType::iq3_xxs, 98}, {DType::iq3_s, 110},
+        {DType::iq1_s, 50}, {DType::iq1_m, 56}};
+    constexpr std::uint8_t kFills[] = {0x00, 0xFF, 0x7F, 0x80, 0xF0, 0x0F, 0x55};
+    std::vector<float> values(512);
+    for (const Format& format : kFormats) {
+        CAPTURE(to_string(format.type));
+        TestTensor w(format.type, {512, 39, 1, 1});
+        for (std::int64_t r = 0; r < 39; ++r)
+            for (std::size_t b = 0; b < 2; ++b) {
+                std::byte* block = w.operand().flat_row<std::byte>(r) + format.bytes * b;
+                std::memset(block, kFills[static_cast<std::size_t>(r) % std::size(kFills)], format.bytes);
+                if (r % 4 == 3) std::memset(block + format.bytes / 2, r % 8 == 3 ? 0xFF : 0x00, format.bytes / 2);   // signs and scales apart
+                if (format.type == DType::iq1_m) {   // d = 1 in four nibbles
+                    constexpr std::uint8_t kOne[] = {0x00, 0x00, 0xC0, 0x30};
+                    for (std::size_t i = 0; i < 4; ++i) block[49 + 2 * i] = (block[49 + 2 * i] & std::byte{0x0F}) | std::byte{kOne[i]};
+                } else {
+                    block[0] = std::byte{0}, block[1] = std::byte{0x3C};
+                }
+            }
+        for (const std::int64_t n : {1, 2, 3, 8, 9, 16, 17}) {
+            const TestTensor x(DType::x8_256, {512, n, 1, 1});
+            for (std::int64_t t = 0; t < n; ++t) {
+                for (std::size_t i = 0; i < values.size(); ++i) values[i] = (t % 3 == 2 ? i / 2 % 2 == 0 : t % 3 == 0) ? 127.0f : -127.0f;
+                kernels::quantize_activation<kernels::reference>(DType::x8_256, values.data(), 512, x.operand().flat_row<std::byte>(t));
+            }
+            CHECK(compare_tables(Op::mul_mat, format.type, TestTensor(DType::f32, {39, n, 1, 1}), {&w, &x}, {}, 2) == "");
+        }
+    }
+}
+
+TEST_CASE("[K1][N4] products: formats with codebooks, one to four tokens of any few rows, short and long") {
+    for (const DType type : {DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m})
+        for (const std::int64_t k : {256, 512, 2048})
+            for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 64, 131})
+                for (const std::int64_t tokens : {1, 2, 3, 4}) {
+                    check_product({type, k, rows, tokens, 0, 1 + static_cast<int>(rows + tokens) % 2});
+                    check_product({type, k, rows, tokens, 6, 1, tokens % 2 == 0 ? Extremes::finite : Extremes::non_finite});
+                }
+}
+
 TEST_CASE("[K1][K3][N4] products: every weight type gives the reference's bits, for any shape") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
@@ -141,7 +186,8 @@ TEST_CASE("[K1][N4] products: threads and strides of rows change no bit") {
 
 TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of rows from 1 to 70") {
     for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::q4_0, DType::q4_1,
-             DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4, DType::f16})
+             DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4, DType::f16, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s,
+             DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m})
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 
@@ -152,7 +198,7 @@ TEST_CASE("[K1][N4] products: so many tokens that reading hardly counts, and one
 }
 
 TEST_CASE("[K1][N4] products: nothing in front of the first weight is read") {   // where a matrix fills whole pages of 4 KB
-    for (const DType type : {DType::q4_k, DType::iq4_xs, DType::q2_k})
+    for (const DType type : {DType::q4_k, DType::iq4_xs, DType::q2_k, DType::iq1_m, DType::iq3_xxs})
         for (std::int64_t tokens = 1; tokens <= 9; ++tokens) check_product({type, 4096, 64, tokens});
 }
 
@@ -223,7 +269,7 @@ TEST_CASE("[K1][G11][N4] products: many tokens of an expert, some of them twice"
 }
 
 TEST_CASE("[K1][G11][N4] products: one row of activations meets experts of its own and, between them, one of many tokens") {
-    for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k}) {
+    for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq2_xxs, DType::iq3_s, DType::iq1_m}) {
         CAPTURE(to_string(type));
         const std::int64_t n_tokens = 40;   // the first picks experts 0, 1 and 2, all others 1, 3 and 3
         const TestTensor w = weights(type, {768, 37, 4, 1}, 4, Extremes::none, 2), x = inputs(type, {768, 1, n_tokens, 1}, 6, Extremes::none);
@@ -252,7 +298,7 @@ TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and sepa
 }
 
 TEST_CASE("[K1][G11][N4] products: one to twenty tokens of several experts, or of heads, whose rows make chunks of many lengths") {
-    for (const DType type : {DType::q4_k, DType::q8_0, DType::q4_1, DType::iq2_s, DType::f16})
+    for (const DType type : {DType::q4_k, DType::q8_0, DType::q4_1, DType::iq2_s, DType::iq3_xxs, DType::f16})
         for (const std::int64_t rows : {16, 300})
             for (const std::int64_t n_tokens : {1, 2, 3, 7, 20}) {
                 CAPTURE(to_string(type));
