@@ -158,11 +158,7 @@ struct CodebookHalves<IQ1_M> : EightsShifted {
         const __m256i s = threes_in_turn(block + 48);
         return _mm256_add_epi16(_mm256_add_epi16(s, s), _mm256_set1_epi16(1));
     }
-    static TINFER_INLINE std::uint16_t half_d(const std::uint8_t* block) {
-        std::uint64_t words;
-        std::memcpy(&words, block + 48, 8);
-        return static_cast<std::uint16_t>((words >> 12 & 0x000F'000F'000F'000F) * 0x0001'0010'0100'1000 >> 48);
-    }
+    static TINFER_INLINE std::uint16_t half_d(const std::uint8_t* block) { return half_d_of_iq1_m(block); }
 };
 
 /// Rows of four values: those with even numbers and those with odd ones of each half, of which every sign byte has one and one.

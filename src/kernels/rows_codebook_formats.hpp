@@ -308,14 +308,9 @@ struct CodebookRows<IQ1_M> : ShiftedWords {
         static constexpr Constants<std::int32_t> kTurn([](int l) { return (3 * (l % 4) + 31) % 32; });
         return and_or(_mm512_rorv_epi32(_mm512_shuffle_epi8(eight_bytes(block + 48), kPlace), kTurn), _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
     }
-    /// The topmost nibbles of four words, lowest first.
     static TINFER_INLINE __m128 four_d(const FourRows& rows, std::int64_t at) {
         std::uint16_t d[4];
-        for (int r = 0; r < 4; ++r) {
-            std::uint64_t words;
-            std::memcpy(&words, rows.row[r] + at + 48, 8);
-            d[r] = static_cast<std::uint16_t>((words >> 12 & 0x000F'000F'000F'000F) * 0x0001'0010'0100'1000 >> 48);
-        }
+        for (int r = 0; r < 4; ++r) d[r] = half_d_of_iq1_m(rows.row[r] + at);
         return _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(d)));
     }
 };

@@ -176,6 +176,12 @@ static TINFER_INLINE __m256i nibbles_of_iq1_m(const std::uint8_t* block) {
     const __m128i bytes = load_bytes16(block + 32), shifted = _mm_srli_epi16(bytes, 4);
     return low_nibbles(_mm256_set_m128i(_mm_unpackhi_epi8(bytes, shifted), _mm_unpacklo_epi8(bytes, shifted)));
 }
+/// d of IQ1_M: the topmost nibbles of four words, lowest first.
+static TINFER_INLINE std::uint16_t half_d_of_iq1_m(const std::uint8_t* block) {
+    std::uint64_t words;
+    std::memcpy(&words, block + 48, 8);
+    return static_cast<std::uint16_t>((words >> 12 & 0x000F'000F'000F'000F) * 0x0001'0010'0100'1000 >> 48);
+}
 template <class Arch>
 TINFER_INLINE void unpack_vector(IQ1_S, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     alignas(32) std::uint32_t down[8];
@@ -199,9 +205,7 @@ TINFER_INLINE void unpack_vector(IQ1_M, const std::uint8_t* block, int /*unit*/,
     shifted_rows(numbers, down, out.q);
     const __m256i s = threes_in_turn(block + 48);
     store_bytes32(_mm256_add_epi16(_mm256_add_epi16(s, s), _mm256_set1_epi16(1)), out.scale);
-    std::uint32_t d = 0;
-    for (int w = 0; w < 4; ++w) d |= static_cast<std::uint32_t>(load_u16<Arch>(block + 48 + 2 * w)) >> 12 << 4 * w;
-    out.d = f16_to_f32<Arch>(static_cast<std::uint16_t>(d)) * 0.125f;
+    out.d = f16_to_f32<Arch>(half_d_of_iq1_m(block)) * 0.125f;
 }
 
 }  // namespace tinfer::kernels
