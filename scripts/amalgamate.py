@@ -13,8 +13,15 @@ sys.dont_write_bytecode = True   # check_layers is imported from the source tree
 from check_layers import LAYERS  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SRC, PUBLIC = ROOT / "src", ROOT / "include/tinfer/tinfer.hpp"
-INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/tinfer\.hpp)>)')
+SRC, INCLUDE_ROOT = ROOT / "src", ROOT / "include"
+PUBLIC = INCLUDE_ROOT / "tinfer/tinfer.hpp"
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/\w+\.hpp)>)')
+
+
+def included(match):
+    """The file that an include of our own names: public headers lie in include/, all others in src/."""
+    name = match[1] or match[2]
+    return (INCLUDE_ROOT if name.startswith("tinfer/") else SRC) / name
 
 # Kernel tables beside `reference`, best first, and what a compiler defines when its flags allow them. One is compiled in.
 # FAMILIES: the macro that the build system sets for the processors that have the table.
@@ -71,7 +78,7 @@ TAIL = """
 
 class Writer:
     def __init__(self):
-        self.out, self.done = [], {PUBLIC}
+        self.out, self.done = [], set()
 
     def add(self, path):
         """The file's text, with includes of our own files replaced by their text where they are met first."""
@@ -84,7 +91,7 @@ class Writer:
             directive = line.strip().replace(" ", "")
             depth += directive.startswith("#if") - directive.startswith("#endif")
             if match := INCLUDE.match(line):
-                target = PUBLIC if match[2] or match[1] == "tinfer/tinfer.hpp" else SRC / match[1]
+                target = included(match)
                 if target not in self.done and depth > 0:
                     sys.exit(f"{path.relative_to(ROOT)}:{number}: our own includes must not depend on a condition")
                 self.add(target)
@@ -94,7 +101,7 @@ class Writer:
     def headers_of(self, path):
         for line in path.read_text(encoding="utf-8").splitlines():
             if match := INCLUDE.match(line):
-                self.add(PUBLIC if match[2] or match[1] == "tinfer/tinfer.hpp" else SRC / match[1])
+                self.add(included(match))
 
 
 def condition(tier):
@@ -134,12 +141,12 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__.splitlines()[-1], file=sys.stderr)
         return 2
-    public = PUBLIC.read_text(encoding="utf-8")
-    version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", public))
+    version_header = (INCLUDE_ROOT / "tinfer/version.hpp").read_text(encoding="utf-8")
+    version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", version_header))
     writer = Writer()
     writer.out += ["// SPDX-License-Identifier: MIT\n", HEAD.replace("@VERSION@", version)]
     writer.out.append("#ifndef TINFER_HPP_INCLUDED\n#define TINFER_HPP_INCLUDED\n\n")
-    writer.out.append(public.replace("// SPDX-License-Identifier: MIT\n", "").replace("#pragma once\n", ""))
+    writer.add(PUBLIC)
     writer.out += ["\n#endif  // TINFER_HPP_INCLUDED\n", BITS, *table_macros()]
     for layer in LAYERS:
         for path in sorted((SRC / layer).rglob("*.cpp")):

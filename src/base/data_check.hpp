@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer {
 

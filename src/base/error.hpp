@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/error.hpp"
 
 #if defined(TINFER_CHECKED)
 #  define TINFER_ASSERT(condition) ((condition) ? void() : ::tinfer::invariant_broken(#condition, __FILE__, __LINE__))

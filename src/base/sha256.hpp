@@ -11,7 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/hash.hpp"
 
 namespace tinfer {
 

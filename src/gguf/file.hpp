@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/model.hpp"
 
 namespace tinfer::gguf {
 

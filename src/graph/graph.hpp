@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/op_params.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/error.hpp"
+#include "tinfer/operations.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::graph {
 

@@ -2,7 +2,9 @@
 // Names of the public enumerations of graphs and traces. One entry per enumerator, in order.
 #include <array>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/operations.hpp"
+#include "tinfer/tensor.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "base/dtype.hpp"
 #include "kernels/kv_layout.hpp"

@@ -5,7 +5,7 @@
 
 #include "kernels/ask_for.hpp"
 #include "kernels/simd.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer::kernels {
 

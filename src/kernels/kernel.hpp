@@ -12,7 +12,9 @@
 
 #include "base/op_params.hpp"
 #include "base/row_ops.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
+#include "tinfer/isa.hpp"
+#include "tinfer/operations.hpp"
 
 namespace tinfer::kernels {
 

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer::kernels {
 

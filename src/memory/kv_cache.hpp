@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/window.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/context.hpp"
 
 namespace tinfer::memory {
 

@@ -11,6 +11,7 @@
 
 #include "base/window.hpp"
 #include "gguf/file.hpp"
+#include "tinfer/context.hpp"
 
 namespace tinfer::model {
 

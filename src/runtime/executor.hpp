@@ -13,6 +13,7 @@
 
 #include "runtime/binding.hpp"
 #include "runtime/threads.hpp"
+#include "tinfer/context.hpp"
 
 namespace tinfer::runtime {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/row_ops.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer::sampling {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "sampling/logit_row.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer::sampling {
 

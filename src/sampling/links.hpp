@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/row_ops.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer::sampling {
 

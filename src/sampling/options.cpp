@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer {
 namespace sampling {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "tinfer/text.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace tinfer::tokenizer {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/text.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/text_index.hpp"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/text.hpp"
 #include "tokenizer/byte_trie.hpp"
 #include "tokenizer/pieces.hpp"
 #include "tokenizer/pretokenizer.hpp"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer::trace {
 

@@ -9,6 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer {
 

@@ -13,6 +13,7 @@
 
 #include "graph/plan.hpp"
 #include "graph/sample_graph.hpp"
+#include "tinfer/trace.hpp"
 
 using namespace tinfer;
 using graph::Graph;

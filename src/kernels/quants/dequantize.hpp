@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer::kernels {
 

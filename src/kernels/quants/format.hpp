@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer::kernels {
 

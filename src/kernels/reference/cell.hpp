@@ -9,7 +9,7 @@
 #include "base/half.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/quantize_cell.hpp"
-#include "tinfer/tinfer.hpp"
+#include "tinfer/dtype.hpp"
 
 namespace tinfer::kernels::ref {
 

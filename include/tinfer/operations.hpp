@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// What a kernel can compute and how it touches its operands: the words that graph, kernels and observers share.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tinfer/export.hpp"
+
+namespace tinfer {
+
+/// Operations of graph nodes and, from rms_norm_quantize on, of fused steps.
+enum class Op : std::uint16_t {
+    none, input, alias,          ///< no step: graph inputs, weights, views
+    get_rows,                    ///< rows of a (quantized) matrix by index, as f32: embedding lookup, output selection
+    rms_norm,                    ///< y = w · x / sqrt(mean(x²) + eps), per row; w optional
+    layer_norm,                  ///< y = w · (x − mean) / sqrt(var + eps) + b, per row; w and b optional
+    quantize,                    ///< f32 row → x8_32 or x8_256
+    mul_mat,                     ///< y[n,t] = ⟨W[n], x[t]⟩
+    mul_mat_id,                  ///< the same with one of X stacked matrices per row, chosen by index: experts
+    mul_mat_heads,               ///< y[:,h,t] = W[h] x[:,h,t]: a matrix of its own for every head
+    l2_norm,                     ///< y = x / sqrt(Σ x² + eps), or x / max(sqrt(Σ x²), eps), per row
+    add, mul, div, scale,
+    silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
+    exp, softplus,
+    softmax,
+    sum_rows,                    ///< y = Σ x, per row
+    copy,
+    concat,                      ///< rows of b behind rows of a
+    rope_table,                  ///< cos and sin of every (position, pair)
+    rope,                        ///< rotates pairs of each head by the table
+    relative_bias,               ///< what each head adds to the score of a key so many positions ahead, by buckets (T5)
+    kv_write,                    ///< rows of K or V into cells of the cache
+    attention,                   ///< online softmax over the visible cells of each query's sequence
+    causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
+    token_shift,                 ///< the token before minus the token: y = x[t−1] − x[t]
+    selective_scan,              ///< h ← h·exp(Δ·a) + Δ·x·B, y = ⟨h, C⟩ + D·x (Mamba)
+    wkv6, wkv7,                  ///< the recurrences of RWKV-6 and RWKV-7
+    delta_rule,                  ///< S ← γS + k ⊗ β(v − γSᵀk), y = Sᵀq (gated delta net)
+    top_k,                       ///< indices of the k largest, descending, ties by lower index
+    moe_weights,                 ///< gate values of the chosen experts, normalized and scaled
+    moe_sum,                     ///< weighted sum of expert outputs in the router's order
+    keep_groups,                 ///< scores of the best groups of experts, −inf for the others
+    add_id,                      ///< adds the bias of the chosen expert to each row
+    log_temperature,             ///< 1 + c · ln(1 + floor((p + 1) / n)) of every position p
+    segment_sum,                 ///< adds each row to the sum of its segment: pooling
+    key_shift,                   ///< rotates keys inside the cache by a difference of positions
+    kv_copy_page,                ///< whole pages inside the cache: copy on write
+    // fused steps
+    rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
+    count_
+};
+
+/// "mul_mat" for Op::mul_mat.
+[[nodiscard]] TINFER_API std::string_view to_string(Op op) noexcept;
+
+enum class AccessMode : std::uint8_t { read = 1, write = 2, read_write = 3 };
+
+/// `count` pieces of `length` bytes, `stride` apart, from `offset` inside the tensor. Sorted, disjoint, merged.
+struct AccessRange {
+    std::uint64_t offset = 0, length = 0, stride = 0;
+    std::uint32_t count = 1;
+    std::uint32_t tag = 0;      ///< token id, expert id, sequence, … (what the operand is indexed by)
+    std::uint32_t weight = 0;   ///< how often
+    bool padding = false;       ///< loaded along with its neighbours, not used: cells of a K group that no query sees
+    bool operator==(const AccessRange&) const = default;
+};
+
+}  // namespace tinfer

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// From a row of logits to a token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tinfer/context.hpp"
+#include "tinfer/error.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/text.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+struct Candidate { std::int32_t id; float logit; float p; };
+
+/// Candidates while a chain runs. Links read and shrink `data`; those that sort set `sorted`; the last one sets `selected`.
+struct CandidateArray {
+    std::span<Candidate> data;
+    std::ptrdiff_t selected = -1;   ///< index into data, or -1
+    bool sorted = false;            ///< logits do not increase, ties by ascending id
+};
+
+/// One link of a chain. Subclass it to put code of your own into a Sampler.
+class TINFER_API SamplerLink {
+public:
+    virtual ~SamplerLink() = default;
+    [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+    virtual void apply(CandidateArray& candidates) = 0;
+    virtual void accept(Token) {}
+    virtual void reset() {}
+    [[nodiscard]] virtual std::unique_ptr<SamplerLink> clone() const = 0;
+};
+
+inline constexpr std::uint32_t kRandomSeed = 0xFFFFFFFF;
+
+/// Fields in the order of the chain.
+struct SamplerOptions {
+    std::vector<std::pair<Token, float>> logit_bias{};   ///< added to raw logits
+    int penalty_last_n = 64;        ///< tokens of the window; 0 = off
+    float penalty_repeat = 1.0f;    ///< 1 = off
+    float penalty_freq = 0.0f;      ///< 0 = off
+    float penalty_present = 0.0f;   ///< 0 = off
+    int top_k = 40;                 ///< <= 0: all
+    float top_p = 0.95f;            ///< 1 = off
+    float min_p = 0.05f;            ///< 0 = off
+    int min_keep = 0;
+    float temp = 0.8f;              ///< <= 0: greedy
+    std::string order = "ekpmt";    ///< e penalties, k top_k, p top_p, m min_p, t temperature
+    std::uint32_t seed = kRandomSeed;   ///< kRandomSeed: from the hardware, reported by Sampler::seed()
+    /// Throws bad_parameter naming field and value.
+    void validate() const;
+};
+
+/// A chain of links as a value: copying clones every link with its state. One thread at a time.
+class TINFER_API Sampler {
+public:
+    explicit Sampler(const Vocab& vocab, SamplerOptions options = {});
+    Sampler(const Sampler& other);
+    Sampler& operator=(const Sampler& other);
+    Sampler(Sampler&&) noexcept;
+    Sampler& operator=(Sampler&&) noexcept;
+    ~Sampler();
+
+    /// Runs the chain over a row of logits and accepts the token. Throws non_finite_logits, no_candidates.
+    Token sample(std::span<const float> logits);
+    /// The same on an output row of a context, seen by its observers.
+    Token sample(Context& context, int index = -1);
+    void accept(Token token, bool advance_grammar = true);
+    void reset();                                        ///< windows empty, generators as after construction
+    void insert(std::size_t index, std::unique_ptr<SamplerLink> link);   ///< throws index_out_of_range
+    void remove(std::size_t index);
+    [[nodiscard]] std::vector<std::string> names() const;
+    /// Of the last sample, after the chain, descending; at temperature 0 that is the chosen token alone.
+    [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
+    [[nodiscard]] std::uint32_t seed() const noexcept;
+    /// The last n accepted tokens (at most 64 are kept), oldest first.
+    [[nodiscard]] std::vector<Token> recent(std::size_t n) const;
+    [[nodiscard]] std::string recent_text(std::size_t n) const;          ///< their text
+    [[nodiscard]] double seconds() const noexcept;                       ///< spent in sample() so far
+    [[nodiscard]] std::uint64_t samples() const noexcept;
+
+    struct Impl;
+
+private:
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tinfer

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// Text to tokens and back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tinfer/error.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/model.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+/// The last two are for turns of a conversation. They work with and without add_special, and throw missing_special where
+/// the vocabulary lacks the token: nothing is left out in silence.
+struct EncodeOptions {
+    bool add_special = true;      ///< add BOS/EOS as the vocabulary says
+    bool parse_special = false;   ///< text of control tokens becomes their ids
+    bool force_bos = false;       ///< exactly one BOS in front of the text, whatever add_bos() says; BOS with which the text
+                                  ///< begins as a parsed special counts as that one
+    bool close_turn = false;      ///< exactly one EOT (EOS where there is no EOT) in front of everything, BOS too: ends an
+                                  ///< interrupted answer, one whose last token in the cache is not is_eog()
+};
+
+struct DecodeOptions {
+    bool remove_special = false;  ///< drop a leading BOS and trailing EOS that add_special would have added
+    bool render_special = false;  ///< show control tokens
+    enum class Clean : std::uint8_t { vocabulary_default, on, off } clean = Clean::vocabulary_default;
+};
+
+/// Attribute bits of a token (Vocab::attr).
+struct TokenAttr {
+    static constexpr std::uint32_t unknown = 1, unused = 2, normal = 4, control = 8, user_defined = 16, byte = 32,
+                                   normalized = 64, lstrip = 128, rstrip = 256, single_word = 512;
+};
+
+/// Text ↔ tokens. Cheap handle to immutable shared state; every member may be called from any thread.
+class TINFER_API Vocab {
+public:
+    /// Only the text part of a file; tensor data is not touched.
+    static Vocab load(const std::filesystem::path& path, const ModelOptions& options = {});
+
+    [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;
+    /// Returns the number of tokens needed; writes them only if they fit in `out`.
+    [[nodiscard]] std::size_t encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const;
+    /// Bytes of one token, not necessarily valid UTF-8; control tokens are empty unless `special`. Valid as long as the
+    /// vocabulary. Throws index_out_of_range.
+    [[nodiscard]] std::string_view piece(Token token, bool special = false) const;
+    [[nodiscard]] std::string decode(std::span<const Token> tokens, DecodeOptions options = {}) const;
+
+    [[nodiscard]] std::size_t size() const noexcept;
+    [[nodiscard]] std::string_view text(Token token) const;    ///< as stored in the file
+    [[nodiscard]] float score(Token token) const;
+    [[nodiscard]] std::uint32_t attr(Token token) const;       ///< TokenAttr bits
+    [[nodiscard]] bool is_eog(Token token) const noexcept;     ///< ends a generation: EOS, EOT, EOM and their kin
+    [[nodiscard]] bool is_control(Token token) const noexcept;
+    [[nodiscard]] std::vector<Token> eog_tokens() const;
+    [[nodiscard]] std::optional<Token> find(std::string_view text) const;
+    [[nodiscard]] std::optional<Token> bos() const noexcept;
+    [[nodiscard]] std::optional<Token> eos() const noexcept;
+    [[nodiscard]] std::optional<Token> eot() const noexcept;
+    [[nodiscard]] std::optional<Token> eom() const noexcept;
+    [[nodiscard]] std::optional<Token> unk() const noexcept;
+    [[nodiscard]] std::optional<Token> sep() const noexcept;
+    [[nodiscard]] std::optional<Token> pad() const noexcept;
+    [[nodiscard]] std::optional<Token> mask() const noexcept;
+    [[nodiscard]] std::optional<Token> newline() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_pre() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_suf() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_mid() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_pad() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_rep() const noexcept;
+    [[nodiscard]] std::optional<Token> fim_sep() const noexcept;
+    [[nodiscard]] bool add_bos() const noexcept;
+    [[nodiscard]] bool add_eos() const noexcept;
+    [[nodiscard]] bool add_space_prefix() const noexcept;
+    [[nodiscard]] std::string_view algorithm() const noexcept;      ///< "llama", "gpt2", "none"
+    [[nodiscard]] std::string_view pretokenizer() const noexcept;   ///< "smollm"; empty where there is none
+
+    struct Impl;
+    explicit Vocab(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+private:
+    std::shared_ptr<const Impl> impl_;
+};
+
+/// Turns pieces into text that is valid UTF-8 after every call. A piece may end inside a character: at most three bytes
+/// are held back. Bytes that can no longer become valid become U+FFFD, or pass through with Policy::raw.
+class TINFER_API Utf8Stream {
+public:
+    enum class Policy : std::uint8_t { replace, raw };
+    explicit Utf8Stream(Policy policy = Policy::replace, bool strip_first_space = false) noexcept
+        : policy_(policy), strip_(strip_first_space) {}
+    [[nodiscard]] std::string push(std::string_view piece);
+    [[nodiscard]] std::string flush();                         ///< the held bytes, at the end of a generation
+    [[nodiscard]] std::string_view held() const noexcept { return {held_.data(), n_held_}; }
+
+private:
+    Policy policy_;
+    bool strip_;
+    std::array<char, 4> held_{};
+    std::size_t n_held_ = 0;
+};
+
+}  // namespace tinfer
