@@ -54,6 +54,8 @@ def check_source(root, path):
 
 def check_public_header(root, path):
     for number, quoted, target in includes(path):
+        if quoted and (root / "include" / target).is_file():
+            continue   # its other parts
         if quoted or "/" in target or target.endswith(".h"):
             yield f"{path.relative_to(root)}:{number}: <{target}>: the public header includes the standard library only"
 
