@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "tinfer/version.hpp"
 
 namespace tinfer::runtime {
 
