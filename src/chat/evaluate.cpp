@@ -217,7 +217,8 @@ Value Interpreter::item(const Value& subject, const Value& index) {
     if (subject.is_map() && !subject.is_namespace())
         if (const Value* found = subject.map().find(index)) return *found;
     if (index.is_string()) return attribute(subject, index.bytes());
-    if (const auto i = index.integer(); i && (subject.is_list() || subject.is_string())) {
+    const bool has_index = subject.is_string() || (subject.is_list() && !subject.list().is_generator);
+    if (const auto i = index.integer(); i && has_index) {
         heap_.work(subject.is_string() ? subject.bytes().size() / 16 : 0);
         const auto n = static_cast<std::int64_t>(subject.is_list() ? subject.list().items.size() : count_characters(subject.bytes()));
         const std::int64_t at = *i < 0 ? *i + n : *i;
@@ -245,7 +246,7 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
     place_ = suffix.place;
     if (step == 0) runtime_error("the step of a slice is 0");
     if (subject.is_undefined()) undefined_error(subject);
-    if (subject.is_list()) {
+    if (subject.is_list() && !subject.list().is_generator) {
         const auto& items = subject.list().items;
         const SliceRange range = slice_range(begin, end, step, static_cast<std::int64_t>(items.size()));
         const auto out = make_list(heap_, subject.list().is_tuple);
@@ -253,7 +254,7 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
         for (std::int64_t i = 0; i < range.count; ++i) out->push(items[static_cast<std::size_t>(range.first + i * range.step)]);
         return out;
     }
-    if (!subject.is_string()) return Undefined{};
+    if (!subject.is_string()) runtime_error(cat("a ", type_name(subject), " has no slices"));
     const OriginText& text = subject.text();
     heap_.work(text.size() / 8);
     const SliceRange range = slice_range(begin, end, step, static_cast<std::int64_t>(count_characters(text.bytes())));
@@ -279,6 +280,7 @@ std::vector<Value> Interpreter::items_of(const Value& value) {
     if (value.is_undefined()) return out;
     if (value.is_list()) {
         heap_.work(value.list().items.size());
+        if (value.list().is_generator) return std::exchange(value.list().items, {});
         return value.list().items;
     }
     if (value.is_map() && !value.is_namespace()) {

@@ -20,6 +20,12 @@ Value list_of(I& i, std::vector<Value> values) {
     return out;
 }
 
+Value generator(I& i, std::vector<Value> values) {
+    Value out = list_of(i, std::move(values));
+    out.list().is_generator = true;
+    return out;
+}
+
 /// "a.b.0" or an index: the item inside of an item. `otherwise` where it is missing.
 Value item_at(I& i, const Value& value, const Value& path, const Value& otherwise = {}) {
     Value at = value;
@@ -105,7 +111,7 @@ Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attr
         test = a.positional[used++].bytes();
     }
     std::vector<Value> out;
-    if (!truth(subject)) return list_of(i, {});   // none, too
+    if (!truth(subject)) return generator(i, {});   // none, too
     for (Value& value : i.items_of(subject)) {
         const Value checked = by_attribute ? item_at(i, value, attribute) : value;
         bool holds = truth(checked);
@@ -117,7 +123,7 @@ Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attr
         }
         if (holds == keep) out.push_back(std::move(value));
     }
-    return list_of(i, std::move(out));
+    return generator(i, std::move(out));
 }
 
 std::size_t positive(const Parameters& p, std::string_view filter) {
@@ -141,7 +147,7 @@ Value length(I& i, const Value& subject, Arguments& a) {
         i.heap().work(subject.bytes().size() / 16);
         return static_cast<std::int64_t>(count_characters(subject.bytes()));
     }
-    if (subject.is_list()) return static_cast<std::int64_t>(subject.list().items.size());
+    if (subject.is_list() && !subject.list().is_generator) return static_cast<std::int64_t>(subject.list().items.size());
     if (subject.is_map() && !subject.is_namespace()) return static_cast<std::int64_t>(subject.map().entries.size());
     if (subject.is_undefined()) return std::int64_t{0};
     runtime_error(cat("a ", type_name(subject), " has no length"));
@@ -154,9 +160,9 @@ Value list(I& i, const Value& subject, Arguments& a) {
 
 Value items(I& i, const Value& subject, Arguments& a) {
     const Parameters p("items", a, {});
-    if (subject.is_undefined()) return make_list(i.heap());
+    if (subject.is_undefined()) return generator(i, {});
     if (!subject.is_map() || subject.is_namespace()) runtime_error(cat("items needs a mapping, not ", type_name(subject)));
-    return find_method(subject, "items")(i, subject, a);
+    return generator(i, i.items_of(find_method(subject, "items")(i, subject, a)));
 }
 
 Value first(I& i, const Value& subject, Arguments& a) {
@@ -185,7 +191,7 @@ Value map(I& i, const Value& subject, Arguments& a) {
         const Parameters p("map", a, {"attribute", "default"});
         if (!p.has(0)) runtime_error("map needs a filter or an attribute");
         for (Value& value : out) value = item_at(i, value, *p[0], p.value(1));
-        return list_of(i, std::move(out));
+        return generator(i, std::move(out));
     }
     if (!a.positional[0].is_string()) runtime_error("the name of a filter is a string");
     Arguments rest;
@@ -195,14 +201,14 @@ Value map(I& i, const Value& subject, Arguments& a) {
         Arguments each = rest;
         value = i.apply_filter(a.positional[0].bytes(), value, each);
     }
-    return list_of(i, std::move(out));
+    return generator(i, std::move(out));
 }
 
 Value reverse(I& i, const Value& subject, Arguments& a) {
     const Parameters p("reverse", a, {});
     auto values = i.items_of(subject);
     std::ranges::reverse(values);
-    if (!subject.is_string()) return list_of(i, std::move(values));
+    if (!subject.is_string()) return generator(i, std::move(values));
     OriginText out;
     for (const Value& value : values) out.append(value.text());
     return i.string_like(subject, std::move(out));
@@ -228,6 +234,7 @@ Value sort(I& i, const Value& subject, Arguments& a) {
 Value unique(I& i, const Value& subject, Arguments& a) {
     const Parameters p("unique", a, {"case_sensitive", "attribute"});
     const auto out = make_list(i.heap());
+    out->is_generator = true;
     std::vector<Value> seen;
     for (Keyed& value : keyed(i, i.items_of(subject), p[1], p.boolean(0, false))) {
         if (std::ranges::any_of(seen, [&](const Value& old) { return equal(i.heap(), old, value.key); })) continue;
@@ -274,6 +281,7 @@ Value batch(I& i, const Value& subject, Arguments& a) {
     const std::size_t n = positive(p, "batch");
     const auto values = i.items_of(subject);
     const auto out = make_list(i.heap());
+    out->is_generator = true;
     for (std::size_t begin = 0; begin < values.size(); begin += n) {
         const auto row = make_list(i.heap());
         for (std::size_t k = begin; k < std::min(begin + n, values.size()); ++k) row->push(values[k]);
@@ -293,6 +301,7 @@ Value slice(I& i, const Value& subject, Arguments& a) {
     const auto values = i.items_of(subject);
     const std::size_t each = values.size() / n, longer = values.size() % n;
     const auto out = make_list(i.heap());
+    out->is_generator = true;
     std::size_t at = 0;
     for (std::size_t k = 0; k < n; ++k) {
         i.heap().work(1);

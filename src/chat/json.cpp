@@ -49,7 +49,7 @@ public:
         if (const auto* i = value.get<std::int64_t>()) return word(std::to_string(*i));
         if (const auto* d = value.get<double>()) return number(*d);
         if (value.is_string()) return string(value.text());
-        if (value.is_list()) return list(value.list());
+        if (value.is_list() && !value.list().is_generator) return list(value.list());
         if (value.is_map() && !value.is_namespace()) return map(value.map());
         runtime_error(cat("a value of type ", type_name(value), " cannot be written as JSON"));
     }

@@ -224,7 +224,7 @@ Method find_map_method(std::string_view name) noexcept {
 
 Method find_method(const Value& self, std::string_view name) noexcept {
     if (self.is_string()) return find_string_method(name);
-    if (self.is_list()) return find_list_method(name, self.list().is_tuple);
+    if (self.is_list()) return self.list().is_generator ? nullptr : find_list_method(name, self.list().is_tuple);
     if (self.is_map() && !self.is_namespace()) return find_map_method(name);
     return nullptr;
 }

@@ -119,7 +119,7 @@ Value arithmetic(Interpreter& interpreter, BinaryOp op, const Value& a, const Va
             runtime_error(name ? cat("'", escaped(name->text.bytes()), "' is undefined") : std::string("a value is undefined"));
         }
     if (a.is_number() && b.is_number()) return numbers(op, a, b);
-    if (op == BinaryOp::add && ((a.is_string() && b.is_string()) || (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple)))
+    if (op == BinaryOp::add && ((a.is_string() && b.is_string()) || (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple && !a.list().is_generator && !b.list().is_generator)))
         return joined(interpreter, a, b);
     if (op == BinaryOp::mul) {
         if ((a.is_string() || a.is_list()) && b.integer()) return repeated(interpreter, a, *b.integer());

@@ -117,6 +117,7 @@ private:
     }
 
     void list(const ListObject& list) {
+        if (list.is_generator) return word("<generator>");
         if (!enter(list)) return word(list.is_tuple ? "(...)" : "[...]");
         word(list.is_tuple ? "(" : "[");
         for (std::size_t i = 0; i < list.items.size(); ++i) {

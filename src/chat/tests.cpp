@@ -32,7 +32,9 @@ bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.is_string(); }
 bool is_mapping(const Value& v) { return v.is_map() && !v.is_namespace(); }
 bool is_iterable(const Value& v) { return v.is_string() || v.is_list() || is_mapping(v) || v.is_undefined() || v.is<NativeRef>(); }
-bool is_sequence(const Value& v) { return v.is_string() || v.is_list() || is_mapping(v) || v.is_undefined(); }
+bool is_sequence(const Value& v) {
+    return v.is_string() || (v.is_list() && !v.list().is_generator) || is_mapping(v) || v.is_undefined();
+}
 bool is_callable(const Value& v) { return v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
 bool never(const Value&) { return false; }
 

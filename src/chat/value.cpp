@@ -45,7 +45,7 @@ std::string_view type_name(const Value& value) noexcept {
     if (value.is<std::int64_t>()) return "integer";
     if (value.is<double>()) return "float";
     if (value.is_string()) return "string";
-    if (value.is_list()) return value.list().is_tuple ? "tuple" : "list";
+    if (value.is_list()) return value.list().is_generator ? "generator" : value.list().is_tuple ? "tuple" : "list";
     if (value.is_map()) return value.map().is_namespace ? "namespace" : "mapping";
     if (value.is<FunctionRef>()) return "function";
     return value.as<NativeRef>()->type();
@@ -56,7 +56,7 @@ bool truth(const Value& value) noexcept {
     if (const auto* d = value.get<double>()) return *d != 0;
     if (const auto i = value.integer()) return *i != 0;
     if (value.is_string()) return !value.bytes().empty();
-    if (value.is_list()) return !value.list().items.empty();
+    if (value.is_list()) return value.list().is_generator || !value.list().items.empty();
     if (value.is_map()) return value.map().is_namespace || !value.map().entries.empty();
     return true;
 }
@@ -111,6 +111,7 @@ namespace {
 bool equal_at(Heap& heap, const Value& a, const Value& b, int depth);
 
 bool equal_lists(Heap& heap, const ListObject& a, const ListObject& b, int depth) {
+    if (a.is_generator || b.is_generator) return &a == &b;
     if (a.is_tuple != b.is_tuple || a.items.size() != b.items.size()) return false;
     for (std::size_t i = 0; i < a.items.size(); ++i)
         if (!equal_at(heap, a.items[i], b.items[i], depth + 1)) return false;
@@ -163,7 +164,7 @@ int compare_at(Heap& heap, const Value& a, const Value& b, int depth) {
         heap.work(std::min(a.bytes().size(), b.bytes().size()) / 64);
         return a.bytes().compare(b.bytes());   // UTF-8 sorts as its code points
     }
-    if (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple) {
+    if (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple && !a.list().is_generator && !b.list().is_generator) {
         const auto &x = a.list().items, &y = b.list().items;
         for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
             if (!equal_at(heap, x[i], y[i], depth + 1)) return compare_at(heap, x[i], y[i], depth + 1);

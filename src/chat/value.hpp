@@ -101,6 +101,9 @@ struct ListObject : Container {
 
     std::vector<Value> items;
     bool is_tuple;
+    /// What `map`, `select` and their kin give: true also when empty, without length and index, and empty after it was
+    /// looped over once.
+    bool is_generator = false;
     /// Names under which a tuple's items can be read, too (the groups of groupby).
     std::vector<std::string_view> names;
 };
