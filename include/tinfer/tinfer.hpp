@@ -27,6 +27,7 @@
 #include "tinfer/tensor.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/text.hpp"
+#include "tinfer/chat.hpp"
 #include "tinfer/isa.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/sampling.hpp"

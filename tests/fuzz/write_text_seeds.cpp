@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Writes seeds for the targets about text into two folders below the one given: small vocabularies of each algorithm
-// (vocab, for fuzz_vocab), and texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize).
+// (vocab, for fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), and
+// chat templates with inputs (template, template_inputs).
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string_view>
 
 #include "tokenizer/vocab_support.hpp"
@@ -55,6 +57,30 @@ void write_texts(const std::filesystem::path& folder) {
         std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
+void write_templates(const std::filesystem::path& templates, const std::filesystem::path& inputs) {
+    constexpr std::string_view sources[] = {
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m['content'] | trim }}{% if not loop.last %}\n{% endif %}{% endfor %}",
+        "{%- set ns = namespace(a=1, b=[]) -%}{%- for i in range(3) %}{% set ns.a = ns.a + i %}{{ ns.a }}{% endfor %}",
+        "{% macro f(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) %}c{% endcall %}",
+        "{{ tools | tojson(indent=2) }}{{ x[::-1] }}{{ x | sort | map('string') | join(', ') }}{{ s.split(',')[0].upper() }}",
+        "{{ '%5.2f|%-4s' % (f, n) }}{{ '{:>8}{}'.format(s, n) }}{{ n // 2 ** 2 % 3 }}{{ strftime_now('%Y-%j') }}",
+        "{% if s is string and n is not none %}a{% elif x is sequence %}b{% else %}c{% endif %}{% raw %}{{ }}{% endraw %}{# c #}",
+        "{% set q %}{{ s }}{% endset %}{% filter indent(2, true) %}{{ q }}{% endfilter %}{{ x | batch(2, 0) | list }}{{ messages | groupby('role') }}",
+    };
+    constexpr std::string_view documents[] = {
+        R"({"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}], "tools": [1, 2.5e3, "\u00fc\ud83d\ude00"]})",
+        R"({"messages": [{"role": "tool", "content": [{"type": "text", "text": "a\nb"}]}], "documents": ["b", "a"], "tools": {"k": {"l": [true, false, null]}}})",
+    };
+    const auto write = [](const std::filesystem::path& folder, std::span<const std::string_view> texts) {
+        std::filesystem::create_directories(folder);
+        int n = 0;
+        for (const std::string_view text : texts)
+            std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+    };
+    write(templates, sources);
+    write(inputs, documents);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,4 +88,5 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[1];
     write_vocabularies(folder / "vocab");
     write_texts(folder / "text");
+    write_templates(folder / "template", folder / "template_inputs");
 }
