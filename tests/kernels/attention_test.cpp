@@ -11,7 +11,7 @@
 
 #include "base/half.hpp"
 #include "base/math.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
 #include "op_support.hpp"
 
 namespace kernels = tinfer::kernels;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Caches whose cells are codes: what is written can be read back within half a step, the layout is that of
-// kernels/kv_layout.hpp, and attention over it equals double on the values that the codes stand for.
+// kernels/attention/kv_layout.hpp, and attention over it equals double on the values that the codes stand for.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
 #include "support/kernel_call.hpp"
 #include "support/random_blocks.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/declare.hpp"
+#include "kernels/access.hpp"
 #include "op_support.hpp"
 
 namespace kernels = tinfer::kernels;

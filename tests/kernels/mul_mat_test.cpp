@@ -17,9 +17,9 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/formats.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
 

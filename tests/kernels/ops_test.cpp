@@ -11,9 +11,9 @@
 
 #include "base/half.hpp"
 #include "base/math.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "op_support.hpp"
 
 namespace kernels = tinfer::kernels;

@@ -8,8 +8,8 @@
 #include "base/dtype.hpp"
 #include "base/math.hpp"
 #include "base/reduce.hpp"
-#include "kernels/kv_layout.hpp"
-#include "kernels/reference/cell.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/reference/kv_slot.hpp"
 #include "kernels/reference/ops.hpp"
 
 namespace tinfer::kernels::ref {
@@ -115,7 +115,7 @@ struct QueryHead {
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
+    /// s = q · k (kv_slot.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
     /// the distance being p_k − p_q, to the bias no farther than its ends.
     [[nodiscard]] float score(std::int64_t cell) const noexcept {
         const AttentionParams& p = call.params.attention;

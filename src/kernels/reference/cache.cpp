@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/dtype.hpp"
-#include "kernels/kv_layout.hpp"
-#include "kernels/reference/cell.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/reference/kv_slot.hpp"
 #include "kernels/reference/ops.hpp"
 
 namespace tinfer::kernels::ref {

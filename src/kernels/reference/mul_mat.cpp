@@ -7,9 +7,9 @@
 
 #include "base/dtype.hpp"
 #include "base/reduce.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/formats.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 
 namespace tinfer::kernels::ref {
 
