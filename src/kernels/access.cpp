@@ -368,16 +368,16 @@ void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
 
 void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
     RowRuns runs(sink, 0, kWrite, call[0]);
-    DistinctIds cells(call[2]);
-    for (auto cell = cells.next(); cell.count != 0; cell = cells.next()) runs.add(cell.id, 1, cell.count);
+    DistinctIds kv_slots(call[2]);
+    for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next()) runs.add(kv_slot.id, 1, kv_slot.count);
     runs.flush();
 }
 
 namespace {
 
-// Runs of cells of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
-// other cells with them: those are padding.
-void resolve_cells(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
+// Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
+// other KV slots with them: those are padding.
+void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
     const VisiblePages pages(call);
     RowRuns runs(sink, slot, kRead, call[slot]);
     const auto whole = [&](std::int64_t page, std::uint32_t n) {
@@ -398,20 +398,20 @@ void resolve_cells(const KernelCall& call, AccessSink& sink, int slot, std::int6
 }  // namespace
 
 void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
-    resolve_cells(call, sink, 2, 1);
-    resolve_cells(call, sink, 3, 1);
+    resolve_kv_slots(call, sink, 2, 1);
+    resolve_kv_slots(call, sink, 3, 1);
 }
 
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
-    resolve_cells(call, sink, 2, kGroup);
-    resolve_cells(call, sink, 3, 1);
+    resolve_kv_slots(call, sink, 2, kGroup);
+    resolve_kv_slots(call, sink, 3, 1);
 }
 
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
     for (const int slot : {0, 1}) {
         RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
-        DistinctIds cells(call[3]);
-        for (auto cell = cells.next(); cell.count != 0; cell = cells.next()) runs.add(cell.id, 1, cell.count);
+        DistinctIds kv_slots(call[3]);
+        for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next()) runs.add(kv_slot.id, 1, kv_slot.count);
         runs.flush();
     }
 }

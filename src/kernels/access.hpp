@@ -32,12 +32,12 @@ void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;      /
 void resolve_mul_mat_id(const KernelCall& call,
                         AccessSink& sink) noexcept;  ///< slices; tag = expert, weight = rows routed
 void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;        ///< biases; tag = expert, weight = rows routed
-void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;      ///< logical rows of the cells
+void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;      ///< logical rows of the KV slots
 void resolve_attention(const KernelCall& call,
-                       AccessSink& sink) noexcept;  ///< runs of visible cells; weight = most queries
+                       AccessSink& sink) noexcept;  ///< runs of visible KV slots; weight = most queries
 /// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
-void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the cells
+void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the KV slots
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
@@ -53,7 +53,7 @@ std::uint64_t macs_recurrent(const KernelCall& call) noexcept;   // in access.cp
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
 /// Two vectors of head_dim_v floats per thread, the chunk's and the whole, and a query as codes.
 std::uint64_t scratch_attention(const StepShape& shape) noexcept;
-/// A head per thread, where the cache's cells are codes.
+/// A head per thread, where the cache's KV slots are codes.
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept;
 
 template <int StateSlot>

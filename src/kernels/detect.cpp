@@ -94,7 +94,7 @@ std::uint32_t amd_family() noexcept {
 }
 Processor known_processor() noexcept {
     const std::uint32_t family = amd_family();   // 25: Zen 3 and 4; 26: Zen 5
-    return {.asks_near = family >= 26, .one_multiplier = family == 25};
+    return {.prefetch_to_l1 = family >= 26, .single_512_fma = family == 25};
 }
 
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};

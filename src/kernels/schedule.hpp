@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How the rows of a weight matrix are cut into chunks of work. They begin long and shrink towards the end, so that threads
 // which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495). With many
-// columns a chunk is the panels that share a visit of the activations, or one. With less, reading is most of it, and long
+// columns a chunk is the panels that share one pass over the activations, or one. With less, reading is most of it, and long
 // runs of memory are read faster. What comes next is read ahead of its turn: where it lies, and how it is read meanwhile.
 #pragma once
 
@@ -19,13 +19,13 @@ inline constexpr std::int64_t kShortestRun = 64 * 1024; ///< bytes below which s
 inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;   ///< of several panels together where time is limited: half a millisecond
 
 /// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run. Up to
-/// `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be asked for.
+/// `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be prefetched.
 struct Ahead {
     const std::byte* begin = nullptr;   ///< null: not known
     std::int64_t stream_bytes = 0;      ///< from one stream to the next
     const std::byte* end = nullptr;
 };
-/// Rows of a run are walked as so many streams, the first row of each together, then the second, …; the last one may be shorter.
+/// Rows of a run are read as so many streams, the first row of each together, then the second, …; the last one may be shorter.
 /// Where eight rows go together they are of eight: two neighbours of four streams were read a third slower.
 template <class Arch>
 inline constexpr std::int64_t kStreams = Arch::kStreams;
@@ -71,7 +71,7 @@ struct RowRun {
 template <class Arch>
 class RowChunks {
 public:
-    /// Of n_matrices matrices as w's, one behind the other, where reading is most of the work. `unit`: rows that a kernel walks
+    /// Of n_matrices matrices as w's, one behind the other, where reading is most of the work. `unit`: rows that a kernel reads
     /// together, the least a chunk may have. No chunk has rows of two matrices.
     [[nodiscard]] static RowChunks to_read(const Operand& w, std::int64_t n_matrices, std::int64_t unit, int n_threads) noexcept {
         const std::int64_t bytes = unit * w.nb[1];
@@ -87,7 +87,7 @@ public:
         return chunks;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Rows of a chunk. Chunks are asked for in ascending order, those that come later of a copy.
+    /// Rows of a chunk. Chunks are requested in ascending order, those that come later of a copy.
     [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
         if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);
@@ -111,7 +111,7 @@ private:
     std::int64_t end_;                     ///< units of all matrices
     std::int64_t shares_, most_;           ///< a chunk is one share of what is left, but at most, and at least
     std::int64_t least_ = 1, count_ = 0;
-    std::int64_t chunk_ = 0, begin_ = 0;   ///< the chunk asked for last and its first unit
+    std::int64_t chunk_ = 0, begin_ = 0;   ///< the chunk requested last and its first unit
 };
 
 }  // namespace tinfer::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention of a block: some queries of one sequence, each with heads that share one KV head, against a run of chunks.
-// Every K and V cell is loaded once for all rows (query, head) of the block; where these are many it is widened to
+// Every KV slot is loaded once for all rows (query, head) of the block; where these are many it is widened to
 // float32 first, where they are few a block may hold several KV heads. The order of operations of each row is that of
 // reference/attention.cpp, whatever the block.
 #pragma once
@@ -75,14 +75,14 @@ public:
     [[nodiscard]] AttentionRow<Arch>* rows() noexcept { return rows_; }
     [[nodiscard]] int n_rows() const noexcept { return n_rows_; }
 
-    /// Walks chunks [first, end): begin(chunk) before the first tile of each, close(chunk) behind its last.
+    /// Reads chunks [first, end): begin(chunk) before the first tile of each, close(chunk) behind its last.
     template <class Begin, class Close>
-    void walk(const std::int32_t* sequence, std::int64_t first, std::int64_t end, Begin begin, Close close) noexcept {
+    void for_each_tile(const std::int32_t* sequence, std::int64_t first, std::int64_t end, Begin begin, Close close) noexcept {
         const std::int64_t first_tile = begin_ / kTile > first * kChunkTiles ? begin_ / kTile : first * kChunkTiles;
         const std::int64_t end_tile =
             (end_ + kTile - 1) / kTile < end * kChunkTiles ? (end_ + kTile - 1) / kTile : end * kChunkTiles;
         if (first_tile >= end_tile) return;
-        TileWalk<Arch> tiles(call_[4], sequence, first_tile);
+        TileIterator<Arch> tiles(call_[4], sequence, first_tile);
         AttentionTile<Arch> tile[2];
         bool more = tiles.next(tile[0]);
         int turn = 0;
@@ -104,11 +104,11 @@ public:
 
 private:
     /// Of KV head number `head` of the block's.
-    [[nodiscard]] const std::byte* key_group(std::int64_t cell, int head) const noexcept {
-        return call_[2].data + k_group_offset(cell, kv_head_ + head, params_.n_head_kv, k_bytes_);
+    [[nodiscard]] const std::byte* key_group(std::int64_t kv_slot, int head) const noexcept {
+        return call_[2].data + k_group_offset(kv_slot, kv_head_ + head, params_.n_head_kv, k_bytes_);
     }
-    [[nodiscard]] const std::byte* value_row(std::int64_t cell, int head) const noexcept {
-        return call_[3].data + v_row_offset(cell, kv_head_ + head, params_.n_head_kv, v_bytes_);
+    [[nodiscard]] const std::byte* value_row(std::int64_t kv_slot, int head) const noexcept {
+        return call_[3].data + v_row_offset(kv_slot, kv_head_ + head, params_.n_head_kv, v_bytes_);
     }
 
     /// One tile, for the rows that see something of it.
@@ -118,8 +118,8 @@ private:
         const std::int64_t then = next.page >= 0 ? next.page * kPageSlots : 0;
         direct_ = n_active_ <= kDirectQueries<Arch> * n_kv_;
         if (direct_ || tile.page < 0) return add_heads(tile, visible, then);
-        keys_soon_.at = key_group(then, 0);
-        values_soon_.at = value_row(then, 0);
+        next_keys_.at = key_group(then, 0);
+        next_values_.at = value_row(then, 0);
         add_many(tile, visible);
     }
 
@@ -129,29 +129,29 @@ private:
         int n, first;
     };
 
-    /// What step i reads of a tile of the page of cell `now`: keys of one KV head after the other, then their values. Further steps
+    /// What step i reads of a tile of the page of KV slot `now`: keys of one KV head after the other, then their values. Further steps
     /// are those of the page of `then`, and of the pages behind it as they probably lie.
     [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
         const int turn = i / n_kv_, head = i % n_kv_;
-        const std::int64_t cell = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
-        return turn % 2 == 0 ? key_group(cell, head) : value_row(cell, head);
+        const std::int64_t kv_slot = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
+        return turn % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
     }
-    /// What memory is asked for during step i, line after line as it lies. Codes, which are half as long and less, are asked for more
-    /// steps ahead: near, values of a head during its keys, and its keys of `then` during its values. Asked for near, anything else
+    /// What memory is prefetched during step i, line after line as it lies. Codes, which are half as long and less, are prefetched more
+    /// steps ahead: into L1, values of a head during its keys, and its keys of `then` during its values. Prefetched into L1, anything else
     /// (the four groups in turn, as they will be used, codes as floats and floats as codes) was slower by a tenth to a quarter.
-    [[nodiscard]] SoonRead soon_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
-        const bool near = call_.processor.asks_near;
-        const int ahead = !coded_ ? 1 : near ? n_kv_ : 2;
-        return {read_in_step(now, then, i + ahead), read_in_step(now, then, i + 3 * ahead), near};
+    [[nodiscard]] NextRead next_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
+        const bool to_l1 = call_.processor.prefetch_to_l1;
+        const int ahead = !coded_ ? 1 : to_l1 ? n_kv_ : 2;
+        return {read_in_step(now, then, i + ahead), read_in_step(now, then, i + 3 * ahead), to_l1};
     }
     /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
     void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
-        const std::int64_t now = tile.cell(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
+        const std::int64_t now = tile.kv_slot(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
         const int n = n_active_ / n_kv_;   // rows of one token see the same
         for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
         for (int h = 0; h < n_kv_; ++h) {
             const Step step{active_ + h * n, n, 0};
-            keys_soon_ = soon_in_step(now, then, h);
+            next_keys_ = next_in_step(now, then, h);
             if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
             else dot_scattered(tile, visible, h, step);
         }
@@ -159,7 +159,7 @@ private:
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
         for (int h = 0; h < n_kv_; ++h) {
             const std::byte* row[kTile];
-            values_soon_ = soon_in_step(now, then, n_kv_ + h);
+            next_values_ = next_in_step(now, then, n_kv_ + h);
             find_values(tile, visible, h, row);
             add_values(row, {active_ + h * n, n, 0});
         }
@@ -195,7 +195,7 @@ private:
         return visible;
     }
 
-    /// Up to four groups of K whose cells the tile draws on; slot[i]: where among their sixteens ordinal i stands.
+    /// Up to four groups of K whose KV slots the tile draws on; slot[i]: where among their sixteens ordinal i stands.
     struct Groups {
         const std::byte* k[4];
         std::int64_t number[4];
@@ -216,20 +216,20 @@ private:
         widen_groups(groups);
         return groups;
     }
-    /// A tile that draws on more than one page, or has holes. Whole groups of sixteen cells are multiplied and the
+    /// A tile that draws on more than one page, or has holes. Whole groups of sixteen KV slots are multiplied and the
     /// visible ones taken: lanes do not mix, so it does not matter what the others hold.
     void dot_scattered(const AttentionTile<Arch>& tile, std::uint64_t visible, int head, const Step& step) noexcept {
         for (std::uint64_t rest = visible; rest != 0;) {
             Groups groups;
             for (; rest != 0; rest &= rest - 1) {
                 const int i = __builtin_ctzll(rest);
-                const std::int64_t number = tile.cells[i] / kGroup;
+                const std::int64_t number = tile.kv_slots[i] / kGroup;
                 if (groups.n == 0 || groups.number[groups.n - 1] != number) {
                     if (groups.n == 4) break;
                     groups.k[groups.n] = key_group(number * kGroup, head);
                     groups.number[groups.n++] = number;
                 }
-                groups.slot[i] = static_cast<std::uint8_t>((groups.n - 1) * kGroup + tile.cells[i] % kGroup);
+                groups.slot[i] = static_cast<std::uint8_t>((groups.n - 1) * kGroup + tile.kv_slots[i] % kGroup);
                 groups.ordinals |= std::uint64_t{1} << i;
             }
             for (int g = groups.n; g < 4; ++g) groups.k[g] = groups.k[0];
@@ -245,7 +245,7 @@ private:
             for (int i = 0; i < kTile; ++i) row[i] = first + i * v_bytes_;
         } else {
             for (std::uint64_t rest = visible; rest != 0; rest &= rest - 1)
-                row[__builtin_ctzll(rest)] = value_row(tile.cells[__builtin_ctzll(rest)], head);
+                row[__builtin_ctzll(rest)] = value_row(tile.kv_slots[__builtin_ctzll(rest)], head);
         }
         widen_rows(row, visible);
     }
@@ -254,12 +254,12 @@ private:
     void dot_all(const Groups& groups, const Step& step, bool straight) noexcept {
         if (call_[2].type == DType::q8_0) return dot_all_codes<DType::q8_0>(groups, step, straight);
         if (call_[2].type == DType::q4_0) return dot_all_codes<DType::q4_0>(groups, step, straight);
-        if (!direct_) return dot_all_floats<CellF32<Arch>, false, kTileQueries<Arch>>(groups, step, straight);
-        visit_cell<Arch>(call_[2].type, [&](auto cell) {
-            dot_all_floats<decltype(cell), true, kDirectQueries<Arch>>(groups, step, straight);
+        if (!direct_) return dot_all_floats<KvSlotF32<Arch>, false, kTileQueries<Arch>>(groups, step, straight);
+        with_kv_slot<Arch>(call_[2].type, [&](auto kv_slot) {
+            dot_all_floats<decltype(kv_slot), true, kDirectQueries<Arch>>(groups, step, straight);
         });
     }
-    template <class Cell, bool Ahead, int Queries>
+    template <class KvSlot, bool Ahead, int Queries>
     void dot_all_floats(const Groups& groups, const Step& step, bool straight) noexcept {
         dot_tiles<Ahead, Queries>(groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
             const float* q[Queries];
@@ -268,7 +268,7 @@ private:
                 q[r] = rows[r]->q;
                 needed |= rows[r]->visible;
             }
-            dot_groups<Arch, Cell, Ahead, Queries>(n, q, groups.k, keys_soon_, params_.head_dim_k, needed, s);
+            dot_groups<Arch, KvSlot, Ahead, Queries>(n, q, groups.k, next_keys_, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
@@ -279,7 +279,7 @@ private:
                 groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
                     CodedQuery q[kQueries];
                     for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
-                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, keys_soon_, params_.head_dim_k, s);
+                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, next_keys_, params_.head_dim_k, s);
                 });
         };
         if (direct_)
@@ -295,7 +295,7 @@ private:
             AttentionRow<Arch>* const* rows = step.rows + first;
             float* s[Queries];
             for (int r = 0; r < n; ++r) s[r] = straight ? rows[r]->s : dots[r];
-            if constexpr (!Ahead) prefetch_share(keys_soon_.at, k_bytes_, step.first + first, Queries);
+            if constexpr (!Ahead) prefetch_share(next_keys_.at, k_bytes_, step.first + first, Queries);
             dot(n, rows, s);
             for (int r = 0; r < n && !straight; ++r)
                 for (std::uint64_t rest = groups.ordinals; rest != 0; rest &= rest - 1)
@@ -306,20 +306,20 @@ private:
     void widen_groups(Groups& groups) noexcept {
         if (direct_ || call_[2].type == DType::f32 || is_coded<Arch>(call_[2].type)) return;
         const std::int64_t n = kGroup * params_.head_dim_k;
-        visit_cell<Arch>(call_[2].type, [&](auto cell) {
-            using Cell = decltype(cell);
+        with_kv_slot<Arch>(call_[2].type, [&](auto kv_slot) {
+            using KvSlot = decltype(kv_slot);
             for (int g = 0; g < groups.n; ++g) {
                 float* to = scratch_.keys + g * n;
-                const auto* from = reinterpret_cast<const typename Cell::Stored*>(groups.k[g]);
-                for (std::int64_t i = 0; i < n; i += 16) Cell::load(from + i).store(to + i);
+                const auto* from = reinterpret_cast<const typename KvSlot::Stored*>(groups.k[g]);
+                for (std::int64_t i = 0; i < n; i += 16) KvSlot::load(from + i).store(to + i);
                 groups.k[g] = reinterpret_cast<const std::byte*>(to);
             }
         });
         for (int g = groups.n; g < 4; ++g) groups.k[g] = groups.k[0];
     }
-    /// What the next tile will read, while n of the rows from `first` on are worked: into the second level, since it is read by and by.
-    void prefetch_share(const std::byte* p, std::int64_t bytes_per_cell, int first, int n) const noexcept {
-        const std::int64_t each = (bytes_per_cell * kTile / n_active_ * n + 63) / 64 * 64;
+    /// What the next tile will read, while n of the rows from `first` on are worked: into L2, since it is read by and by.
+    void prefetch_share(const std::byte* p, std::int64_t bytes_per_kv_slot, int first, int n) const noexcept {
+        const std::int64_t each = (bytes_per_kv_slot * kTile / n_active_ * n + 63) / 64 * 64;
         for (std::int64_t line = 0; line < each; line += 64) __builtin_prefetch(p + first / n * each + line, 0, 2);
     }
 
@@ -360,7 +360,7 @@ private:
                 }
                 sum.store(lanes[r]);
             }
-            fold_each<Arch>(lanes, n, sums);
+            reduce_each<Arch>(lanes, n, sums);
             (f32x16<Arch>::load(l) * shrink + f32x16<Arch>::load(sums)).store(l);
             for (int r = 0; r < n; ++r) {
                 rows[r]->m = top[r];
@@ -397,7 +397,7 @@ private:
             alignas(64) float distance[16] = {}, bias[16] = {};
             for (int l = 0; l < 16; ++l) {
                 if ((tile.live >> (16 * i + l) & 1) == 0) continue;
-                const std::int64_t d = call_[8].template row<const std::int32_t>(0)[tile.cell(16 * i + l)] - row.position;
+                const std::int64_t d = call_[8].template row<const std::int32_t>(0)[tile.kv_slot(16 * i + l)] - row.position;
                 distance[l] = static_cast<float>(d < 0 ? -d : d);
                 if (row.bias != nullptr) bias[l] = row.bias[d < -farthest ? -farthest : d > farthest ? farthest : d];
             }
@@ -408,37 +408,37 @@ private:
 
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, values_soon_};
+        ValueRows v{row, 0, 0, padded_, next_values_};
         if (!direct_ || padded_ != params_.head_dim_v)
-            return add_all<CellF32<Arch>, false, kTileQueries<Arch>>(v, step);
-        visit_values<Arch>(call_[3].type,
-                           [&](auto cell) { add_all<decltype(cell), true, kDirectQueries<Arch>>(v, step); });
+            return add_all<KvSlotF32<Arch>, false, kTileQueries<Arch>>(v, step);
+        with_value_slots<Arch>(call_[3].type,
+                           [&](auto kv_slot) { add_all<decltype(kv_slot), true, kDirectQueries<Arch>>(v, step); });
     }
     /// As widen_groups; rows that are no whole pieces of 16 are always copied.
     void widen_rows(const std::byte* (&row)[kTile], std::uint64_t visible) noexcept {
         const std::int64_t d = params_.head_dim_v;
         if (padded_ == d && (direct_ || call_[3].type == DType::f32)) return;
-        visit_values<Arch>(call_[3].type, [&](auto cell) {
-            using Cell = decltype(cell);
+        with_value_slots<Arch>(call_[3].type, [&](auto kv_slot) {
+            using KvSlot = decltype(kv_slot);
             for (; visible != 0; visible &= visible - 1) {
                 const int i = __builtin_ctzll(visible);
                 float* to = scratch_.values + i * padded_;
                 std::int64_t c = 0;
-                for (; c + 16 <= d; c += 16) Cell::load_row(row[i], c, d).store(to + c);
-                if (c < d) Cell::load_row(row[i], c, d, static_cast<int>(d - c)).store(to + c);
+                for (; c + 16 <= d; c += 16) KvSlot::load_row(row[i], c, d).store(to + c);
+                if (c < d) KvSlot::load_row(row[i], c, d, static_cast<int>(d - c)).store(to + c);
                 row[i] = reinterpret_cast<const std::byte*>(to);
             }
         });
     }
-    template <class Cell, bool Ahead, int Queries>
+    template <class KvSlot, bool Ahead, int Queries>
     void add_all(ValueRows& v, const Step& step) noexcept {
         for (int first = 0; first < step.n; first += Queries) {
-            if constexpr (!Ahead) prefetch_share(values_soon_.at, v_bytes_, step.first + first, Queries);
-            add_tile<Cell, Ahead, Queries>(v, step.rows + first, step.n - first < Queries ? step.n - first : Queries);
+            if constexpr (!Ahead) prefetch_share(next_values_.at, v_bytes_, step.first + first, Queries);
+            add_tile<KvSlot, Ahead, Queries>(v, step.rows + first, step.n - first < Queries ? step.n - first : Queries);
         }
     }
     /// The tokens that all n rows see, together; those before and behind, which only some see, row by row.
-    template <class Cell, bool Ahead, int Queries>
+    template <class KvSlot, bool Ahead, int Queries>
     void add_tile(ValueRows& v, AttentionRow<Arch>* const* rows, int n) noexcept {
         if (n < 1) return;   // there is one; without this GCC warns that it may be missing
         const float* p[Queries];
@@ -452,7 +452,7 @@ private:
         if (whole_) {
             v.from = 0;
             v.to = kTile;
-            return add_rows<Arch, Cell, Ahead, Queries>(n, v, p, factor, o);
+            return add_rows<Arch, KvSlot, Ahead, Queries>(n, v, p, factor, o);
         }
         for (int r = 0; r < n; ++r) {
             from[r] = __builtin_ctzll(rows[r]->visible);
@@ -463,7 +463,7 @@ private:
         const auto alone = [&](int r, int begin, int end) {
             v.from = begin;
             v.to = end;
-            add_rows<Arch, Cell, false, 1>(1, v, p + r, factor + r, o + r);
+            add_rows<Arch, KvSlot, false, 1>(1, v, p + r, factor + r, o + r);
             factor[r] = 1.0f;
         };
         const bool common = last_from < first_to;
@@ -472,7 +472,7 @@ private:
         if (!common) return;
         v.from = last_from;
         v.to = first_to;
-        add_rows<Arch, Cell, Ahead, Queries>(n, v, p, factor, o);
+        add_rows<Arch, KvSlot, Ahead, Queries>(n, v, p, factor, o);
         for (int r = 0; r < n; ++r) factor[r] = 1.0f;
         for (int r = 0; r < n; ++r)
             if (first_to < to[r]) alone(r, first_to, to[r]);
@@ -487,10 +487,10 @@ private:
     std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see
-    SoonRead keys_soon_{}, values_soon_{};
+    NextRead next_keys_{}, next_values_{};
     int n_rows_ = 0, n_active_ = 0, n_kv_ = 1;
     bool whole_ = false;   ///< all rows see the whole tile
-    bool direct_ = false;  ///< few rows: cells are used where they lie, not widened first
+    bool direct_ = false;  ///< few rows: KV slots are used where they lie, not widened first
     AttentionRow<Arch> rows_[kBlockRows];
     AttentionRow<Arch>* active_[kBlockRows];
 };

@@ -22,34 +22,34 @@
 namespace tinfer::kernels {
 
 inline constexpr std::int64_t kGroup = 16;    ///< positions interleaved in K
-inline constexpr std::int64_t kKvBlock = 32;  ///< channels that share a scale, where cells are quantized
+inline constexpr std::int64_t kKvBlock = 32;  ///< channels that share a scale, where KV slots are quantized
 
-/// Element index of K[cell][head][0]; consecutive channels are kGroup elements apart.
-constexpr std::int64_t k_index(std::int64_t cell, std::int64_t head, std::int64_t n_head_kv,
+/// Element index of K[kv_slot][head][0]; consecutive channels are kGroup elements apart.
+constexpr std::int64_t k_index(std::int64_t kv_slot, std::int64_t head, std::int64_t n_head_kv,
                                std::int64_t head_dim) noexcept {
-    const std::int64_t page = cell / 64, slot = cell % 64;
+    const std::int64_t page = kv_slot / 64, slot = kv_slot % 64;
     return ((page * n_head_kv + head) * 64 + slot / kGroup * kGroup) * head_dim + slot % kGroup;
 }
 
-/// Element index of V[cell][head][0]; channels are contiguous.
-constexpr std::int64_t v_index(std::int64_t cell, std::int64_t head, std::int64_t n_head_kv,
+/// Element index of V[kv_slot][head][0]; channels are contiguous.
+constexpr std::int64_t v_index(std::int64_t kv_slot, std::int64_t head, std::int64_t n_head_kv,
                                std::int64_t head_dim) noexcept {
-    const std::int64_t page = cell / 64, slot = cell % 64;
+    const std::int64_t page = kv_slot / 64, slot = kv_slot % 64;
     return ((page * n_head_kv + head) * 64 + slot) * head_dim;
 }
 
-/// Offset in bytes of the K group that holds a cell, and of the V row of a cell; head_bytes = row_bytes(type,
+/// Offset in bytes of the K group that holds a KV slot, and of the V row of a KV slot; head_bytes = row_bytes(type,
 /// head_dim).
-constexpr std::int64_t k_group_offset(std::int64_t cell, std::int64_t head, std::int64_t n_head_kv,
+constexpr std::int64_t k_group_offset(std::int64_t kv_slot, std::int64_t head, std::int64_t n_head_kv,
                                       std::int64_t head_bytes) noexcept {
-    return v_index(cell / kGroup * kGroup, head, n_head_kv, head_bytes);
+    return v_index(kv_slot / kGroup * kGroup, head, n_head_kv, head_bytes);
 }
-constexpr std::int64_t v_row_offset(std::int64_t cell, std::int64_t head, std::int64_t n_head_kv,
+constexpr std::int64_t v_row_offset(std::int64_t kv_slot, std::int64_t head, std::int64_t n_head_kv,
                                     std::int64_t head_bytes) noexcept {
-    return v_index(cell, head, n_head_kv, head_bytes);
+    return v_index(kv_slot, head, n_head_kv, head_bytes);
 }
 
-/// Where a code stands inside a K group (lane = cell mod 16) or a V row: its byte, and which half of it for q4_0.
+/// Where a code stands inside a K group (lane = KV slot mod 16) or a V row: its byte, and which half of it for q4_0.
 struct CodePlace {
     std::int64_t byte;
     int shift;
@@ -63,7 +63,7 @@ constexpr CodePlace v_code(DType type, std::int64_t channel) noexcept {
     return {channel / 32 * 16 + channel % 16, static_cast<int>(channel / 16 % 2 * 4)};
 }
 
-/// Bytes of the codes of d channels of one cell; the scales follow those of the whole group or row.
+/// Bytes of the codes of d channels of one KV slot; the scales follow those of the whole group or row.
 constexpr std::int64_t code_bytes(DType type, std::int64_t d) noexcept { return type == DType::q8_0 ? d : d / 2; }
 constexpr std::int64_t k_scale(DType type, std::int64_t d, std::int64_t lane, std::int64_t block) noexcept {
     return kGroup * code_bytes(type, d) + (block * kGroup + lane) * 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// K and V cells as 8-bit or 4-bit codes with one f16 scale per 32 channels: quantization, and where the codes go
+// KV slots as 8-bit or 4-bit codes with one f16 scale per 32 channels: quantization, and where the codes go
 // (kernels/attention/kv_layout.hpp). One template for the reference and every instruction set, so there is one definition.
 //
 //   q8_0   numerics rule 6: d = max|x| / 127, code = x/d rounded half to even
@@ -39,14 +39,14 @@ float quantize_4bit(const float* x, std::int8_t* q) noexcept {
 
 /// 32 values as codes −127 … 127 or −8 … 7; returns the scale as f16.
 template <class Arch>
-std::uint16_t quantize_cell(DType type, const float* x, std::int8_t* q) noexcept {
+std::uint16_t quantize_kv_slot(DType type, const float* x, std::int8_t* q) noexcept {
     float d = type == DType::q8_0 ? quantize_block<Arch>(x, 32, q) : quantize_4bit<Arch>(x, q);
     if (d > 65504.0f && d < __builtin_inff()) d = 65504.0f;
     if (d < -65504.0f && d > -__builtin_inff()) d = -65504.0f;
     return f32_to_f16<Arch>(d);
 }
 
-/// Codes and scale of channels 32·block … of a cell into its K group, lane = cell mod 16.
+/// Codes and scale of channels 32·block … of a KV slot into its K group, lane = KV slot mod 16.
 template <class Arch>
 void store_k_codes(DType type, std::byte* group, std::int64_t d, std::int64_t lane, std::int64_t block,
                    const std::int8_t* q, std::uint16_t scale) noexcept {
@@ -75,10 +75,10 @@ void store_v_codes(DType type, std::byte* row, std::int64_t d, std::int64_t bloc
 
 /// A head's channels, a whole number of blocks, into its place in a cache.
 template <class Arch>
-void store_cell(DType type, bool is_v, std::byte* place, std::int64_t d, std::int64_t lane, const float* x) noexcept {
+void store_kv_slot(DType type, bool is_v, std::byte* place, std::int64_t d, std::int64_t lane, const float* x) noexcept {
     std::int8_t q[32];
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
-        const std::uint16_t scale = quantize_cell<Arch>(type, x + b * kKvBlock, q);
+        const std::uint16_t scale = quantize_kv_slot<Arch>(type, x + b * kKvBlock, q);
         if (is_v)
             store_v_codes<Arch>(type, place, d, b, q, scale);
         else
@@ -90,7 +90,7 @@ void store_cell(DType type, bool is_v, std::byte* place, std::int64_t d, std::in
 struct CodedQuery {
     std::int8_t* codes;
     float* d;
-    std::int32_t* start;
+    std::int32_t* acc_init;
     static constexpr std::int64_t floats(std::int64_t d) noexcept {
         return (d / 4 + 2 * (d / kKvBlock) + 15) / 16 * 16;
     }
@@ -105,11 +105,11 @@ template <class Arch>
 void quantize_query(const float* q, std::int64_t d, int bias, const CodedQuery& out) noexcept {
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
         out.d[b] = quantize_block<Arch>(q + b * kKvBlock, 32, out.codes + b * kKvBlock);
-        out.start[b] = -bias * sum_codes<Arch>(out.codes + b * kKvBlock, 32);
+        out.acc_init[b] = -bias * sum_codes<Arch>(out.codes + b * kKvBlock, 32);
     }
 }
 
-/// Whether cells of this type are codes.
+/// Whether KV slots of this type are codes.
 template <class Arch>
 constexpr bool is_coded(DType type) noexcept {
     return type == DType::q8_0 || type == DType::q4_0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writing K and V into a cache, with or without rotation on the way, and how cells of each float type are stored and
-// loaded. Cells of codes: quants/quantize_cell.hpp.
+// Writing K and V into a cache, with or without rotation on the way, and how KV slots of each float type are stored and
+// loaded. KV slots of codes: kernels/attention/kv_quantize.hpp.
 #pragma once
 
 #include "base/dtype.hpp"
@@ -11,19 +11,19 @@
 
 namespace tinfer::kernels {
 
-/// What cells of floats have in common: 16 of a row of V, or the first n of them and zeros, nothing behind them read.
-template <class Arch, class Cell, class Element>
-struct FloatCell {
+/// What KV slots of floats have in common: 16 of a row of V, or the first n of them and zeros, nothing behind them read.
+template <class Arch, class KvSlot, class Element>
+struct FloatKvSlot {
     using Stored = Element;
     static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return n * std::int64_t{sizeof(Stored)}; }
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept {
-        return Cell::load(reinterpret_cast<const Stored*>(row) + channel);
+        return KvSlot::load(reinterpret_cast<const Stored*>(row) + channel);
     }
     /// 16·Pieces channels of a row, from one on.
     template <int Pieces>
     struct Row {
         TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept : first(reinterpret_cast<const Stored*>(row) + channel) {}
-        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept { return Cell::load(first + 16 * piece); }
+        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept { return KvSlot::load(first + 16 * piece); }
         const Stored* first;
     };
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
@@ -31,19 +31,19 @@ struct FloatCell {
         if (n == 16) return load_row(row, channel, d);
         Stored piece[16] = {};
         for (int l = 0; l < n; ++l) piece[l] = reinterpret_cast<const Stored*>(row)[channel + l];
-        return Cell::load(piece);
+        return KvSlot::load(piece);
     }
 };
 
 template <class Arch>
-struct CellF32 : FloatCell<Arch, CellF32<Arch>, float> {
+struct KvSlotF32 : FloatKvSlot<Arch, KvSlotF32<Arch>, float> {
     using Stored = float;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept { x.store(p); }
     static TINFER_INLINE f32x16<Arch> load(const Stored* p) noexcept { return f32x16<Arch>::load(p); }
 };
 /// Rounded to nearest even; finite values beyond ±65504 saturate, infinities and NaN stay what they are.
 template <class Arch>
-struct CellF16 : FloatCell<Arch, CellF16<Arch>, std::uint16_t> {
+struct KvSlotF16 : FloatKvSlot<Arch, KvSlotF16<Arch>, std::uint16_t> {
     using Stored = std::uint16_t;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept {
         using Lanes = VectorLanes<Arch>;
@@ -58,7 +58,7 @@ struct CellF16 : FloatCell<Arch, CellF16<Arch>, std::uint16_t> {
     static TINFER_INLINE f32x16<Arch> load(const Stored* p) noexcept { return f32x16<Arch>::load_f16(p); }
 };
 template <class Arch>
-struct CellBf16 : FloatCell<Arch, CellBf16<Arch>, std::uint16_t> {
+struct KvSlotBf16 : FloatKvSlot<Arch, KvSlotBf16<Arch>, std::uint16_t> {
     using Stored = std::uint16_t;
     static TINFER_INLINE void store(const f32x16<Arch>& x, Stored* p) noexcept {
         alignas(64) float lanes[16];
@@ -68,12 +68,12 @@ struct CellBf16 : FloatCell<Arch, CellBf16<Arch>, std::uint16_t> {
     static TINFER_INLINE f32x16<Arch> load(const Stored* p) noexcept { return f32x16<Arch>::load_bf16(p); }
 };
 
-/// Calls fn with the cell type of a cache's element type.
+/// Calls fn with the KV slot type of a cache's element type.
 template <class Arch, class Fn>
-TINFER_INLINE void visit_cell(DType type, Fn fn) noexcept {
-    if (type == DType::f32) fn(CellF32<Arch>{});
-    if (type == DType::f16) fn(CellF16<Arch>{});
-    if (type == DType::bf16) fn(CellBf16<Arch>{});
+TINFER_INLINE void with_kv_slot(DType type, Fn fn) noexcept {
+    if (type == DType::f32) fn(KvSlotF32<Arch>{});
+    if (type == DType::f16) fn(KvSlotF16<Arch>{});
+    if (type == DType::bf16) fn(KvSlotBf16<Arch>{});
 }
 
 /// Head h of token t of rows {d, n_head_kv, T} or {d·n_head_kv, T}.
@@ -85,43 +85,43 @@ inline const float* head_row(const Operand& rows, std::int64_t token, std::int64
 }
 
 /// Calls fn(token, x, d, put) for this thread's share of (token, head); put(channel, values, n) stores n ≤ 16 channels.
-/// A negative cell number is skipped.
+/// A negative KV slot number is skipped.
 template <class Arch, class Fn>
-TINFER_INLINE void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
-    const Operand &cache = call[0], &cells = call[2];
+TINFER_INLINE void write_kv_slots(const KernelCall& call, WorkSlice slice, Fn fn) noexcept {
+    const Operand &cache = call[0], &kv_slots = call[2];
     const AttentionParams& p = call.params.attention;
     const bool is_v = call.params.is_v != 0;
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k;
-    const Range items = slice.share(cells.ne[0] * n_head);
+    const Range items = slice.share(kv_slots.ne[0] * n_head);
     if (is_coded<Arch>(cache.type)) {      // quantized when a row is complete
         const std::int64_t bytes = row_bytes(cache.type, d);
         auto* row = reinterpret_cast<float*>(call.scratch(slice.thread));
         for (std::int64_t i = items.begin; i < items.end; ++i) {
             const std::int64_t token = i / n_head, head = i % n_head;
-            const std::int64_t cell = cells.template row<const std::int32_t>(0)[token];
-            if (cell < 0) continue;
+            const std::int64_t kv_slot = kv_slots.template row<const std::int32_t>(0)[token];
+            if (kv_slot < 0) continue;
             fn(token, head_row<Arch>(call[1], token, head, n_head, d), d,
                [&](std::int64_t c, const f32x16<Arch>& values, int n) { store_piece(values, row + c, n); });
             const std::int64_t offset =
-                is_v ? v_row_offset(cell, head, n_head, bytes) : k_group_offset(cell, head, n_head, bytes);
-            store_cell<Arch>(cache.type, is_v, cache.data + offset, d, cell % kGroup, row);
+                is_v ? v_row_offset(kv_slot, head, n_head, bytes) : k_group_offset(kv_slot, head, n_head, bytes);
+            store_kv_slot<Arch>(cache.type, is_v, cache.data + offset, d, kv_slot % kGroup, row);
         }
         return;
     }
-    visit_cell<Arch>(cache.type, [&](auto kind) {
-        using Cell = decltype(kind);
-        auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
+    with_kv_slot<Arch>(cache.type, [&](auto kind) {
+        using KvSlot = decltype(kind);
+        auto* elements = reinterpret_cast<typename KvSlot::Stored*>(cache.data);
         for (std::int64_t i = items.begin; i < items.end; ++i) {
             const std::int64_t token = i / n_head, head = i % n_head;
-            const std::int64_t cell = cells.template row<const std::int32_t>(0)[token];
-            if (cell < 0) continue;
-            auto* to = elements + (is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d));
+            const std::int64_t kv_slot = kv_slots.template row<const std::int32_t>(0)[token];
+            if (kv_slot < 0) continue;
+            auto* to = elements + (is_v ? v_index(kv_slot, head, n_head, d) : k_index(kv_slot, head, n_head, d));
             const std::int64_t step = is_v ? 1 : kGroup;
             fn(token, head_row<Arch>(call[1], token, head, n_head, d), d,
                 [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
-                if (step == 1 && n == 16) return Cell::store(values, to + channel);
-                typename Cell::Stored stored[16];
-                Cell::store(values, stored);
+                if (step == 1 && n == 16) return KvSlot::store(values, to + channel);
+                typename KvSlot::Stored stored[16];
+                KvSlot::store(values, stored);
                 for (int l = 0; l < n; ++l) to[(channel + l) * step] = stored[l];
             });
         }
@@ -130,7 +130,7 @@ TINFER_INLINE void write_cells(const KernelCall& call, WorkSlice slice, Fn fn) n
 
 template <class Arch>
 void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
-    write_cells<Arch>(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
+    write_kv_slots<Arch>(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
         each_piece<Arch>(d, [&](std::int64_t i, int n) { put(i, load_piece<Arch>(x + i, n), n); });
     });
 }
@@ -138,7 +138,7 @@ void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
 /// rope, then kv_write: the same bits as the two.
 template <class Arch>
 void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
-    write_cells<Arch>(call, slice, [&](std::int64_t token, const float* x, std::int64_t d, auto put) {
+    write_kv_slots<Arch>(call, slice, [&](std::int64_t token, const float* x, std::int64_t d, auto put) {
         rotate_head<Arch>(x, call[3].template row<const float>(token), call.params.rope, d, put);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The register tiles of attention: scores of a few queries against four groups of sixteen cells, and the weighted sum
+// The register tiles of attention: scores of a few queries against four groups of sixteen KV slots, and the weighted sum
 // of V rows for a few queries. Each score is one fma chain over the channels and each channel of a result one over the
 // positions, so the shape of a tile never changes a bit.
 #pragma once
@@ -75,37 +75,37 @@ inline float exp_below(float x) noexcept {
     return lanes[0];
 }
 
-inline constexpr int kFewVectors = 4;   ///< so many are folded one by one
+inline constexpr int kFewVectors = 4;   ///< so many are horizontally reduced one by one
 
 /// Of n ≤ 16 vectors the largest lane of each, where none is NaN. Both functions may read all sixteen and fill out[0 … 16).
 template <class Arch>
 TINFER_INLINE void top_lanes(const float (&v)[16][16], int n, float* out) noexcept {
 #if defined(__AVX512BW__)
     if constexpr (Arch::kLanes == 16)
-        if (n > kFewVectors) return _mm512_store_ps(out, fold_sixteen(v, MaxFloats{}));
+        if (n > kFewVectors) return _mm512_store_ps(out, reduce_sixteen(v, MaxFloats{}));
 #endif
     for (int i = 0; i < n; ++i) out[i] = top_lane(f32x16<Arch>::load(v[i]).part, Arch{});
 }
-/// The sum of each, as `fold` adds it.
+/// The sum of each, as `reduce` adds it.
 template <class Arch>
-TINFER_INLINE void fold_each(const float (&v)[16][16], int n, float* out) noexcept {
+TINFER_INLINE void reduce_each(const float (&v)[16][16], int n, float* out) noexcept {
 #if defined(__AVX512BW__)
     if constexpr (Arch::kLanes == 16)
-        if (n > kFewVectors) return _mm512_store_ps(out, fold_sixteen(v, AddFloats{}));
+        if (n > kFewVectors) return _mm512_store_ps(out, reduce_sixteen(v, AddFloats{}));
 #endif
-    for (int i = 0; i < n; ++i) out[i] = fold(f32x16<Arch>::load(v[i]));
+    for (int i = 0; i < n; ++i) out[i] = reduce(f32x16<Arch>::load(v[i]));
 }
 
-/// Cells that will be read soon, and others behind them, as memory is asked for them. Asked for near (Processor::asks_near), once
-/// is enough; else what is asked for twice, three times as far ahead and then again, is there: some requests are dropped.
-struct SoonRead {
+/// KV slots that will be read soon, and others behind them. Prefetched into L1 (Processor::prefetch_to_l1), once is enough; into
+/// L2 each line is prefetched twice, first three times as far ahead, because a processor drops some of the requests.
+struct NextRead {
     const std::byte *at, *later;
-    bool near;
-    TINFER_INLINE SoonRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, later + bytes, near}; }
+    bool to_l1;
+    TINFER_INLINE NextRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, later + bytes, to_l1}; }
     template <std::int64_t Bytes>
-    TINFER_INLINE void ask(std::int64_t from) const noexcept {
-        ask_for<Bytes>(at + from, near);
-        if (!near) ask_for<Bytes>(later + from, false);
+    TINFER_INLINE void prefetch(std::int64_t from) const noexcept {
+        prefetch_lines<Bytes>(at + from, to_l1);
+        if (!to_l1) prefetch_lines<Bytes>(later + from, false);
     }
 };
 
@@ -113,10 +113,10 @@ struct SoonRead {
 
 /// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch; `next` is what the next
 /// tile has in the place of these groups.
-template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_cells(const float* const* q, const std::byte* const* k, [[maybe_unused]] SoonRead next,
+template <class Arch, class KvSlot, int Queries, int Groups, bool Ahead>
+[[gnu::noinline]] void dot_kv_slots(const float* const* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
                                  std::int64_t d, float* const* s) noexcept {
-    using Stored = typename Cell::Stored;
+    using Stored = typename KvSlot::Stored;
     f32x16<Arch> sum[Queries][Groups];
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
@@ -124,15 +124,15 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
         constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) next.ask<kStep * Groups>(c * kStep * Groups);
-        f32x16<Arch> cells[Groups];
+        if constexpr (Ahead) next.prefetch<kStep * Groups>(c * kStep * Groups);
+        f32x16<Arch> kv_slots[Groups];
 #pragma GCC unroll 4
-        for (int g = 0; g < Groups; ++g) cells[g] = Cell::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
+        for (int g = 0; g < Groups; ++g) kv_slots[g] = KvSlot::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
             const auto channel = f32x16<Arch>::broadcast(q[r] + c);
 #pragma GCC unroll 4
-            for (int g = 0; g < Groups; ++g) sum[r][g] = fma(channel, cells[g], sum[r][g]);
+            for (int g = 0; g < Groups; ++g) sum[r][g] = fma(channel, kv_slots[g], sum[r][g]);
         }
     }
 #pragma GCC unroll 8
@@ -142,22 +142,22 @@ template <class Arch, class Cell, int Queries, int Groups, bool Ahead>
 }
 
 /// The same for n ≤ Groups groups.
-template <class Arch, class Cell, int Queries, int Groups>
-inline void dot_some_cells(int n, const float* const* q, const std::byte* const* k, std::int64_t d, float* const* s) noexcept {
+template <class Arch, class KvSlot, int Queries, int Groups>
+inline void dot_some_kv_slots(int n, const float* const* q, const std::byte* const* k, std::int64_t d, float* const* s) noexcept {
     if constexpr (Groups > 1)
-        if (n < Groups) return dot_some_cells<Arch, Cell, Queries, Groups - 1>(n, q, k, d, s);
-    dot_cells<Arch, Cell, Queries, Groups, false>(q, k, {}, d, s);
+        if (n < Groups) return dot_some_kv_slots<Arch, KvSlot, Queries, Groups - 1>(n, q, k, d, s);
+    dot_kv_slots<Arch, KvSlot, Queries, Groups, false>(q, k, {}, d, s);
 }
 
 /// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie between such.
-template <class Arch, class Cell, bool Ahead, int Queries>
-inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], SoonRead next,
+template <class Arch, class KvSlot, bool Ahead, int Queries>
+inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], NextRead next,
                        std::int64_t d, std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
-        if (n < Queries) return dot_groups<Arch, Cell, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
+        if (n < Queries) return dot_groups<Arch, KvSlot, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
     constexpr int kMost = tile_vectors<Arch>(Queries) < 4 ? tile_vectors<Arch>(Queries) : 4;
     constexpr int kGroups = !Ahead || Arch::kLanes < 16 ? kMost : Queries <= 2 ? 1 : 2;   // from memory, few streams are better
-    const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename Cell::Stored)};
+    const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename KvSlot::Stored)};
     for (int g = 0; g < 4; g += kGroups) {
         int first = g, end = g + kGroups;
         if constexpr (!Ahead) {
@@ -167,8 +167,8 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
         }
         float* to[Queries];
         for (int r = 0; r < Queries; ++r) to[r] = s[r] + first * kGroup;
-        if constexpr (Ahead) dot_cells<Arch, Cell, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
-        else dot_some_cells<Arch, Cell, Queries, kGroups>(end - first, q, k + first, d, to);
+        if constexpr (Ahead) dot_kv_slots<Arch, KvSlot, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        else dot_some_kv_slots<Arch, KvSlot, Queries, kGroups>(end - first, q, k + first, d, to);
     }
 }
 
@@ -179,12 +179,12 @@ struct ValueRows {
     const std::byte* const* row;
     int from, to;
     std::int64_t d;         ///< channels; whole pieces of 16
-    SoonRead next;          ///< the rows of the next tile lie here one after the other
+    NextRead next;          ///< the rows of the next tile lie here one after the other
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
-template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
-[[gnu::noinline]] void add_cells(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
+[[gnu::noinline]] void add_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
                                  float* const* o) noexcept {
     f32x16<Arch> sum[Queries][Pieces];
 #pragma GCC unroll 8
@@ -194,21 +194,21 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
     const int to = v.to;
     const std::int64_t d = v.d;
     // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the rest here.
-    constexpr std::int64_t share = 64 * Cell::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
-    [[maybe_unused]] const SoonRead next = v.next + 64 * Cell::row_bytes(c);
-    if constexpr (Ahead) next.ask<share - 64 * step>(64 * step);
+    constexpr std::int64_t share = 64 * KvSlot::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
+    [[maybe_unused]] const NextRead next = v.next + 64 * KvSlot::row_bytes(c);
+    if constexpr (Ahead) next.prefetch<share - 64 * step>(64 * step);
     const std::byte* const* row = v.row;
     for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) next.ask<step>(at * step);
-        const typename Cell::template Row<Pieces> of_row(row[at], c, d);
-        f32x16<Arch> cells[Pieces];
+        if constexpr (Ahead) next.prefetch<step>(at * step);
+        const typename KvSlot::template Row<Pieces> of_row(row[at], c, d);
+        f32x16<Arch> kv_slots[Pieces];
 #pragma GCC unroll 8
-        for (int i = 0; i < Pieces; ++i) cells[i] = of_row.load(i);
+        for (int i = 0; i < Pieces; ++i) kv_slots[i] = of_row.load(i);
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
             const auto weight = f32x16<Arch>::broadcast(p[r] + at);
 #pragma GCC unroll 8
-            for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, cells[i], sum[r][i]);
+            for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, kv_slots[i], sum[r][i]);
         }
     }
 #pragma GCC unroll 8
@@ -217,25 +217,25 @@ template <class Arch, class Cell, int Queries, int Pieces, bool Ahead>
         for (int i = 0; i < Pieces; ++i) sum[r][i].store(o[r] + c + 16 * i);
 }
 
-template <class Arch, class Cell, int Queries, bool Ahead, int Pieces>
-inline void add_last_cells(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+template <class Arch, class KvSlot, int Queries, bool Ahead, int Pieces>
+inline void add_last_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
                            float* const* o) noexcept {
     if constexpr (Pieces > 1)
-        if (v.d - c < 16 * Pieces) return add_last_cells<Arch, Cell, Queries, Ahead, Pieces - 1>(v, p, factor, c, o);
-    add_cells<Arch, Cell, Queries, Pieces, Ahead>(v, p, factor, c, o);
+        if (v.d - c < 16 * Pieces) return add_last_kv_slots<Arch, KvSlot, Queries, Ahead, Pieces - 1>(v, p, factor, c, o);
+    add_kv_slots<Arch, KvSlot, Queries, Pieces, Ahead>(v, p, factor, c, o);
 }
 
 /// All channels, for n ≤ Queries queries.
-template <class Arch, class Cell, bool Ahead, int Queries>
+template <class Arch, class KvSlot, bool Ahead, int Queries>
 inline void add_rows(int n, const ValueRows& v, const float* const* p, const float* factor, float* const* o) noexcept {
     if constexpr (Queries > 1)
-        if (n < Queries) return add_rows<Arch, Cell, Ahead, Queries - 1>(n, v, p, factor, o);
+        if (n < Queries) return add_rows<Arch, KvSlot, Ahead, Queries - 1>(n, v, p, factor, o);
     constexpr int kPieces = tile_vectors<Arch>(Queries);
     std::int64_t c = 0;
     for (; c + 16 * kPieces <= v.d; c += 16 * kPieces)
-        add_cells<Arch, Cell, Queries, kPieces, Ahead>(v, p, factor, c, o);
+        add_kv_slots<Arch, KvSlot, Queries, kPieces, Ahead>(v, p, factor, c, o);
     if constexpr (kPieces > 1)
-        if (c < v.d) add_last_cells<Arch, Cell, Queries, Ahead, kPieces - 1>(v, p, factor, c, o);
+        if (c < v.d) add_last_kv_slots<Arch, KvSlot, Queries, Ahead, kPieces - 1>(v, p, factor, c, o);
 }
 
 }  // namespace tinfer::kernels

@@ -17,7 +17,7 @@ inline constexpr int kStepRows = 24;             ///< rows worked at a time: the
 /// before it, which are merged. o is padded to whole pieces of 16.
 template <class Arch>
 struct alignas(64) AttentionRow {
-    // What every tile asks for: one line of many rows.
+    // What every tile needs: one line of many rows.
     const float* q;
     float *o, *s;                          ///< s: scores, then weights, of one tile
     std::uint64_t visible;                 ///< in the tile

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention over cells of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact, with
+// Attention over KV slots of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact, with
 // one float step per 32 channels; V widened as code times scale.
 #pragma once
 
@@ -80,11 +80,11 @@ static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w
 #endif
 #endif
 
-// ---- Cells ----------------------------------------------------------------------------------------------------------
+// ---- KV slots ----------------------------------------------------------------------------------------------------------
 
 /// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
 template <class Arch, DType Type>
-struct CodedCell {
+struct CodedKvSlot {
     /// Of n channels, with their share of the scales.
     static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return code_bytes(Type, n) + n * 2 / kKvBlock; }
     /// 16·Pieces channels of a row, from one on: a whole block's first, where they are more than 16. Scales are widened
@@ -125,7 +125,7 @@ inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
 
 /// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
 template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, [[maybe_unused]] SoonRead next,
+[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
                                  std::int64_t d, float* const* s) noexcept {
     constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
     constexpr std::int64_t kStep = kWords * 64, kShare = Groups * (kStep + 2 * kGroup);   // a block's share of the scales
@@ -140,8 +140,8 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 #pragma GCC unroll 4
             for (int g = 0; g < Groups; ++g)
 #pragma GCC unroll 2
-                for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].start[b]);
-        if constexpr (Ahead) next.ask<kShare>(b * kShare);
+                for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].acc_init[b]);
+        if constexpr (Ahead) next.prefetch<kShare>(b * kShare);
         for (int w = 0; w < kWords; ++w) {
             i32v<Arch> codes[Groups][kParts];
 #pragma GCC unroll 4
@@ -185,7 +185,7 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Queries queries and four groups.
 template <class Arch, DType Type, bool Ahead, int Queries>
-inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], SoonRead next,
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], NextRead next,
                              std::int64_t d, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
@@ -198,18 +198,18 @@ inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const 
             dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
         }
     };
-    // Measured. Codes are soon through, so that from memory one stream is best where processors fetch along it.
+    // Measured. Codes take little arithmetic, so that from memory one stream is best where processors fetch along it.
     if constexpr (Ahead && Arch::kLanes == 16 && Queries <= 2)
-        if (next.near) return run(std::integral_constant<int, 4>{});
+        if (next.to_l1) return run(std::integral_constant<int, 4>{});
     run(std::integral_constant<int, Ahead || Arch::kLanes < 16 ? 1 : 2>{});
 }
 
-/// Calls fn with the cells of V of any cache.
+/// Calls fn with the KV slots of V of any cache.
 template <class Arch, class Fn>
-TINFER_INLINE void visit_values(DType type, Fn fn) noexcept {
-    visit_cell<Arch>(type, fn);
-    if (type == DType::q8_0) fn(CodedCell<Arch, DType::q8_0>{});
-    if (type == DType::q4_0) fn(CodedCell<Arch, DType::q4_0>{});
+TINFER_INLINE void with_value_slots(DType type, Fn fn) noexcept {
+    with_kv_slot<Arch>(type, fn);
+    if (type == DType::q8_0) fn(CodedKvSlot<Arch, DType::q8_0>{});
+    if (type == DType::q4_0) fn(CodedKvSlot<Arch, DType::q4_0>{});
 }
 
 }  // namespace tinfer::kernels

@@ -65,8 +65,8 @@ private:
 };
 
 /// Where the parts of a call's scratch lie: places {m, l, o} of every (token, head, chunk), then a block per thread.
-/// Ordinals count tokens that a window has left behind, whose cells are given back: chunks are counted from the first
-/// that a block sees, and n cells lie in at most (n + 510) / 256 of them, wherever the first of them stands.
+/// Ordinals count tokens that a window has left behind, whose KV slots are given back: chunks are counted from the first
+/// that a block sees, and n KV slots lie in at most (n + 510) / 256 of them, wherever the first of them stands.
 template <class Arch>
 struct AttentionScratch {
     std::int64_t place, n_chunks, places;  ///< floats of a place; chunks of a row; floats of all places
@@ -151,7 +151,7 @@ private:
     void attend(AttentionBlock<Arch>& block, const std::int32_t* sequence) noexcept {
         const std::int64_t padded = BlockScratch<Arch>::padded(params_);
         AttentionRow<Arch>* rows = block.rows();
-        block.walk(
+        block.for_each_tile(
             sequence, block.first_chunk(), block.end_chunk(),
             [&](std::int64_t) {
                 for (int r = 0; r < block.n_rows(); ++r) rows[r].clear(padded);
@@ -183,7 +183,7 @@ private:
         AttentionRow<Arch>* rows = block.rows();
         for (std::int64_t chunk = begin; chunk < end; ++chunk)
             for (int r = 0; r < block.n_rows(); ++r) place(rows[r], chunk - first)[padded + 1] = -1.0f;
-        block.walk(
+        block.for_each_tile(
             sequence, begin, end,
             [&](std::int64_t chunk) {
                 for (int r = 0; r < block.n_rows(); ++r) {

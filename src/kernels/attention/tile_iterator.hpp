@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 // The order in which attention meets the tokens of a sequence: tiles of 64 consecutive ordinals, cut on the list of its
-// live tokens wherever their cells lie (numerics rule 8). Table entries are those of kernels/ops.hpp, kv_table.
+// live tokens wherever their KV slots lie (numerics rule 8). Table entries are those of kernels/ops.hpp, kv_table.
 #pragma once
 
 #include "kernels/kernel.hpp"
 
 namespace tinfer::kernels {
 
-/// Ordinals 64·number … 64·number + 63 of one sequence and the cells they lie in.
+/// Ordinals 64·number … 64·number + 63 of one sequence and the KV slots they lie in.
 template <class Arch>
 struct AttentionTile {
     static constexpr int kSize = 64;
     std::int64_t number = 0;
-    std::uint64_t live = 0;     ///< bit i: ordinal 64·number + i has a cell
-    std::int64_t page = -1;     ///< the i-th ordinal lies in slot i of this page; −1: where cells[i] says
-    std::int64_t cells[kSize];  ///< of live ordinals, where page < 0
+    std::uint64_t live = 0;     ///< bit i: ordinal 64·number + i has a KV slot
+    std::int64_t page = -1;     ///< the i-th ordinal lies in slot i of this page; −1: where kv_slots[i] says
+    std::int64_t kv_slots[kSize];  ///< of live ordinals, where page < 0
 
-    [[nodiscard]] std::int64_t cell(int i) const noexcept { return page >= 0 ? page * kPageSlots + i : cells[i]; }
+    [[nodiscard]] std::int64_t kv_slot(int i) const noexcept { return page >= 0 ? page * kPageSlots + i : kv_slots[i]; }
     /// Those of the ordinals [begin, end) that lie in the tile.
     [[nodiscard]] std::uint64_t visible(std::int64_t begin, std::int64_t end) const noexcept {
         const std::int64_t from = begin - number * kSize, to = end - number * kSize;
@@ -28,16 +28,16 @@ struct AttentionTile {
 
 /// The tiles of a sequence from a given one on.
 template <class Arch>
-class TileWalk {
+class TileIterator {
 public:
     /// `sequence`: a row of kv_seqs.
-    TileWalk(const Operand& table, const std::int32_t* sequence, std::int64_t first_tile) noexcept
+    TileIterator(const Operand& table, const std::int32_t* sequence, std::int64_t first_tile) noexcept
         : table_(table), entry_(sequence[0]), entries_end_(sequence[0] + sequence[1]) {
         const std::int64_t first = first_tile * AttentionTile<Arch>::kSize;
         std::int64_t end = entries_end_;
         while (end - entry_ > 1) {  // the last entry that does not begin behind `first`
-            const std::int64_t middle = entry_ + (end - entry_) / 2;
-            (row(middle)[1] <= first ? entry_ : end) = middle;
+            const std::int64_t carry_guard = entry_ + (end - entry_) / 2;
+            (row(carry_guard)[1] <= first ? entry_ : end) = carry_guard;
         }
         while (open() && ordinal_ < first) skip();
     }
@@ -58,7 +58,7 @@ public:
         for (; open() && ordinal_ / tile.kSize == tile.number; skip()) {
             if (page_ < 0) continue;
             tile.live |= std::uint64_t{1} << ordinal_ % tile.kSize;
-            tile.cells[ordinal_ % tile.kSize] = page_ * kPageSlots + __builtin_ctzll(mask_);
+            tile.kv_slots[ordinal_ % tile.kSize] = page_ * kPageSlots + __builtin_ctzll(mask_);
         }
         return true;
     }

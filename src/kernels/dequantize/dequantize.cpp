@@ -80,13 +80,13 @@ bool dequantize_plain_row(DType type, const std::uint8_t* row, std::int64_t n, f
 bool can_dequantize(DType type) noexcept {
     float none = 0;
     return dequantize_plain_row(type, reinterpret_cast<const std::uint8_t*>(&none), 0, &none) ||
-           visit_format<reference>(type, [](auto) {});
+           with_format<reference>(type, [](auto) {});
 }
 
 void dequantize_row(DType type, const std::byte* row, std::int64_t n, float* out) noexcept {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(row);
     if (dequantize_plain_row(type, bytes, n, out)) return;
-    visit_format<reference>(type, [&](auto format) {
+    with_format<reference>(type, [&](auto format) {
         using Format = decltype(format);
         const std::uint8_t* block = bytes;
         for (std::int64_t b = 0; b < n / Format::kBlockElems; ++b, block += Format::kBlockBytes)

@@ -108,10 +108,10 @@ void moe_sum(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 /// silu_mul, then quantize: the same bits as the two. Threads share blocks, because one token has one row. Of a prompt, both
-/// operands come from memory, which is asked for them early.
+/// operands come from memory, which prefetches them early.
 template <class Arch>
 void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
-    constexpr std::int64_t kTogether = 512, kAskAhead = 1024;   // values
+    constexpr std::int64_t kTogether = 512, kPrefetchAhead = 1024;   // values
     const Operand &out = call[0], &gate = call[1], &up = call[2];
     auto* y = reinterpret_cast<float*>(call.scratch(slice.thread));
     const std::int64_t k = gate.ne[0], block = out.type == DType::x8_32 ? 32 : 256, n_blocks = k / block;
@@ -122,8 +122,8 @@ void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         end = b + n;
         const float *g = gate.template flat_row<const float>(row) + first * block, *u = up.template flat_row<const float>(row) + first * block;
         each_piece<Arch>(n * block, [&](std::int64_t j, int count) {
-            __builtin_prefetch(g + j + kAskAhead);
-            __builtin_prefetch(u + j + kAskAhead);
+            __builtin_prefetch(g + j + kPrefetchAhead);
+            __builtin_prefetch(u + j + kPrefetchAhead);
             store_piece(silu(load_piece<Arch>(g + j, count)) * load_piece<Arch>(u + j, count), y + first * block + j, count);
         });
         quantize_blocks<Arch>(out.type, y, k, out.template flat_row<std::byte>(row), first, first + n);

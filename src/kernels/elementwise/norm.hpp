@@ -34,7 +34,7 @@ inline void norm_row(const float* x, const float* weight, std::int64_t n, float 
         const auto piece = load_piece<Arch>(x + i, count);
         squares = fma(piece, piece, squares);
     });
-    const float mean = fold(squares) / static_cast<float>(n);
+    const float mean = reduce(squares) / static_cast<float>(n);
     const f32x16<Arch> factor(1.0f / root(mean + eps, Arch{}));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         auto piece = load_piece<Arch>(x + i, count) * factor;
@@ -78,13 +78,13 @@ inline void layer_norm_row(const float* x, const float* weight, const float* bia
                            float* y) noexcept {
     f32x16<Arch> sum(0.0f), squares(0.0f);
     each_piece<Arch>(n, [&](std::int64_t i, int count) { sum = sum + load_piece<Arch>(x + i, count); });
-    const f32x16<Arch> mean(fold(sum) / static_cast<float>(n));
+    const f32x16<Arch> mean(reduce(sum) / static_cast<float>(n));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         store_piece(load_piece<Arch>(x + i, count) - mean, y + i, count);
         const auto piece = load_piece<Arch>(y + i, count);   // padded with zeros again
         squares = fma(piece, piece, squares);
     });
-    const f32x16<Arch> factor(1.0f / root(fold(squares) / static_cast<float>(n) + eps, Arch{}));
+    const f32x16<Arch> factor(1.0f / root(reduce(squares) / static_cast<float>(n) + eps, Arch{}));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         auto piece = load_piece<Arch>(y + i, count) * factor;
         if (weight != nullptr) piece = piece * load_piece<Arch>(weight + i, count);
@@ -143,7 +143,7 @@ inline void softmax_row(const float* x, std::int64_t n, float* p) noexcept {
         store_piece(exp(load_piece<Arch>(x + i, count) - top), p + i, count);
         sum = sum + load_piece<Arch>(p + i, count);
     });
-    const f32x16<Arch> inverse(1.0f / fold(sum));
+    const f32x16<Arch> inverse(1.0f / reduce(sum));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         store_piece(load_piece<Arch>(p + i, count) * inverse, p + i, count);
     });

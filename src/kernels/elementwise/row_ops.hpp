@@ -57,7 +57,7 @@ float exp_sum16(const float* x, std::size_t n, float max, float* p) noexcept {
         store_piece(exp(load_piece<Arch>(x + i, count) - top), p + i, count);
         sum = sum + load_piece<Arch>(p + i, count);   // a short piece adds zeros
     });
-    return fold(sum);
+    return reduce(sum);
 }
 
 template <class Arch>

@@ -33,19 +33,19 @@ TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p, std::int64_t n) noex
     return load_weights<Arch, Type>(padded);
 }
 
-/// Memory is asked for `ahead` bytes in front of each row, a line of a few rows at a time.
+/// Prefetches `ahead` bytes in front of each row, a line of a few rows at a time.
 template <class Arch, DType Type, int Columns>
-[[gnu::noinline]] void float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead,
+[[gnu::noinline]] void float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead,
                                   float (*results)[kFloatRows<Arch>]) noexcept {
-    constexpr int kRows = kFloatRows<Arch>, kTurns = 4 / kFloatBytes<Type>, kAsked = kRows / kTurns;   // a line has kTurns pieces
+    constexpr int kRows = kFloatRows<Arch>, kLinePieces = 4 / kFloatBytes<Type>, kPrefetchedRows = kRows / kLinePieces;   // a line has kLinePieces pieces
     f32x16<Arch> acc[Columns][kRows];
     for (int c = 0; c < Columns; ++c)
         for (int r = 0; r < kRows; ++r) acc[c][r] = f32x16<Arch>(0.0f);
     std::int64_t i = 0;
     for (; i + 16 <= k; i += 16) {
-        const std::byte* const* asked = w + i / 16 % kTurns * kAsked;
+        const std::byte* const* prefetched = w + i / 16 % kLinePieces * kPrefetchedRows;
 #pragma GCC unroll 4
-        for (int r = 0; r < kAsked; ++r) ask_for<64>(asked[r] + i * kFloatBytes<Type> + ahead, false);
+        for (int r = 0; r < kPrefetchedRows; ++r) prefetch_lines<64>(prefetched[r] + i * kFloatBytes<Type> + ahead, false);
         f32x16<Arch> weights[kRows];
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) weights[r] = load_weights<Arch, Type>(w[r] + i * kFloatBytes<Type>);
@@ -63,19 +63,19 @@ template <class Arch, DType Type, int Columns>
                 acc[c][r] = fma(load_weights<Arch, Type>(w[r] + i * kFloatBytes<Type>, k - i), a, acc[c][r]);
         }
     for (int c = 0; c < Columns; ++c)
-        for (int r = 0; r < kRows; ++r) results[c][r] = fold(acc[c][r]);
+        for (int r = 0; r < kRows; ++r) results[c][r] = reduce(acc[c][r]);
 }
 
 /// results[c][r] = ⟨w[r], x[c]⟩ for the first n columns.
 template <class Arch, DType Type, int Columns = kFloatColumns<Arch>>
-inline void run_float_tile(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead, int n,
+inline void run_float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead, int n,
                            float (*results)[kFloatRows<Arch>]) noexcept {
     if constexpr (Columns > 1)
-        if (n < Columns) return run_float_tile<Arch, Type, Columns - 1>(w, x, k, ahead, n, results);
-    float_tile<Arch, Type, Columns>(w, x, k, ahead, results);
+        if (n < Columns) return run_float_microkernel<Arch, Type, Columns - 1>(w, x, k, ahead, n, results);
+    float_microkernel<Arch, Type, Columns>(w, x, k, ahead, results);
 }
 
-// ---- sums of one lane -------------------------------------------------------------------------------------------------
+// ---- Sums of one lane -------------------------------------------------------------------------------------------------
 //
 // With many columns the sixteen sums of an output are worked one after the other, so that the lanes of a register are
 // columns: weights and activations are put in order by lanes first (value k belongs to lane k mod 16, numerics rule 3), then
@@ -113,7 +113,7 @@ TINFER_INLINE void order_by_lanes(Load load, std::int64_t j, std::int64_t n_step
     }
 }
 
-/// The same of `rows` of bfloat16, whole pieces of 32 values: pairs are turned, then widened, which turns half as much. The
+/// The same of `rows` of bfloat16, whole pieces of 32 values: pairs are transposed, then widened, which transposes half as much. The
 /// steps that are done.
 template <class Arch>
 TINFER_INLINE std::int64_t order_pairs_by_lanes(const std::byte* const* rows, std::int64_t k, float* to, std::int64_t lane_stride,
@@ -140,12 +140,12 @@ struct LaneJob {
     const float* w;              ///< [step][kLanes], of which the first kOuterRows are meant
     const float* x;              ///< [step][vectors][kLanes]
     std::int64_t n;
-    float* running;              ///< where the lane's sums wait between slices of K
+    float* running;              ///< where the lane's sums wait between k-blocks
     bool begins, ends;           ///< the lane
     float* below;                ///< the sums that were finished last, then, level_stride before each, those before them
     std::int64_t level_stride;   ///< floats
     int n_partners;              ///< so many of them are its partners in turn
-    const std::byte* ahead;      ///< asked for meanwhile, ahead_step bytes a step
+    const std::byte* ahead;      ///< prefetched meanwhile, ahead_step bytes a step
     std::int64_t ahead_step;
 };
 

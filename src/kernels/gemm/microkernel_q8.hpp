@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The micro-kernels of quantized products: one panel slice (256 values of two registers of rows) against up to
-// kTileTokens activation rows. Integer sums are exact in any order; the float steps that follow them are those of
+// The micro-kernels of quantized products: one packed k-block (256 values of two registers of rows) against up to
+// kMicroTileTokens activation rows. Integer sums are exact in any order; the float steps that follow them are those of
 // kernels/quants/format.hpp, in ascending block order, into one accumulator per output.
 #pragma once
 
@@ -13,39 +13,39 @@
 
 namespace tinfer::kernels {
 
-/// Tokens of a tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory; wide
+/// Tokens of a micro-tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory; wide
 /// codes have no others.
 template <class Arch, class Class>
-inline constexpr int kTileTokens = Class::kWide || (!Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8) ? Arch::kLongTileTokens : Arch::kTileTokens;
+inline constexpr int kMicroTileTokens = Class::kWide || (!Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8) ? Arch::kLongMicroTileTokens : Arch::kMicroTileTokens;
 
-/// Where one slice of K lies in quantized activation rows, which all have one layout: bytes from the beginning of a row.
+/// Where one k-block lies in quantized activation rows, which all have one layout: bytes from the beginning of a row.
 template <class Arch, class Class>
-struct ActivationSlice {
+struct ActivationKBlock {
     std::int64_t codes, d;      ///< d: one per block of 32 or per super-block
     std::int64_t s = 0;         ///< blocks of 32: d · sum of codes
     std::int64_t sums;          ///< sums of codes, per sub-block or block of 32
-    std::int64_t reach = 0;     ///< super-blocks: the bound that SumPairs asks for
+    std::int64_t max_partial_sum = 0;     ///< super-blocks: the bound that SumPairs needs
     ReadAhead* reader;          ///< of memory, meanwhile; null: it reads nothing
-    static constexpr int kShares = 8;   ///< it reads with a tile of a panel: one for every 32 of K
+    static constexpr int kShares = 8;   ///< it reads with a micro-tile of a panel: one for every 32 of K
 
-    ActivationSlice(const ActivationLayout& layout, std::int64_t slice, ReadAhead& reads) noexcept
-        : codes(slice * kSlice), reader(reads.reads() ? &reads : nullptr) {
+    ActivationKBlock(const ActivationLayout& layout, std::int64_t k_block, ReadAhead& reads) noexcept
+        : codes(k_block * kKBlock), reader(reads.reads() ? &reads : nullptr) {
         if constexpr (Class::kUnit == 256) {
-            d = layout.d_offset + slice * 4;
-            sums = Class::kSubs == 8 ? layout.sum32_offset + slice * 16 : layout.sum_offset + slice * 32;
-            reach = layout.reach_offset + slice * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2);
+            d = layout.d_offset + k_block * 4;
+            sums = Class::kSubs == 8 ? layout.sum32_offset + k_block * 16 : layout.sum_offset + k_block * 32;
+            max_partial_sum = layout.max_partial_sum_offset + k_block * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2);
         } else {
-            d = layout.d_offset + slice * 32;
-            s = layout.s_offset + slice * 32;
-            sums = layout.sum_offset + slice * 32;
+            d = layout.d_offset + k_block * 32;
+            s = layout.s_offset + k_block * 32;
+            sums = layout.sum_offset + k_block * 32;
         }
     }
 };
 
-/// What the sums of codes of sub-blocks are multiplied by, and what is added, where the sums of products start: −bias · sum, and
-/// for pairs of sums what becomes Class::kMiddle (SumPairs).
+/// What the sums of codes of sub-blocks are multiplied by, and what is added, where the sums of products start (acc_init): −bias · sum, and
+/// for pairs of sums what becomes Class::kCarryGuard (SumPairs).
 template <class Class, bool Narrow>
-struct Starts {
+struct AccInit {
     struct alignas(64) List {
         std::int32_t at[16];
     };
@@ -54,21 +54,21 @@ struct Starts {
         for (int j = 0; j < 16; ++j) list.at[j] = j % 2 == 0 ? even : odd;
         return list;
     }
-    static constexpr List kFactors = each(-Class::kBias, -Class::kBias * (1 << Class::kUpper));
-    static constexpr List kAddends = !Narrow ? each(0, 0) : Class::kUpper == 0 ? each(Class::kMiddle, 0) : each(0, Class::kMiddle >> (16 - Class::kUpper));
+    static constexpr List kFactors = each(-Class::kBias, -Class::kBias * (1 << Class::kPreShift));
+    static constexpr List kAddends = !Narrow ? each(0, 0) : Class::kPreShift == 0 ? each(Class::kCarryGuard, 0) : each(0, Class::kCarryGuard >> (16 - Class::kPreShift));
 };
 
-/// T tokens of a tile at one slice of K.
+/// T tokens of a micro-tile at one k-block.
 template <class Arch, class Class, int T>
-struct TileTokens {
-    static constexpr bool kStarts = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1 || Class::kCentred);   ///< else subtract_bias
+struct MicroTileTokens {
+    static constexpr bool kHasAccInit = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1 || Class::kCentred);   ///< else subtract_bias
     const std::int8_t* codes[T];
-    std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a tile needs
-    alignas(64) std::int32_t start[kStarts ? T : 1][16];     ///< per sub-block or float step: where a sum starts; kCentred: two int16
+    std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a micro-tile needs
+    alignas(64) std::int32_t acc_init[kHasAccInit ? T : 1][16];     ///< per sub-block or float step: where a sum starts; kCentred: two int16
     /// Codes as int16, where those of weights are: of as many words as a register has lanes the even bytes, then the odd ones.
-    alignas(64) std::int16_t wide[Class::kWide ? T : 1][Class::kWide ? kSlice : 1];
+    alignas(64) std::int16_t wide[Class::kWide ? T : 1][Class::kWide ? kKBlock : 1];
 
-    TINFER_INLINE TileTokens(const ActivationSlice<Arch, Class>& at, const Column<Arch>* columns) noexcept
+    TINFER_INLINE MicroTileTokens(const ActivationKBlock<Arch, Class>& at, const Column<Arch>* columns) noexcept
         : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at.codes;
@@ -79,10 +79,10 @@ struct TileTokens {
         return reinterpret_cast<const std::int16_t*>(codes[t] + sums_offset);
     }
     /// Whether the sum of every sub-block surely fits what SumPairs wants.
-    [[nodiscard]] TINFER_INLINE bool are_narrow(std::int64_t reach_offset) const noexcept {
+    [[nodiscard]] TINFER_INLINE bool are_narrow(std::int64_t max_partial_sum_offset) const noexcept {
         int room = 0;   // negative where one has none
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) room |= Class::kNarrowReach - *reinterpret_cast<const std::uint16_t*>(codes[t] + reach_offset);
+        for (int t = 0; t < T; ++t) room |= Class::kNarrowMaxPartialSum - *reinterpret_cast<const std::uint16_t*>(codes[t] + max_partial_sum_offset);
         return room >= 0;
     }
     TINFER_INLINE void widen(int n_units) noexcept {
@@ -94,13 +94,13 @@ struct TileTokens {
             }
     }
     template <bool Narrow>
-    TINFER_INLINE void set_starts(int n_units) noexcept {
+    TINFER_INLINE void set_acc_init(int n_units) noexcept {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
-            if constexpr (Class::kCentred) set_pair_starts(t);
-            else if constexpr (Class::kUnit == 256 && Class::kSubs == 1) start[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
-            else if constexpr (Class::kUnit == 256) set_sub_block_starts<Narrow>(t);
-            else set_block_starts(t, n_units);
+            if constexpr (Class::kCentred) set_pair_acc_init(t);
+            else if constexpr (Class::kUnit == 256 && Class::kSubs == 1) acc_init[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
+            else if constexpr (Class::kUnit == 256) set_sub_block_acc_init<Narrow>(t);
+            else set_block_acc_init(t, n_units);
         }
     }
 
@@ -111,16 +111,16 @@ private:
         return sum;
     }
     template <bool Narrow>
-    TINFER_INLINE void set_sub_block_starts(int t) noexcept {
+    TINFER_INLINE void set_sub_block_acc_init(int t) noexcept {
         constexpr int kStep = std::min<int>(Arch::kLanes, Class::kSubs);   // a row's parts are padded: lanes behind may be read
-        using List = Starts<Class, Narrow>;
+        using List = AccInit<Class, Narrow>;
         for (int j = 0; j < Class::kSubs; j += kStep) {
-            const i32v<Arch> start_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) + load_i32<Arch>(List::kAddends.at + j);
-            start_of.store_unaligned(start[t] + j);
+            const i32v<Arch> acc_init_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) + load_i32<Arch>(List::kAddends.at + j);
+            acc_init_of.store_unaligned(acc_init[t] + j);
         }
     }
     /// −bias · sums of activations, as products of bytes add up: those of the first two of every four values, and of the others.
-    TINFER_INLINE void set_pair_starts(int t) noexcept {
+    TINFER_INLINE void set_pair_acc_init(int t) noexcept {
         static_assert(!Class::kCentred || (Arch::kLanes == 8 && Class::kSubs == 16));
         const i32v<Arch> ones(0x01010101), factor(int16_pair<Arch>(-Class::kBias, -Class::kBias));
         i32v<Arch> m[8];
@@ -129,52 +129,52 @@ private:
         for (int odd = 0; odd < 2; ++odd) {
             const i32v<Arch> *four = m + 4 * odd;
             const i32v<Arch> sum = add_pairs(add_pairs(four[0], four[1], Arch{}), add_pairs(four[2], four[3], Arch{}), Arch{});
-            multiply_pairs(sum, factor, Arch{}).store_unaligned(start[t] + 8 * odd);
+            multiply_pairs(sum, factor, Arch{}).store_unaligned(acc_init[t] + 8 * odd);
         }
     }
-    TINFER_INLINE void set_block_starts(int t, int n_units) noexcept {
+    TINFER_INLINE void set_block_acc_init(int t, int n_units) noexcept {
         const auto* block_sums = reinterpret_cast<const std::int32_t*>(codes[t] + sums_offset);
         if constexpr (Class::kSteps == 1) {
-            using Eight [[gnu::vector_size(32)]] = std::uint32_t;   // a row's parts are padded to 8; what lies in the padding may overflow
-            Eight starts;
+            using Words8 [[gnu::vector_size(32)]] = std::uint32_t;   // a row's parts are padded to 8; what lies in the padding may overflow
+            Words8 starts;
             std::memcpy(&starts, block_sums, sizeof(starts));
             starts *= 0u - static_cast<std::uint32_t>(Class::kBias);
-            std::memcpy(start[t], &starts, sizeof(starts));
+            std::memcpy(acc_init[t], &starts, sizeof(starts));
         } else {
             for (int u = 0; u < n_units; ++u) {
                 const int first = sum_of_sixteen(codes[t] + 32 * u);
-                start[t][2 * u] = -Class::kBias * first;
-                start[t][2 * u + 1] = -Class::kBias * (block_sums[u] - first);
+                acc_init[t][2 * u] = -Class::kBias * first;
+                acc_init[t][2 * u + 1] = -Class::kBias * (block_sums[u] - first);
             }
         }
     }
 };
 
-/// Accumulators of a tile: two registers of rows by T tokens.
+/// Accumulators of a micro-tile: two registers of rows by T tokens.
 template <class V, int T>
-struct TileOf {
+struct MicroTile {
     V v[T][2];
 };
 
 /// Where the sums of sub-block (or float step) j start.
 template <class Arch, class Class, int T>
-TINFER_INLINE void start_sums(const TileTokens<Arch, Class, T>& tokens, int j, TileOf<i32v<Arch>, T>& sums) noexcept {
+TINFER_INLINE void init_sums(const MicroTileTokens<Arch, Class, T>& tokens, int j, MicroTile<i32v<Arch>, T>& sums) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
-        sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j]) : i32v<Arch>(0);
+        sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.acc_init[t][j]) : i32v<Arch>(0);
 }
 
 /// sums[t] += Σ over eight words of wide codes, from number `first` on, a multiple of eight.
 template <class Arch, class Class, int T>
-TINFER_INLINE void dot_wide_words(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens, int first,
-                                  TileOf<i32v<Arch>, T>& sums) noexcept {
+TINFER_INLINE void dot_wide_words(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens, int first,
+                                  MicroTile<i32v<Arch>, T>& sums) noexcept {
     static_assert(Class::kSteps == 1);
     const int x = first / Arch::kLanes * 4 * Arch::kLanes + first % Arch::kLanes * 2;
 #pragma GCC unroll 8
     for (int word = 0; word < 8; ++word)
 #pragma GCC unroll 2
         for (int odd = 0; odd < 2; ++odd) {
-            const auto& codes = slice.codes[2 * (first + word) + odd];
+            const auto& codes = k_block.codes[2 * (first + word) + odd];
             const i32v<Arch> w0 = load_i32<Arch>(codes[0]), w1 = load_i32<Arch>(codes[Arch::kLanes]);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
@@ -188,7 +188,7 @@ TINFER_INLINE void dot_wide_words(const PanelSlice<Arch, Class>& slice, const Ti
 /// sums[t] += Σ over `words` groups of four values; without dot4 times `scale`, two equal int16 per lane.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
-                             const i32v<Arch> (&scale)[2], TileOf<i32v<Arch>, T>& sums) noexcept {
+                             const i32v<Arch> (&scale)[2], MicroTile<i32v<Arch>, T>& sums) noexcept {
     if constexpr (Arch::kHasDot4) {
 #pragma GCC unroll 8
         for (int word = 0; word < Words; ++word) {
@@ -203,7 +203,7 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
     } else {
         constexpr int kFit = PairSums < Words ? PairSums : Words;   // int16 sums that still fit
         for (int word = 0; word < Words; word += kFit) {
-            TileOf<i32v<Arch>, T> pairs;
+            MicroTile<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
             for (int g = 0; g < kFit; ++g) {
                 const i32v<Arch> w0 = load_i32<Arch>(codes[word + g][0]),
@@ -226,11 +226,11 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
 /// super −= bias · Σ scale_j · (sum of the activations of sub-block j), two sub-blocks at a time. Without dot4 a lane holds
 /// its scale twice, so two neighbours are a lane of each.
 template <class Arch, class Class, int T>
-TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                                 TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void subtract_bias(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                                 MicroTile<i32v<Arch>, T>& super) noexcept {
     for (int v = 0; v < 2; ++v) {
-        const auto scale = [&](int j) { return load_i32<Arch>(slice.scale[j] + v * Arch::kLanes); };
-        TileOf<i32v<Arch>, T> sum;
+        const auto scale = [&](int j) { return load_i32<Arch>(k_block.scale[j] + v * Arch::kLanes); };
+        MicroTile<i32v<Arch>, T> sum;
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum.v[t][0] = i32v<Arch>(0);
 #pragma GCC unroll 8
@@ -246,89 +246,89 @@ TINFER_INLINE void subtract_bias(const PanelSlice<Arch, Class>& slice, const Til
 
 /// S of one super-block without scales: one sum.
 template <class Arch, class Class, int T>
-TINFER_INLINE void plain_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                              TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void plain_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                              MicroTile<i32v<Arch>, T>& super) noexcept {
     const i32v<Arch> ones[2] = {i32v<Arch>(0x00010001), i32v<Arch>(0x00010001)};
-    start_sums(tokens, 0, super);
+    init_sums(tokens, 0, super);
     for (int word = 0; word < 64; word += 8)
-        dot_words<Arch, Class::kPairSums, 8>(slice.codes + word, tokens.codes, 4 * word, ones, super);
+        dot_words<Arch, Class::kPairSums, 8>(k_block.codes + word, tokens.codes, 4 * word, ones, super);
 }
 
-/// S of one super-block, the integer scales included, for every row and token of the tile, where sums of two sub-blocks make a
+/// S of one super-block, the integer scales included, for every row and token of the micro-tile, where sums of two sub-blocks make a
 /// pair (SumPairs).
 template <class Arch, class Class, int T>
-TINFER_INLINE void narrow_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                               ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
-    constexpr int kWords = 64 / Class::kSubs, kUp = 16 - Class::kUpper;
-    const i32v<Arch> middle(Class::kMiddle), start(Class::kUpper == 0 ? 0 : Class::kMiddle >> kUp);
-    if constexpr (Class::kPanelStarts)
+TINFER_INLINE void narrow_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                               ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
+    constexpr int kWords = 64 / Class::kSubs, kUp = 16 - Class::kPreShift;
+    const i32v<Arch> carry_guard(Class::kCarryGuard), acc_init(Class::kPreShift == 0 ? 0 : Class::kCarryGuard >> kUp);
+    if constexpr (Class::kPanelAccInit)
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
-            for (int v = 0; v < 2; ++v) super.v[t][v] = load_i32<Arch>(slice.start + v * Arch::kLanes);
+            for (int v = 0; v < 2; ++v) super.v[t][v] = load_i32<Arch>(k_block.acc_init + v * Arch::kLanes);
     for (int j = 0; j < Class::kSubs; j += 2) {
         for (int i = 0; reader != nullptr && i < 2 && j % (Class::kSubs > 8 ? 4 : 2) == 0; ++i) reader->read_share();
-        const i32v<Arch> scale[2] = {load_i32<Arch>(slice.scale[j / 2]), load_i32<Arch>(slice.scale[j / 2] + Arch::kLanes)};
-        TileOf<i32v<Arch>, T> pair;
+        const i32v<Arch> scale[2] = {load_i32<Arch>(k_block.scale[j / 2]), load_i32<Arch>(k_block.scale[j / 2] + Arch::kLanes)};
+        MicroTile<i32v<Arch>, T> pair;
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
-            pair.v[t][0] = pair.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.start[t][j + 1]) : start;
-        dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1), scale, pair);
+            pair.v[t][0] = pair.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.acc_init[t][j + 1]) : acc_init;
+        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1), scale, pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v) {
                 pair.v[t][v] = pair.v[t][v] << kUp;
-                if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.start[t][j]);
-                else if constexpr (Class::kUpper == 0) pair.v[t][v] = pair.v[t][v] + middle;
+                if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.acc_init[t][j]);
+                else if constexpr (Class::kPreShift == 0) pair.v[t][v] = pair.v[t][v] + carry_guard;
             }
-        dot_words<Arch, Class::kPairSums, kWords>(slice.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, pair);
+        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v)
-                super.v[t][v] = dot2(super.v[t][v], Class::kPanelStarts ? pair.v[t][v] : pair.v[t][v] ^ middle, scale[v], Arch{});
+                super.v[t][v] = dot2(super.v[t][v], Class::kPanelAccInit ? pair.v[t][v] : pair.v[t][v] ^ carry_guard, scale[v], Arch{});
     }
 }
 
 /// The same where a sum of a sub-block may be wider.
 template <class Arch, class Class, int T>
-TINFER_INLINE void wide_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                             ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void wide_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                             ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
     constexpr int kSubs = Class::kSubs, kWords = 64 / kSubs;
     for (int j = 0; j < kSubs; ++j) {
         if (reader != nullptr && j % (kSubs > 8 ? 2 : 1) == 0) reader->read_share();
-        const auto* scales = slice.scale[Arch::kHasDot4 ? j / 2 : j];
+        const auto* scales = k_block.scale[Arch::kHasDot4 ? j / 2 : j];
         const i32v<Arch> scale[2] = {load_i32<Arch>(scales), load_i32<Arch>(scales + Arch::kLanes)};
-        const auto* codes = slice.codes + kWords * j;
+        const auto* codes = k_block.codes + kWords * j;
         if constexpr (Arch::kHasDot4) {
-            TileOf<i32v<Arch>, T> sub;
-            start_sums(tokens, j, sub);
+            MicroTile<i32v<Arch>, T> sub;
+            init_sums(tokens, j, sub);
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, sub);
             const i32v<Arch> factor[2] = {scale_of_pair<Arch>(scale[0], j), scale_of_pair<Arch>(scale[1], j)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v) {
-                    const i32v<Arch> sum = j % 2 == 1 && Class::kUpper != 0 ? sub.v[t][v] >> Class::kUpper : sub.v[t][v];
+                    const i32v<Arch> sum = j % 2 == 1 && Class::kPreShift != 0 ? sub.v[t][v] >> Class::kPreShift : sub.v[t][v];
                     super.v[t][v] = super.v[t][v] + sum * factor[v];
                 }
         } else {
             dot_words<Arch, Class::kPairSums, kWords>(codes, tokens.codes, 4 * kWords * j, scale, super);
         }
     }
-    if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(slice, tokens, super);
+    if constexpr (!Arch::kHasDot4 && Class::kBias != 0) subtract_bias(k_block, tokens, super);
 }
 
 /// The same where the bias of codes is taken off before their products are added, in sixteen bits.
 template <class Arch, class Class, int T>
-TINFER_INLINE void centred_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                                ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void centred_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                                ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
     for (int j = 0; j < Class::kSubs; ++j) {
         if (reader != nullptr && j % 2 == 0) reader->read_share();
-        TileOf<i32v<Arch>, T> pairs;
+        MicroTile<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) pairs.v[t][0] = pairs.v[t][1] = bcast4<Arch>(&tokens.start[t][8 * (j % 2) + j / 2]);
+        for (int t = 0; t < T; ++t) pairs.v[t][0] = pairs.v[t][1] = bcast4<Arch>(&tokens.acc_init[t][8 * (j % 2) + j / 2]);
 #pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
             const int word = 4 * j + g;
-            const i32v<Arch> w0 = load_i32<Arch>(slice.codes[word][0]), w1 = load_i32<Arch>(slice.codes[word][Arch::kLanes]);
+            const i32v<Arch> w0 = load_i32<Arch>(k_block.codes[word][0]), w1 = load_i32<Arch>(k_block.codes[word][Arch::kLanes]);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const i32v<Arch> a = once(bcast4<Arch>(tokens.codes[t] + 4 * word), Arch{});
@@ -339,54 +339,54 @@ TINFER_INLINE void centred_sums(const PanelSlice<Arch, Class>& slice, const Tile
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v)
-                super.v[t][v] = dot2(super.v[t][v], pairs.v[t][v], load_i32<Arch>(slice.scale[j] + v * Arch::kLanes), Arch{});
+                super.v[t][v] = dot2(super.v[t][v], pairs.v[t][v], load_i32<Arch>(k_block.scale[j] + v * Arch::kLanes), Arch{});
     }
 }
 
 /// The same of wide codes, which are multiplied by their scales.
 template <class Arch, class Class, int T>
-TINFER_INLINE void wide_code_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                                  ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
-    for (int word = 0; word < kSlice / 4; word += 8) {
+TINFER_INLINE void wide_code_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                                  ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
+    for (int word = 0; word < kKBlock / 4; word += 8) {
         if (reader != nullptr) reader->read_share();
-        dot_wide_words(slice, tokens, word, super);
+        dot_wide_words(k_block, tokens, word, super);
     }
 }
 
 /// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void super_block_sums(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
-                                    ReadAhead* reader, TileOf<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void super_block_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+                                    ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
-    if constexpr (Class::kWide) wide_code_sums(slice, tokens, reader, super);
-    else if constexpr (Class::kSubs == 1) plain_sums(slice, tokens, super);
-    else if constexpr (Class::kCentred) centred_sums(slice, tokens, reader, super);
-    else if constexpr (Narrow) narrow_sums(slice, tokens, reader, super);
-    else wide_sums(slice, tokens, reader, super);
+    if constexpr (Class::kWide) wide_code_sums(k_block, tokens, reader, super);
+    else if constexpr (Class::kSubs == 1) plain_sums(k_block, tokens, super);
+    else if constexpr (Class::kCentred) centred_sums(k_block, tokens, reader, super);
+    else if constexpr (Narrow) narrow_sums(k_block, tokens, reader, super);
+    else wide_sums(k_block, tokens, reader, super);
 }
 
-/// Where the sums of a tile begin.
+/// Where the sums of a micro-tile begin.
 template <class Arch>
-struct TileZeros {
+struct MicroTileZeros {
     alignas(64) static constexpr float kOf[8 * kPanelRows<Arch>] = {};
 };
 
-/// One slice of super-blocks: acc[t][row] continues `from` there by one or two fused steps. Minimums come first: that takes the
-/// time in which the tile before it ends.
+/// One k-block of super-blocks: acc[t][row] continues `from` there by one or two fused steps. Minimums come first: that takes the
+/// time in which the micro-tile before it ends.
 template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void tile_super_block(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
+TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
                                     const float* from, float* acc) noexcept {
     [[maybe_unused]] alignas(64) float mins[T][kPanelRows<Arch>];
     if constexpr (Class::kHasMin) {
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
-            TileOf<i32v<Arch>, T> n;
+            MicroTile<i32v<Arch>, T> n;
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) n.v[t][0] = i32v<Arch>(0);
 #pragma GCC unroll 8
             for (int j = 0; j < Class::kSubs / 2; ++j) {
-                const i32v<Arch> min = load_i32<Arch>(slice.min[j] + v * Arch::kLanes);
+                const i32v<Arch> min = load_i32<Arch>(k_block.min[j] + v * Arch::kLanes);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t)
                     n.v[t][0] = dot2(n.v[t][0], min, bcast4<Arch>(tokens.sums(t) + 2 * j), Arch{});
@@ -396,12 +396,12 @@ TINFER_INLINE void tile_super_block(const PanelSlice<Arch, Class>& slice, const 
         }
         asm("" : "+m"(mins));   // to stay in memory, not in registers that the sums need
     }
-    TileOf<i32v<Arch>, T> super;
-    super_block_sums<Arch, Class, T, Narrow>(slice, tokens, reader, super);
+    MicroTile<i32v<Arch>, T> super;
+    super_block_sums<Arch, Class, T, Narrow>(k_block, tokens, reader, super);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-        const f32v<Arch> d = load_f32<Arch>(slice.d + v * Arch::kLanes);
-        const f32v<Arch> dmin = Class::kHasMin ? load_f32<Arch>(slice.dmin + v * Arch::kLanes) : d;
+        const f32v<Arch> d = load_f32<Arch>(k_block.d + v * Arch::kLanes);
+        const f32v<Arch> dmin = Class::kHasMin ? load_f32<Arch>(k_block.dmin + v * Arch::kLanes) : d;
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
@@ -413,12 +413,12 @@ TINFER_INLINE void tile_super_block(const PanelSlice<Arch, Class>& slice, const 
     }
 }
 
-/// One slice of n_units blocks of 32.
+/// One k-block of n_units blocks of 32.
 template <class Arch, class Class, int T>
-TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileTokens<Arch, Class, T>& tokens,
+TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
     int n_units, ReadAhead* reader, const float* from, float* acc) noexcept {
     constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
-    TileOf<f32v<Arch>, T> sum;
+    MicroTile<f32v<Arch>, T> sum;
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
         for (int v = 0; v < 2; ++v) sum.v[t][v] = load_f32<Arch>(from + t * kPanelRows<Arch> + v * Arch::kLanes);
@@ -426,12 +426,12 @@ TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileT
     for (int u = 0; u < n_units; ++u) {
         if (reader != nullptr) reader->read_share();
         for (int step = 0; step < kSteps; ++step) {
-            TileOf<i32v<Arch>, T> dots;
-            start_sums(tokens, u * kSteps + step, dots);
+            MicroTile<i32v<Arch>, T> dots;
+            init_sums(tokens, u * kSteps + step, dots);
             const int word = 8 * u + kWords * step;
-            if constexpr (Class::kWide) dot_wide_words(slice, tokens, word, dots);
-            else dot_words<Arch, Class::kPairSums, kWords>(slice.codes + word, tokens.codes, 4 * word, ones, dots);
-            const f32v<Arch> d[2] = {load_f32<Arch>(slice.d[u][step]), load_f32<Arch>(slice.d[u][step] + Arch::kLanes)};
+            if constexpr (Class::kWide) dot_wide_words(k_block, tokens, word, dots);
+            else dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + word, tokens.codes, 4 * word, ones, dots);
+            const f32v<Arch> d[2] = {load_f32<Arch>(k_block.d[u][step]), load_f32<Arch>(k_block.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const f32v<Arch> d_x(tokens.d(t)[u]);
@@ -443,7 +443,7 @@ TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileT
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v)
-                    sum.v[t][v] = fma(load_f32<Arch>(slice.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s(t)[u]),
+                    sum.v[t][v] = fma(load_f32<Arch>(k_block.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s(t)[u]),
                         sum.v[t][v], Arch{});
     }
 #pragma GCC unroll 8
@@ -451,31 +451,31 @@ TINFER_INLINE void tile_blocks(const PanelSlice<Arch, Class>& slice, const TileT
         for (int v = 0; v < 2; ++v) sum.v[t][v].store_unaligned(acc + t * kPanelRows<Arch> + v * Arch::kLanes);
 }
 
-/// T tokens against n_panels slices, one behind the other: acc[panel][t][row], from 0 on where it `begins`.
+/// T tokens against n_panels k-blocks, one behind the other: acc[panel][t][row], from 0 on where it `begins`.
 template <class Arch, class Class, int T, bool Narrow>
-[[gnu::noinline]] void multiply_tile(const PanelSlice<Arch, Class>* slices, int n_panels, TileTokens<Arch, Class, T>& tokens, int n_units,
+[[gnu::noinline]] void multiply_micro_tile(const PackedKBlock<Arch, Class>* k_blocks, int n_panels, MicroTileTokens<Arch, Class, T>& tokens, int n_units,
                                      ReadAhead* reader, bool begins, float* acc) noexcept {
-    if constexpr (TileTokens<Arch, Class, T>::kStarts) tokens.template set_starts<Narrow>(n_units);
+    if constexpr (MicroTileTokens<Arch, Class, T>::kHasAccInit) tokens.template set_acc_init<Narrow>(n_units);
     if constexpr (Class::kWide) tokens.widen(n_units);
     for (int panel = 0; panel < n_panels; ++panel, acc += T * kPanelRows<Arch>) {
-        const float* from = begins ? TileZeros<Arch>::kOf : acc;
-        if constexpr (Class::kUnit != 256) tile_blocks<Arch, Class, T>(slices[panel], tokens, n_units, reader, from, acc);
-        else tile_super_block<Arch, Class, T, Narrow>(slices[panel], tokens, reader, from, acc);
+        const float* from = begins ? MicroTileZeros<Arch>::kOf : acc;
+        if constexpr (Class::kUnit != 256) micro_tile_blocks<Arch, Class, T>(k_blocks[panel], tokens, n_units, reader, from, acc);
+        else micro_tile_super_block<Arch, Class, T, Narrow>(k_blocks[panel], tokens, reader, from, acc);
     }
 }
 
-/// The same for the first n columns, 1 ≤ n ≤ kTileTokens, of n_units blocks of 32.
-template <class Arch, class Class, int T = kTileTokens<Arch, Class>>
-inline void run_tile(const PanelSlice<Arch, Class>* slices, int n_panels, const ActivationSlice<Arch, Class>& at,
+/// The same for the first n columns, 1 ≤ n ≤ kMicroTileTokens, of n_units blocks of 32.
+template <class Arch, class Class, int T = kMicroTileTokens<Arch, Class>>
+inline void run_microkernel(const PackedKBlock<Arch, Class>* k_blocks, int n_panels, const ActivationKBlock<Arch, Class>& at,
                      const Column<Arch>* columns, int n, int n_units, bool begins, float* acc) noexcept {
     static_assert(T <= 8);
     if constexpr (T > 1)
-        if (n < T) return run_tile<Arch, Class, T - 1>(slices, n_panels, at, columns, n, n_units, begins, acc);
-    TileTokens<Arch, Class, T> tokens(at, columns);
+        if (n < T) return run_microkernel<Arch, Class, T - 1>(k_blocks, n_panels, at, columns, n, n_units, begins, acc);
+    MicroTileTokens<Arch, Class, T> tokens(at, columns);
     if constexpr (Class::kMayBeNarrow)
-        if (Class::kAlwaysNarrow || tokens.are_narrow(at.reach - at.codes))
-            return multiply_tile<Arch, Class, T, true>(slices, n_panels, tokens, n_units, at.reader, begins, acc);
-    if constexpr (!Class::kAlwaysNarrow) multiply_tile<Arch, Class, T, false>(slices, n_panels, tokens, n_units, at.reader, begins, acc);
+        if (Class::kAlwaysNarrow || tokens.are_narrow(at.max_partial_sum - at.codes))
+            return multiply_micro_tile<Arch, Class, T, true>(k_blocks, n_panels, tokens, n_units, at.reader, begins, acc);
+    if constexpr (!Class::kAlwaysNarrow) multiply_micro_tile<Arch, Class, T, false>(k_blocks, n_panels, tokens, n_units, at.reader, begins, acc);
 }
 
 }  // namespace tinfer::kernels

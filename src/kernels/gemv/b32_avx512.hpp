@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of one token or two straight from rows of the file, for AVX-512 with VNNI: formats of blocks of 32. Walked like the
+// Products of one token or two straight from rows of the file, for AVX-512 with VNNI: formats of blocks of 32. Read like the
 // super-blocks of kernels/gemv/common_avx512.hpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace tinfer::kernels {
 
 // Four blocks of a row at once, one in each quarter: the first 16 codes of each, and the last 16, unsigned with the bias of
-// CodeRoute<avx512vnni, Format>.
+// Int8Encoding<avx512vnni, Format>.
 
 /// 16 bytes at p and at three more places `stride` apart.
 static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3) {
@@ -159,7 +159,7 @@ private:
 template <class Arch, class Format>
 [[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
                                                 float* results) noexcept {
-    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
+    constexpr int kBytes = Format::kBlockBytes, kBias = Int8Encoding<Arch, Format>::kBias;
     __m128 acc = _mm_setzero_ps();
     const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };   // a run is far below 2 GB
     const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
@@ -173,7 +173,7 @@ template <class Arch, class Format>
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
             __m512i low, high;
-            rows.ask<4 * kBytes>(r, i * kBytes);
+            rows.prefetch<4 * kBytes>(r, i * kBytes);
             if (n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
             else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
             sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
@@ -182,7 +182,7 @@ template <class Arch, class Format>
         const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
         head = n == 4 ? whole.heads_of(head) : _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
         const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
-        __m512i total = fold_quarters(sum[0], sum[1], sum[2], sum[3]);
+        __m512i total = reduce_quarters(sum[0], sum[1], sum[2], sum[3]);
         if constexpr (kBias != 0) {
             const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
             total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
@@ -214,7 +214,7 @@ template <class Arch, class Format, int T, class Rows>
 [[gnu::noinline]] void multiply_block_rows(const Rows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[Rows::kRows]) noexcept {
     constexpr bool kPairs = Rows::kPerLane == 2;
-    constexpr int kBytes = Format::kBlockBytes, kBias = CodeRoute<Arch, Format>::kBias;
+    constexpr int kBytes = Format::kBlockBytes, kBias = Int8Encoding<Arch, Format>::kBias;
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) std::int32_t offsets[16];   // of the rows: a run is far below 2 GB
@@ -235,8 +235,8 @@ template <class Arch, class Format, int T, class Rows>
         }
     };
     // n blocks from byte `at` on, of which the first `done` have been added already. They meet blocks i, i + 1 of the
-    // activations, then `next`, `next` + 1, which are those of the pair's second row where `turns`.
-    const auto multiply = [&](std::int64_t at, std::int64_t i, std::int64_t next, int done, int n, bool turns) __attribute__((always_inline)) {
+    // activations, then `next`, `next` + 1, which are those of the pair's second row where `to_second_row`.
+    const auto multiply = [&](std::int64_t at, std::int64_t i, std::int64_t next, int done, int n, bool to_second_row) __attribute__((always_inline)) {
         const std::int64_t s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
         __m512i first[T], last[T], totals[T][4], heads[4];
         for (int t = 0; t < T; ++t) {   // a row of activations is readable behind its codes
@@ -251,7 +251,7 @@ template <class Arch, class Format, int T, class Rows>
 #pragma GCC unroll 4
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
-                rows.template ask<4 * kBytes>(4 * g + r, at);
+                rows.template prefetch<4 * kBytes>(4 * g + r, at);
                 if (n == 4) whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
                 else four_blocks<Format>(rows.row[4 * g + r] + at, s1, s2, s3, low, high);
 #pragma GCC unroll 4
@@ -259,11 +259,11 @@ template <class Arch, class Format, int T, class Rows>
                     sum[t][r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first[t]), high, last[t]);
             }
             heads[g] = whole.heads_of(heads[g]);
-            for (int t = 0; t < T; ++t) totals[t][g] = fold_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+            for (int t = 0; t < T; ++t) totals[t][g] = reduce_quarters(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
         }
         __m512i sums[T][4];   // of block j, sixteen rows
         // From rows 4g … 4g + 3 of block q in quarter q to sixteen rows of each block.
-        const auto turn = [](const __m512i (&g)[4], __m512i (&out)[4]) __attribute__((always_inline)) {
+        const auto transpose_lanes = [](const __m512i (&g)[4], __m512i (&out)[4]) __attribute__((always_inline)) {
             const __m512i a = _mm512_shuffle_i32x4(g[0], g[1], 0x44), b = _mm512_shuffle_i32x4(g[2], g[3], 0x44);
             const __m512i c = _mm512_shuffle_i32x4(g[0], g[1], 0xEE), e = _mm512_shuffle_i32x4(g[2], g[3], 0xEE);
             out[0] = _mm512_shuffle_i32x4(a, b, 0x88);
@@ -272,18 +272,18 @@ template <class Arch, class Format, int T, class Rows>
             out[3] = _mm512_shuffle_i32x4(c, e, 0xDD);
         };
 #pragma GCC unroll 4
-        for (int t = 0; t < T; ++t) turn(totals[t], sums[t]);
-        __m512i turned_heads[4];
-        if (n == 4) turn(heads, turned_heads);
+        for (int t = 0; t < T; ++t) transpose_lanes(totals[t], sums[t]);
+        __m512i transposed_heads[4];
+        if (n == 4) transpose_lanes(heads, transposed_heads);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
             if (j < done || j >= n) continue;
-            if (j == 2 && turns) {
+            if (j == 2 && to_second_row) {
                 store(0);
                 for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
             }
             const std::int64_t block = j < 2 ? i + j : next + j - 2;
-            const __m512i head = n == 4 ? turned_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + at + j * kBytes, 1);   // d, then m
+            const __m512i head = n == 4 ? transposed_heads[j] : _mm512_i32gather_epi32(row_offsets, rows.row[0] + at + j * kBytes, 1);   // d, then m
             const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
 #pragma GCC unroll 4
             for (int t = 0; t < T; ++t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The products of kernels/gemv/codebook_avx512.hpp for registers of 32 bytes: eight rows are walked together, and of each the codes of half a
+// The products of kernels/gemv/codebook_avx512.hpp for registers of 32 bytes: eight rows are read together, and of each the codes of half a
 // block meet the activations at a time. All words of codebooks are loaded one by one. The integers are those of the formats' own
 // formulas.
 #pragma once
@@ -254,10 +254,10 @@ TINFER_INLINE __m256 eight_d(const EightRows& rows, std::int64_t at) {
 }
 
 /// results[t][r] = ⟨row r, x[t]⟩ of T tokens, of which `tokens` has the super-blocks one behind the other. What follows the rows is
-/// asked for unless another pass has done so.
+/// prefetched unless another pass has done so.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_codebook_halves(const EightRows& rows, std::int64_t n_blocks, const CodebookToken* tokens, const Activations* x,
-                                                bool asks, float (*results)[8]) noexcept {
+                                                bool prefetches, float (*results)[8]) noexcept {
     using Rows = CodebookHalves<Format>;
     const __m256i each_twice = _mm256_setr_epi64x(0x0302030201000100, 0x0706070605040504, 0x0B0A0B0A09080908, 0x0F0E0F0E0D0C0D0C);
     typename Rows::Numbers numbers[8];   // of a block ahead
@@ -268,7 +268,7 @@ template <class Arch, class Format, int T>
         const std::int64_t at = i * Format::kBlockBytes;
         __m256i sums[T][8];
         for (int r = 0; r < 8; ++r) {
-            if (asks) rows.ask<Format::kBlockBytes>(r, at);
+            if (prefetches) rows.prefetch<Format::kBlockBytes>(r, at);
             const std::uint8_t* block = rows.row[r] + at;
             keep_in_memory(numbers[r]);
             const __m256i scales = Rows::scales(block), biases = _mm256_mullo_epi16(scales, _mm256_set1_epi16(-Rows::kBias));
@@ -297,7 +297,7 @@ template <class Arch, class Format, int T>
         }
         const __m256 d = _mm256_mul_ps(eight_d<Format>(rows, at), _mm256_set1_ps(Rows::kFactor));
         for (int t = 0; t < T; ++t)
-            acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x[t].d[i])), _mm256_cvtepi32_ps(fold_eight(sums[t])), acc[t]);
+            acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x[t].d[i])), _mm256_cvtepi32_ps(reduce_eight(sums[t])), acc[t]);
     }
     for (int t = 0; t < T; ++t) _mm256_storeu_ps(results[t], acc[t]);
 }

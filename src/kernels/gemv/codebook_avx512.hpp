@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of few tokens straight from rows of the file, for AVX-512: formats whose codes are rows of a codebook. Four rows of weights
-// are walked as in kernels/gemv/common_avx512.hpp. Codes take up their signs and become unsigned by a bias, which is taken off where sums
-// start; they lie so that all values in a lane have one scale, and activations are arranged to meet them, once for all rows. How formats
+// are read as in kernels/gemv/common_avx512.hpp. Codes take up their signs and become unsigned by a bias, which is taken off where sums
+// start; they lie so that all values in a lane have one scale, and activations are packed to meet them, once for all rows. How formats
 // are read is in kernels/gemv/codebook_read_avx512.hpp; the same with registers of 32 bytes is in kernels/gemv/codebook_avx2.hpp.
 #pragma once
 
@@ -23,10 +23,10 @@ TINFER_INLINE __m512i add_products(__m512i sum, __m512i codes, __m512i a) {
 }
 
 /// Products of four rows of n_blocks super-blocks and T tokens, which lie one behind the other: those of token t from
-/// results + t · stride on. What follows the rows is asked for unless another pass has done so.
+/// results + t · stride on. What follows the rows is prefetched unless another pass has done so.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_codebook_rows(const FourRows& rows, std::int64_t n_blocks, const CodebookToken* tokens, const Activations* x,
-                                              bool asks, float* results, std::int64_t stride) noexcept {
+                                              bool prefetches, float* results, std::int64_t stride) noexcept {
     using Rows = CodebookRows<Format>;
     const Rows book;
     typename Rows::Header headers[4];   // of a block ahead
@@ -41,7 +41,7 @@ template <class Arch, class Format, int T>
             __m512i codes[2][4], scales[2];
 #pragma GCC unroll 2
             for (int r = 0; r < 2; ++r) {
-                if (asks) rows.ask<Format::kBlockBytes>(2 * pair + r, at);
+                if (prefetches) rows.prefetch<Format::kBlockBytes>(2 * pair + r, at);
                 const std::uint8_t* block = rows.row[2 * pair + r] + at;
                 auto& header = headers[2 * pair + r];
                 book.codes(block, header, codes[r]);
@@ -52,7 +52,7 @@ template <class Arch, class Format, int T>
             for (int t = 0; t < T; ++t) {
                 const CodebookToken& token = tokens[t * n_blocks + i];
                 __m512i sum[2];
-                sum[0] = sum[1] = load64(token.start);
+                sum[0] = sum[1] = load64(token.acc_init);
 #pragma GCC unroll 4
                 for (int j = 0; j < 4; ++j) {   // |S| of a lane, and what of it is summed: ≤ 16 · 127 · 2 · 126
                     const __m512i a = load64(token.q[j]);

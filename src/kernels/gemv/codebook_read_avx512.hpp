@@ -104,9 +104,9 @@ static TINFER_INLINE std::int32_t load_word(const std::uint8_t* p) {
 }
 /// 2s + 1 of sixteen scales s in nibbles.
 static TINFER_INLINE __m512i scales_of_nibbles(const std::uint8_t* p) {
-    static constexpr Constants<std::int32_t> kTurn([](int l) { return (4 * (l % 8) + 31) % 32; });
+    static constexpr Constants<std::int32_t> kRotate([](int l) { return (4 * (l % 8) + 31) % 32; });
     const __m512i low = _mm512_set1_epi32(load_word(p)), both = _mm512_mask_set1_epi32(low, 0xFF00, load_word(p + 4));
-    return odd_scales(_mm512_rorv_epi32(both, kTurn));
+    return odd_scales(_mm512_rorv_epi32(both, kRotate));
 }
 
 /// Levels 8, 25 and 43 of eight values: a nibble has the number of a level, and a sign above. Of 128 sign numbers there is a word of
@@ -234,8 +234,8 @@ struct CodebookRows<IQ3_S> : FoursInRegisters<512> {
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t* block, Header) {
         const __m512i all = _mm512_set1_epi32(load_word(block + 106));
-        static constexpr Constants<std::int32_t> kTurn([](int l) { return (4 * (l / 2) + 31) % 32; });
-        return odd_scales(_mm512_rorv_epi32(all, kTurn));
+        static constexpr Constants<std::int32_t> kRotate([](int l) { return (4 * (l / 2) + 31) % 32; });
+        return odd_scales(_mm512_rorv_epi32(all, kRotate));
     }
 };
 
@@ -305,8 +305,8 @@ struct CodebookRows<IQ1_M> : ShiftedWords {
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t* block, const Header&) {
         static constexpr Constants<std::int8_t> kPlace([](int i) { return i / 16 * 2 + i % 2; });
-        static constexpr Constants<std::int32_t> kTurn([](int l) { return (3 * (l % 4) + 31) % 32; });
-        return and_or(_mm512_rorv_epi32(_mm512_shuffle_epi8(eight_bytes(block + 48), kPlace), kTurn), _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
+        static constexpr Constants<std::int32_t> kRotate([](int l) { return (3 * (l % 4) + 31) % 32; });
+        return and_or(_mm512_rorv_epi32(_mm512_shuffle_epi8(eight_bytes(block + 48), kPlace), kRotate), _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
     }
     static TINFER_INLINE __m128 four_d(const FourRows& rows, std::int64_t at) {
         std::uint16_t d[4];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of a token straight from rows of the file, for AVX-512, mostly with VNNI: that is a matter of reading every weight once, so
-// nothing is turned or stored on the way. Four rows are walked together, block by block, each of a stream of its own that is
-// read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are folded four rows at a
+// nothing is transposed or stored on the way. Four rows are read together, block by block, each of a stream of its own that is
+// read in ascending order, as a plain loop would read; integer sums lie along the lanes of a row and are horizontally reduced four rows at a
 // time, so that float steps have rows in lanes. Here is what all of these products share, and IQ4_XS; K-quants are in
 // kernels/gemv/kquant_avx512.hpp, blocks of 32 in kernels/gemv/b32_avx512.hpp.
 #pragma once
@@ -80,7 +80,7 @@ template <class Arch>
 [[gnu::noinline]] void multiply_level_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x, float* results) noexcept {
     __m128 acc = _mm_setzero_ps();
     const auto take_step = [&](std::int64_t i, __m128 d, const __m512i (&sum)[4]) __attribute__((always_inline)) {
-        acc = _mm_fmadd_ps(_mm_mul_ps(d, _mm_set1_ps(x.d[i])), _mm_cvtepi32_ps(add_quarters(fold_quarters(sum[0], sum[1], sum[2], sum[3]))), acc);
+        acc = _mm_fmadd_ps(_mm_mul_ps(d, _mm_set1_ps(x.d[i])), _mm_cvtepi32_ps(add_quarters(reduce_quarters(sum[0], sum[1], sum[2], sum[3]))), acc);
     };
     __m128 d = four_halves(rows, 0), d_before = d;
     __m512i before[4];
@@ -90,7 +90,7 @@ template <class Arch>
         LevelRows::load_activations(x.q + 256 * i, a);
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
-            rows.ask<IQ4_XS::kBlockBytes>(r, at);
+            rows.prefetch<IQ4_XS::kBlockBytes>(r, at);
             sum[r] = LevelRows::sum(rows.row[r] + at, a, x.sum32 + 8 * i);
         }
         if (i > 0) take_step(i - 1, d_before, before);

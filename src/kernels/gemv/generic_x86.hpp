@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A row of quantized weights times a few tokens, for x86-64: each block is unpacked into the first level, as for a panel,
-// but meets the activations at once instead of being turned: the formats that have no walk of their own (kernels/gemv/skinny_avx2.hpp,
+// A row of quantized weights times a few tokens, for x86-64: each block is unpacked into L1, as for a panel,
+// but meets the activations at once instead of being transposed: the formats that have no row streams of their own (kernels/gemv/skinny_avx2.hpp,
 // kernels/gemv/common_avx512.hpp). The float steps are those of kernels/quants/format.hpp.
 #pragma once
 
@@ -18,7 +18,7 @@ static TINFER_INLINE __m256i pairs_of_32(const std::int8_t* q, const std::int8_t
     if constexpr (Unsigned) return dot_bytes(codes, x, avx2{});
     return dot_signed_bytes(codes, x, avx2{});
 }
-inline constexpr int kAskAhead = 1024;   ///< bytes of a row that memory is asked for early
+inline constexpr int kPrefetchAhead = 1024;   ///< how far ahead in a row is prefetched, in bytes
 
 static TINFER_INLINE std::int32_t sum_of_lanes(__m128i four) {
     const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
@@ -48,12 +48,12 @@ static TINFER_INLINE float add_unpacked(const Codes256& w, const Activations& x,
     }
     return acc;
 }
-/// acc[t] = ⟨row, x[t]⟩ for T tokens, super-blocks. Memory is asked for a kilobyte ahead.
+/// acc[t] = ⟨row, x[t]⟩ for T tokens, super-blocks. Memory is prefetched a kilobyte ahead.
 template <class Arch, class Format, int T>
 inline void multiply_unpacked_row(const std::uint8_t* block, std::int64_t k, const Activations (&x)[T], float (&acc)[T]) noexcept {
     for (int t = 0; t < T; ++t) acc[t] = 0.0f;
     for (std::int64_t b = 0; b < k / 256; ++b, block += Format::kBlockBytes) {
-        for (int line = 0; line < Format::kBlockBytes; line += 64) __builtin_prefetch(block + kAskAhead + line);
+        for (int line = 0; line < Format::kBlockBytes; line += 64) __builtin_prefetch(block + kPrefetchAhead + line);
         Codes256 codes;
         unpack_block<Arch, Format>(block, 0, codes);
         for (int t = 0; t < T; ++t) acc[t] = add_unpacked<Format>(codes, x[t], b, acc[t]);
@@ -96,7 +96,7 @@ inline void multiply_eight_unpacked_rows(const EightBlocks& rows, std::int64_t k
         EightBlocks block;
         for (int r = 0; r < 8; ++r) {
             block[r] = rows[r] + b * Format::kBlockBytes;
-            __builtin_prefetch(block[r] + kAskAhead);
+            __builtin_prefetch(block[r] + kPrefetchAhead);
         }
         for (int unit = 0; unit < kUnits; ++unit) {
             const std::int64_t u = kUnits * b + unit;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of a token straight from rows of the file, for AVX-512 with VNNI: super-blocks of which eight products fit sixteen
-// bits. Four rows are walked as in kernels/gemv/common_avx512.hpp, but two of them share registers, eight bytes of one beside eight of the
-// other: two dots follow each other in the same lanes, and scales, sums and folding are paid for once. What the activations look
-// like from there is arranged once for all rows.
+// bits. Four rows are read as in kernels/gemv/common_avx512.hpp, but two of them share registers, eight bytes of one beside eight of the
+// other: two dots follow each other in the same lanes, and scales, sums and horizontal reductions are paid for once. What the activations look
+// like from there is packed once for all rows.
 #pragma once
 
 #include "kernels/gemv/common_avx512.hpp"
@@ -11,9 +11,9 @@
 
 namespace tinfer::kernels {
 
-/// Rows 0 and 1, 2 and 3. They are computed so fast that what follows is best asked for into the first level, and not far ahead.
+/// Rows 0 and 1, 2 and 3. They are computed so fast that what follows is best prefetched into L1, from close by.
 struct TwoPairs : FourRows {
-    static constexpr std::int64_t kSoon = 384;
+    static constexpr std::int64_t kPrefetchDistance = 384;
 };
 
 /// A super-block of a token in the order in which the codes of a row meet it.
@@ -261,7 +261,7 @@ struct PairedRows<Q2_K> : PairedSixteenRows {
 
 /// A token's super-blocks, n of them, for multiply_paired_rows.
 template <class Format>
-void arrange_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
+void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
     using Rows = PairedRows<Format>;
     for (std::int64_t i = 0; i < n; ++i, ++out) {
         for (int half = 0; half < 2; ++half)
@@ -271,8 +271,8 @@ void arrange_token(const Activations& x, std::int64_t n, PairedToken<Format>* ou
                 if constexpr (!Format::kHasMin) {   // lane i of a pair meets bytes 4 i … 4 i + 3 and 4 i + 8 … 4 i + 11 of a quarter
                     const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), each_byte<16>(Rows::kBias), q);
                     const __m512i both = _mm512_add_epi32(sum, _mm512_shuffle_epi32(sum, _MM_PERM_ENUM(0x4E)));
-                    const __m512i start = _mm512_sub_epi32(_mm512_setzero_si512(), both);
-                    _mm512_mask_storeu_epi32(out->sums + 16 * half, high == 0 ? 0x3333 : 0xCCCC, start);
+                    const __m512i acc_init = _mm512_sub_epi32(_mm512_setzero_si512(), both);
+                    _mm512_mask_storeu_epi32(out->sums + 16 * half, high == 0 ? 0x3333 : 0xCCCC, acc_init);
                 }
             }
         if constexpr (Format::kHasMin) _mm512_store_si512(out->sums, Rows::sums_of(x, i));
@@ -304,7 +304,7 @@ TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blo
         for (int half = 0; half < 2; ++half) {
 #pragma GCC unroll 2
             for (int pair = 0; pair < 2; ++pair) {
-                rows.ask<Format::kBlockBytes>(2 * half + pair, at);
+                rows.prefetch<Format::kBlockBytes>(2 * half + pair, at);
                 __m512i low[2], high[2], low_sum = _mm512_setzero_si512(), high_sum = low_sum;
                 Rows::codes(rows.row[2 * pair] + at, rows.row[2 * pair + 1] + at, half, low, high);
                 if constexpr (!Format::kHasMin) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One or two tokens times eight rows as they lie in the file, for the tables of kernels/gemv/skinny_avx2.hpp: where turning rows costs more than it saves. Sums lie
-// along the lanes of a row and are folded eight rows at a time, so that minimums and float steps have rows in lanes.
+// One or two tokens times eight rows as they lie in the file, for the tables of kernels/gemv/skinny_avx2.hpp: where transposing rows costs more than it saves. Sums lie
+// along the lanes of a row and are horizontally reduced eight rows at a time, so that minimums and float steps have rows in lanes.
 #pragma once
 
 #include "kernels/gemv/skinny_avx2.hpp"
@@ -10,7 +10,7 @@
 namespace tinfer::kernels {
 
 /// Lane r: the sum of the lanes of v[r].
-static TINFER_INLINE __m256i fold_eight(const __m256i (&v)[8]) {
+static TINFER_INLINE __m256i reduce_eight(const __m256i (&v)[8]) {
     const auto four = [&](int r) {   // halves of rows r … r + 3
         const __m256i first = _mm256_add_epi32(_mm256_unpacklo_epi32(v[r], v[r + 1]), _mm256_unpackhi_epi32(v[r], v[r + 1]));
         const __m256i last = _mm256_add_epi32(_mm256_unpacklo_epi32(v[r + 2], v[r + 3]), _mm256_unpackhi_epi32(v[r + 2], v[r + 3]));
@@ -20,19 +20,19 @@ static TINFER_INLINE __m256i fold_eight(const __m256i (&v)[8]) {
     return _mm256_add_epi32(_mm256_blend_epi32(low, high, 0xF0), _mm256_permute2x128_si256(low, high, 0x21));
 }
 
-// A format says here how a row's block meets T tokens, with codes as CodeRoute wants them:
+// A format says here how a row's block meets T tokens, with codes as Int8Encoding wants them:
 //   codes(block, put)                 put(j, c): values 32j … 32j + 31
 //   struct Header<T>                  what is known of eight blocks: d and dmin as floats, n: mins times sums of codes
 //   Header(blocks, x, i)              of super-block i of the tokens x
-//   turn_to(block)                    the next row,
-//   start(t)                          where its sum starts,
+//   load_row(block)                   the next row,
+//   acc_init(t)                       where its sum starts,
 //   scale(r, j)                       what the pairs of products 32j … of row r are multiplied with
 
 /// What Q4_K and Q5_K share.
-struct KFolded {
+struct KRowDot {
     template <int T>
     struct Header {
-        static constexpr bool kTakesUpper = false;
+        static constexpr bool kTakesPreShift = false;
         alignas(32) std::int32_t scale_of[8][8];   ///< of a sub-block and a row, as two int16
         const std::int16_t* sums[T];
         __m256i n[T];
@@ -59,16 +59,16 @@ struct KFolded {
 #pragma GCC unroll 2
             for (int t = 0; t < T; ++t) n[t] = dot2(i32v<avx2>(n[t]), i32v<avx2>(mins), bcast4<avx2>(sums[t] + 2 * pair), avx2{});
         }
-        TINFER_INLINE void turn_to(const std::uint8_t*) noexcept {}
-        TINFER_INLINE __m256i start(int) const noexcept { return _mm256_setzero_si256(); }
+        TINFER_INLINE void load_row(const std::uint8_t*) noexcept {}
+        TINFER_INLINE __m256i acc_init(int) const noexcept { return _mm256_setzero_si256(); }
         TINFER_INLINE __m256i scale(int r, int j) const noexcept { return _mm256_set1_epi32(scale_of[j][r]); }
     };
 };
 
 template <class Format>
-struct Folded;
+struct RowDot;
 template <>
-struct Folded<Q4_K> : KFolded {
+struct RowDot<Q4_K> : KRowDot {
     template <class Put>
     static TINFER_INLINE void codes(const std::uint8_t* block, const Put& put) {
 #pragma GCC unroll 4
@@ -80,7 +80,7 @@ struct Folded<Q4_K> : KFolded {
     }
 };
 template <>
-struct Folded<Q5_K> : KFolded {
+struct RowDot<Q5_K> : KRowDot {
     template <class Put>
     static TINFER_INLINE void codes(const std::uint8_t* block, const Put& put) {
         const __m256i fifth = load_bytes32(block + 16);   // bit j of a byte belongs to sub-block j
@@ -96,7 +96,7 @@ struct Folded<Q5_K> : KFolded {
     }
 };
 template <>
-struct Folded<Q6_K> {
+struct RowDot<Q6_K> {
     template <int T>
     struct Header {
         __m256i sums[T];   ///< of codes per 16, times −16: the even ones, then the odd ones
@@ -109,11 +109,11 @@ struct Folded<Q6_K> {
                 sums[t] = _mm256_permute4x64_epi64(_mm256_slli_epi16(sixteenth, 4), 0xD8);
             }
         }
-        TINFER_INLINE void turn_to(const std::uint8_t* block) noexcept {
+        TINFER_INLINE void load_row(const std::uint8_t* block) noexcept {
             const __m128i apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
             scales = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(load_bytes16(block + 192), apart));
         }
-        TINFER_INLINE __m256i start(int t) const noexcept { return _mm256_slli_epi32(_mm256_madd_epi16(scales, sums[t]), 1); }
+        TINFER_INLINE __m256i acc_init(int t) const noexcept { return _mm256_slli_epi32(_mm256_madd_epi16(scales, sums[t]), 1); }
         TINFER_INLINE __m256i scale(int, int j) const noexcept {
             return shuffle_in_quarters(scales, _mm_set1_epi16(static_cast<short>(0x0100 + 0x0202 * j)));
         }
@@ -135,14 +135,14 @@ struct Folded<Q6_K> {
 
 /// results[t][r] = ⟨row r, x[t]⟩ of T tokens, super-blocks.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_folded_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept
+[[gnu::noinline]] void multiply_row_dots(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept
     requires(Format::kUnit == 256)
 {
     RowBlocks<8> blocks = blocks_of(rows);
     f32v<Arch> acc[T];
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
     for (std::int64_t i = 0; i < k / 256; ++i, blocks.at += Format::kBlockBytes) {
-        typename Folded<Format>::template Header<T> header(blocks, x, i);
+        typename RowDot<Format>::template Header<T> header(blocks, x, i);
         __m256i sums[T][8];
         const auto codes_of_token = [&](int t, int j) { return i32v<Arch>(load_bytes32(x[t].q + 256 * i + 32 * j)); };
         i32v<Arch> a[8];   // of a single token, in registers
@@ -150,12 +150,12 @@ template <class Arch, class Format, int T>
         for (int j = 0; T == 1 && j < 8; ++j) a[j] = once(codes_of_token(0, j), Arch{});
 #pragma GCC unroll 8
         for (int r = 0; r < 8; ++r) {
-            rows.template ask<Format::kBlockBytes>(r, blocks.at);
-            header.turn_to(blocks[r]);
+            rows.template prefetch<Format::kBlockBytes>(r, blocks.at);
+            header.load_row(blocks[r]);
             i32v<Arch> sum[T];
 #pragma GCC unroll 2
-            for (int t = 0; t < T; ++t) sum[t] = header.start(t);
-            Folded<Format>::codes(blocks[r], [&](int j, __m256i codes) {
+            for (int t = 0; t < T; ++t) sum[t] = header.acc_init(t);
+            RowDot<Format>::codes(blocks[r], [&](int j, __m256i codes) {
 #pragma GCC unroll 2
                 for (int t = 0; t < T; ++t)   // a product and an addition: a fused one would wait for the one before it
                     sum[t] = dot2(sum[t], dot_bytes(codes, T == 1 ? a[j] : codes_of_token(t, j), Arch{}), header.scale(r, j), avx2{});
@@ -166,7 +166,7 @@ template <class Arch, class Format, int T>
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
             const f32v<Arch> d_x(x[t].d[i]);
-            acc[t] = fma(f32v<Arch>(header.d_w) * d_x, as_float(fold_eight(sums[t]), Arch{}), acc[t], Arch{});
+            acc[t] = fma(f32v<Arch>(header.d_w) * d_x, as_float(reduce_eight(sums[t]), Arch{}), acc[t], Arch{});
             if constexpr (Format::kHasMin) acc[t] = fnma(f32v<Arch>(header.dmin_w) * d_x, as_float(header.n[t], Arch{}), acc[t], Arch{});
         }
     }
@@ -175,7 +175,7 @@ template <class Arch, class Format, int T>
 
 /// The same of Q8_0, whose codes keep their sign, or with a dot4 are biased.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_folded_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept
+[[gnu::noinline]] void multiply_row_dots(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept
     requires(Format::kUnit == 32)
 {
     RowBlocks<8> blocks = blocks_of(rows);
@@ -183,31 +183,31 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
     [[maybe_unused]] const i32v<Arch> ones(0x00010001), biased(bytes_of(128));
     for (std::int64_t u = 0; u < k / 32; ++u, blocks.at += Format::kBlockBytes) {
-        const int asked = static_cast<int>(u % 8);   // eight blocks of a row in eight turns
-        rows.template ask<8 * Format::kBlockBytes>(asked, blocks.at - asked * Format::kBlockBytes);
+        const int next_rows = static_cast<int>(u % 8);   // eight blocks of a row in eight turns
+        rows.template prefetch<8 * Format::kBlockBytes>(next_rows, blocks.at - next_rows * Format::kBlockBytes);
         __m256i sums[T][8];
-        i32v<Arch> start[T];   // what the bias of codes takes off, in one lane
-        for (int t = 0; t < T; ++t) start[t] = i32v<Arch>(_mm256_zextsi128_si256(_mm_cvtsi32_si128(-128 * x[t].sum[u])));
+        i32v<Arch> acc_init[T];   // what the bias of codes takes off, in one lane
+        for (int t = 0; t < T; ++t) acc_init[t] = i32v<Arch>(_mm256_zextsi128_si256(_mm_cvtsi32_si128(-128 * x[t].sum[u])));
 #pragma GCC unroll 8
         for (int r = 0; r < 8; ++r) {
             const i32v<Arch> codes(load_bytes32(blocks[r] + 2));
 #pragma GCC unroll 2
             for (int t = 0; t < T; ++t) {
                 const i32v<Arch> a(load_bytes32(x[t].q + 32 * u));
-                if constexpr (Arch::kHasDot4) sums[t][r] = dot4(start[t], codes ^ biased, a, Arch{});
+                if constexpr (Arch::kHasDot4) sums[t][r] = dot4(acc_init[t], codes ^ biased, a, Arch{});
                 else sums[t][r] = _mm256_madd_epi16(dot_signed_bytes(codes, a, Arch{}), ones);
             }
         }
         const f32v<Arch> d_w = load_f16s(blocks, 0);
 #pragma GCC unroll 2
-        for (int t = 0; t < T; ++t) acc[t] = fma(d_w * f32v<Arch>(x[t].d[u]), as_float(fold_eight(sums[t]), Arch{}), acc[t], Arch{});
+        for (int t = 0; t < T; ++t) acc[t] = fma(d_w * f32v<Arch>(x[t].d[u]), as_float(reduce_eight(sums[t]), Arch{}), acc[t], Arch{});
     }
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }
 
-/// How many tokens meet rows as they lie. More of them are better met by rows that are turned.
+/// How many tokens meet rows as they lie. More of them are better met by rows that are transposed.
 template <class Format>
-inline constexpr int kFoldedTokens = Format::kType == DType::q4_k || Format::kType == DType::q8_0 ? 1 :
+inline constexpr int kRowDotTokens = Format::kType == DType::q4_k || Format::kType == DType::q8_0 ? 1 :
     Format::kType == DType::q5_k || Format::kType == DType::q6_k ? 2 : 0;
 
 }  // namespace tinfer::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How products of few columns walk the rows of a run: streams of it side by side, and what is asked of memory ahead of them.
+// How products of few columns read the rows of a run: streams of it side by side, and what is prefetched ahead of them.
 #pragma once
 
 #include <cstring>
@@ -10,37 +10,37 @@
 
 namespace tinfer::kernels {
 
-/// Rows that are walked together: as many neighbours of each stream of a run, and what will follow in the place of each. That
-/// is asked for block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
+/// Rows that are read together: as many neighbours of each stream of a run, and what will follow in the place of each. That
+/// is prefetched block by block, early enough for memory to answer. Each may be the first of PerLane rows that lie one behind
 /// the other.
 template <int N, int PerLane = 1>
 struct RowGroup {
     static constexpr int kPerLane = PerLane, kRows = N * PerLane;
-    static constexpr std::int64_t kSoon = 0;   ///< bytes ahead of groups that are always asked for into the first level; 0: of others
+    static constexpr std::int64_t kPrefetchDistance = 0;   ///< bytes ahead of groups that are always prefetched into L1; 0: of others
     const std::uint8_t* row[N];
     const std::byte* next[N];
-    bool near;   ///< into the first level of the caches
+    bool to_l1;   ///< into L1
     template <int Bytes>
-    TINFER_INLINE void ask(int r, std::int64_t at) const { ask_for<Bytes>(next[r] + at, near); }
+    TINFER_INLINE void prefetch(int r, std::int64_t at) const { prefetch_lines<Bytes>(next[r] + at, to_l1); }
 };
 
-/// What follows the rows of a group is asked for a few rows at a time, while their sub-blocks are multiplied: of what is asked for
+/// What follows the rows of a group is prefetched a few rows at a time, while their sub-blocks are multiplied: of what is prefetched
 /// all at once, more than a processor has buffers for, much is dropped.
 template <class Rows>
-struct AskAhead {
+struct PrefetchAhead {
     const Rows* rows;   ///< null: nothing is
     std::int64_t at;
     /// Its share of sub-block j of n.
     template <int Bytes, int n>
-    TINFER_INLINE void ask(int j) const noexcept {
+    TINFER_INLINE void prefetch(int j) const noexcept {
         if (rows == nullptr) return;
         if constexpr (Rows::kRows < n) {
             constexpr int kEach = n / Rows::kRows;
-            if (j % kEach == 0) rows->template ask<Bytes>(j / kEach, at);
+            if (j % kEach == 0) rows->template prefetch<Bytes>(j / kEach, at);
         } else {
             constexpr int kRows = Rows::kRows / n;
 #pragma GCC unroll 2
-            for (int r = 0; r < kRows; ++r) rows->template ask<Bytes>(kRows * j + r, at);
+            for (int r = 0; r < kRows; ++r) rows->template prefetch<Bytes>(kRows * j + r, at);
         }
     }
 };
@@ -52,63 +52,63 @@ TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Act
     for (std::int64_t t = 0; t < n; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
 }
 
-/// Walks the rows of a run, group by group, and stores what they give for up to MostColumns columns.
+/// Reads the rows of a run, group by group, and stores what they give for up to MostColumns columns.
 template <class Arch, std::int64_t MostColumns>
-struct RowWalk {
+struct RowStreams {
     /// The rows of a run, from `first` of each stream on.
     template <class Rows, class Product>
-    static void walk(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
-        const Course<Rows> course(job);
-        first = walk_even(job, course, first, product);
-        for (; first < course.length; first += Course<Rows>::kNeighbours) walk_group(job, course, first, product);
+    static void for_each_group(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
+        const StreamPlan<Rows> plan(job);
+        first = run_even_groups(job, plan, first, product);
+        for (; first < plan.length; first += StreamPlan<Rows>::kNeighbours) run_group(job, plan, first, product);
     }
     /// The same from the first on, as long as all of a group are there: where it ended.
     template <class Rows, class Product>
-    static std::int64_t walk_whole(const PanelJob<Arch>& job, Product product) noexcept {
-        const Course<Rows> course(job);
-        std::int64_t first = walk_even(job, course, 0, product);
-        for (; first + Course<Rows>::kNeighbours <= course.whole; first += Course<Rows>::kNeighbours) walk_group(job, course, first, product);
+    static std::int64_t for_each_whole_group(const PanelJob<Arch>& job, Product product) noexcept {
+        const StreamPlan<Rows> plan(job);
+        std::int64_t first = run_even_groups(job, plan, 0, product);
+        for (; first + StreamPlan<Rows>::kNeighbours <= plan.whole; first += StreamPlan<Rows>::kNeighbours) run_group(job, plan, first, product);
         return first;
     }
 
 private:
-    /// Each stream is asked for some bytes ahead: of short rows, which are walked side by side, in whole rows. Behind its last
+    /// Each stream is prefetched some bytes ahead: of short rows, which are read side by side, in whole rows. Behind its last
     /// ones comes its place in the run that follows.
     template <class Rows>
-    struct Course {
+    struct StreamPlan {
         static constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
-        /// Eight streams at once are fetched by the processor itself as far as the second level, so that a near request is answered
-        /// soon.
-        static constexpr std::int64_t kSoon = kStreams<Arch> == 8 ? 512 : Rows::kSoon;
-        explicit Course(const PanelJob<Arch>& job) noexcept : near(kSoon != 0 || job.processor.asks_near), length(rows_of_stream<Arch>(job.n_rows)) {
-            const std::int64_t notice = kStreams<Arch> == 4 && job.processor.asks_near ? 2048 : kSoon != 0 ? kSoon : 512;
-            early = std::max<std::int64_t>((notice + job.row_stride - 1) / job.row_stride, kNeighbours);
-            bytes = kNeighbours == 1 ? std::min(early * job.row_stride, notice) : early * job.row_stride;
+        /// Eight streams at once are fetched by the processor itself as far as L2, so that a prefetch into L1 is answered
+        /// quickly.
+        static constexpr std::int64_t kPrefetchDistance = kStreams<Arch> == 8 ? 512 : Rows::kPrefetchDistance;
+        explicit StreamPlan(const PanelJob<Arch>& job) noexcept : to_l1(kPrefetchDistance != 0 || job.processor.prefetch_to_l1), length(rows_of_stream<Arch>(job.n_rows)) {
+            const std::int64_t distance = kStreams<Arch> == 4 && job.processor.prefetch_to_l1 ? 2048 : kPrefetchDistance != 0 ? kPrefetchDistance : 512;
+            early = std::max<std::int64_t>((distance + job.row_stride - 1) / job.row_stride, kNeighbours);
+            bytes = kNeighbours == 1 ? std::min(early * job.row_stride, distance) : early * job.row_stride;
             whole = std::min(length, job.n_rows - (kStreams<Arch> - 1) * length);
             even = job.ahead.begin == nullptr ? whole : std::min(whole, length - early);
         }
-        bool near;                  ///< into the first level
+        bool to_l1;                  ///< into L1
         std::int64_t length;        ///< rows of a stream
-        std::int64_t early, bytes;  ///< how far ahead it is asked, in rows, and within a stream
+        std::int64_t early, bytes;  ///< prefetch distance, in rows, and within a stream
         std::int64_t whole;         ///< rows that all streams have
-        std::int64_t even;          ///< of these, those behind which others of their own stream are asked for
+        std::int64_t even;          ///< of these, those behind which others of their own stream are prefetched
     };
 
-    /// Groups all of which are walked alike: where they end.
+    /// Groups all of which are read alike: where they end.
     template <class Rows, class Product>
-    static std::int64_t walk_even(const PanelJob<Arch>& job, const Course<Rows>& course, std::int64_t first, Product product) noexcept {
-        constexpr int kNeighbours = Course<Rows>::kNeighbours, kPerStream = kNeighbours / Rows::kPerLane, kPointers = kStreams<Arch> * kPerStream;
+    static std::int64_t run_even_groups(const PanelJob<Arch>& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
+        constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours, kPerStream = kNeighbours / Rows::kPerLane, kPointers = kStreams<Arch> * kPerStream;
         Rows rows;
-        rows.near = course.near;
+        rows.to_l1 = plan.to_l1;
         for (int i = 0; i < kPointers; ++i) {
-            const std::int64_t row = i / kPerStream * course.length + first + i % kPerStream * Rows::kPerLane;
+            const std::int64_t row = i / kPerStream * plan.length + first + i % kPerStream * Rows::kPerLane;
             rows.row[i] = reinterpret_cast<const std::uint8_t*>(job.w) + row * job.row_stride;
-            rows.next[i] = job.w + row * job.row_stride + course.bytes;
+            rows.next[i] = job.w + row * job.row_stride + plan.bytes;
         }
         alignas(64) float results[MostColumns + 1][Rows::kRows];
-        for (; first + kNeighbours <= course.even; first += kNeighbours) {
+        for (; first + kNeighbours <= plan.even; first += kNeighbours) {
             product(rows, results);
-            store_whole(job, first, course.length, results);
+            store_whole(job, first, plan.length, results);
             for (int i = 0; i < kPointers; ++i) {
                 rows.row[i] += kNeighbours * job.row_stride;
                 rows.next[i] += kNeighbours * job.row_stride;
@@ -118,20 +118,20 @@ private:
     }
     /// A group of which some rows may not be there: they are the last one.
     template <class Rows, class Product>
-    [[gnu::noinline]] static void walk_group(const PanelJob<Arch>& job, const Course<Rows>& course, std::int64_t first, Product product) noexcept {
-        constexpr int kNeighbours = Course<Rows>::kNeighbours;
-        const std::int64_t length = course.length;
-        const bool whole = first + kNeighbours <= course.whole, follows = first + course.early + kNeighbours <= length || job.ahead.begin == nullptr;
+    [[gnu::noinline]] static void run_group(const PanelJob<Arch>& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
+        constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours;
+        const std::int64_t length = plan.length;
+        const bool whole = first + kNeighbours <= plan.whole, follows = first + plan.early + kNeighbours <= length || job.ahead.begin == nullptr;
         Rows rows;
-        rows.near = course.near;
+        rows.to_l1 = plan.to_l1;
         for (int at = 0; at < Rows::kRows; at += Rows::kPerLane) {
             const std::int64_t s = at / kNeighbours, i = first + at % kNeighbours;
             const std::int64_t row = whole ? s * length + i : std::min<std::int64_t>(s * length + i, job.n_rows - 1);
             const std::byte* begin = job.w + row * job.row_stride;
-            const bool inside = follows || i + course.early < length;
+            const bool inside = follows || i + plan.early < length;
             rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
-            rows.next[at / Rows::kPerLane] = inside ? begin + course.bytes
-                : job.ahead.begin + s * job.ahead.stream_bytes + (i + course.early - length) * job.row_stride;
+            rows.next[at / Rows::kPerLane] = inside ? begin + plan.bytes
+                : job.ahead.begin + s * job.ahead.stream_bytes + (i + plan.early - length) * job.row_stride;
         }
         alignas(64) float results[MostColumns + 1][Rows::kRows];
         product(rows, results);

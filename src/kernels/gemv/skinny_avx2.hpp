@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of a few tokens straight from rows of the file, for AVX2, AVX-VNNI and AVX-512 without VNNI: eight rows are decoded
-// together, turned so that lanes are rows, and their codes meet the tokens while they are in registers. Products of bytes add up in
-// pairs of sixteen bits, as many as surely fit (CodeRoute), and meet a scale or a one on their way to 32 bits; with a dot4 they get
-// there at once. Nothing need be folded, and minimums and float steps have rows in lanes.
+// together, transposed so that lanes are rows, and their codes meet the tokens while they are in registers. Products of bytes add up in
+// pairs of sixteen bits, as many as surely fit (Int8Encoding), and meet a scale or a one on their way to 32 bits; with a dot4 they get
+// there at once. Nothing need be horizontally reduced, and minimums and float steps have rows in lanes.
 #pragma once
 
 #include "kernels/gemv/row_streams.hpp"
@@ -22,8 +22,8 @@ static TINFER_INLINE RowBlocks<8> blocks_of(const EightRows& rows) {
 /// Sums of byte products of eight rows and T tokens.
 template <class Arch, class Format, int T>
 struct EightSums {
-    static constexpr int kPairSums = CodeRoute<Arch, Format>::kPairSums;
-    const std::int8_t* q[T];   ///< codes of the tokens at a slice of K
+    static constexpr int kPairSums = Int8Encoding<Arch, Format>::kPairSums;
+    const std::int8_t* q[T];   ///< codes of the tokens at a k-block
     i32v<Arch> pairs[T], sum[T];   ///< pairs: or, with a dot4, sums that still lack their scale
 
     /// Word i of n words that share a scale: sum[t] grows by its products when as many as fit are together.
@@ -59,14 +59,14 @@ private:
 /// S and N of a super-block: what decode_rows tells of.
 template <class Arch, class Format, int T>
 struct EightSuperSums : EightSums<Arch, Format, T> {
-    static constexpr int kSubs = 256 / Format::kScaleElems, kWords = 64 / kSubs, kBias = CodeRoute<Arch, Format>::kBias;
-    static constexpr bool kTakesUpper = false;
-    const AskAhead<EightRows>& ahead;
+    static constexpr int kSubs = 256 / Format::kScaleElems, kWords = 64 / kSubs, kBias = Int8Encoding<Arch, Format>::kBias;
+    static constexpr bool kTakesPreShift = false;
+    const PrefetchAhead<EightRows>& ahead;
     const std::int16_t* sums[T];   ///< of codes of tokens, per sub-block
     i32v<Arch> pair_scales, scale, of_bias[T], of_mins[T];
     f32v<Arch> d_w, dmin_w;
 
-    TINFER_INLINE EightSuperSums(const AskAhead<EightRows>& asks, const Activations* x, std::int64_t block) noexcept : ahead(asks) {
+    TINFER_INLINE EightSuperSums(const PrefetchAhead<EightRows>& prefetches, const Activations* x, std::int64_t block) noexcept : ahead(prefetches) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             this->q[t] = x[t].q + 256 * block;
@@ -86,7 +86,7 @@ struct EightSuperSums : EightSums<Arch, Format, T> {
         else scale = int16_of_pair<8>(pair_scales, j % 2);
     }
     TINFER_INLINE void codes(int j, int word, __m256i c) noexcept { this->template add<kWords>(word - kWords * j, word, c, scale); }
-    TINFER_INLINE void end(int j) noexcept { ahead.template ask<kSliceBytes<Format>, kSubs>(j); }
+    TINFER_INLINE void end(int j) noexcept { ahead.template prefetch<kKBlockBytes<Format>, kSubs>(j); }
 
 private:
     /// to[t] + Σ factor · sum of codes over a pair of sub-blocks.
@@ -98,7 +98,7 @@ private:
 
 /// Super-block i of eight rows: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const AskAhead<EightRows>& ahead, std::int64_t i,
+TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead, std::int64_t i,
                                                const Activations* x, float (*acc)[8]) noexcept {
     using Sums = EightSuperSums<Arch, Format, T>;
     Sums sums(ahead, x, i);
@@ -116,15 +116,15 @@ TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const
 /// Blocks of 32 and their float steps.
 template <class Arch, class Format, int T>
 struct EightBlockSums : EightSums<Arch, Format, T> {
-    static constexpr int kBias = CodeRoute<Arch, Format>::kBias;
-    static constexpr bool kTakesUpper = false;
-    const AskAhead<EightRows>& ahead;
+    static constexpr int kBias = Int8Encoding<Arch, Format>::kBias;
+    static constexpr bool kTakesPreShift = false;
+    const PrefetchAhead<EightRows>& ahead;
     const Activations* x;
-    std::int64_t first;        ///< number of the slice's first block
+    std::int64_t first;        ///< number of the k-block's first block
     f32v<Arch> acc[T], d_w, m_w;
 
-    TINFER_INLINE EightBlockSums(const AskAhead<EightRows>& asks, const Activations* tokens, std::int64_t first_block) noexcept
-        : ahead(asks), x(tokens), first(first_block) {
+    TINFER_INLINE EightBlockSums(const PrefetchAhead<EightRows>& prefetches, const Activations* tokens, std::int64_t first_block) noexcept
+        : ahead(prefetches), x(tokens), first(first_block) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->q[t] = x[t].q + 32 * first;
     }
@@ -138,7 +138,7 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
         this->template add<8>(word - 8 * u, word, c, i32v<Arch>(0x00010001));
     }
     TINFER_INLINE void end(int u) noexcept {
-        ahead.template ask<kSliceBytes<Format>, kSlice / 32>(u);
+        ahead.template prefetch<kKBlockBytes<Format>, kKBlock / 32>(u);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             acc[t] = fma(d_w * f32v<Arch>(x[t].d[first + u]), as_float(this->sum[t], Arch{}), acc[t], Arch{});
@@ -149,7 +149,7 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
 
 /// n_units blocks of 32 of eight rows, from block number `first` on.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const AskAhead<EightRows>& ahead, std::int64_t first, int n_units,
+TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead, std::int64_t first, int n_units,
                                          const Activations* x, float (*acc)[8]) noexcept {
     EightBlockSums<Arch, Format, T> sums(ahead, x, first);
 #pragma GCC unroll 8
@@ -164,12 +164,12 @@ template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_eight_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept {
     RowBlocks<8> blocks = blocks_of(rows);
     for (int t = 0; t < T; ++t) f32v<Arch>(0.0f).store_unaligned(results[t]);
-    for (std::int64_t s = 0; s * kSlice < k; ++s, blocks.at += kSliceBytes<Format>) {
-        const AskAhead<EightRows> ahead{&rows, blocks.at};
+    for (std::int64_t s = 0; s * kKBlock < k; ++s, blocks.at += kKBlockBytes<Format>) {
+        const PrefetchAhead<EightRows> ahead{&rows, blocks.at};
         if constexpr (Format::kUnit == 256) {
             multiply_eight_super_blocks<Arch, Format, T>(blocks, ahead, s, x, results);
         } else {
-            const int n_units = static_cast<int>(std::min<std::int64_t>(k - s * kSlice, kSlice) / 32);
+            const int n_units = static_cast<int>(std::min<std::int64_t>(k - s * kKBlock, kKBlock) / 32);
             multiply_eight_blocks<Arch, Format, T>(blocks, ahead, 8 * s, n_units, x, results);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a thread puts
 // its columns in order by lanes once, and each panel's weights, widened, when their turn comes; then lane after lane of all
-// outputs is worked while a slice of the columns lies in the first level. Every output adds the same numbers in the same
+// outputs is worked while a k-block of the columns lies in L1. Every output adds the same numbers in the same
 // order both ways, so the bits are the same.
 #pragma once
 
@@ -20,7 +20,7 @@ struct FloatWeights {
         std::int64_t n_columns = 0;
     };
 
-    static constexpr bool takes_runs(std::int64_t) noexcept { return false; }
+    static constexpr bool uses_gemv(std::int64_t) noexcept { return false; }
     static constexpr bool gathers(std::int64_t) noexcept { return false; }
     static constexpr std::int64_t panel_rows(std::int64_t n_columns) noexcept {
         return n_columns < kMany ? kPanelRows<Arch> : kPanel;
@@ -39,7 +39,7 @@ struct FloatWeights {
     }
 
     static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns < (job.processor.one_multiplier ? kManyForOne : kMany)) return multiply_directly(job);
+        if (job.n_columns < (job.processor.single_512_fma ? kManyForOne : kMany)) return multiply_directly(job);
         const std::int64_t block = block_columns(job.n_columns, job.k);
         for (std::int64_t first = 0; first < job.n_columns; first += block)
             multiply_block(session, job, job.columns + first, std::min(job.n_columns - first, block));
@@ -51,12 +51,12 @@ private:
     static constexpr int kOuter = kOuterRows<Arch>, kVectors = kOuterVectors<Arch>;
     static constexpr int kGroup = kVectors * kLanes;          ///< columns of an outer product
     static constexpr int kMany = kLanes == 16 ? 30 : 12;       ///< with fewer, putting in order costs more than it saves
-    /// The same where one multiplication a cycle leaves time for loads. Four rows of 32-bit floats leave no room in the first level.
+    /// The same where one multiplication a cycle leaves time for loads. Four rows of 32-bit floats leave no room in L1.
     static constexpr int kManyForOne = kLanes == 16 && Type != DType::f32 ? 112 : kMany;
-    static constexpr int kPanel = 48;                         ///< rows that share a slice of columns in the first level
-    static constexpr std::int64_t kSteps = 128;               ///< of a slice: it and a register of rows fill two thirds of that level
-    static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last level
-    static constexpr int kTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kTileSums, kSums = kLevels * kLevelSums;
+    static constexpr int kPanel = 48;                         ///< rows that share a k-block of columns in L1
+    static constexpr std::int64_t kSteps = 128;               ///< of a k-block: it and a register of rows fill two thirds of L1
+    static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last-level cache
+    static constexpr int kMicroTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kMicroTileSums, kSums = kLevels * kLevelSums;
 
     // Of what lies in order, in floats. A line between lanes keeps them from falling on the same lines of the caches.
     static constexpr std::int64_t n_steps(std::int64_t k) noexcept { return (k + 15) / 16; }
@@ -77,7 +77,7 @@ private:
                 for (int r = 0; r < kRows; ++r) w[r] = row_of(job, row + r);
                 for (int c = 0; c < n; ++c) x[c] = values_of(job.columns[first + c]);
                 float results[kColumns][kRows];
-                run_float_tile<Arch, Type>(w, x, job.k, kRows * job.row_stride, n, results);
+                run_float_microkernel<Arch, Type>(w, x, job.k, kRows * job.row_stride, n, results);
                 for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
             }
     }
@@ -169,8 +169,8 @@ private:
             for (int tile = 0; tile < n_tiles; ++tile) {
                 const int row = tile * kOuter;
                 part.w = scratch.rows + lane * row_stride(job.k) + (row / kLanes * n_steps(job.k) + at) * kLanes + row % kLanes;
-                part.running = scratch.sums + (kLevels - 1) * kLevelSums + tile * kTileSums;
-                part.below = scratch.sums + (level - 1) * kLevelSums + tile * kTileSums;
+                part.running = scratch.sums + (kLevels - 1) * kLevelSums + tile * kMicroTileSums;
+                part.below = scratch.sums + (level - 1) * kLevelSums + tile * kMicroTileSums;
                 part.ahead = reinterpret_cast<const std::byte*>(next) + tile * part.n * part.ahead_step;
                 run_outer_product<Arch>(part, n_vectors);
             }
@@ -185,7 +185,7 @@ private:
             for (int row = 0; row < job.n_rows; row += kLanes) {
                 i32v<Arch> m[kLanes];
                 for (int i = 0; i < kLanes; ++i)
-                    m[i] = bits(f32v<Arch>::load_aligned(scratch.sums + (row + i) / kOuter * kTileSums
+                    m[i] = bits(f32v<Arch>::load_aligned(scratch.sums + (row + i) / kOuter * kMicroTileSums
                         + ((row + i) % kOuter * n_vectors + v) * kLanes), Arch{});
                 transpose(m, Arch{});
                 for (int i = 0; i < kLanes; ++i) from_bits(m[i], Arch{}).store_aligned(results[i] + row);

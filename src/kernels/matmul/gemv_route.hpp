@@ -18,44 +18,44 @@ inline constexpr bool kPairsRows = requires { PairedRows<Format>::kHighBy; };
 template <class Format>
 inline constexpr bool kMultipliesRows = Format::kUnit == 32 ? kHasRowDecoder<Format> : kPairsRows<Format> || Format::kType == DType::iq4_xs;
 
-/// Straight from the rows: a token by rows as they lie, several by rows turned, in one pass or two. More of them are better met
+/// Straight from the rows: a token by rows as they lie, several by transposed rows, in one pass or two. More of them are better met
 /// by panels, which are decoded once.
 template <class Arch, class Format>
-struct RowsProduct : private RowWalk<Arch, 16> {
+struct RowsProduct : private RowStreams<Arch, 16> {
     /// Formats of which even the second of two passes of eight is faster than panels are.
     static constexpr bool kTwoPasses = Format::kType == DType::q4_k || Format::kType == DType::q6_k || Format::kType == DType::iq4_xs ||
         Format::kType == DType::q8_0;
     /// Codes of Q3_K take so much unpacking that once is enough.
-    static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : Format::kType == DType::q3_k ? kTurnedTokens<Format> : 12;
+    static constexpr std::int64_t kMostColumns = kTwoPasses ? 16 : Format::kType == DType::q3_k ? kTransposedTokens<Format> : 12;
 
     static std::uint64_t scratch_bytes(std::int64_t, std::int64_t k) noexcept {
         if constexpr (kPairsRows<Format>) return paired_token_bytes<Format>(k);
         else return 0;
     }
-    /// `arranged`: the activations that lie arranged in scratch.
-    static void multiply(const PanelJob<Arch>& job, const std::byte*& arranged) noexcept {
+    /// `packed_activations`: the activations that lie packed in scratch.
+    static void multiply(const PanelJob<Arch>& job, const std::byte*& packed_activations) noexcept {
         Activations x[kMostColumns + 1];
         activations_of<Arch, Format>(job, job.n_columns, x);
         x[job.n_columns] = x[0];   // a pass may take one token more than there are
         if constexpr (Format::kUnit == 256) {
-            if (job.n_columns > 1) return multiply_turned(job, x);
+            if (job.n_columns > 1) return multiply_transposed(job, x);
             if constexpr (kPairsRows<Format>) {
                 auto* token = reinterpret_cast<PairedToken<Format>*>(job.scratch);
-                if (arranged != job.columns[0].x) arrange_token<Format>(x[0], job.k / 256, token);
-                arranged = job.columns[0].x;
-                return Walk::template walk<TwoPairs>(job, [&](const TwoPairs& rows, float (*results)[4]) {
+                if (packed_activations != job.columns[0].x) pack_token<Format>(x[0], job.k / 256, token);
+                packed_activations = job.columns[0].x;
+                return Streams::template for_each_group<TwoPairs>(job, [&](const TwoPairs& rows, float (*results)[4]) {
                     multiply_paired_rows<Arch, Format>(rows, job.k / 256, token, x[0].d, results[0]);
                 });
             } else
-                Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+                Streams::template for_each_group<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                     multiply_level_rows<Arch>(rows, job.k / 256, x[0], results[0]);
                 });
         } else {
-            if (job.n_columns > 2) return multiply_turned(job, x);
+            if (job.n_columns > 2) return multiply_transposed(job, x);
             if (job.n_columns == 2) return multiply_blocks<2>(job, x);
             if constexpr (!WholeBlocks<Format>::kAlwaysSixteen)
                 if (job.row_stride >= kLongRow)
-                    return Walk::template walk<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+                    return Streams::template for_each_group<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
                         multiply_four_block_rows<Arch, Format>(rows, job.k / 32, x[0], results[0]);
                     });
             multiply_blocks<1>(job, x);
@@ -63,7 +63,7 @@ struct RowsProduct : private RowWalk<Arch, 16> {
     }
 
 private:
-    using Walk = RowWalk<Arch, 16>;
+    using Streams = RowStreams<Arch, 16>;
     static constexpr std::int64_t kLongRow = 1024;    ///< bytes of a row that make a stream of its own
 
     template <int T>
@@ -73,13 +73,13 @@ private:
             multiply_block_rows<Arch, Format, T>(rows, n_blocks, x, results);
         };
         const bool has_half_groups = n_blocks % 4 == 2, lies_dense = job.row_stride == n_blocks * Format::kBlockBytes;
-        const std::int64_t first = has_half_groups && lies_dense ? Walk::template walk_whole<SixteenPairs>(job, product) : 0;
-        Walk::template walk<SixteenRows>(job, product, first);
+        const std::int64_t first = has_half_groups && lies_dense ? Streams::template for_each_whole_group<SixteenPairs>(job, product) : 0;
+        Streams::template for_each_group<SixteenRows>(job, product, first);
     }
-    static void multiply_turned(const PanelJob<Arch>& job, const Activations* x) noexcept {
-        constexpr int kTokens = kTurnedTokens<Format>;
+    static void multiply_transposed(const PanelJob<Arch>& job, const Activations* x) noexcept {
+        constexpr int kTokens = kTransposedTokens<Format>;
         const std::int64_t n_passes = (job.n_columns + kTokens - 1) / kTokens;
-        Walk::template walk<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
+        Streams::template for_each_group<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
             for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
                 n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
                 multiply_pass<kTokens>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
@@ -88,11 +88,11 @@ private:
     }
     /// T: even where it is more than eight.
     template <int T>
-    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool asks, float (*results)[16]) noexcept {
+    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool prefetches, float (*results)[16]) noexcept {
         constexpr int kLess = T > 8 ? T - 2 : T - 1;
         if constexpr (kLess > 1)
-            if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, asks, results);
-        multiply_turned_rows<Arch, Format, T>(rows, k, x, asks, results);
+            if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, prefetches, results);
+        multiply_transposed_rows<Arch, Format, T>(rows, k, x, prefetches, results);
     }
 };
 #endif
@@ -105,12 +105,12 @@ inline constexpr std::int64_t kMostOfEight = [] {
     constexpr bool kHasRoom = Format::kUnit == 32 || (Format::kHasMin && Format::kScaleElems == 32);
     if (Arch::kLanes == 16) return 3;
     if (Arch::kHasDot4) return kHasRoom ? 8 : 3;
-    return CodeRoute<Arch, Format>::kSigned ? 6 : kHasRoom ? 5 : 4;
+    return Int8Encoding<Arch, Format>::kSigned ? 6 : kHasRoom ? 5 : 4;
 }();
 
-/// A token by rows as they lie or turned, a few by rows turned. More of them are better met by panels, which are decoded once.
+/// A token by rows as they lie or transposed, a few by transposed rows. More of them are better met by panels, which are decoded once.
 template <class Arch, class Format>
-struct EightRowsProduct : private RowWalk<Arch, kMostOfEight<Arch, Format>> {
+struct EightRowsProduct : private RowStreams<Arch, kMostOfEight<Arch, Format>> {
     static constexpr std::int64_t kMostColumns = kMostOfEight<Arch, Format>;
     static void multiply(const PanelJob<Arch>& job) noexcept { multiply_columns<kMostColumns>(job); }
 
@@ -121,10 +121,10 @@ private:
             if (job.n_columns < T) return multiply_columns<T - 1>(job);
         Activations x[T];
         activations_of<Arch, Format>(job, T, x);
-        EightRowsProduct::template walk<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
-            using Eight = typename Arch::Eight;
-            if constexpr (T <= kFoldedTokens<Format>) multiply_folded_rows<Eight, Format, T>(rows, job.k, x, results);
-            else multiply_eight_rows<Eight, Format, T>(rows, job.k, x, results);
+        EightRowsProduct::template for_each_group<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
+            using Half = typename Arch::Half;
+            if constexpr (T <= kRowDotTokens<Format>) multiply_row_dots<Half, Format, T>(rows, job.k, x, results);
+            else multiply_eight_rows<Half, Format, T>(rows, job.k, x, results);
         });
     }
 };
@@ -136,27 +136,27 @@ inline constexpr std::int64_t kMostOfCodebook = Arch::kLanes == 16 ? (Arch::kHas
 
 /// Formats with codebooks: tokens by rows as they lie, in one pass or two.
 template <class Arch, class Format>
-struct CodebookRowsProduct : private RowWalk<Arch, kMostOfCodebook<Arch>> {
+struct CodebookRowsProduct : private RowStreams<Arch, kMostOfCodebook<Arch>> {
     static constexpr std::int64_t kMostColumns = kMostOfCodebook<Arch>;
 
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
-        return sizeof(Arranged) + static_cast<std::uint64_t>(std::min(n_columns, kMostColumns) * (k / 256)) * sizeof(CodebookToken);
+        return sizeof(PackedActivations) + static_cast<std::uint64_t>(std::min(n_columns, kMostColumns) * (k / 256)) * sizeof(CodebookToken);
     }
-    /// `arranged`: null, or scratch says of which activations.
-    static void multiply(const PanelJob<Arch>& job, const std::byte*& arranged) noexcept {
+    /// `packed_activations`: null, or scratch says of which activations.
+    static void multiply(const PanelJob<Arch>& job, const std::byte*& packed_activations) noexcept {
         const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kTokens - 1) / kTokens;
         Activations x[kMostColumns];
         activations_of<Arch, Format>(job, job.n_columns, x);
-        auto& before = *reinterpret_cast<Arranged*>(job.scratch);
+        auto& before = *reinterpret_cast<PackedActivations*>(job.scratch);
         auto* tokens = reinterpret_cast<CodebookToken*>(&before + 1);
         for (std::int64_t t = 0; t < job.n_columns; ++t) {
-            if (arranged != nullptr && before.of[t] == job.columns[t].x) continue;
-            arrange_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
+            if (packed_activations != nullptr && before.of[t] == job.columns[t].x) continue;
+            pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
             before.of[t] = job.columns[t].x;
         }
-        if (arranged == nullptr) std::fill(before.of + job.n_columns, before.of + kMostColumns, nullptr);
-        arranged = job.scratch;
-        CodebookRowsProduct::template walk<Rows>(job, [&](const Rows& rows, float (*results)[Rows::kRows]) {
+        if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMostColumns, nullptr);
+        packed_activations = job.scratch;
+        CodebookRowsProduct::template for_each_group<Rows>(job, [&](const Rows& rows, float (*results)[Rows::kRows]) {
             for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {   // of even size
                 n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
                 multiply_pass<kTokens>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0, results + first);
@@ -167,24 +167,24 @@ struct CodebookRowsProduct : private RowWalk<Arch, kMostOfCodebook<Arch>> {
 private:
     using Rows = RowGroup<kStreams<Arch>>;
     static constexpr std::int64_t kTokens = std::min<std::int64_t>(kMostColumns, 8);   ///< of a pass
-    struct alignas(64) Arranged {
+    struct alignas(64) PackedActivations {
         const std::byte* of[kMostColumns];
     };
     template <int T>
     static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens, const Activations* x,
-                              bool asks, float (*results)[Rows::kRows]) noexcept {
+                              bool prefetches, float (*results)[Rows::kRows]) noexcept {
         if constexpr (T > 1)
-            if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, asks, results);
+            if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, prefetches, results);
 #if defined(__AVX512BW__)
         for (int r = 0; r < Rows::kRows; r += 4) {
             FourRows four;
             std::memcpy(four.row, rows.row + r, sizeof(four.row));
             std::memcpy(four.next, rows.next + r, sizeof(four.next));
-            four.near = rows.near;
-            multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, asks, *results + r, Rows::kRows);
+            four.to_l1 = rows.to_l1;
+            multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, prefetches, *results + r, Rows::kRows);
         }
 #else
-        multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, asks, results);
+        multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, prefetches, results);
 #endif
     }
 };
@@ -234,11 +234,11 @@ template <class Arch, class Format>
     requires(Arch::kLanes >= 8)
 struct RowsWay<Arch, Format> {
 #if defined(__AVX512VNNI__)
-    static constexpr bool kWalks = Arch::kHasDot4 && kMultipliesRows<Format>;
-    using Others = std::conditional_t<kWalks, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+    static constexpr bool kStreamsRows = Arch::kHasDot4 && kMultipliesRows<Format>;
+    using Others = std::conditional_t<kStreamsRows, RowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #else
-    static constexpr bool kWalks = kHasRowDecoder<Format>;
-    using Others = std::conditional_t<kWalks, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
+    static constexpr bool kStreamsRows = kHasRowDecoder<Format>;
+    using Others = std::conditional_t<kStreamsRows, EightRowsProduct<Arch, Format>, UnpackedRowsProduct<Arch, Format>>;
 #endif
     using Product = std::conditional_t<kHasCodebook<Format>, CodebookRowsProduct<Arch, Format>, Others>;
 };

@@ -76,7 +76,7 @@ std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
 /// again for every panel. Few activations stay, and whoever reads such results finds them nearer. What is added to where it
 /// lies has been fetched anyway.
 template <class Arch>
-TINFER_INLINE bool stores_stream(const Operand& out, const Operand& x, const float* added_to) noexcept {
+TINFER_INLINE bool stores_nontemporal(const Operand& out, const Operand& x, const float* added_to) noexcept {
     if (added_to == reinterpret_cast<const float*>(out.data)) return false;
     return out.n_rows() * out.ne[0] > (1 << 18) && x.n_rows() * x.nb[1] > (1 << 19);
 }
@@ -116,13 +116,13 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     const KernelCall& next = (&call)[call.next_product];
     const Operand &w = next[1], &x = next[2];
     const bool alone = w.ne[2] == 1;
-    const bool some = (alone ? x.n_rows() : x.ne[2]) <= Arch::kSomeColumns;
-    RowChunks<Arch> chunks = some ? RowChunks<Arch>::to_read(w, alone ? 1 : n_used, kRowsTogether, next.n_threads)
+    const bool memory_bound = (alone ? x.n_rows() : x.ne[2]) <= Arch::kMemoryBoundTokens;
+    RowChunks<Arch> chunks = memory_bound ? RowChunks<Arch>::to_read(w, alone ? 1 : n_used, kRowsTogether, next.n_threads)
                                   : RowChunks<Arch>::to_multiply(w, alone ? 1 : n_used, kRowsTogether, 1, next.n_threads);
     const RowRun run = chunks.run(std::min<std::int64_t>(thread, chunks.count() - 1));
     if (run.matrix != 0) return {};
     Ahead ahead = ahead_in<Arch>(w, alone ? 0 : matrix, run.rows);
-    ahead.end = ahead.begin;   // of another step: it may only be asked for
+    ahead.end = ahead.begin;   // of another step: it may only be prefetched
     return ahead;
 }
 
@@ -131,12 +131,12 @@ template <class Arch, class Weights, class Used>
 void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::byte* scratch) noexcept {
     const Operand& w = call[1];
     typename Weights::Session session;
-    const bool streams = used.most() > 0 && stores_stream<Arch>(call[0], call[2], used.columns[0].addend);
-    const bool some = used.most() <= Arch::kSomeColumns, runs = Weights::takes_runs(used.most());
+    const bool nontemporal = used.most() > 0 && stores_nontemporal<Arch>(call[0], call[2], used.columns[0].addend);
+    const bool memory_bound = used.most() <= Arch::kMemoryBoundTokens, runs = Weights::uses_gemv(used.most());
     const std::int64_t unit = runs ? kRowsTogether : Weights::panel_rows(used.most());
     std::int64_t together = Weights::panels_together(used.most());
     if (slice.short_chunks && together * unit * used.most() * w.ne[0] > kMostMacsOfShort) together = 1;
-    RowChunks<Arch> chunks = some ? RowChunks<Arch>::to_read(w, used.n_used, unit, slice.n_threads)
+    RowChunks<Arch> chunks = memory_bound ? RowChunks<Arch>::to_read(w, used.n_used, unit, slice.n_threads)
                                   : RowChunks<Arch>::to_multiply(w, used.n_used, unit, together, slice.n_threads);
     const auto ahead_of_chunk = [&](std::int64_t chunk) {
         RowChunks<Arch> later = chunks;
@@ -148,23 +148,23 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
         const std::int64_t matrix = used.matrix(run.matrix);
         const std::span<const Column<Arch>> columns = used.of(run.matrix);
         for (std::int64_t first = run.rows.begin, end; first < run.rows.end; first = end) {
-            end = runs || !some ? run.rows.end : std::min(first + unit, run.rows.end);
+            end = runs || !memory_bound ? run.rows.end : std::min(first + unit, run.rows.end);
             Ahead ahead;
-            if (!some) {   // panels go in turn, probably
+            if (!memory_bound) {   // panels go in turn, probably
                 if (chunk + slice.n_threads < chunks.count()) ahead = ahead_of_chunk(chunk + slice.n_threads);
             } else if (end < run.rows.end) {
                 ahead = ahead_in<Arch>(w, matrix, {end, std::min(end + unit, run.rows.end)});
-            } else {   // claimed before this chunk ends, so that its first rows are asked for in time
+            } else {   // claimed before this chunk ends, so that its first rows are prefetched in time
                 next = slice.claim(chunks.count());
                 ahead = next == WorkQueue::kNoChunk ? begin_of_next_product<Arch>(call, slice.thread, used.matrix(0), used.n_used)
                                                     : ahead_of_chunk(next);
             }
             Weights::multiply(session, {w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
-                first, ahead, columns.data(), std::ssize(columns), used.readable(), call.processor, streams, scratch});
+                first, ahead, columns.data(), std::ssize(columns), used.readable(), call.processor, nontemporal, scratch});
         }
-        if (!some) next = slice.claim(chunks.count());
+        if (!memory_bound) next = slice.claim(chunks.count());
     }
-    if (streams) stream_fence(Arch{});
+    if (nontemporal) nontemporal_fence(Arch{});
 }
 
 template <class Arch, class Weights>

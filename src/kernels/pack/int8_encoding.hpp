@@ -13,7 +13,7 @@ namespace tinfer::kernels {
 /// unsigned code u. Larger codes stay signed there, as all do where dot4 takes signed bytes; panels widen them to int16, since a
 /// product of bytes fills an int16 alone, and its sign would have to change sides before it.
 template <class Arch, class Format>
-struct CodeRoute {
+struct Int8Encoding {
     static constexpr bool kUnsigned = Format::kHasMin;   ///< formats with a minimum have codes from 0 up
     static constexpr bool kSigned = !kUnsigned && (Arch::kHasDot4 ? Arch::kSignedDot4 : Format::kMaxCode > 64);
     static constexpr int kBias = kUnsigned || kSigned ? 0 : Format::kMaxCode > 64 ? 128 : Format::kMaxCode;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Registers whose lanes are rows, for x86-64: bytes of eight rows (AVX2) or of sixteen (AVX-512), turned as they are loaded,
+// Registers whose lanes are rows, for x86-64: bytes of eight rows (AVX2) or of sixteen (AVX-512), transposed as they are loaded,
 // and what decoders do with them (kernels/pack/transposed_decode_k.hpp), under one name for both.
 #pragma once
 
@@ -212,7 +212,7 @@ TINFER_INLINE RowBytes<N> bit_pairs(RowBytes<N> bytes, int i) { return bits_and(
 template <class Arch, class Format, int N>
 TINFER_INLINE RowBytes<N> level_codes(RowBytes<N> nibbles) {
     const __m128i levels = load_bytes16(Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels);
-    return look_up(_mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(CodeRoute<Arch, Format>::kBias))), nibbles);
+    return look_up(_mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(Int8Encoding<Arch, Format>::kBias))), nibbles);
 }
 template <int N>
 TINFER_INLINE RowBytes<N> byte_pair(RowBytes<N> lanes, int pair) {

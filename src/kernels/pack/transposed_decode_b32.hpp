@@ -14,7 +14,7 @@ TINFER_INLINE void decode_rows(Q8_0, const RowBlocks<N>& b, int n_units, Sink& s
         sink.d(u, load_f16s(b, 34 * u));
         RowBytes<N> words[8];
         load_words(b, 34 * u + 2, words);
-        put_sub_block<8>(sink, u, [&](int c) { return CodeRoute<Arch, Q8_0>::kBias == 0 ? words[c] : bits_xor(words[c], each_byte<N>(128)); });
+        put_sub_block<8>(sink, u, [&](int c) { return Int8Encoding<Arch, Q8_0>::kBias == 0 ? words[c] : bits_xor(words[c], each_byte<N>(128)); });
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are turned first, so that
+// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are transposed first, so that
 // lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for all of the rows. The
 // integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in kernels/pack/transposed_decode_b32.hpp.
 #pragma once
@@ -17,12 +17,12 @@ namespace tinfer::kernels {
 //   sink.d(unit, d), sink.m(unit, m)               of blocks of 32, before the block
 //   sink.begin(j)                                  sub-block j follows,
 //   sink.codes(j, word, c)                         bytes 4·word … 4·word + 3 of the codes, with the sign and bias of
-//                                                  CodeRoute<Arch, Format>,
+//                                                  Int8Encoding<Arch, Format>,
 //   sink.end(j)                                    and is complete.
-// A sink that kTakesUpper has the codes of second sub-blocks as they lie in their bytes, kUpperBits<Format> up.
+// A sink that kTakesPreShift has the codes of second sub-blocks as they lie in their bytes, kPreShiftBits<Format> up.
 
 template <class Format>
-inline constexpr unsigned kUpperBits = Format::kType == DType::q4_k ? 4 : 0;
+inline constexpr unsigned kPreShiftBits = Format::kType == DType::q4_k ? 4 : 0;
 
 /// Sub-block j, of n words.
 template <int n, class Sink, class Word>
@@ -57,7 +57,7 @@ TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N, Masked>& b, int /*n_unit
         load_words(b, 16 + 32 * g, words);
         sink.scales(g, byte_pair<N>(scales[g / 2], g % 2));
         put_sub_block<8>(sink, 2 * g + 1, [&](int c) {
-            return Sink::kTakesUpper ? bits_and(words[c], each_byte<N>(0xF0)) : high_nibbles(words[c]);
+            return Sink::kTakesPreShift ? bits_and(words[c], each_byte<N>(0xF0)) : high_nibbles(words[c]);
         });
         put_sub_block<8>(sink, 2 * g, [&](int c) { return low_nibbles(words[c]); });
     }

@@ -16,7 +16,7 @@ struct Activations {
     float* d;                 ///< scale per block
     float* s;                 ///< d · sum
     std::int32_t* sum;        ///< sum of the codes per 32
-    std::uint16_t* reach;     ///< two bounds per super-block: at most 32 · 127 and 16 · 127
+    std::uint16_t* max_partial_sum;     ///< two bounds per super-block: at most 32 · 127 and 16 · 127
     std::int16_t* sum32;      ///< sum of the codes per 32: at most 32 · 127 = 4064 in magnitude
     std::int16_t* sum16;      ///< and per 16
 };
@@ -29,7 +29,7 @@ template <class Arch>
         parts.s = reinterpret_cast<float*>(row + at.s_offset);
         parts.sum = reinterpret_cast<std::int32_t*>(row + at.sum_offset);
     } else {
-        parts.reach = reinterpret_cast<std::uint16_t*>(row + at.reach_offset);
+        parts.max_partial_sum = reinterpret_cast<std::uint16_t*>(row + at.max_partial_sum_offset);
         parts.sum32 = reinterpret_cast<std::int16_t*>(row + at.sum32_offset);
         parts.sum16 = reinterpret_cast<std::int16_t*>(row + at.sum_offset);
     }
@@ -64,7 +64,7 @@ std::int32_t sum_codes(const std::int8_t* q, int n) noexcept {
     return sum;
 }
 
-/// What products need to know of the codes of block b, besides its d: their sums, and how far partial products reach.
+/// What products need to know of the codes of block b, besides its d: their sums, and how large partial products get.
 template <class Arch>
 void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
     if (type == DType::x8_32) {
@@ -72,7 +72,7 @@ void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
         row.s[b] = row.d[b] * static_cast<float>(row.sum[b]);
         return;
     }
-    int reach32 = 0, reach16 = 0;
+    int max_partial_sum32 = 0, max_partial_sum16 = 0;
     for (std::int64_t j = 8 * b; j < 8 * b + 8; ++j) {
         int sum[2] = {0, 0}, magnitude[2] = {0, 0};   // of each half
         for (int half = 0; half < 2; ++half) {
@@ -82,15 +82,15 @@ void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
                 magnitude[half] += q[i] < 0 ? -q[i] : q[i];
             }
             row.sum16[2 * j + half] = static_cast<std::int16_t>(sum[half]);
-            reach16 = reach16 < magnitude[half] ? magnitude[half] : reach16;
+            max_partial_sum16 = max_partial_sum16 < magnitude[half] ? magnitude[half] : max_partial_sum16;
         }
         const int sum32 = sum[0] + sum[1], magnitude32 = magnitude[0] + magnitude[1];
         row.sum32[j] = static_cast<std::int16_t>(sum32);
         const int one_side = (magnitude32 + (sum32 < 0 ? -sum32 : sum32)) / 2;   // of positive codes, or of negative ones
-        reach32 = reach32 < one_side ? one_side : reach32;
+        max_partial_sum32 = max_partial_sum32 < one_side ? one_side : max_partial_sum32;
     }
-    row.reach[2 * b] = static_cast<std::uint16_t>(reach32);
-    row.reach[2 * b + 1] = static_cast<std::uint16_t>(reach16);
+    row.max_partial_sum[2 * b] = static_cast<std::uint16_t>(max_partial_sum32);
+    row.max_partial_sum[2 * b + 1] = static_cast<std::uint16_t>(max_partial_sum16);
 }
 
 /// Blocks first … end-1 of a row of k values; `x` is the whole row.

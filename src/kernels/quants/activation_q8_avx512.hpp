@@ -46,9 +46,9 @@ static inline bool quantize_sixteen_blocks(const float* x, const Activations& ou
             const float* at = x + 32 * block(4 * g + j);
             most[j] = _mm512_max_epu32(magnitude_bits(at), magnitude_bits(at + 16));
         }
-        quarters[g] = fold_quarters(most[0], most[1], most[2], most[3], MaxLanes{});
+        quarters[g] = reduce_quarters(most[0], most[1], most[2], most[3], MaxLanes{});
     }
-    const __m512i amax = fold_results(quarters, MaxLanes{});
+    const __m512i amax = reduce_results(quarters, MaxLanes{});
     if (_mm512_cmpge_epu32_mask(amax, _mm512_set1_epi32(static_cast<int>(kNotFinite))) != 0) return false;
     const __m512 d = _mm512_div_ps(_mm512_castsi512_ps(amax), _mm512_set1_ps(127.0f)), inverses = inverse_scales(d);
     alignas(64) float inverse[16];
@@ -64,7 +64,7 @@ static inline bool quantize_sixteen_blocks(const float* x, const Activations& ou
         sums[j / 2] = sums_of_4(codes);
     }
     // Quarters 0 and 1 belong to the even block of a pair, 2 and 3 to the odd one.
-    const __m512i low = fold_quarters(sums[0], sums[1], sums[2], sums[3]), high = fold_quarters(sums[4], sums[5], sums[6], sums[7]);
+    const __m512i low = reduce_quarters(sums[0], sums[1], sums[2], sums[3]), high = reduce_quarters(sums[4], sums[5], sums[6], sums[7]);
     const __m512i pairs = _mm512_add_epi32(_mm512_shuffle_i32x4(low, high, 0x88), _mm512_shuffle_i32x4(low, high, 0xDD));
     // pairs: even blocks 0 2 4 6, odd 1 3 5 7, even 8 …, odd 9 …
     const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
@@ -119,8 +119,8 @@ static inline bool quantize_super_block(const float* x, const Activations& out, 
     out.d[b] = d;
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.sum16 + 16 * b), sum16);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.sum32 + 8 * b), _mm256_cvtepi32_epi16(sum32));
-    out.reach[2 * b] = largest_word(_mm256_cvtepi32_epi16(one_side));
-    out.reach[2 * b + 1] = largest_word(_mm_max_epu16(_mm256_castsi256_si128(magnitude16), _mm256_extracti128_si256(magnitude16, 1)));
+    out.max_partial_sum[2 * b] = largest_word(_mm256_cvtepi32_epi16(one_side));
+    out.max_partial_sum[2 * b + 1] = largest_word(_mm_max_epu16(_mm256_castsi256_si128(magnitude16), _mm256_extracti128_si256(magnitude16, 1)));
     return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cells of a cache of each type: the one rounding at the store, the exact widening at the load, and the order of
+// KV slots of a cache of each type: the one rounding at the store, the exact widening at the load, and the order of
 // operations of a score.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace tinfer::kernels::ref {
 
-struct CellF32 {
+struct KvSlotF32 {
     using Stored = float;
     static Stored store(float x) noexcept { return x; }
     static float load(Stored x) noexcept { return x; }
 };
 
 /// Nearest even; finite values beyond ±65504 saturate, infinities and NaN stay what they are.
-struct CellF16 {
+struct KvSlotF16 {
     using Stored = std::uint16_t;
     static Stored store(float x) noexcept {
         const bool beyond = std::isfinite(x) && std::fabs(x) > 65504.0f;
@@ -29,7 +29,7 @@ struct CellF16 {
     static float load(Stored x) noexcept { return f16_to_f32<reference>(x); }
 };
 
-struct CellBf16 {
+struct KvSlotBf16 {
     using Stored = std::uint16_t;
     static Stored store(float x) noexcept { return f32_to_bf16<reference>(x); }
     static float load(Stored x) noexcept { return bf16_to_f32<reference>(x); }
@@ -41,29 +41,29 @@ struct Query {
     CodedQuery codes;
 };
 
-/// Cells of floats: s = fma(q[c], k[c], s), channels ascending.
-template <class Cell>
-struct FloatCells {
-    using Stored = typename Cell::Stored;
+/// KV slots of floats: s = fma(q[c], k[c], s), channels ascending.
+template <class KvSlot>
+struct FloatKvSlots {
+    using Stored = typename KvSlot::Stored;
     static constexpr bool kCoded = false;
     static float dot(const Query& q, const std::byte* group, std::int64_t lane, std::int64_t d) noexcept {
         const auto* k = reinterpret_cast<const Stored*>(group) + lane;
         float s = 0.0f;
-        for (std::int64_t c = 0; c < d; ++c) s = std::fma(q.x[c], Cell::load(k[c * kGroup]), s);
+        for (std::int64_t c = 0; c < d; ++c) s = std::fma(q.x[c], KvSlot::load(k[c * kGroup]), s);
         return s;
     }
     static float value(const std::byte* row, std::int64_t c, std::int64_t) noexcept {
-        return Cell::load(reinterpret_cast<const Stored*>(row)[c]);
+        return KvSlot::load(reinterpret_cast<const Stored*>(row)[c]);
     }
     static float key(const std::byte* group, std::int64_t lane, std::int64_t c, std::int64_t) noexcept {
-        return Cell::load(reinterpret_cast<const Stored*>(group)[c * kGroup + lane]);
+        return KvSlot::load(reinterpret_cast<const Stored*>(group)[c * kGroup + lane]);
     }
 };
 
-/// Cells of codes: per block of 32 channels, ascending, s = fma(d_k · d_q, float(Σ code_k · code_q), s); |Σ| ≤ 32 ·
+/// KV slots of codes: per block of 32 channels, ascending, s = fma(d_k · d_q, float(Σ code_k · code_q), s); |Σ| ≤ 32 ·
 /// 127². A value is d_v · code.
 template <DType Type>
-struct CodedCells {
+struct CodedKvSlots {
     static constexpr bool kCoded = true;
     static int code(const std::byte* from, CodePlace at) noexcept {
         const int byte = static_cast<int>(from[at.byte]);
@@ -94,17 +94,17 @@ struct CodedCells {
 
 /// Calls fn with the element type of a cache of floats.
 template <class Fn>
-void visit_cell(DType type, Fn fn) noexcept {
-    if (type == DType::f32) fn(CellF32{});
-    if (type == DType::f16) fn(CellF16{});
-    if (type == DType::bf16) fn(CellBf16{});
+void with_kv_slot(DType type, Fn fn) noexcept {
+    if (type == DType::f32) fn(KvSlotF32{});
+    if (type == DType::f16) fn(KvSlotF16{});
+    if (type == DType::bf16) fn(KvSlotBf16{});
 }
-/// Calls fn with the cells of any cache.
+/// Calls fn with the KV slots of any cache.
 template <class Fn>
-void visit_cells(DType type, Fn fn) noexcept {
-    visit_cell(type, [&]<class Cell>(Cell) { fn(FloatCells<Cell>{}); });
-    if (type == DType::q8_0) fn(CodedCells<DType::q8_0>{});
-    if (type == DType::q4_0) fn(CodedCells<DType::q4_0>{});
+void with_kv_slots(DType type, Fn fn) noexcept {
+    with_kv_slot(type, [&]<class KvSlot>(KvSlot) { fn(FloatKvSlots<KvSlot>{}); });
+    if (type == DType::q8_0) fn(CodedKvSlots<DType::q8_0>{});
+    if (type == DType::q4_0) fn(CodedKvSlots<DType::q4_0>{});
 }
 
 }  // namespace tinfer::kernels::ref

@@ -14,12 +14,12 @@ namespace tinfer::kernels {
 struct neon {
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
-    static constexpr int kTileTokens = 4, kLongTileTokens = 4, kPanelsTogether = 1, kSomeColumns = 27, kStreams = 4;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
+    static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27, kStreams = 4;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
     static constexpr bool kHasDot4 = true, kSignedDot4 = true, kFusedDot2 = false, kHasAmx = false;
 };
 /// With the dot-product extension (optional in ARMv8.2, there in nearly every core since 2018): dot4 is one instruction.
 struct neon_dot : neon {
-    static constexpr int kTileTokens = 6;   ///< 24 accumulators
+    static constexpr int kMicroTileTokens = 6;   ///< 24 accumulators
 };
 
 static TINFER_INLINE f32v<neon> fma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmaq_f32(c, a, b); }
@@ -43,8 +43,8 @@ static TINFER_INLINE void narrow_f16(f32v<neon> a, std::uint16_t* p, neon) {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));   // rounds as FPCR says: to nearest even (base/fp_env.hpp)
 }
 /// ARM has no store of a register past the caches: a plain one.
-static TINFER_INLINE void stream(f32v<neon> a, float* p, neon) { vst1q_f32(p, a); }
-static TINFER_INLINE void stream_fence(neon) {}
+static TINFER_INLINE void store_nontemporal(f32v<neon> a, float* p, neon) { vst1q_f32(p, a); }
+static TINFER_INLINE void nontemporal_fence(neon) {}
 static TINFER_INLINE void deinterleave(f32v<neon> low, f32v<neon> high, f32v<neon>& even, f32v<neon>& odd, neon) {
     even = vuzp1q_f32(low, high);
     odd = vuzp2q_f32(low, high);
@@ -85,7 +85,7 @@ static TINFER_INLINE void transpose(i32v<neon> (&m)[4], neon) {
 }
 
 static TINFER_INLINE float root(float x, neon) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
-static TINFER_INLINE float fold_parts(const f32v<neon> (&part)[4], neon) {
+static TINFER_INLINE float reduce_parts(const f32v<neon> (&part)[4], neon) {
     const float32x4_t four = vaddq_f32(vaddq_f32(part[0], part[2]), vaddq_f32(part[1], part[3]));
     const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(vadd_f32(two, vrev64_f32(two)), 0);

@@ -9,11 +9,11 @@
 
 namespace tinfer::kernels {
 
-/// Asks for memory that will be read soon, into the first level of the caches or the second. It may lie behind the file's or the
+/// Prefetches memory that will be read soon, into L1 or L2. It may lie behind the file's or the
 /// cache's end.
 template <std::int64_t Bytes>
-TINFER_INLINE void ask_for(const std::byte* p, bool near) noexcept {
-    if (near) {
+TINFER_INLINE void prefetch_lines(const std::byte* p, bool to_l1) noexcept {
+    if (to_l1) {
 #pragma GCC unroll 4
         for (std::int64_t line = 0; line < Bytes; line += 64) __builtin_prefetch(p + line, 0, 3);
     } else {

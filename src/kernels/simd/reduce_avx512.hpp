@@ -20,14 +20,14 @@ struct MaxLanes {   ///< unsigned
 
 /// Totals of four vectors of sixteen lanes, by quarters: lane 4q + i holds the total of quarter q of v[i].
 template <class Op = AddLanes>
-static TINFER_INLINE __m512i fold_quarters(__m512i v0, __m512i v1, __m512i v2, __m512i v3, Op op = {}) {
+static TINFER_INLINE __m512i reduce_quarters(__m512i v0, __m512i v1, __m512i v2, __m512i v3, Op op = {}) {
     const __m512i a = op(_mm512_unpacklo_epi32(v0, v1), _mm512_unpackhi_epi32(v0, v1));
     const __m512i b = op(_mm512_unpacklo_epi32(v2, v3), _mm512_unpackhi_epi32(v2, v3));
     return op(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 /// Of four such results, the totals of all: lane 4g + i holds the total of vector i of result g.
 template <class Op = AddLanes>
-static TINFER_INLINE __m512i fold_results(const __m512i (&g)[4], Op op = {}) {
+static TINFER_INLINE __m512i reduce_results(const __m512i (&g)[4], Op op = {}) {
     const __m512i a = op(_mm512_shuffle_i32x4(g[0], g[1], 0x88), _mm512_shuffle_i32x4(g[0], g[1], 0xDD));
     const __m512i b = op(_mm512_shuffle_i32x4(g[2], g[3], 0x88), _mm512_shuffle_i32x4(g[2], g[3], 0xDD));
     return op(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
@@ -41,7 +41,7 @@ struct MaxFloats {
 };
 /// Lane i: the lanes of v[i] put together in the order of numerics rule 3, l with l + 8, then + 4, + 2, + 1.
 template <class Op>
-static TINFER_INLINE __m512 fold_sixteen(const float (&v)[16][16], Op op) {
+static TINFER_INLINE __m512 reduce_sixteen(const float (&v)[16][16], Op op) {
     __m512 halves[8], quarters[4], pairs[2];
     for (int i = 0; i < 8; ++i) {
         const __m512 x = _mm512_load_ps(v[2 * i]), y = _mm512_load_ps(v[2 * i + 1]);

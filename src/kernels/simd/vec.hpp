@@ -16,9 +16,9 @@ namespace tinfer::kernels {
 
 // Instruction sets are tags: empty types that derive from the tag below them, so that a function that a level lacks is
 // found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how many
-// tokens a product tile takes (`kTileTokens`: what its registers hold), how many panels meet
-// them before the next tokens come (`kPanelsTogether`: what the first level holds), up to how many tokens a product reads what
-// comes next by itself (`kSomeColumns`: with more, reading hardly counts), in how many streams few tokens walk rows (`kStreams`),
+// tokens a product tile takes (`kMicroTileTokens`: what its registers hold), how many panels meet
+// them before the next tokens come (`kPanelsTogether`: what L1 holds), up to how many tokens a product reads what
+// comes next by itself (`kMemoryBoundTokens`: with more, reading hardly counts), in how many streams few tokens read rows (`kStreams`),
 // whether there is a dot4, which adds four byte products per lane to an int32 (`kHasDot4`), whether its weight bytes are signed
 // (`kSignedDot4`), whether dot2 beats a multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the
 // functions that take one as their last argument, are in the header of their family, which is included at the end and empty
@@ -134,8 +134,8 @@ TINFER_INLINE f32x16<Arch> if_greater(const f32x16<Arch>& a, const f32x16<Arch>&
 
 /// The sum of the sixteen lanes: l + (l + 8), then + 4, + 2, + 1.
 template <class Arch>
-TINFER_INLINE float fold(const f32x16<Arch>& a) noexcept {
-    return fold_parts(a.part, Arch{});
+TINFER_INLINE float reduce(const f32x16<Arch>& a) noexcept {
+    return reduce_parts(a.part, Arch{});
 }
 
 }  // namespace tinfer::kernels

@@ -14,39 +14,39 @@ namespace tinfer::kernels {
 struct avx2 {
     using simd = xsimd::fma3<xsimd::avx2>;
     static constexpr int kLanes = 8;          ///< 32-bit lanes of a register
-    static constexpr int kTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
-    static constexpr int kLongTileTokens = 4; ///< without dot4, where pairs of 32 values add up
-    static constexpr int kPanelsTogether = 4; ///< panels of a product that share a visit of the activations
-    static constexpr int kSomeColumns = 27;   ///< with more, multiplying costs far more than reading
-    static constexpr int kStreams = 8;        ///< in which few tokens walk the rows of a run
-    using Eight = avx2;                       ///< registers of eight lanes, in which rows meet few tokens
-    static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
+    static constexpr int kMicroTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
+    static constexpr int kLongMicroTileTokens = 4; ///< without dot4, where pairs of 32 values add up
+    static constexpr int kPanelsTogether = 4; ///< panels of a product that share one pass over the activations
+    static constexpr int kMemoryBoundTokens = 27;   ///< with more, multiplying costs far more than reading
+    static constexpr int kStreams = 8;        ///< in which few tokens read the rows of a run
+    using Half = avx2;                       ///< registers of eight lanes, in which rows meet few tokens
+    static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that max_partial_sum int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
     static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/gemm/microkernel_amx.hpp)
 };
 struct avxvnni : avx2 {
-    using Eight = avxvnni;
-    static constexpr int kTileTokens = 5;     ///< sums that have met their scales rest in memory
+    using Half = avxvnni;
+    static constexpr int kMicroTileTokens = 5;     ///< sums that have met their scales rest in memory
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
 /// Eight lanes in files that are compiled for sixteen: functions with this tag are not those of avx2, which run anywhere.
 template <class Arch>
-struct eight_of : avx2 {};
+struct half_width : avx2 {};
 struct avx512 : avx2 {
     using simd = xsimd::avx512bw;
-    using Eight = eight_of<avx512>;
+    using Half = half_width<avx512>;
     static constexpr int kLanes = 16;
-    static constexpr int kTileTokens = 6, kLongTileTokens = 6, kPanelsTogether = 2;
+    static constexpr int kMicroTileTokens = 6, kLongMicroTileTokens = 6, kPanelsTogether = 2;
 };
 struct avx512vnni : avx512 {
-    static constexpr int kSomeColumns = 72, kStreams = 4;
+    static constexpr int kMemoryBoundTokens = 72, kStreams = 4;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
 struct amx : avx512vnni {
-    static constexpr int kSomeColumns = 27;
+    static constexpr int kMemoryBoundTokens = 27;
     static constexpr bool kHasAmx = true;
 };
 
@@ -82,8 +82,8 @@ static TINFER_INLINE void narrow_f16(f32v<avx2> a, void* p, avx2) {
     _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 // Stores past the caches, to addresses that are multiples of the register's bytes, and the fence that other threads need.
-static TINFER_INLINE void stream(f32v<avx2> a, float* p, avx2) { _mm256_stream_ps(p, a); }
-static TINFER_INLINE void stream_fence(avx2) { _mm_sfence(); }
+static TINFER_INLINE void store_nontemporal(f32v<avx2> a, float* p, avx2) { _mm256_stream_ps(p, a); }
+static TINFER_INLINE void nontemporal_fence(avx2) { _mm_sfence(); }
 /// {e0 o0 e1 o1 …} in two registers to {e0 e1 …} and {o0 o1 …}, and back.
 static TINFER_INLINE void deinterleave(f32v<avx2> low, f32v<avx2> high, f32v<avx2>& even, f32v<avx2>& odd, avx2) {
     even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88)), 0xD8));
@@ -173,7 +173,7 @@ static TINFER_INLINE i32v<avx512> widen_i16(const std::int16_t* p, avx512) {
 static TINFER_INLINE void narrow_f16(f32v<avx512> a, void* p, avx512) {
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
-static TINFER_INLINE void stream(f32v<avx512> a, float* p, avx512) { _mm512_stream_ps(p, a); }
+static TINFER_INLINE void store_nontemporal(f32v<avx512> a, float* p, avx512) { _mm512_stream_ps(p, a); }
 static TINFER_INLINE void deinterleave(f32v<avx512> low, f32v<avx512> high, f32v<avx512>& even, f32v<avx512>& odd,
     avx512) {
     const __m512i evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -261,15 +261,15 @@ static TINFER_INLINE i32v<avx512vnni> dot2(i32v<avx512vnni> acc, i32v<avx512vnni
 /// The square root of one float, as IEEE rounds it.
 static TINFER_INLINE float root(float x, avx2) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
-static TINFER_INLINE float fold8(__m256 eight) {   // lanes l + (l + 4), then + 2, then + 1
+static TINFER_INLINE float reduce8(__m256 eight) {   // lanes l + (l + 4), then + 2, then + 1
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
-static TINFER_INLINE float fold_parts(const f32v<avx2> (&part)[2], avx2) { return fold8(part[0] + part[1]); }
+static TINFER_INLINE float reduce_parts(const f32v<avx2> (&part)[2], avx2) { return reduce8(part[0] + part[1]); }
 #if defined(__AVX512DQ__)
-static TINFER_INLINE float fold_parts(const f32v<avx512> (&part)[1], avx512) {
-    return fold8(_mm256_add_ps(_mm512_castps512_ps256(part[0]), _mm512_extractf32x8_ps(part[0], 1)));
+static TINFER_INLINE float reduce_parts(const f32v<avx512> (&part)[1], avx512) {
+    return reduce8(_mm256_add_ps(_mm512_castps512_ps256(part[0]), _mm512_extractf32x8_ps(part[0], 1)));
 }
 #endif
 

@@ -162,9 +162,9 @@ TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") 
     const std::vector<std::byte> cache(12 * 2 * 512);
     const std::vector<float> rows(12 * 5);
     const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
-    const std::vector<std::int32_t> cells{130, 63, -1, 64, 131};
+    const std::vector<std::int32_t> kv_slots{130, 63, -1, 64, 131};
     for (const Op op : {Op::kv_write, Op::rope_kv_write})
-        CHECK(resolved(op, DType::f16, call_of({f16, f32(rows, {12, 5, 1, 1}), f32(cells, {5, 1, 1, 1})}), 0,
+        CHECK(resolved(op, DType::f16, call_of({f16, f32(rows, {12, 5, 1, 1}), f32(kv_slots, {5, 1, 1, 1})}), 0,
                        AccessMode::write) ==
               std::vector<AccessRange>{{63 * 24, 48, 0, 1, 0, 1}, {130 * 24, 48, 0, 1, 0, 1}});
     const std::vector<std::int32_t> pairs{6, 2, 0, 1, -1, 7, 6, 4};
@@ -176,7 +176,7 @@ TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") 
     CHECK(read == std::vector<AccessRange>{{0, page, 0, 1, 0, 1}, {6 * page, page, 0, 1, 0, 2}});
 }
 
-TEST_CASE("[N1] attention: runs of the cells that any query sees, shared pages once, holes and windows left out") {
+TEST_CASE("[N1] attention: runs of the KV slots that any query sees, shared pages once, holes and windows left out") {
     OpRandom random(31);
     for (int trial = 0; trial < 60; ++trial) {
         // OpRandom sequences over eight pages; from trial 20 on pages may be shared, before that they ascend and are
@@ -187,22 +187,22 @@ TEST_CASE("[N1] attention: runs of the cells that any query sees, shared pages o
         std::map<std::int64_t, std::uint32_t> expected;   // logical row → queries
         for (int s = 0; s < n_seqs; ++s) {
             seqs.insert(seqs.end(), {static_cast<std::int32_t>(table.size() / 4), 0});
-            std::vector<std::int64_t> cells;
+            std::vector<std::int64_t> kv_slots;
             for (int e = 0; e < 2; ++e) {
                 const std::int32_t page = disorder ? (random.below(3) * 2 + e * 3) % n_pages : s * 2 + e;
                 const std::uint64_t mask = static_cast<std::uint64_t>(random.bits()) << 32 | random.bits() |
                                            (trial % 2 == 0 ? ~std::uint64_t{0} : 1u);
-                table.insert(table.end(), {page, static_cast<std::int32_t>(cells.size()),
+                table.insert(table.end(), {page, static_cast<std::int32_t>(kv_slots.size()),
                                            static_cast<std::int32_t>(mask), static_cast<std::int32_t>(mask >> 32)});
                 for (int slot = 0; slot < 64; ++slot)
-                    if ((mask >> slot & 1) != 0) cells.push_back(page * 64 + slot);
+                    if ((mask >> slot & 1) != 0) kv_slots.push_back(page * 64 + slot);
                 ++seqs.back();
             }
             for (int q = 0; q < 3; ++q) {
-                const std::int32_t end = 1 + random.below(static_cast<int>(cells.size())),
+                const std::int32_t end = 1 + random.below(static_cast<int>(kv_slots.size())),
                                    begin = trial % 5 == 0 ? 0 : random.below(end);
                 spans.insert(spans.end(), {s, begin, end, end - 1});
-                for (std::int32_t j = begin; j < end; ++j) ++expected[cells[static_cast<std::size_t>(j)]];
+                for (std::int32_t j = begin; j < end; ++j) ++expected[kv_slots[static_cast<std::size_t>(j)]];
             }
         }
         spans.insert(spans.end(), {-1, 0, 0, 0});   // a query of nobody
