@@ -99,6 +99,7 @@ struct Scratch {
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
+    std::vector<char32_t> marks;       ///< of one character, until all of them are known
     std::vector<ScoredStep> best;
     std::vector<PathStep> path;
     std::vector<Token> tokens;
