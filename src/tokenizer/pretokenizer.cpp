@@ -87,7 +87,8 @@ Pretokenizer::Code compile(const PretokenizerFamily& family, std::string_view pa
     int error = 0;
     std::size_t offset = 0;
     Pretokenizer::Code code(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(expanded.data()), expanded.size(),
-                                            PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &offset, context.get()));
+                                            PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &offset,
+                                            context.get()));
     if (refused) throw std::bad_alloc();
     if (!code)
         fail(ErrorCode::not_available, cat("pre-tokenizer family '", family.name, "': PCRE2 ", regex_version(),
@@ -148,8 +149,8 @@ void Pretokenizer::split(std::string_view subject, RegexScratch& scratch, std::v
     }
 }
 
-void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece, std::size_t base, RegexScratch& scratch,
-                               std::vector<std::size_t>& ends) const {
+void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece, std::size_t base,
+                               RegexScratch& scratch, std::vector<std::size_t>& ends) const {
     std::size_t last = 0;   // end of the last piece
     for (std::size_t start = 0; start < piece.size();) {
         const int result = match_once(code, piece, start, scratch.data_.get(), scratch.context_.get());
@@ -167,14 +168,17 @@ void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece,
 
 // A text that cannot be cut as its model cuts it has no tokens.
 void Pretokenizer::refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const {
-    const auto where = [&] { return cat("pre-tokenizer family '", name_, "': matching in a piece of ", n_bytes, " bytes "); };
+    const auto where = [&] {
+        return cat("pre-tokenizer family '", name_, "': matching in a piece of ", n_bytes, " bytes ");
+    };
     switch (error) {
         case PCRE2_ERROR_NOMEMORY: throw std::bad_alloc();
         case PCRE2_ERROR_MATCHLIMIT: case PCRE2_ERROR_DEPTHLIMIT:
             fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.n_steps, " steps"));
         case PCRE2_ERROR_HEAPLIMIT:
             fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.heap_kib, " KiB"));
-        default: fail(ErrorCode::compute_failed, cat(where(), "failed: PCRE2 error ", error, ", ", regex_message(error)));
+        default:
+            fail(ErrorCode::compute_failed, cat(where(), "failed: PCRE2 error ", error, ", ", regex_message(error)));
     }
 }
 

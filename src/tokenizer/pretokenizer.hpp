@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Cuts text into the pieces byte-level BPE works on, by running the regular expressions that the models publish through
-// PCRE2, or through the scanners that equal some of them. Compiled once and shared; everything a match writes to is in a
-// RegexScratch of the caller. Every family takes time that grows as the text does, whatever the text is.
+// PCRE2, or through the scanners that equal some of them. Compiled once and shared; everything a match writes to is in
+// a RegexScratch of the caller. Every family takes time that grows as the text does, whatever the text is.
 #pragma once
 
 #include <cstddef>
@@ -57,8 +57,8 @@ public:
     /// Throws bad_alloc; not_available where this PCRE2 does not know an expression.
     explicit Pretokenizer(const PretokenizerFamily& family, Matching matching = Matching::scanners_first);
 
-    /// Ends of the pieces of `subject` in order, the last being its size. The subject is valid UTF-8. Throws bad_alloc, and
-    /// limit_exceeded where a match needs more than the limits of `scratch`: no family of the table does.
+    /// Ends of the pieces of `subject` in order, the last being its size. The subject is valid UTF-8. Throws bad_alloc,
+    /// and limit_exceeded where a match needs more than the limits of `scratch`: no family of the table does.
     void split(std::string_view subject, RegexScratch& scratch, std::vector<std::size_t>& ends) const;
 
 private:

@@ -165,8 +165,8 @@ void scan(std::string_view piece, std::size_t base, std::vector<std::size_t>& en
 }
 
 // ---- Digits in threes from the right --------------------------------------------------------------------------------
-// The expressions look ahead to the end of the run at every digit, which takes the square of its length. Here the digits
-// of a run are counted once.
+// The expressions look ahead to the end of the run at every digit, which takes the square of its length. Here the
+// digits of a run are counted once.
 
 utf8proc_category_t category_of(char32_t c) noexcept { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
@@ -217,8 +217,8 @@ void for_each_digit_run(std::string_view piece, const Fn& fn) {
     }
 }
 
-/// D{1,3}(?=(?:D{3})*(?!W)) with the digits D and a class W that holds them: a run that no W follows, the first piece being
-/// what is left over from threes.
+/// D{1,3}(?=(?:D{3})*(?!W)) with the digits D and a class W that holds them: a run that no W follows, the first piece
+/// being what is left over from threes.
 template <bool (*is_digit)(char32_t) noexcept, bool (*hinders)(char32_t) noexcept>
 void scan_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
     std::size_t last = 0;   // end of the last match

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1), as published BERT cleans its text: control characters go,
-// accents and other nonspacing marks, and case; the text becomes words and single punctuation marks, and each word is
-// spelt by the longest pieces from the left. In the file pieces that begin a word carry U+2581 in front; those that go on
-// with one are bare.
+// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1), as published BERT cleans its text: control characters
+// go, accents and other nonspacing marks, and case; the text becomes words and single punctuation marks, and each word
+// is spelt by the longest pieces from the left. In the file pieces that begin a word carry U+2581 in front; those that
+// go on with one are bare.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -23,14 +23,17 @@ const utf8proc_property_t& properties(char32_t c) noexcept {
     return *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
 }
 
-/// What published BERT cleans away before anything else: control and format characters but for tab and line breaks, what
-/// is in private use, surrogates, NUL and the replacement character.
+/// What published BERT cleans away before anything else: control and format characters but for tab and line breaks,
+/// what is in private use, surrogates, NUL and the replacement character.
 bool is_dropped(char32_t c) noexcept {
     if (c == '\t' || c == '\n' || c == '\r') return false;
     if (c == 0 || c == 0xFFFD) return true;
     switch (properties(c).category) {
-        case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO: return true;
-        default: return false;
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO: return true;
+    default: return false;
     }
 }
 
@@ -56,8 +59,8 @@ WordRole word_role(char32_t c) noexcept {
     }
 }
 
-/// Takes the canonical decomposition (Unicode 15.0 §3.11, NFD) without its nonspacing marks, character by character, and
-/// spells the words it falls into.
+/// Takes the canonical decomposition (Unicode 15.0 §3.11, NFD) without its nonspacing marks, character by character,
+/// and spells the words it falls into.
 class WordSpeller {
 public:
     WordSpeller(const Vocab::Impl& vocab, Scratch& scratch, std::vector<Token>& out)
@@ -73,7 +76,8 @@ public:
         if (c >= 0xC0) {
             int boundary = 0;
             n = utf8proc_decompose_char(parts[0], parts.data(), std::ssize(parts),
-                                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
+                                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
+                                        &boundary);
         }
         for (utf8proc_ssize_t i = 0; i < n; ++i) put_part(static_cast<char32_t>(parts[static_cast<std::size_t>(i)]));
     }

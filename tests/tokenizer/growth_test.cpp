@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Time grows as the text does, whatever the text is: twice the text takes under three times the time. What takes the square
-// of a run's length takes four times. Processor time is compared, not the clock on the wall.
+// Time grows as the text does, whatever the text is: twice the text takes under three times the time. What takes the
+// square of a run's length takes four times. Processor time is compared, not the clock on the wall.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -76,10 +76,10 @@ std::string text_of(const RunKind& kind, std::size_t n_bytes) {
     return text += kind.back;
 }
 
-/// Of the least times that `work` takes over a text and over one of twice the length. Measured again while it looks bad.
+/// Of the least times that `work` takes over a text and over one of twice the length. Measured again while it looks
+/// bad.
 template <class Work>
-double growth(const RunKind& kind, const Work& work) {
-    const std::string once = text_of(kind, kBytes), twice = text_of(kind, 2 * kBytes);
+double growth(const std::string& once, const std::string& twice, const Work& work) {
     const auto seconds = [&](const std::string& text) {
         const std::clock_t begin = std::clock();
         work(text);
@@ -94,6 +94,10 @@ double growth(const RunKind& kind, const Work& work) {
     }
     return least_twice / (least_once + kTick);
 }
+template <class Work>
+double growth(const RunKind& kind, const Work& work) {
+    return growth(text_of(kind, kBytes), text_of(kind, 2 * kBytes), work);
+}
 
 }  // namespace
 
@@ -105,13 +109,15 @@ TEST_CASE("[T1] pretokenizer: every family takes time that grows as the text doe
         const tokenizer::Pretokenizer pretokenizer(family);
         for (const RunKind& kind : kRuns) {
             CAPTURE(kind.name);
-            CHECK(growth(kind, [&](const std::string& text) { pretokenizer.split(text, scratch, ends); }) < kMostGrowth);
+            CHECK(growth(kind, [&](const std::string& text) { pretokenizer.split(text, scratch, ends); }) <
+                  kMostGrowth);
             CHECK(ends.back() == text_of(kind, 2 * kBytes).size());
         }
     }
 }
 
-TEST_CASE("[T1][T2][T3][T4][T5] encode: every algorithm takes time that grows as the text does, for every kind of run") {
+TEST_CASE(
+    "[T1][T2][T3][T4][T5] encode: every algorithm takes time that grows as the text does, for every kind of run") {
     const std::pair<std::string, Vocab> vocabs[] = {
         {"byte-level BPE", load_vocab(small_bpe("gpt-2"))}, {"BPE of characters", load_vocab(small_bpe("gemma4"))},
         {"SPM", load_vocab(small_spm())},                   {"WordPiece", load_vocab(small_wordpiece())},
@@ -122,10 +128,34 @@ TEST_CASE("[T1][T2][T3][T4][T5] encode: every algorithm takes time that grows as
         CAPTURE(name);
         for (const RunKind& kind : kRuns) {
             CAPTURE(kind.name);
-            const auto encode = [&](const std::string& text) { (void)vocab.encode(text, {.add_special = false, .parse_special = true}); };
+            const auto encode = [&](const std::string& text) {
+                (void)vocab.encode(text, {.add_special = false, .parse_special = true});
+            };
             CHECK(growth(kind, encode) < kMostGrowth);
         }
     }
+}
+
+TEST_CASE(
+    "[T7] encode: time grows as the text does, too, where every special token of a large vocabulary stands in it") {
+    constexpr int kTokens = kSanitized ? 2000 : 8000;
+    std::vector<std::string> tokens{"<unk>", "x"};
+    std::string once, twice;
+    for (int i = 0; i < 2 * kTokens; ++i) {
+        tokens.push_back("<|reserved_" + std::to_string(1'000'000 + i) + "|>");
+        twice += tokens.back() + "x";
+        if (i < kTokens) once += tokens.back() + "x";
+    }
+    std::vector<std::int32_t> types(tokens.size(), 3);
+    types[0] = 2, types[1] = 1;
+    GgufWriter writer = write_vocab("llama", tokens, types);
+    writer.kv("tokenizer.ggml.add_space_prefix", false);
+    const Vocab vocab = load_vocab(writer);
+    std::size_t n = 0;
+    CHECK(growth(once, twice, [&](const std::string& text) {
+        n = vocab.encode(text, {.add_special = false, .parse_special = true}).size();
+    }) < kMostGrowth);
+    CHECK(n == 4 * kTokens);
 }
 
 }  // namespace tinfer::test

@@ -116,7 +116,8 @@ void check_equal_cuts(const Pretokenizer& ours, const Pretokenizer& theirs, Rand
     CHECK(n_different == 0);
 }
 
-ErrorCode refusal_of(const Pretokenizer& pretokenizer, std::string_view text, tokenizer::RegexLimits limits, std::string& message) {
+ErrorCode refusal_of(const Pretokenizer& pretokenizer, std::string_view text, tokenizer::RegexLimits limits,
+                     std::string& message) {
     tokenizer::RegexScratch scratch(limits);
     std::vector<std::size_t> ends;
     try {
@@ -169,7 +170,8 @@ TEST_CASE("[T1] pretokenizer: expressions that the table writes in another way c
     }
 }
 
-TEST_CASE("[T1] pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
+TEST_CASE(
+    "[T1] pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
     std::string message;
     constexpr std::string_view nested = "(?:a|aa)+[bc]";   // as many ways as the text has compositions
     const Pretokenizer slow({"slow", {&nested, 1}}, Matching::expressions_only);
