@@ -86,6 +86,18 @@ struct Model::Impl {
     double load_seconds = 0;
 };
 
+namespace {
+
+void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const ModelOptions& options) {
+    const auto n_rows = static_cast<std::size_t>(bound.hp.n_vocab);
+    if (n_rows > vocab.size() && options.log)
+        options.log(LogLevel::warning,
+                    cat("the model has rows for ", n_rows, " tokens, the vocabulary has ", vocab.size(),
+                        ": samplers never offer the ", n_rows - vocab.size(), " without a text"));
+}
+
+}  // namespace
+
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
@@ -96,6 +108,7 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         Vocab vocab(tokenizer::load_vocab(*file, options));
         file->load_data(options);
         warn_unused_overrides(*file, options);
+        say_surplus_rows(bound, vocab, options);
         auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}))});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return Model(std::move(impl));
