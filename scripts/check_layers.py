@@ -22,6 +22,7 @@ LAYERS = {
     "model": ["graph", "gguf", "base"],
     "trace": ["graph", "base"],
     "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
+    "generation": ["runtime", "sampling", "tokenizer", "base"],
 }
 MAX_LINES = 600
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
