@@ -165,6 +165,12 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
             roofline};
 }
 
+std::string join(std::span<const int> values) {
+    std::string text;
+    for (const int value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+    return text;
+}
+
 std::string padded(std::string text, std::size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
 
 void print_row(const json& line) {
@@ -186,6 +192,7 @@ void print_roofline(const json& test, const tinfer::Roofline& roofline, bool as_
 }
 
 int bench(const BenchArgs& args) {
+    args.model.require();
     const auto model = args.model.load();
     std::vector<Test> tests;
     int longest = 0;
@@ -228,22 +235,21 @@ Action add_bench(CLI::App& app) {
     auto* command = app.add_subcommand("bench", "Measures tokens per second, with the share of what the machine can do.");
     args->model.add_to(*command);
     const auto add_list = [&](const std::string& names, std::vector<int>& values, const std::string& help) {
-        command->add_option(names, values, help)->delimiter(',')->check(CLI::NonNegativeNumber)->capture_default_str()
-            ->type_name("N,...")->group("Tests");
+        command->add_option(names, values, help)->delimiter(',')->check(whole())->type_name("N,...")->default_str(join(values))->group("Tests");
     };
     add_list("-p,--prompt", args->prompts, "prompts of so many tokens; 0 = none");
     add_list("-n,--predict", args->generations, "generations of so many tokens; 0 = none");
     add_list("--batches", args->batches, "batches of so many tokens, every one an output; 0 = none");
     add_list("-d,--depth", args->depths, "tokens in the cache before");
     add_list("-t,--threads", args->threads, "thread counts; 0 = one per core");
-    command->add_option("-r,--repeat", args->repeats, "runs of each test")->check(CLI::Range(1, 1000))->capture_default_str()->group("Tests");
+    command->add_option("-r,--repeat", args->repeats, "runs of each test")->check(whole(1, 1000))->type_name("N")->group("Tests");
     command->add_flag("--json", args->as_json, "one JSON document per line")->group("Tests");
     command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")->group("Tests");
     args->context.add_to(*command);
-    command->footer("roof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
+    command->footer("\nroof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
                     "weights take, both measured in the same run.\n"
-                    "Examples:\n  tinfer bench -m model.gguf --roofline\n"
-                    "  tinfer bench -m model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
+                    "\nExamples:\n  tinfer bench model.gguf --roofline\n"
+                    "  tinfer bench model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
     return [args] { return bench(*args); };
 }
 

@@ -97,6 +97,7 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
 }
 
 int inspect(const InspectArgs& args) {
+    if (args.as_json && args.as_csv) throw UsageError("--json or --csv, not both");
     if (args.architectures) {
         json rows = json::array();
         for (const auto& [name, memory, rope, tested_by] : tinfer::architectures())
@@ -109,7 +110,6 @@ int inspect(const InspectArgs& args) {
         return 0;
     }
 
-    if (args.model.files.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "inspect needs a model file");
     const auto file = args.model.open();
     if (args.data_check) {
         file.check_data();
@@ -132,17 +132,14 @@ int inspect(const InspectArgs& args) {
 Action add_inspect(CLI::App& app) {
     auto args = std::make_shared<InspectArgs>();
     auto* command = app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
-    args->model.add_to(*command, true);
-    command->get_option("--model")->required(false);
-    auto* form = command->add_option_group("Output");
-    form->add_flag("--json", args->as_json, "one JSON document");
-    form->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor");
-    form->require_option(0, 1);
+    args->model.add_to(*command);
+    command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
+    command->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor")->group("Output");
     command->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")->group("Output");
     command->add_flag("--architectures", args->architectures, "the architectures that this build runs; needs no file")->group("Output");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
+    command->footer("\nExamples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
     return [args] { return inspect(*args); };
 }
 

@@ -48,21 +48,22 @@ double negative_log_likelihood(std::span<const float> logits, std::size_t target
     return std::log(sum) + max - double(logits[target]);
 }
 
-/// Scores one window; false when the user interrupts.
-bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::optional<tinfer::Token> bos, Score& score) {
+/// Scores the window whose first token is `begin` of the text; false when the user interrupts.
+bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::size_t begin, std::optional<tinfer::Token> bos, Score& score) {
     const std::size_t n = tokens.size(), first = n / 2;
     tinfer::Batch batch;
     for (std::size_t j = 0; j < n; ++j)
         batch.add(j == 0 && bos ? *bos : tokens[j], tinfer::Pos{static_cast<int>(j)}, tinfer::SeqId{0}, j >= first && j + 1 < n);
     context.clear();
-    switch (context.decode(batch)) {
-    case tinfer::DecodeStatus::ok:
-    case tinfer::DecodeStatus::pending: break;   // pending comes from step() alone
-    case tinfer::DecodeStatus::cancelled: return false;
-    case tinfer::DecodeStatus::no_room: throw tinfer::Error(tinfer::ErrorCode::no_room, "a window does not fit the cache");
+    const auto status = context.decode(batch);
+    if (status == tinfer::DecodeStatus::cancelled) return false;
+    if (status == tinfer::DecodeStatus::no_room)
+        throw tinfer::Error(tinfer::ErrorCode::no_room, "a window of " + std::to_string(n) + " tokens does not fit the context (see --ctx)");
+    for (std::size_t j = first; j + 1 < n; ++j) {
+        const double nll = negative_log_likelihood(context.logits(static_cast<int>(j - first)), static_cast<std::size_t>(tokens[j + 1]));
+        if (!std::isfinite(nll)) refuse_not_finite(context.model(), "token " + std::to_string(begin + j + 1) + " of the text");
+        score.add(nll);
     }
-    for (std::size_t j = first; j + 1 < n; ++j)
-        score.add(negative_log_likelihood(context.logits(static_cast<int>(j - first)), static_cast<std::size_t>(tokens[j + 1])));
     return true;
 }
 
@@ -72,6 +73,7 @@ std::string file_hash(const std::string& path) {
 }
 
 int perplexity(const PerplexityArgs& args) {
+    args.model.require();
     const auto text = args.text.read();
     const auto model = args.model.load();
     const auto& vocab = model.vocab();
@@ -100,7 +102,7 @@ int perplexity(const PerplexityArgs& args) {
 
     Score score;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-        if (!score_window(context, std::span(tokens).subspan(chunk * n, n), bos, score)) return kInterrupted;
+        if (!score_window(context, std::span(tokens).subspan(chunk * n, n), chunk * n, bos, score)) return kInterrupted;
         note("[" + std::to_string(chunk + 1) + "/" + std::to_string(chunks) + "] " + fixed(score.ppl(), 4));
     }
 
@@ -117,14 +119,14 @@ int perplexity(const PerplexityArgs& args) {
 
 Action add_perplexity(CLI::App& app) {
     auto args = std::make_shared<PerplexityArgs>();
-    auto* command = app.add_subcommand("perplexity", "Measures the perplexity of a text in windows of -c tokens (default 512).");
+    auto* command = app.add_subcommand("perplexity", "Measures the perplexity of a text in windows of -c tokens.");
+    args->text.add_to(*command);
     args->model.add_to(*command);
-    args->text.add_to(*command, true);
-    command->add_option("--chunks", args->n_chunks, "stop after so many windows; 0 = all")->check(CLI::NonNegativeNumber)->group("Text");
-    command->add_flag("--json", args->as_json, "one JSON document");
-    args->context.add_to(*command);
+    command->add_option("--chunks", args->n_chunks, "stop after so many windows; 0 = all")->check(whole())->type_name("N")->group("Text");
+    command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
+    args->context.add_to(*command, "512");
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer perplexity -m model.gguf -f text.txt\n  tinfer perplexity -m model.gguf -f text.txt -c 256 --json");
+    command->footer("\nExamples:\n  tinfer perplexity model.gguf -f text.txt\n  tinfer perplexity model.gguf -f text.txt -c 256 --json");
     return [args] { return perplexity(*args); };
 }
 

@@ -124,14 +124,12 @@ std::optional<std::string_view> Generation::next(Context& context, Sampler& samp
         const auto begin = std::chrono::steady_clock::now();
         const bool was_prompt = g.is_prompt;
         const std::size_t shown = g.text.size();
-        const auto step = [&] {
-            if (g.n_decoded < g.pending.size() && !g.decode_piece(context)) return;
-            if (g.n_decoded < g.pending.size()) return;
+        if (g.n_decoded < g.pending.size() && !g.decode_piece(context)) return std::string_view(g.text).substr(shown);
+        if (g.n_decoded == g.pending.size()) {
             for (; g.n_accepted < g.pending.size(); ++g.n_accepted) sampler.accept(g.pending[g.n_accepted]);
-            if (g.options.n_predict == 0) return g.finish(StopReason::limit);
-            g.take(sampler.sample(context, -1));
-        };
-        step();
+            if (g.options.n_predict == 0) g.finish(StopReason::limit);
+            else g.take(sampler.sample(context, -1));
+        }
         (was_prompt ? g.timings.prompt_s : g.timings.generation_s) +=
             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return std::string_view(g.text).substr(shown);

@@ -251,7 +251,7 @@ TEST_CASE_FIXTURE(Fixture, "generation: a callback gets every text, may end it, 
     CHECK(held.text() == "Hello");
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B11] generation: several in one batch, driven by accept(), equal each alone; a conversation goes on turn by turn") {
+TEST_CASE_FIXTURE(Fixture, "generation: several in one batch, driven by accept(), equal each alone; a conversation goes on turn by turn") {
     std::vector<std::vector<Token>> prompts;
     for (int i = 0; i < 3; ++i) prompts.push_back({Token{1}, Token{10 + i}, Token{40 + 3 * i}, Token{7}});
     const auto greedy = [&] { return Sampler(vocab, {.temp = 0}); };
