@@ -20,7 +20,7 @@ namespace {
 volatile std::sig_atomic_t g_interrupts = 0;
 
 extern "C" void count_interrupt(int) {
-    if (g_interrupts > 0) std::_Exit(kInterrupted);   // asked twice: do not wait for anything
+    if (g_interrupts > 0) std::_Exit(kInterrupted);  // asked twice: do not wait for anything
     g_interrupts = 1;
 }
 
@@ -35,8 +35,11 @@ void watch_interrupts() { std::signal(SIGINT, count_interrupt); }
 
 std::string read_file(const std::string& path) {
     std::error_code ignored;
-    if (path != "-" && std::filesystem::is_directory(path, ignored)) refuse_io(path, "is a directory, a file is needed");
-    const auto close = [](std::FILE* file) { if (file != nullptr && file != stdin) std::fclose(file); };
+    if (path != "-" && std::filesystem::is_directory(path, ignored))
+        refuse_io(path, "is a directory, a file is needed");
+    const auto close = [](std::FILE* file) {
+        if (file != nullptr && file != stdin) std::fclose(file);
+    };
     const std::unique_ptr<std::FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
     if (file == nullptr) refuse_io(path, std::string("cannot be opened: ") + std::strerror(errno));
     std::string bytes;
@@ -66,7 +69,7 @@ bool all_finite(std::span<const float> values) noexcept {
 }
 
 void refuse_not_finite(const tinfer::Model& model, const std::string& what) {
-    model.file().check_data();   // throws where a weight is to blame
+    model.file().check_data();  // throws where a weight is to blame
     throw tinfer::Error(tinfer::ErrorCode::non_finite_logits, what + ": the model's values are not finite");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the sub-commands share. A sub-command is a function that adds itself to the program and returns what to do when it is
-// chosen.
+// What the sub-commands share. A sub-command is a function that adds itself to the program and returns what to do when
+// it is chosen.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -29,7 +29,7 @@ Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
 
-inline constexpr int kInterrupted = 130;   ///< exit code after SIGINT
+inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 
 /// True once the user asked to stop; long work polls it.
 [[nodiscard]] bool interrupted() noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program tinfer: finds the sub-command, runs it, and turns what happens into an exit code. 0 done, 1 an error of input
-// or environment (one line on stderr), 2 wrong usage, 130 interrupted.
+// The program tinfer: finds the sub-command, runs it, and turns what happens into an exit code. 0 done, 1 an error of
+// input or environment (one line on stderr), 2 wrong usage, 130 interrupted.
 #include "common.hpp"
 
 #include <new>
@@ -17,8 +17,8 @@ int fail(std::string_view message, int code) {
 int main(int argc, char** argv) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
-    for (const auto add : {cli::add_run, cli::add_tokenize, cli::add_detokenize, cli::add_logits, cli::add_embed, cli::add_perplexity,
-                           cli::add_bench, cli::add_inspect, cli::add_graph}) {
+    for (const auto add : {cli::add_run, cli::add_tokenize, cli::add_detokenize, cli::add_logits, cli::add_embed,
+                           cli::add_perplexity, cli::add_bench, cli::add_inspect, cli::add_graph}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
         cli::set_output_style(style);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);   // --help, --version
+        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         cli::set_output_style(style);
         return fail(cli::explain(app, error), 2);
     }

@@ -34,7 +34,8 @@ std::string shown(double value) {
 tinfer::MetadataOverride parse_override(const std::string& text) {
     const auto equals = text.find('=');
     const auto colon = text.find(':', equals == std::string::npos ? 0 : equals);
-    if (equals == std::string::npos || colon == std::string::npos) refuse("--override '" + text + "': expected KEY=TYPE:VALUE");
+    if (equals == std::string::npos || colon == std::string::npos)
+        refuse("--override '" + text + "': expected KEY=TYPE:VALUE");
     const std::string type = text.substr(equals + 1, colon - equals - 1), value = text.substr(colon + 1);
     tinfer::MetadataOverride result{text.substr(0, equals), value};
     if (type == "str") return result;
@@ -45,21 +46,23 @@ tinfer::MetadataOverride parse_override(const std::string& text) {
 }
 
 tinfer::KvType parse_kv_type(const std::string& name) {
-    for (const auto type : {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16, tinfer::KvType::q8_0, tinfer::KvType::q4_0})
+    for (const auto type :
+         {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16, tinfer::KvType::q8_0, tinfer::KvType::q4_0})
         if (tinfer::to_string(type) == name) return type;
     refuse("cache type '" + name + "': f32, f16, bf16, q8_0 or q4_0");
 }
 
 tinfer::Isa parse_isa(const std::string& name) {
     if (name == "auto") return tinfer::Isa::automatic;
-    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512, tinfer::Isa::avx512vnni,
-                           tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
+    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
+                           tinfer::Isa::avx512vnni, tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
         if (tinfer::to_string(isa) == name) return isa;
     refuse("--isa '" + name + "': auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot");
 }
 
 template <class T>
-std::string check_bounds(const std::string& text, T value, T least, T most, const std::string& least_text, const std::string& most_text) {
+std::string check_bounds(const std::string& text, T value, T least, T most, const std::string& least_text,
+                         const std::string& most_text) {
     if (value < least) return "must be at least " + least_text + ", not " + text;
     if (value > most) return "must be at most " + most_text + ", not " + text;
     return {};
@@ -87,7 +90,8 @@ CLI::Validator whole(std::int64_t least, std::int64_t most) {
                 const auto value = parse<std::int64_t>(text);
                 if (!value) return "'" + text + "' is no whole number";
                 return check_bounds(text, *value, least, most, std::to_string(least), std::to_string(most));
-            }, ""};
+            },
+            ""};
 }
 
 CLI::Validator number(double least, double most) {
@@ -95,14 +99,16 @@ CLI::Validator number(double least, double most) {
                 const auto value = parse<double>(text);
                 if (!value || !std::isfinite(*value)) return "'" + text + "' is no number";
                 return check_bounds(text, *value, least, most, shown(least), shown(most));
-            }, ""};
+            },
+            ""};
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {
     return {[words = std::move(words)](std::string& text) {
                 if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
                 return "'" + text + "' is none of " + CLI::detail::join(words, ", ");
-            }, ""};
+            },
+            ""};
 }
 
 std::vector<tinfer::Token> parse_tokens(std::string_view text) {
@@ -143,9 +149,12 @@ std::string unescape(std::string_view text, std::string_view option) {
         std::uint32_t code = 0;
         const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
         if (digits == 0 || hex.size() != digits || error != std::errc() || end != hex.data() + hex.size())
-            throw UsageError(std::string(option) + " '" + std::string(text) + "': after \\ comes n, t, r, \\, xHH or uHHHH (\\\\ is a backslash)");
-        if (digits == 2) out += static_cast<char>(code);
-        else append_utf8(out, code);
+            throw UsageError(std::string(option) + " '" + std::string(text) +
+                             "': after \\ comes n, t, r, \\, xHH or uHHHH (\\\\ is a backslash)");
+        if (digits == 2)
+            out += static_cast<char>(code);
+        else
+            append_utf8(out, code);
         at += digits;
     }
     return out;
@@ -156,18 +165,30 @@ std::string unescape(std::string_view text, std::string_view option) {
 void ModelArgs::add_to(CLI::App& command) {
     const std::string group = "Model", more = rare(group);
     command.add_option("-m,--model,model", files, "GGUF file, with or without -m; a further -m adds a shard")
-        ->allow_extra_args(false)->type_name("FILE")->group(group);
-    command.add_option("--override", overrides, "metadata value instead of the file's; TYPE is int, float, bool or str")
-        ->allow_extra_args(false)->type_name("KEY=TYPE:VALUE")->group(more);
-    command.add_option("--pretokenizer", pretokenizer, "pre-tokenizer instead of the file's")->type_name("NAME")->group(more);
+        ->allow_extra_args(false)
+        ->type_name("FILE")
+        ->group(group);
+    command
+        .add_option("--override", overrides, "metadata value instead of the file's; TYPE is int, float, bool or str")
+        ->allow_extra_args(false)
+        ->type_name("KEY=TYPE:VALUE")
+        ->group(more);
+    command.add_option("--pretokenizer", pretokenizer, "pre-tokenizer instead of the file's")
+        ->type_name("NAME")
+        ->group(more);
     command.add_flag("--no-mmap", no_mmap, "read the file instead of mapping it")->group(more);
     command.add_flag("--mlock", mlock, "lock the weights in memory")->group(more);
     command.add_flag("--populate", populate, "touch all of the mapping at load")->group(more);
     command.add_flag("--check-tensors", check_tensors, "scan every block for values that are not finite")->group(more);
-    command.add_flag("--allow-unused-tensors", allow_unused_tensors, "accept tensors that the architecture does not use")->group(more);
-    command.add_flag("--allow-unknown-keys", allow_unknown_keys, "accept keys that would change the computation")->group(more);
+    command
+        .add_flag("--allow-unused-tensors", allow_unused_tensors, "accept tensors that the architecture does not use")
+        ->group(more);
+    command.add_flag("--allow-unknown-keys", allow_unknown_keys, "accept keys that would change the computation")
+        ->group(more);
     command.add_option("--log-level", log_level, "messages of the library: none, warning, info or debug")
-        ->check(one_of({"none", "warning", "info", "debug"}))->type_name("LEVEL")->group(more);
+        ->check(one_of({"none", "warning", "info", "debug"}))
+        ->type_name("LEVEL")
+        ->group(more);
 }
 
 tinfer::LogSink ModelArgs::log() const {
@@ -178,7 +199,8 @@ tinfer::LogSink ModelArgs::log() const {
     return [least](tinfer::LogLevel level, std::string_view message) {
         if (level < least) return;
         const bool warns = level == tinfer::LogLevel::warning;
-        note("tinfer: " + std::string(warns ? "warning: " : "") + std::string(message), warns ? Look::warning : Look::plain);
+        note("tinfer: " + std::string(warns ? "warning: " : "") + std::string(message),
+             warns ? Look::warning : Look::plain);
     };
 }
 
@@ -207,10 +229,13 @@ std::vector<std::filesystem::path> ModelArgs::paths() const {
     std::error_code ignored;
     for (const auto& file : files) {
         const auto status = fs::status(file, ignored);
-        const auto refuse_kind = [&](const char* what) { throw tinfer::Error(tinfer::ErrorCode::io_error, file + ": is " + what); };
+        const auto refuse_kind = [&](const char* what) {
+            throw tinfer::Error(tinfer::ErrorCode::io_error, file + ": is " + what);
+        };
         if (fs::is_directory(status)) refuse_kind("a directory, a GGUF file is needed");
         if (fs::is_fifo(status)) refuse_kind("a pipe: a model is read in any order, so it must be a file");
-        if (fs::is_socket(status) || fs::is_character_file(status)) refuse_kind("a device or socket, a GGUF file is needed");
+        if (fs::is_socket(status) || fs::is_character_file(status))
+            refuse_kind("a device or socket, a GGUF file is needed");
     }
     return {files.begin(), files.end()};
 }
@@ -235,24 +260,44 @@ tinfer::Vocab ModelArgs::load_vocab() const {
 
 void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
     const std::string group = "Context", more = rare(group);
-    command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained")->default_str(std::string(default_ctx))
-        ->check(whole())->type_name("N")->group(group);
-    command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the context's")->check(whole())->type_name("N")->group(more);
-    command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once; 0 = those of a decode")->check(whole())->type_name("N")->group(more);
-    command.add_option("--isa", isa, "kernels: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")->type_name("NAME")->group(more);
-    command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")->type_name("TYPE")->group(more);
+    command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained")
+        ->default_str(std::string(default_ctx))
+        ->check(whole())
+        ->type_name("N")
+        ->group(group);
+    command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the context's")
+        ->check(whole())
+        ->type_name("N")
+        ->group(more);
+    command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once; 0 = those of a decode")
+        ->check(whole())
+        ->type_name("N")
+        ->group(more);
+    command
+        .add_option("--isa", isa, "kernels: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")
+        ->type_name("NAME")
+        ->group(more);
+    command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")
+        ->type_name("TYPE")
+        ->group(more);
     command.add_option("--kv-type-v", type_v, "cache type of values")->type_name("TYPE")->group(more);
     command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
 
 void ContextArgs::add_threads_to(CLI::App& command) {
-    command.add_option("-t,--threads", n_threads, "threads for one token; 0 = one per core")->check(whole())->type_name("N")->group("Context");
-    command.add_option("--threads-batch", n_threads_batch, "threads for more tokens; 0 = as --threads")->check(whole())->type_name("N")
+    command.add_option("-t,--threads", n_threads, "threads for one token; 0 = one per core")
+        ->check(whole())
+        ->type_name("N")
+        ->group("Context");
+    command.add_option("--threads-batch", n_threads_batch, "threads for more tokens; 0 = as --threads")
+        ->check(whole())
+        ->type_name("N")
         ->group(rare("Context"));
 }
 
-tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const tinfer::ModelInfo& info, int needed) const {
+tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const tinfer::ModelInfo& info,
+                                            int needed) const {
     tinfer::ContextOptions options;
     options.n_ctx = n_ctx;
     if (n_ctx < 0) {
@@ -277,11 +322,13 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
 
 void TextArgs::add_to(CLI::App& command) {
     prompt_option = command.add_option("-p,--prompt", prompt, "the text")->type_name("TEXT")->group("Text");
-    file_option = command.add_option("-f,--file", file, "the text is in this file; - is stdin")->type_name("FILE")->group("Text");
+    file_option =
+        command.add_option("-f,--file", file, "the text is in this file; - is stdin")->type_name("FILE")->group("Text");
 }
 
 void TextArgs::require() const {
-    if (prompt_option->count() + file_option->count() != 1) throw UsageError("a text is needed: --prompt TEXT or --file FILE, one of them");
+    if (prompt_option->count() + file_option->count() != 1)
+        throw UsageError("a text is needed: --prompt TEXT or --file FILE, one of them");
 }
 
 std::string TextArgs::read() const {
@@ -293,26 +340,63 @@ void EncodeArgs::add_to(CLI::App& command) {
     const std::string more = rare("Text");
     command.add_flag("--no-add-special", no_add_special, "do not add the tokens that begin or end a text")->group(more);
     command.add_flag("--parse-special", parse_special, "the text of control tokens becomes their ids")->group(more);
-    command.add_flag("--force-bos", force_bos, "exactly one BOS in front of the text, whatever the vocabulary adds")->group(more);
-    command.add_flag("--close-turn", close_turn, "EOT, or EOS where there is none, in front of everything: ends an interrupted turn")->group(more);
+    command.add_flag("--force-bos", force_bos, "exactly one BOS in front of the text, whatever the vocabulary adds")
+        ->group(more);
+    command
+        .add_flag("--close-turn", close_turn,
+                  "EOT, or EOS where there is none, in front of everything: ends an interrupted turn")
+        ->group(more);
 }
 
 // ---- Sampler --------------------------------------------------------------------------------------------------------
 
 void SamplerArgs::add_to(CLI::App& command) {
     const std::string group = "Sampler", more = rare(group);
-    command.add_option("--seed", seed, "of the random draw; -1 = another one each time")->check(whole(-1, 0xFFFFFFFF))->type_name("N")->group(group);
-    command.add_option("--temp", options.temp, "temperature; 0 = always the most probable token")->check(number())->type_name("X")->group(group);
-    command.add_option("--top-k", options.top_k, "keep the k best; 0 = all")->check(whole(-1))->type_name("N")->group(group);
-    command.add_option("--top-p", options.top_p, "keep the best that sum to p; 1 = all")->check(number(0, 1))->type_name("X")->group(group);
-    command.add_option("--min-p", options.min_p, "keep those with at least this share of the best; 0 = all")->check(number(0, 1))->type_name("X")->group(group);
-    command.add_option("--penalty-repeat", options.penalty_repeat, "above 1: what was said becomes less likely; 1 = off")->check(number(0))->type_name("X")->group(group);
+    command.add_option("--seed", seed, "of the random draw; -1 = another one each time")
+        ->check(whole(-1, 0xFFFFFFFF))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--temp", options.temp, "temperature; 0 = always the most probable token")
+        ->check(number())
+        ->type_name("X")
+        ->group(group);
+    command.add_option("--top-k", options.top_k, "keep the k best; 0 = all")
+        ->check(whole(-1))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--top-p", options.top_p, "keep the best that sum to p; 1 = all")
+        ->check(number(0, 1))
+        ->type_name("X")
+        ->group(group);
+    command.add_option("--min-p", options.min_p, "keep those with at least this share of the best; 0 = all")
+        ->check(number(0, 1))
+        ->type_name("X")
+        ->group(group);
+    command
+        .add_option("--penalty-repeat", options.penalty_repeat, "above 1: what was said becomes less likely; 1 = off")
+        ->check(number(0))
+        ->type_name("X")
+        ->group(group);
     command.add_option("--min-keep", options.min_keep, "never keep fewer")->check(whole())->type_name("N")->group(more);
-    command.add_option("--penalty-last-n", options.penalty_last_n, "tokens that penalties look at; 0 = off")->check(whole(-1))->type_name("N")->group(more);
-    command.add_option("--penalty-freq", options.penalty_freq, "by how often a token came; 0 = off")->check(number())->type_name("X")->group(more);
-    command.add_option("--penalty-present", options.penalty_present, "if a token came at all; 0 = off")->check(number())->type_name("X")->group(more);
-    command.add_option("--logit-bias", logit_bias, "added to the logit of a token; repeatable")->allow_extra_args(false)->type_name("ID=BIAS")->group(more);
-    command.add_option("--order", options.order, "links of the chain: e penalties, k, p, m, t temperature")->type_name("LETTERS")->group(more);
+    command.add_option("--penalty-last-n", options.penalty_last_n, "tokens that penalties look at; 0 = off")
+        ->check(whole(-1))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--penalty-freq", options.penalty_freq, "by how often a token came; 0 = off")
+        ->check(number())
+        ->type_name("X")
+        ->group(more);
+    command.add_option("--penalty-present", options.penalty_present, "if a token came at all; 0 = off")
+        ->check(number())
+        ->type_name("X")
+        ->group(more);
+    command.add_option("--logit-bias", logit_bias, "added to the logit of a token; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("ID=BIAS")
+        ->group(more);
+    command.add_option("--order", options.order, "links of the chain: e penalties, k, p, m, t temperature")
+        ->type_name("LETTERS")
+        ->group(more);
 }
 
 tinfer::SamplerOptions SamplerArgs::get() const {

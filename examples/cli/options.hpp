@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The options that several sub-commands share, each a struct that adds itself to a sub-command and gives what the library
-// takes.
+// The options that several sub-commands share, each a struct that adds itself to a sub-command and gives what the
+// library takes.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -26,7 +26,8 @@ public:
 // ---- Values ---------------------------------------------------------------------------------------------------------
 
 /// A whole number from `least` to `most`; refusals read as a person would write them.
-[[nodiscard]] CLI::Validator whole(std::int64_t least = 0, std::int64_t most = std::numeric_limits<std::int32_t>::max());
+[[nodiscard]] CLI::Validator whole(std::int64_t least = 0,
+                                   std::int64_t most = std::numeric_limits<std::int32_t>::max());
 /// Any finite number from `least` to `most`.
 [[nodiscard]] CLI::Validator number(double least = -std::numeric_limits<double>::infinity(),
                                     double most = std::numeric_limits<double>::infinity());
@@ -65,7 +66,7 @@ private:
 
 /// -c, -b, -u, -t and the rest of a context.
 struct ContextArgs {
-    int n_ctx = -1;   ///< -1: not given
+    int n_ctx = -1;  ///< -1: not given
     int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
     std::string isa = "auto", type_k = "f16", type_v = "f16";
     bool no_fuse = false, swa_full = false;
@@ -73,7 +74,8 @@ struct ContextArgs {
     void add_to(CLI::App& command, std::string_view default_ctx = "what is trained, 4096 at most");
     void add_threads_to(CLI::App& command);
     /// Without -c: room for 4096 tokens, less if the model was trained on less, more if `needed` is more.
-    [[nodiscard]] tinfer::ContextOptions options(const ModelArgs& model_args, const tinfer::ModelInfo& info, int needed) const;
+    [[nodiscard]] tinfer::ContextOptions options(const ModelArgs& model_args, const tinfer::ModelInfo& info,
+                                                 int needed) const;
 };
 
 /// -p or -f.
@@ -105,7 +107,10 @@ struct EncodeArgs {
 
     void add_to(CLI::App& command);
     [[nodiscard]] tinfer::EncodeOptions get() const {
-        return {.add_special = !no_add_special, .parse_special = parse_special, .force_bos = force_bos, .close_turn = close_turn};
+        return {.add_special = !no_add_special,
+                .parse_special = parse_special,
+                .force_bos = force_bos,
+                .close_turn = close_turn};
     }
 };
 

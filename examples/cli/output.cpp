@@ -11,10 +11,10 @@
 #include <cstdlib>
 
 #if defined(_WIN32)
-#  include <io.h>
+#    include <io.h>
 #else
-#  include <sys/stat.h>
-#  include <unistd.h>
+#    include <sys/stat.h>
+#    include <unistd.h>
 #endif
 
 namespace cli {
@@ -36,7 +36,8 @@ bool share_a_place() noexcept {
 #if defined(_WIN32)
     return is_terminal(1) && is_terminal(2);
 #else
-    struct stat out {}, err {};
+    struct stat out {
+    }, err{};
     return fstat(1, &out) == 0 && fstat(2, &err) == 0 && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 #endif
 }
@@ -79,7 +80,9 @@ void note(std::string_view line, Look look) {
     if (!g_style.quiet) to_stderr(colored(line, look) + "\n");
 }
 
-void note_error(std::string_view message) { to_stderr(colored("tinfer:", Look::error) + " " + std::string(message) + "\n"); }
+void note_error(std::string_view message) {
+    to_stderr(colored("tinfer:", Look::error) + " " + std::string(message) + "\n");
+}
 
 void end_text(std::string_view text, bool more_follows) {
     if (text.empty()) return;
@@ -96,14 +99,18 @@ void Progress::update(std::size_t done, std::size_t total) {
     using std::chrono::duration;
     const auto now = std::chrono::steady_clock::now();
     const double spent = duration<double>(now - start_).count();
-    if (!is_shown() || done == 0 || done >= total || spent < 0.2 || duration<double>(now - drawn_at_).count() < 0.1) return;
+    if (!is_shown() || done == 0 || done >= total || spent < 0.2 || duration<double>(now - drawn_at_).count() < 0.1)
+        return;
     drawn_at_ = now;
     is_drawn_ = true;
     constexpr std::size_t kWidth = 30;
     const std::size_t filled = kWidth * done / total;
     const double left = spent / double(done) * double(total - done);
-    to_stderr("\r" + colored("[" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "] " + std::to_string(done) + " of " +
-                             counted(total, unit_) + ", " + fixed(left, 0) + " s left", Look::dim) + "\x1B[K");
+    to_stderr("\r" +
+              colored("[" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "] " + std::to_string(done) +
+                          " of " + counted(total, unit_) + ", " + fixed(left, 0) + " s left",
+                      Look::dim) +
+              "\x1B[K");
 }
 
 void Progress::clear() {
@@ -116,10 +123,13 @@ void Progress::clear() {
 std::string fixed(double value, int digits) {
     if (!std::isfinite(value)) return "-";
     std::array<char, 400> text;
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
+    return {text.data(),
+            std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
 }
 
-std::string counted(std::uint64_t n, std::string_view noun) { return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s"); }
+std::string counted(std::uint64_t n, std::string_view noun) {
+    return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
+}
 
 std::string size_text(std::uint64_t bytes) {
     static constexpr std::array kUnits{" B", " KiB", " MiB", " GiB", " TiB"};

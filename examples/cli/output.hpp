@@ -17,7 +17,9 @@ namespace cli {
 using json = nlohmann::ordered_json;
 
 /// How much of stderr is wanted; set once, before a sub-command runs.
-struct OutputStyle { bool quiet = false, no_color = false; };
+struct OutputStyle {
+    bool quiet = false, no_color = false;
+};
 void set_output_style(const OutputStyle& style);
 [[nodiscard]] bool is_quiet() noexcept;
 
@@ -31,8 +33,8 @@ enum class Look { plain, dim, warning, error };
 void note(std::string_view line, Look look = Look::plain);
 /// "tinfer: <message>" to stderr; never left out.
 void note_error(std::string_view message);
-/// Ends a text on stdout that came piece by piece: with `more_follows` one empty line stands between it and what comes next on
-/// stderr where both end in one place, a terminal or a file; on a terminal the text at least ends its line.
+/// Ends a text on stdout that came piece by piece: with `more_follows` one empty line stands between it and what comes
+/// next on stderr where both end in one place, a terminal or a file; on a terminal the text at least ends its line.
 void end_text(std::string_view text, bool more_follows);
 
 /// A bar on stderr for work that takes more than a moment. Nothing where stderr is no terminal, or with --quiet.

@@ -29,10 +29,10 @@ struct RunArgs {
 
 /// What a run has done so far, whatever happens next.
 struct Report {
-    std::string text;                     ///< what was shown
+    std::string text;  ///< what was shown
     std::vector<tinfer::Token> tokens;
     std::string_view stop;
-    std::size_t n_prompt = 0;             ///< tokens of the prompt, evaluated or not
+    std::size_t n_prompt = 0;  ///< tokens of the prompt, evaluated or not
     tinfer::Timings timings;
     std::uint32_t seed = 0;
     int n_ctx = 0;
@@ -56,7 +56,8 @@ void print_statistics(const Report& report) {
     line("generation  " + counted(report.tokens.size(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
     note("seed        " + std::to_string(report.seed), Look::dim);
     std::string stop(report.stop);
-    if (stop == "context") stop += ": it is full with " + counted(static_cast<std::uint64_t>(report.n_ctx), "token") + " (see --ctx)";
+    if (stop == "context")
+        stop += ": it is full with " + counted(static_cast<std::uint64_t>(report.n_ctx), "token") + " (see --ctx)";
     note("stop        " + stop, Look::dim);
 }
 
@@ -86,7 +87,8 @@ class Run {
 public:
     Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt)
         : args_(args), model_(model), prompt_(prompt), tokens_(encode()), context_(model, context_options()),
-          sampler_(model.vocab(), args.sampler.get()), generation_(model.vocab(), decoder_tokens(), generation_options()) {
+          sampler_(model.vocab(), args.sampler.get()),
+          generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
@@ -115,7 +117,9 @@ private:
         const auto& vocab = model_.vocab();
         auto tokens = vocab.encode(prompt_, args_.encode.get());
         if (!tokens.empty() || has_encoder()) return tokens;
-        if (!vocab.bos()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the prompt has no tokens, and the vocabulary no BOS to begin with");
+        if (!vocab.bos())
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
+                                "the prompt has no tokens, and the vocabulary no BOS to begin with");
         return {*vocab.bos()};
     }
 
@@ -123,19 +127,23 @@ private:
     std::vector<tinfer::Token> decoder_tokens() const {
         if (!has_encoder()) return tokens_;
         if (const auto start = model_.decoder_start()) return {*start};
-        throw tinfer::Error(tinfer::ErrorCode::missing_special, "the model does not say with which token its decoder begins");
+        throw tinfer::Error(tinfer::ErrorCode::missing_special,
+                            "the model does not say with which token its decoder begins");
     }
 
     tinfer::ContextOptions context_options() const {
         const auto needed = std::int64_t(tokens_.size()) + std::max<std::int64_t>(args_.n_predict, 0);
-        auto options = args_.context.options(args_.model, model_.info(), static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
+        auto options = args_.context.options(args_.model, model_.info(),
+                                             static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
         if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
         return options;
     }
 
     tinfer::GenerationOptions generation_options() const {
         // In pieces where somebody watches them go; at once is a little faster.
-        return {.n_predict = args_.n_predict, .stop = args_.stop_texts(), .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
+        return {.n_predict = args_.n_predict,
+                .stop = args_.stop_texts(),
+                .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
     }
 
     /// False when the user interrupts.
@@ -157,7 +165,7 @@ private:
         std::size_t n_left = generation_.pending().size();
         const std::size_t n_all = n_left;
         while (const auto text = generation_.next(context_, sampler_)) {
-            if (n_left > 0) {   // the prompt
+            if (n_left > 0) {  // the prompt
                 n_left = generation_.tokens().empty() && !generation_.stop() ? generation_.pending().size() : 0;
                 progress.update(n_all - n_left, n_all);
                 if (n_left == 0) progress.clear();
@@ -165,8 +173,9 @@ private:
             show(*text);
         }
         if (generation_.stop() == tinfer::StopReason::context && generation_.tokens().empty())
-            throw tinfer::Error(tinfer::ErrorCode::no_room, "the prompt has " + counted(report_.n_prompt, "token") + ", the context room for " +
-                                                                std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
+            throw tinfer::Error(tinfer::ErrorCode::no_room,
+                                "the prompt has " + counted(report_.n_prompt, "token") + ", the context room for " +
+                                    std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
     }
 
     void show(std::string_view text) {
@@ -215,7 +224,7 @@ private:
 int run(const RunArgs& args) {
     args.model.require();
     const std::string prompt = args.text.read();
-    (void)args.sampler.get();   // what is wrong there is said before a model is loaded
+    (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
     const auto model = args.model.load();
     return Run(args, model, prompt)();
@@ -225,15 +234,23 @@ int run(const RunArgs& args) {
 
 Action add_run(CLI::App& app) {
     auto args = std::make_shared<RunArgs>();
-    auto* command = app.add_subcommand("run", "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.");
+    auto* command = app.add_subcommand(
+        "run",
+        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.");
     args->text.add_to(*command);
     args->model.add_to(*command);
     args->encode.add_to(*command);
     const std::string group = "Generation";
-    command->add_option("-n,--predict", args->n_predict, "tokens to generate; -1 = until the model ends or the context is full")
-        ->check(whole(-1, std::int64_t{1} << 40))->type_name("N")->group(group);
+    command
+        ->add_option("-n,--predict", args->n_predict,
+                     "tokens to generate; -1 = until the model ends or the context is full")
+        ->check(whole(-1, std::int64_t{1} << 40))
+        ->type_name("N")
+        ->group(group);
     command->add_option("--stop", args->stops, "end before this text, \\n and its like understood; repeatable")
-        ->allow_extra_args(false)->type_name("TEXT")->group(group);
+        ->allow_extra_args(false)
+        ->type_name("TEXT")
+        ->group(group);
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
     args->context.add_to(*command);

@@ -57,7 +57,8 @@ int tokenize(const TokenizeArgs& args) {
         if (line.empty() || line == "\r") continue;
         const auto value = json::parse(line, nullptr, false);
         if (!value.is_string())
-            throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "line " + std::to_string(number) + " is no JSON string");
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
+                                "line " + std::to_string(number) + " is no JSON string");
         print_line(encode(vocab, value.get_ref<const std::string&>(), args));
     }
     return 0;
@@ -65,7 +66,8 @@ int tokenize(const TokenizeArgs& args) {
 
 int detokenize(const DetokenizeArgs& args) {
     args.model.require();
-    if (args.tokens_option->count() + args.file_option->count() != 1) throw UsageError("ids are needed: --tokens IDS or --file FILE, one of them");
+    if (args.tokens_option->count() + args.file_option->count() != 1)
+        throw UsageError("ids are needed: --tokens IDS or --file FILE, one of them");
     const auto tokens = parse_tokens(args.file_option->count() > 0 ? read_text(args.file) : args.tokens);
     const auto vocab = args.model.load_vocab();
     print(vocab.decode(tokens, {.render_special = args.special}));
@@ -81,18 +83,28 @@ Action add_tokenize(CLI::App& app) {
     args->model.add_to(*command);
     args->encode.add_to(*command);
     const std::string group = "Output";
-    command->add_flag("--pieces", args->pieces, "objects with id and piece instead of ids; bytes in hex where they are no UTF-8")->group(group);
-    command->add_flag("--jsonl", args->jsonl, "the input is one JSON string per line, the answer one array per line")->group(group);
+    command
+        ->add_flag("--pieces", args->pieces,
+                   "objects with id and piece instead of ids; bytes in hex where they are no UTF-8")
+        ->group(group);
+    command->add_flag("--jsonl", args->jsonl, "the input is one JSON string per line, the answer one array per line")
+        ->group(group);
     command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group(rare(group));
-    command->footer("\nExamples:\n  tinfer tokenize model.gguf -p 'Hello world'\n  tinfer tokenize vocab.gguf --jsonl -f texts.jsonl");
+    command->footer("\nExamples:\n  tinfer tokenize model.gguf -p 'Hello world'\n  tinfer tokenize vocab.gguf --jsonl "
+                    "-f texts.jsonl");
     return [args] { return tokenize(*args); };
 }
 
 Action add_detokenize(CLI::App& app) {
     auto args = std::make_shared<DetokenizeArgs>();
-    auto* command = app.add_subcommand("detokenize", "Turns token ids into the exact bytes of their text, nothing added.");
-    args->tokens_option = command->add_option("--tokens", args->tokens, "ids, separated by spaces or commas")->type_name("IDS")->group("Tokens");
-    args->file_option = command->add_option("-f,--file", args->file, "the ids are in this file; - is stdin")->type_name("FILE")->group("Tokens");
+    auto* command =
+        app.add_subcommand("detokenize", "Turns token ids into the exact bytes of their text, nothing added.");
+    args->tokens_option = command->add_option("--tokens", args->tokens, "ids, separated by spaces or commas")
+                              ->type_name("IDS")
+                              ->group("Tokens");
+    args->file_option = command->add_option("-f,--file", args->file, "the ids are in this file; - is stdin")
+                            ->type_name("FILE")
+                            ->group("Tokens");
     args->model.add_to(*command);
     command->add_flag("--special", args->special, "show control tokens")->group("Output");
     command->footer("\nExamples:\n  tinfer detokenize model.gguf --tokens '1 2 3'\n"

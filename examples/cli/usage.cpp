@@ -21,7 +21,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
         row[0] = i;
         for (std::size_t j = 1; j <= b.size(); ++j) {
             row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = std::min(row[j], before[j - 2] + 1);
         }
         before.swap(last);
         last.swap(row);
@@ -33,8 +34,10 @@ std::size_t distance(std::string_view a, std::string_view b) {
 std::vector<std::string> parts(std::string_view word) {
     std::vector<std::string> out(1);
     for (const char c : word)
-        if (c == '-' || c == '_') out.emplace_back();
-        else out.back() += c;
+        if (c == '-' || c == '_')
+            out.emplace_back();
+        else
+            out.back() += c;
     std::sort(out.begin(), out.end());
     return out;
 }
@@ -46,8 +49,12 @@ std::vector<std::string> names_of(const CLI::App& command) {
     return names;
 }
 
-std::vector<CLI::App*> commands_of(CLI::App& app) { return app.get_subcommands([](CLI::App*) { return true; }); }
-std::vector<const CLI::App*> commands_of(const CLI::App& app) { return app.get_subcommands([](const CLI::App*) { return true; }); }
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+    return app.get_subcommands([](CLI::App*) { return true; });
+}
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+    return app.get_subcommands([](const CLI::App*) { return true; });
+}
 
 std::string did_you_mean(std::string_view prefix, std::string_view word, const std::vector<std::string>& known) {
     const std::string best = closest(word, known);
@@ -83,7 +90,8 @@ std::string describe(const CLI::Option& option) {
     for (const auto& name : option.get_lnames()) left += std::exchange(separator, ", ") + "--" + name;
     if (option.get_items_expected_max() > 0 && option.get_type_size() != 0) left += " " + option.get_type_name();
     std::string right = option.get_description();
-    if (const auto& value = option.get_default_str(); !value.empty() && option.get_type_size() != 0) right += " (default " + value + ")";
+    if (const auto& value = option.get_default_str(); !value.empty() && option.get_type_size() != 0)
+        right += " (default " + value + ")";
     left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
     append_wrapped(left, right);
     return left;
@@ -95,8 +103,10 @@ public:
         const CLI::App* parent = app->get_parent();
         const std::string name = (parent != nullptr ? parent->get_name() + " " : "") + app->get_name();
         std::string out = app->get_description() + "\n\nUsage: " + name;
-        if (parent == nullptr) return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" + options(*app, "Options") + options(*app, "Version") +
-                                      "\ntinfer COMMAND --help tells more.\n" + app->get_footer() + "\n";
+        if (parent == nullptr)
+            return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" +
+                   options(*app, "Options") + options(*app, "Version") + "\ntinfer COMMAND --help tells more.\n" +
+                   app->get_footer() + "\n";
         for (const CLI::Option* option : app->get_options())
             if (option->get_positional()) out += " MODEL";
         out += " [options]\n";
@@ -105,14 +115,20 @@ public:
         for (const auto& title : titles(*app)) {
             std::string text = title == "Options" ? "" : options(*app, title);
             const std::string hidden = options(*app, rare(title));
-            if (all) text += hidden;
-            else n_hidden += static_cast<std::size_t>(std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
+            if (all)
+                text += hidden;
+            else
+                n_hidden += static_cast<std::size_t>(
+                    std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
             if (!text.empty()) out += "\n" + title + ":\n" + text;
         }
         out += "\nCommon:\n" + options(*app, "Options") + options(*parent, "Options");
-        if (n_hidden > 0) out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
-        else out += "\n";
-        return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() + "\n";
+        if (n_hidden > 0)
+            out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
+        else
+            out += "\n";
+        return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
+               "\n";
     }
 
 private:
@@ -129,7 +145,8 @@ private:
     static std::string options(const CLI::App& app, std::string_view group) {
         std::string out;
         for (const CLI::Option* option : app.get_options())
-            if (option->get_group() == group && !(app.get_parent() == nullptr && option->check_name("--help"))) out += describe(*option);
+            if (option->get_group() == group && !(app.get_parent() == nullptr && option->check_name("--help")))
+                out += describe(*option);
         return out;
     }
 
@@ -138,7 +155,7 @@ private:
         for (const CLI::App* command : commands_of(app)) {
             std::string line = "  " + command->get_name();
             line += std::string(16 - line.size(), ' ') + command->get_description();
-            line.resize(std::min(line.find_first_of(".;:", 16), line.size()));   // its first clause
+            line.resize(std::min(line.find_first_of(".;:", 16), line.size()));  // its first clause
             out += line + "\n";
         }
         return out;
@@ -147,8 +164,8 @@ private:
 
 // ---- Configuration file ---------------------------------------------------------------------------------------------
 
-/// Keys at the top of a file, beside those in [run] and its like, count for the chosen sub-command if it has them. What no
-/// sub-command knows is an error.
+/// Keys at the top of a file, beside those in [run] and its like, count for the chosen sub-command if it has them. What
+/// no sub-command knows is an error.
 class Config : public CLI::ConfigBase {
 public:
     explicit Config(const CLI::App& app) : app_(app) {}
@@ -156,7 +173,7 @@ public:
     std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
         std::vector<CLI::ConfigItem> kept;
         for (auto& item : ConfigBase::from_config(input)) {
-            if (item.name == "++" || item.name == "--") {   // a section begins or ends
+            if (item.name == "++" || item.name == "--") {  // a section begins or ends
                 if (!item.parents.empty()) (void)section(item.parents);
                 continue;
             }
@@ -178,7 +195,9 @@ private:
         return false;
     }
 
-    [[nodiscard]] std::string chosen() const { return app_.get_subcommands().empty() ? "" : app_.get_subcommands()[0]->get_name(); }
+    [[nodiscard]] std::string chosen() const {
+        return app_.get_subcommands().empty() ? "" : app_.get_subcommands()[0]->get_name();
+    }
     [[nodiscard]] std::string file() const { return app_.get_config_ptr()->as<std::string>(); }
 
     [[nodiscard]] const CLI::App& section(const std::vector<std::string>& names) const {
@@ -194,7 +213,8 @@ private:
     /// Throws where it is not.
     [[nodiscard]] bool is_known(const CLI::ConfigItem& item) const {
         std::vector<std::string> known;
-        std::vector<const CLI::App*> places = item.parents.empty() ? commands_of(app_) : std::vector{&section(item.parents)};
+        std::vector<const CLI::App*> places =
+            item.parents.empty() ? commands_of(app_) : std::vector{&section(item.parents)};
         places.push_back(&app_);
         for (const CLI::App* place : places) {
             if (find(*place, item.name)) return true;
@@ -208,23 +228,26 @@ private:
 
 /// What CLI11 says of a value that is missing or that it could not convert, for people.
 std::string reword(const std::string& message) {
-    if (message.find(" required ") != message.npos && message.ends_with(" missing")) return message.substr(0, message.find(':')) + ": its value is missing";
+    if (message.find(" required ") != message.npos && message.ends_with(" missing"))
+        return message.substr(0, message.find(':')) + ": its value is missing";
     constexpr std::string_view kNotConverted = "Could not convert: ";
     if (!message.starts_with(kNotConverted)) return message;
     const auto equals = message.find(" = ");
     if (equals == message.npos) return message;
-    return message.substr(kNotConverted.size(), equals - kNotConverted.size()) + ": '" + message.substr(equals + 3) + "' is not such a value";
+    return message.substr(kNotConverted.size(), equals - kNotConverted.size()) + ": '" + message.substr(equals + 3) +
+           "' is not such a value";
 }
 
 }  // namespace
 
 std::string closest(std::string_view word, const std::vector<std::string>& known) {
     const std::string* best = nullptr;
-    std::size_t least = word.size() / 3 + 1;   // more changes than that make another word
+    std::size_t least = word.size() / 3 + 1;  // more changes than that make another word
     for (const auto& name : known) {
         std::size_t d = distance(word, name);
         const auto shorter = std::min(word.size(), name.size());
-        if (shorter >= 3 && word.substr(0, shorter) == std::string_view(name).substr(0, shorter)) d = std::min<std::size_t>(d, 1);
+        if (shorter >= 3 && word.substr(0, shorter) == std::string_view(name).substr(0, shorter))
+            d = std::min<std::size_t>(d, 1);
         if (parts(word) == parts(name)) d = std::min<std::size_t>(d, 1);
         if (d < least || (d == least && best == nullptr && d > 0)) {
             best = &name;
@@ -243,7 +266,8 @@ void set_up_usage(CLI::App& app) {
         command->set_help_flag("-h,--help", "this text");
         command->set_help_all_flag("--help-all", "all options");
         for (CLI::Option* option : command->get_options())
-            if (option->get_type_size() != 0 && option->get_default_str().empty() && option->get_items_expected_max() == 1)
+            if (option->get_type_size() != 0 && option->get_default_str().empty() &&
+                option->get_items_expected_max() == 1)
                 option->capture_default_str();
     }
 }
@@ -255,7 +279,8 @@ void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
             std::string name = "TINFER_" + option->get_lnames()[0];
             static const std::set<std::string> kNotThese{"TINFER_help", "TINFER_help-all", "TINFER_version"};
             if (kNotThese.contains(name)) continue;
-            std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return c == '-' ? '_' : char(std::toupper(c)); });
+            std::transform(name.begin(), name.end(), name.begin(),
+                           [](unsigned char c) { return c == '-' ? '_' : char(std::toupper(c)); });
             option->envname(name);
         }
     };
@@ -271,7 +296,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     std::string message = error.what();
     message.resize(std::min(message.find('\n'), message.size()));
     if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return message;
-    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) return app.get_config_ptr()->as<std::string>() + ": cannot be opened";
+    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr)
+        return app.get_config_ptr()->as<std::string>() + ": cannot be opened";
 
     const auto rest = app.remaining(true);
     const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
@@ -285,7 +311,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
         const std::string name = option->substr(0, option->find('='));
         const auto known = names_of(chosen.empty() ? app : *chosen[0]);
         const auto first = name.find_first_not_of('-');
-        message = "unknown option " + name + did_you_mean("--", first == name.npos ? "" : std::string_view(name).substr(first), known);
+        message = "unknown option " + name +
+                  did_you_mean("--", first == name.npos ? "" : std::string_view(name).substr(first), known);
     } else if (word != rest.end()) {
         message = "unexpected '" + *word + "': the model is given already, anything else follows the name of an option";
     } else if (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {

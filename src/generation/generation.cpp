@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop of generation. Each step changes the object only after what may fail has succeeded, so that a step that threw can
-// be taken again.
+// The loop of generation. Each step changes the object only after what may fail has succeeded, so that a step that
+// threw can be taken again.
 #include "tinfer/generation.hpp"
 
 #include <algorithm>
@@ -39,8 +39,10 @@ struct Generation::Impl {
     Impl(const Vocab& vocabulary, std::vector<Token> prompt, GenerationOptions given)
         : vocab(vocabulary), options(std::move(given)), pending(std::move(prompt)), stops(options.stop),
           stop_tokens(control_tokens(vocab, options.stop)) {
-        if (options.n_predict < -1) fail(ErrorCode::bad_parameter, cat("n_predict = ", options.n_predict, ": must be -1 or more"));
-        if (options.prompt_piece < 0) fail(ErrorCode::bad_parameter, cat("prompt_piece = ", options.prompt_piece, ": must be 0 or more"));
+        if (options.n_predict < -1)
+            fail(ErrorCode::bad_parameter, cat("n_predict = ", options.n_predict, ": must be -1 or more"));
+        if (options.prompt_piece < 0)
+            fail(ErrorCode::bad_parameter, cat("prompt_piece = ", options.prompt_piece, ": must be 0 or more"));
     }
 
     /// Sends the next piece of `pending` through the context; false when that ended the generation.
@@ -51,7 +53,8 @@ struct Generation::Impl {
         piece = std::min(piece, rest);
         // A prompt that cannot fit as a whole is not begun.
         auto status = DecodeStatus::no_room;
-        if (rest == piece || static_cast<std::int64_t>(rest) <= context.room(options.seq)) status = decode(context, piece, rest);
+        if (rest == piece || static_cast<std::int64_t>(rest) <= context.room(options.seq))
+            status = decode(context, piece, rest);
         if (status == DecodeStatus::ok) return true;
         finish(status == DecodeStatus::no_room ? StopReason::context : StopReason::interrupt);
         return false;
@@ -59,7 +62,8 @@ struct Generation::Impl {
 
     DecodeStatus decode(Context& context, std::size_t piece, std::size_t rest) {
         batch.clear();
-        for (std::size_t i = 0; i < piece; ++i) batch.add(pending[n_decoded + i], std::nullopt, std::span(&options.seq, 1), i + 1 == rest);
+        for (std::size_t i = 0; i < piece; ++i)
+            batch.add(pending[n_decoded + i], std::nullopt, std::span(&options.seq, 1), i + 1 == rest);
         const auto status = context.decode(batch);
         if (status != DecodeStatus::ok) return status;
         n_decoded += piece;
@@ -75,11 +79,14 @@ struct Generation::Impl {
         n_accepted = 1;
         is_prompt = false;
         if (vocab.is_eog(token)) return finish(StopReason::eog);
-        if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end()) return finish(StopReason::string);
+        if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end())
+            return finish(StopReason::string);
         tokens.push_back(token);
         text += stops.push(characters.push(piece));
-        if (stops.found()) finish(StopReason::string);
-        else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict) finish(StopReason::limit);
+        if (stops.found())
+            finish(StopReason::string);
+        else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
+            finish(StopReason::limit);
     }
 
     /// What was held back belongs to the text, unless a stop string is what ended it.
@@ -93,8 +100,8 @@ struct Generation::Impl {
     Vocab vocab;
     GenerationOptions options;
     std::vector<Token> pending;
-    std::size_t n_decoded = 0, n_accepted = 0;   // of `pending`: by the context, by the sampler
-    bool is_prompt = true;                       // `pending` was given, not drawn
+    std::size_t n_decoded = 0, n_accepted = 0;  // of `pending`: by the context, by the sampler
+    bool is_prompt = true;                      // `pending` was given, not drawn
     std::vector<Token> tokens;
     std::string text;
     Utf8Stream characters;
@@ -106,7 +113,8 @@ struct Generation::Impl {
 };
 
 Generation::Generation(const Vocab& vocab, std::vector<Token> prompt, GenerationOptions options)
-    : impl_(reporting_memory(kGenerating, [&] { return std::make_unique<Impl>(vocab, std::move(prompt), std::move(options)); })) {}
+    : impl_(reporting_memory(kGenerating,
+                             [&] { return std::make_unique<Impl>(vocab, std::move(prompt), std::move(options)); })) {}
 Generation::Generation(const Generation& other)
     : impl_(reporting_memory(kGenerating, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
 Generation& Generation::operator=(const Generation& other) {
@@ -127,8 +135,10 @@ std::optional<std::string_view> Generation::next(Context& context, Sampler& samp
         if (g.n_decoded < g.pending.size() && !g.decode_piece(context)) return std::string_view(g.text).substr(shown);
         if (g.n_decoded == g.pending.size()) {
             for (; g.n_accepted < g.pending.size(); ++g.n_accepted) sampler.accept(g.pending[g.n_accepted]);
-            if (g.options.n_predict == 0) g.finish(StopReason::limit);
-            else g.take(sampler.sample(context, -1));
+            if (g.options.n_predict == 0)
+                g.finish(StopReason::limit);
+            else
+                g.take(sampler.sample(context, -1));
         }
         (was_prompt ? g.timings.prompt_s : g.timings.generation_s) +=
             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -177,7 +187,9 @@ void Generation::prompt(std::span<const Token> tokens) {
 std::optional<StopReason> Generation::stop() const noexcept { return impl_->stop; }
 std::span<const Token> Generation::tokens() const noexcept { return impl_->tokens; }
 const std::string& Generation::text() const noexcept { return impl_->text; }
-std::span<const Token> Generation::pending() const noexcept { return std::span(impl_->pending).subspan(impl_->n_decoded); }
+std::span<const Token> Generation::pending() const noexcept {
+    return std::span(impl_->pending).subspan(impl_->n_decoded);
+}
 const Timings& Generation::timings() const noexcept { return impl_->timings; }
 
 }  // namespace tinfer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Looks in a stream for the first of several texts to be complete. What could still become one of them is held back, so that a reader never
-// sees the beginning of a stop string.
+// Looks in a stream for the first of several texts to be complete. What could still become one of them is held back, so
+// that a reader never sees the beginning of a stop string.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class StopStrings {
 public:
     /// Empty texts are left out.
     explicit StopStrings(std::vector<std::string> stops);
-    /// The part of the stream that may be shown now, in whole characters where the stream is valid UTF-8. After found(),
-    /// nothing follows.
+    /// The part of the stream that may be shown now, in whole characters where the stream is valid UTF-8. After
+    /// found(), nothing follows.
     [[nodiscard]] std::string push(std::string_view text);
     /// The rest, when the stream ends without a stop.
     [[nodiscard]] std::string flush();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop of generation: a scripted sampler says which tokens come, so every end and every border can be met on purpose.
+// The loop of generation: a scripted sampler says which tokens come, so every end and every border can be met on
+// purpose.
 #include <doctest/doctest.h>
 
 #include <tinfer/tinfer.hpp>
@@ -15,17 +16,20 @@ namespace {
 
 using test::TinyModel;
 
-constexpr std::int32_t kEos = 2, kTurn = 3, kHello = 4, kWorld = 5, kNew = 6, kSmile = 7;   // four bytes from kSmile on
+constexpr std::int32_t kEos = 2, kTurn = 3, kHello = 4, kWorld = 5, kNew = 6, kSmile = 7;  // four bytes from kSmile on
 
 Vocab make_vocab(const std::filesystem::path& folder) {
-    std::vector<std::string> texts{"<unk>", "<s>", "</s>", "<|turn|>", "Hello", "▁world", "▁new", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>"};
+    std::vector<std::string> texts{"<unk>", "<s>",    "</s>",   "<|turn|>", "Hello", "▁world",
+                                   "▁new",  "<0xF0>", "<0x9F>", "<0x99>",   "<0x82>"};
     std::vector<std::int32_t> types{2, 3, 3, 3, 1, 1, 1, 6, 6, 6, 6};
     while (texts.size() < 128) {
         texts.push_back("t" + std::to_string(texts.size()) + ".");
         types.push_back(1);
     }
     test::GgufWriter writer;
-    writer.kv("general.architecture", "llama").kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", texts);
+    writer.kv("general.architecture", "llama")
+        .kv("tokenizer.ggml.model", "llama")
+        .array("tokenizer.ggml.tokens", texts);
     writer.array("tokenizer.ggml.scores", std::vector<float>(128)).array("tokenizer.ggml.token_type", types);
     writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
     writer.save(folder / "vocab.gguf");
@@ -34,13 +38,18 @@ Vocab make_vocab(const std::filesystem::path& folder) {
 
 /// Draws the tokens of a list, then 20, 21, … for ever; notes what it is told. -1 in the list: throws once.
 struct Script : SamplerLink {
-    struct Notes { std::vector<std::int32_t> list; std::size_t at = 0; std::vector<Token> accepted; };
+    struct Notes {
+        std::vector<std::int32_t> list;
+        std::size_t at = 0;
+        std::vector<Token> accepted;
+    };
     std::shared_ptr<Notes> notes;
     explicit Script(std::shared_ptr<Notes> given) : notes(std::move(given)) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "script"; }
     void apply(CandidateArray& candidates) override {
         const auto at = notes->at++;
-        const std::int32_t id = at < notes->list.size() ? notes->list[at] : static_cast<std::int32_t>(20 + (at - notes->list.size()) % 100);
+        const std::int32_t id =
+            at < notes->list.size() ? notes->list[at] : static_cast<std::int32_t>(20 + (at - notes->list.size()) % 100);
         if (id < 0) throw std::runtime_error("the script throws");
         candidates.selected = std::ranges::find(candidates.data, id, &Candidate::id) - candidates.data.begin();
     }
@@ -121,7 +130,9 @@ TEST_CASE_FIXTURE(Fixture, "generation: text comes in whole characters, and its 
     CHECK(generation.text() == "Hello\U0001F642 world");
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: a prompt in pieces, any piece, any sequence: the same text; the sampler sees the prompt once") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "generation: a prompt in pieces, any piece, any sequence: the same text; the sampler sees the prompt once") {
     std::vector<Token> prompt;
     for (int i = 0; i < 50; ++i) prompt.push_back(Token{(i * 37 + 11) % 128});
     const auto text_of = [&](GenerationOptions options, ContextOptions context_options, std::size_t& n_calls) {
@@ -155,12 +166,14 @@ TEST_CASE_FIXTURE(Fixture, "generation: a prompt in pieces, any piece, any seque
     CHECK(ids(notes->accepted) == seen);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[C12] generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "[C12] generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({});
     Generation generation(vocab, kPrompt);
     CHECK(generation.run(context, sampler) == StopReason::context);
-    CHECK(generation.tokens().size() == 64 - 3 + 1);   // the last one needs no room
+    CHECK(generation.tokens().size() == 64 - 3 + 1);  // the last one needs no room
     CHECK(generation.pending().size() == 1);
     CHECK(context.room(SeqId{0}) == 0);
 
@@ -212,7 +225,7 @@ TEST_CASE_FIXTURE(Fixture, "generation: cancelled and failed decodes lose nothin
     for (int i = 0; i < 2; ++i) text += *other.next(context, sampler);
     CHECK(text == "Hello");
     cancel = true;
-    CHECK(*other.next(context, sampler) == " world");   // what was held back
+    CHECK(*other.next(context, sampler) == " world");  // what was held back
     CHECK(other.stop() == StopReason::interrupt);
     CHECK(ids(other.pending()) == std::vector{kWorld});
     CHECK_FALSE(other.next(context, sampler));
@@ -223,7 +236,8 @@ TEST_CASE_FIXTURE(Fixture, "generation: cancelled and failed decodes lose nothin
     CHECK(other.tokens().size() == 3);
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: a callback gets every text, may end it, may throw; end() gives what was held back") {
+TEST_CASE_FIXTURE(Fixture,
+                  "generation: a callback gets every text, may end it, may throw; end() gives what was held back") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({kHello, kWorld, kNew});
     Generation generation(vocab, kPrompt);
@@ -238,7 +252,8 @@ TEST_CASE_FIXTURE(Fixture, "generation: a callback gets every text, may end it, 
     context.clear();
     sampler = script({kHello, kWorld, kEos});
     Generation thrower(vocab, kPrompt);
-    CHECK_THROWS(thrower.run(context, sampler, [](std::string_view) -> bool { throw std::runtime_error("full disk"); }));
+    CHECK_THROWS(
+        thrower.run(context, sampler, [](std::string_view) -> bool { throw std::runtime_error("full disk"); }));
     CHECK(thrower.text() == "Hello");
     CHECK_FALSE(thrower.stop());
 
@@ -251,7 +266,9 @@ TEST_CASE_FIXTURE(Fixture, "generation: a callback gets every text, may end it, 
     CHECK(held.text() == "Hello");
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: several in one batch, driven by accept(), equal each alone; a conversation goes on turn by turn") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "generation: several in one batch, driven by accept(), equal each alone; a conversation goes on turn by turn") {
     std::vector<std::vector<Token>> prompts;
     for (int i = 0; i < 3; ++i) prompts.push_back({Token{1}, Token{10 + i}, Token{40 + 3 * i}, Token{7}});
     const auto greedy = [&] { return Sampler(vocab, {.temp = 0}); };
@@ -276,10 +293,12 @@ TEST_CASE_FIXTURE(Fixture, "generation: several in one batch, driven by accept()
         for (int s = 0; s < 3; ++s) {
             const SeqId seq{s};
             const auto pending = together[static_cast<std::size_t>(s)].pending();
-            for (const Token& token : pending) batch.add(token, std::nullopt, std::span(&seq, 1), &token == &pending.back());
+            for (const Token& token : pending)
+                batch.add(token, std::nullopt, std::span(&seq, 1), &token == &pending.back());
         }
         REQUIRE(context.decode(batch) == DecodeStatus::ok);
-        for (std::size_t s = 0; s < 3; ++s) (void)together[s].accept(samplers[s].sample(context.logits(static_cast<int>(s))));
+        for (std::size_t s = 0; s < 3; ++s)
+            (void)together[s].accept(samplers[s].sample(context.logits(static_cast<int>(s))));
     }
     for (std::size_t s = 0; s < 3; ++s) CHECK(ids(together[s].tokens()) == alone[s]);
 
@@ -308,17 +327,19 @@ TEST_CASE_FIXTURE(Fixture, "generation: several in one batch, driven by accept()
     CHECK_FALSE(conversation.text().empty());
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: an empty prompt goes on from the last output; options out of range are refused") {
+TEST_CASE_FIXTURE(Fixture,
+                  "generation: an empty prompt goes on from the last output; options out of range are refused") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({kHello, kEos});
     Generation generation(vocab, {});
-    CHECK_THROWS_AS((void)generation.next(context, sampler), Error);   // there is no output yet
+    CHECK_THROWS_AS((void)generation.next(context, sampler), Error);  // there is no output yet
     REQUIRE(context.decode(kPrompt) == DecodeStatus::ok);
     sampler = script({kHello, kEos});
     CHECK(generation.run(context, sampler) == StopReason::eog);
     CHECK(generation.text() == "Hello");
     CHECK_THROWS_WITH_AS(Generation(vocab, kPrompt, {.n_predict = -2}), "n_predict = -2: must be -1 or more", Error);
-    CHECK_THROWS_WITH_AS(Generation(vocab, kPrompt, {.prompt_piece = -1}), "prompt_piece = -1: must be 0 or more", Error);
+    CHECK_THROWS_WITH_AS(Generation(vocab, kPrompt, {.prompt_piece = -1}), "prompt_piece = -1: must be 0 or more",
+                         Error);
     CHECK(to_string(StopReason::context) == "context");
     CHECK(to_string(StopReason::eog) == "eog");
 }
@@ -341,7 +362,7 @@ TEST_CASE_FIXTURE(Fixture, "generation: numbers are of what was computed") {
     generation.run(context, sampler);
     CHECK(generation.timings().prompt_n == 24);
     CHECK(generation.tokens().size() == 1);
-    CHECK(generation.timings().generation_n == 0);   // the one token came from the prompt's logits
+    CHECK(generation.timings().generation_n == 0);  // the one token came from the prompt's logits
     CHECK(generation.timings().generation_s == 0);
     CHECK(generation.timings().load_s == 0);
 }

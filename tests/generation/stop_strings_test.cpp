@@ -46,7 +46,8 @@ TEST_CASE("[C11] stop strings: the stream ends before the first occurrence, howe
     }
 }
 
-TEST_CASE("[C11] stop strings: what may become one is held back, whole characters only, and comes when the stream ends") {
+TEST_CASE(
+    "[C11] stop strings: what may become one is held back, whole characters only, and comes when the stream ends") {
     StopStrings search({"END", ""});
     CHECK(search.push("the E") == "the ");
     CHECK(search.push("N") == "");
@@ -55,7 +56,7 @@ TEST_CASE("[C11] stop strings: what may become one is held back, whole character
     CHECK(search.flush() == "E");
     CHECK_FALSE(search.found());
 
-    StopStrings bytes({"\xA9!"});   // begins inside the character é
+    StopStrings bytes({"\xA9!"});  // begins inside the character é
     CHECK(bytes.push("caf\xC3\xA9") == "caf");
     CHECK(bytes.push("s") == "\xC3\xA9s");
     CHECK(bytes.push("\xC3\xA9!") == "\xC3");
