@@ -99,8 +99,9 @@ public:
             if (args_.echo) show(prompt_);
             if (encode_text()) generate();
         } catch (const tinfer::Error& error) {
-            give_up({{"code", tinfer::to_string(error.code())}, {"message", error.what()}});
-            throw;
+            const tinfer::Error cause = cause_of(error);
+            give_up({{"code", tinfer::to_string(cause.code())}, {"message", cause.what()}});
+            throw cause;
         } catch (const std::exception& error) {
             give_up({{"code", "error"}, {"message", error.what()}});
             throw;
@@ -196,6 +197,17 @@ private:
         if (args_.as_json) return print_line(to_json(report_));
         end_text(report_.text, !is_quiet());
         print_statistics(report_);
+    }
+
+    /// Logits that are not finite come from somewhere: the damaged tensor, where the file has one.
+    tinfer::Error cause_of(const tinfer::Error& error) const {
+        if (error.code() != tinfer::ErrorCode::non_finite_logits) return error;
+        try {
+            model_.file().check_data();
+        } catch (const tinfer::Error& cause) {
+            return cause;
+        }
+        return error;
     }
 
     /// An error on the way: what was generated before it is the user's.
