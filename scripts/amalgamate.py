@@ -138,6 +138,9 @@ def only_the_table(line):
 
 
 def main():
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__.strip())
+        return 0
     if len(sys.argv) != 2:
         print(__doc__.splitlines()[-1], file=sys.stderr)
         return 2

@@ -126,9 +126,11 @@ std::optional<Token> Model::decoder_start() const noexcept {
 const ModelFile& Model::file() const noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
-Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+
+Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
-        const auto file = gguf::File::open(std::span(&path, 1), options);
+        const auto file = gguf::File::open(shards, options);
         return Vocab(tokenizer::load_vocab(*file, options));
     });
 }

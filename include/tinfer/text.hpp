@@ -49,6 +49,8 @@ class TINFER_API Vocab {
 public:
     /// Only the text part of a file; tensor data is not touched.
     static Vocab load(const std::filesystem::path& path, const ModelOptions& options = {});
+    /// Of an explicit list of shards, in order, whatever their names.
+    static Vocab load(std::span<const std::filesystem::path> shards, const ModelOptions& options = {});
 
     [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;
     /// Returns the number of tokens needed; writes them only if they fit in `out`.
