@@ -416,27 +416,50 @@ void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
     }
 }
 
-void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
-    // Pairs are few: one pass over them per page, ascending, for the pages written (pair[1]) and read (pair[0]).
-    const Operand& pairs = call[2];
+namespace {
+
+struct Piece { std::int64_t first, n; };
+
+/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for none.
+/// Lists are short, so there is one pass over them for every piece, ascending.
+template <class Fn>
+void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pieces, Fn piece) noexcept {
     for (const int slot : {0, 1}) {
         RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
         for (std::int64_t last = -1;;) {
-            std::int64_t page = -1;
+            Piece next{-1, 0};
             std::uint32_t times = 0;
-            for (std::int64_t i = 0; i < pairs.ne[1]; ++i) {
-                const auto* pair = pairs.row<const std::int32_t>(i);
-                const std::int64_t candidate = pair[slot == 0 ? 1 : 0];
-                if (pair[0] < 0 || candidate <= last) continue;
-                if (page < 0 || candidate < page) times = 0, page = candidate;
-                if (candidate == page) ++times;
+            for (std::int64_t i = 0; i < n_pieces; ++i) {
+                const Piece candidate = piece(i, slot);
+                if (candidate.n == 0 || candidate.first <= last) continue;
+                if (next.n == 0 || candidate.first < next.first) times = 0, next = candidate;
+                if (candidate.first == next.first) ++times;
             }
-            if (page < 0) break;
-            runs.add(page * kPageSlots, kPageSlots, times);
-            last = page;
+            if (next.n == 0) break;
+            runs.add(next.first, next.n, times);
+            last = next.first;
         }
         runs.flush();
     }
+}
+
+}  // namespace
+
+void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
+    resolve_pieces(call, sink, call[2].ne[1], [&](std::int64_t i, int slot) {
+        const auto* pair = call[2].row<const std::int32_t>(i);
+        return Piece{pair[slot == 0 ? 1 : 0] * kPageSlots, pair[0] < 0 ? 0 : kPageSlots};
+    });
+}
+
+void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept {
+    std::int64_t n_moves = 0;
+    while (n_moves < call[2].ne[1] && call[2].row<const std::int32_t>(n_moves)[2] != 0) ++n_moves;
+    resolve_pieces(call, sink, n_moves, [&](std::int64_t i, int slot) {
+        const auto* move = call[2].row<const std::int32_t>(i);
+        const std::int64_t cell = move[slot == 0 ? 1 : 0];
+        return Piece{cell, cell < 0 ? 0 : move[2]};
+    });
 }
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept {

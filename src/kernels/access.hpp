@@ -39,6 +39,7 @@ void resolve_attention(const KernelCall& call,
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the KV slots
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
+void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;       ///< logical rows of the cells
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept;
@@ -112,6 +113,11 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
     case Op::kv_copy_page:
         kernel.declare = declare_kv_copy_page;
         kernel.resolve = resolve_kv_copy_page;
+        break;
+    case Op::kv_move:
+        kernel.declare = declare_kv_copy_page;
+        kernel.resolve = resolve_kv_move;
+        kernel.scratch_bytes = scratch_kv_write;
         break;
     case Op::causal_conv:
         describe_recurrent<4>(kernel);

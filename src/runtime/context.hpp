@@ -35,6 +35,7 @@ struct Context::Impl {
 
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
+    [[nodiscard]] int room(SeqId seq) const;
     void clear(bool zero_data);
     void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
@@ -80,7 +81,7 @@ struct Context::Impl {
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute };
     enum class Pass : std::uint8_t { decode, encode };   ///< encode: of the encoder in front of a decoder
 
     template <class Input>
@@ -93,6 +94,7 @@ private:
     DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(DecodeStatus status) noexcept;
     void start_micro_batch();
+    void start_compaction();
     void start_key_shift();
     void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
@@ -110,9 +112,11 @@ private:
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
     const runtime::BoundPlan& page_copy_plan();
+    const runtime::BoundPlan& compaction_plan();
     const runtime::BoundPlan& key_shift_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
+    [[nodiscard]] memory::Compaction compaction() noexcept;
 
     graph::Graph graph_;                               ///< of the run that is running or ran last
     GraphShape built_;
@@ -132,7 +136,7 @@ private:
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;   ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
-    bool fits_ = false;                     ///< else it ends as no_room before anything runs
+    memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;              ///< of the micro-batch
     runtime::MicroBatch micro_batch_;

@@ -41,7 +41,7 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
         run_is_seen_ = true;
     }
     runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
-    if (observer != nullptr && stage_ == Stage::shift_keys) {
+    if (observer != nullptr && (stage_ == Stage::shift_keys || stage_ == Stage::compact)) {
         deferring_.watch(observer);
         observer = &deferring_;
     }
@@ -147,6 +147,33 @@ void Context::Impl::start_key_shift() {
     }
 }
 
+memory::Compaction Context::Impl::compaction() noexcept {
+    if (memory_->kv() == nullptr) return {};
+    const auto rows = [&](std::string_view role, std::int32_t n_pages) {
+        std::byte* const list = input(role);
+        return integers(list, list == nullptr ? 0 : 3 * memory::CellMoves::n_rows(n_pages * memory::kPageSlots));
+    };
+    return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
+}
+
+// Live cells close ranks where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
+// it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
+void Context::Impl::start_compaction() {
+    const memory::Compaction moves = compaction();
+    if (moves.empty()) {
+        memory_->compact(moves);
+        return;
+    }
+    stage_ = Stage::compact;
+    try {
+        start_run(compaction_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+    } catch (...) {
+        stage_ = Stage::place;   // nothing has moved
+        throw;
+    }
+    memory_->compact(moves);
+}
+
 void Context::Impl::start_page_copies() {
     const auto write = [&](std::string_view role, std::span<const memory::PageCopy> copies) {
         const auto pairs = integers(input(role), 2 * static_cast<std::size_t>(options.n_seq_max));
@@ -174,11 +201,9 @@ void Context::Impl::open(const Input& input, Pass pass) {
     batch_ = encodes ? &encoder->batch : &batch;
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
-    fits_ = memory_->can_place(batch_->tokens());
-    if (fits_) {
-        memory_->begin();
-        ++n_decodes_;
-    }
+    fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
+    if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
+    if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
     n_done_ = 0;
     number_ = 0;
@@ -188,9 +213,15 @@ void Context::Impl::open(const Input& input, Pass pass) {
 
 // Works off stages until the batch is done or time is over.
 DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
-    if (!fits_) return DecodeStatus::no_room;
+    if (fit_ == memory::Memory::Fit::no_room) return DecodeStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
+        if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
+            start_compaction();
+            if (stage_ == Stage::place) {
+                memory_->begin();
+                continue;
+            }
+        } else if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
@@ -209,7 +240,10 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::cancelled: return DecodeStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
-        if (stage_ == Stage::shift_keys) {
+        if (stage_ == Stage::compact) {
+            memory_->begin();
+            stage_ = Stage::place;
+        } else if (stage_ == Stage::shift_keys) {
             stage_ = Stage::place;
         } else if (stage_ == Stage::copy_pages) {
             start_micro_batch();
@@ -291,7 +325,7 @@ void Context::Impl::abandon() {
     const Busy busy(stepping_);
     if (stage_ == Stage::none) return;
     try {
-        if (stage_ == Stage::shift_keys) continue_run(runtime::Executor::kNoDeadline);
+        if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
         finish(DecodeStatus::cancelled);

@@ -46,7 +46,8 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
     describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
     describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
+    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
+    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 template <class Arch>
 inline constexpr KernelDescriptor kKernels[] = {
