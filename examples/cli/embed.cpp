@@ -71,8 +71,7 @@ public:
         }
         context_.clear();
         switch (context_.decode(batch)) {
-        case tinfer::DecodeStatus::ok:
-        case tinfer::DecodeStatus::pending: break;   // pending comes from step() alone
+        case tinfer::DecodeStatus::ok: break;
         case tinfer::DecodeStatus::cancelled: return {};
         case tinfer::DecodeStatus::no_room: throw tinfer::Error(tinfer::ErrorCode::no_room, "the lines do not fit: see --ctx");
         }

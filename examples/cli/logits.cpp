@@ -64,8 +64,7 @@ int logits(const LogitsArgs& args) {
         for (std::size_t i = at; i < std::min(at + piece, tokens.size()); ++i)
             batch.add(tokens[i], tinfer::Pos{args.first_position + static_cast<int>(i)}, tinfer::SeqId{0}, !args.last || i + 1 == tokens.size());
         switch (context.decode(batch)) {
-        case tinfer::DecodeStatus::ok:
-        case tinfer::DecodeStatus::pending: break;   // pending comes from step() alone
+        case tinfer::DecodeStatus::ok: break;
         case tinfer::DecodeStatus::cancelled: return kInterrupted;
         case tinfer::DecodeStatus::no_room:
             throw tinfer::Error(tinfer::ErrorCode::no_room, std::to_string(tokens.size()) + " tokens do not fit: n_ctx = " +

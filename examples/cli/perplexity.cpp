@@ -56,8 +56,7 @@ bool score_window(tinfer::Context& context, std::span<const tinfer::Token> token
         batch.add(j == 0 && bos ? *bos : tokens[j], tinfer::Pos{static_cast<int>(j)}, tinfer::SeqId{0}, j >= first && j + 1 < n);
     context.clear();
     switch (context.decode(batch)) {
-    case tinfer::DecodeStatus::ok:
-    case tinfer::DecodeStatus::pending: break;   // pending comes from step() alone
+    case tinfer::DecodeStatus::ok: break;
     case tinfer::DecodeStatus::cancelled: return false;
     case tinfer::DecodeStatus::no_room: throw tinfer::Error(tinfer::ErrorCode::no_room, "a window does not fit the cache");
     }
