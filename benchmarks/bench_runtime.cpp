@@ -229,7 +229,7 @@ void overhead(Printer& printer, const Setting& s) {
         kernel.run = [](const kernels::KernelCall&, kernels::WorkSlice) noexcept {};
     const kernels::KernelTable table{real.name, idle_kernels.data(), idle_kernels.size()};
     for (const auto& [name, level] : {std::pair<const char*, std::optional<TraceLevel>>{"none", {}}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}}) {
-        Context::Impl context(Model(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads}, table);
+        Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads}, table);
         const auto watcher = std::make_shared<Watcher>();
         if (level) {
             watcher->level = *level;

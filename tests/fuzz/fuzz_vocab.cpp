@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/access.hpp"
 #include "gguf/file.hpp"
 #include "tokenizer/vocab.hpp"
 
