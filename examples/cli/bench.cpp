@@ -66,7 +66,7 @@ double run_once(tinfer::Context& context, const Test& test, std::span<const tinf
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (test.depth == 0)
         context.clear();
-    else if (context.seq_rm(tinfer::SeqId{0}, tinfer::Pos{test.depth}) != tinfer::RemoveStatus::ok)
+    else if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{test.depth}}) != tinfer::RemoveStatus::ok)
         throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
                             "the cache of this model cannot be cut back; use -d 0");
     return seconds;

@@ -29,7 +29,7 @@ struct Context::Impl {
     template <class Input>
     void begin(const Input& input);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
-    DecodeStatus step(std::chrono::nanoseconds budget);
+    StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a pending transaction as a cancel would.
     void abandon();
 
@@ -90,9 +90,9 @@ private:
     void forget_encoded() noexcept;
     void keep_encoded() noexcept;
     void write_cross_inputs();
-    DecodeStatus advance(runtime::Executor::Clock::time_point deadline);
-    DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
-    void finish(DecodeStatus status) noexcept;
+    StepStatus advance(runtime::Executor::Clock::time_point deadline);
+    StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
+    void finish(StepStatus status) noexcept;
     void start_micro_batch();
     void start_compaction();
     void start_key_shift();

@@ -27,6 +27,15 @@ bool is_prefill(std::span<const TokenView> tokens) {
     return false;
 }
 
+// What a whole decode says of its last step, which leaves nothing pending.
+DecodeStatus outcome(StepStatus status) noexcept {
+    switch (status) {
+        case StepStatus::ok: return DecodeStatus::ok;
+        case StepStatus::no_room: return DecodeStatus::no_room;
+        default: return DecodeStatus::cancelled;
+    }
+}
+
 }  // namespace
 
 // ---- one run --------------------------------------------------------------------------------------------------------
@@ -212,8 +221,8 @@ void Context::Impl::open(const Input& input, Pass pass) {
 }
 
 // Works off stages until the batch is done or time is over.
-DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
-    if (fit_ == memory::Memory::Fit::no_room) return DecodeStatus::no_room;
+StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
+    if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
         if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
             start_compaction();
@@ -225,10 +234,10 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
-            if (n_done_ == batch_->size()) return DecodeStatus::ok;
+            if (n_done_ == batch_->size()) return StepStatus::ok;
             micro_batch_ = batch_->micro_batch(n_done_);
             const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
-            if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
+            if (placed.no_room || placed.tokens == 0) return StepStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);
             const bool copies = !memory_->copies().empty();
             copies ? start_page_copies() : start_micro_batch();
@@ -236,8 +245,8 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
         }
         switch (continue_run(deadline)) {
             case RunStatus::ok: break;
-            case RunStatus::paused: return DecodeStatus::pending;
-            case RunStatus::cancelled: return DecodeStatus::cancelled;
+            case RunStatus::paused: return StepStatus::pending;
+            case RunStatus::cancelled: return StepStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
         if (stage_ == Stage::compact) {
@@ -255,13 +264,13 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             stage_ = Stage::place;
         }
         const bool done = stage_ == Stage::place && n_done_ == batch_->size();
-        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return DecodeStatus::pending;
+        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return StepStatus::pending;
     }
 }
 
 // Commits or rolls back; the context is free again.
-void Context::Impl::finish(DecodeStatus status) noexcept {
-    if (status == DecodeStatus::ok) {
+void Context::Impl::finish(StepStatus status) noexcept {
+    if (status == StepStatus::ok) {
         if (pass_ == Pass::encode) keep_encoded();
         layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
@@ -276,20 +285,20 @@ void Context::Impl::finish(DecodeStatus status) noexcept {
     session->busy.store(false, std::memory_order_release);
 }
 
-DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
+StepStatus Context::Impl::advance(Clock::time_point deadline) {
     const auto begin = Clock::now();
-    DecodeStatus status = DecodeStatus::pending;
+    StepStatus status = StepStatus::pending;
     try {
         status = run_batch(deadline);
     } catch (const std::bad_alloc&) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
     } catch (...) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
     (batch_->size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (status != DecodeStatus::pending) finish(status);
+    if (status != StepStatus::pending) finish(status);
     return status;
 }
 
@@ -297,14 +306,14 @@ template <class Input>
 DecodeStatus Context::Impl::decode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::decode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
 DecodeStatus Context::Impl::encode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::encode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
@@ -313,7 +322,7 @@ void Context::Impl::begin(const Input& input) {
     open(input, Pass::decode);
 }
 
-DecodeStatus Context::Impl::step(std::chrono::nanoseconds budget) {
+StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
     const auto now = Clock::now();
     const Busy busy(stepping_);
     if (stage_ == Stage::none) fail(ErrorCode::bad_parameter, "step: no decode has begun");
@@ -328,10 +337,10 @@ void Context::Impl::abandon() {
         if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
-    finish(DecodeStatus::cancelled);
+    finish(StepStatus::cancelled);
 }
 
 template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);

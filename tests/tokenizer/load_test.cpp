@@ -108,13 +108,13 @@ TEST_CASE("[L11] vocab: ids outside the vocabulary are warned about and the defa
     const Vocab vocab = load_vocab(writer, options);
     CHECK(vocab.bos() == Token{1});
     CHECK(vocab.eos() == std::nullopt);
-    CHECK(vocab.pad() == Token{5});
+    CHECK(vocab.special(Special::pad) == Token{5});
     CHECK(std::ranges::count_if(log, [](const auto& line) { return contains(line, "bos_token_id"); }) == 1);
 }
 
 TEST_CASE("[L11] vocab: default ids beyond a tiny vocabulary are none") {
     const Vocab vocab = load_vocab(spm_of({"a"}));
-    CHECK(vocab.unk() == Token{0});
+    CHECK(vocab.special(Special::unk) == Token{0});
     CHECK(vocab.bos() == std::nullopt);
     CHECK(vocab.eos() == std::nullopt);
 }
@@ -179,7 +179,7 @@ TEST_CASE("[T12] vocab: ends of generation are found by key and by text, in ever
     const Vocab vocab = load_vocab(by_key);
     CHECK(vocab.eog_tokens() == std::vector<Token>{Token{2}, Token{3}, Token{4}});
     CHECK(vocab.eot() == Token{3});
-    CHECK(vocab.eom() == Token{4});
+    CHECK(vocab.special(Special::eom) == Token{4});
 }
 
 TEST_CASE("[T12] vocab: an ordinary piece ends nothing, whatever its text; nor does a tag that was added") {
@@ -261,10 +261,10 @@ TEST_CASE("[T12] vocab: separators of channels do not end a generation and are a
 
 TEST_CASE("[T12] vocab: infill ids by text in table order, by key, and by the old keys, which win") {
     GgufWriter writer = spm_of({"<unk>", "<PRE>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "x"});
-    CHECK(load_vocab(writer).fim_pre() == Token{2});
-    CHECK(load_vocab(writer).fim_suf() == Token{3});
+    CHECK(load_vocab(writer).special(Special::fim_pre) == Token{2});
+    CHECK(load_vocab(writer).special(Special::fim_suf) == Token{3});
     writer.kv("tokenizer.ggml.prefix_token_id", 5u).kv("tokenizer.ggml.fim_pre_token_id", 4u);
-    CHECK(load_vocab(writer).fim_pre() == Token{5});
+    CHECK(load_vocab(writer).special(Special::fim_pre) == Token{5});
 }
 
 TEST_CASE("[T11] vocab: pieces of hostile texts cannot grow without bound") {

@@ -112,7 +112,7 @@ TEST_CASE("[T5] rwkv: the longest token at each place, escapes undone; every byt
     CHECK(spelt(vocab, "\n\n\n") == "\\n\\n|\\x0a|");
     CHECK(spelt(vocab, "it's\\") == "it\\'s|\\\\|");
     CHECK(spelt(vocab, "aaaaaaa") == "aaaa|aa|\\x61|");
-    CHECK(vocab.newline() == vocab.encode("\n", kPlain).front());
+    CHECK(vocab.special(Special::newline) == vocab.encode("\n", kPlain).front());
     std::mt19937_64 random(3);
     for (int i = 0; i < 500; ++i) {
         const std::string text = i % 2 == 0 ? random_bytes(random, 40) : random_text(random, 30);
