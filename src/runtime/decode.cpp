@@ -16,6 +16,8 @@ using Clock = runtime::Executor::Clock;
 
 namespace {
 
+constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smaller
+
 std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
@@ -43,6 +45,10 @@ DecodeStatus outcome(StepStatus status) noexcept {
 void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
     running_ = &bound;
     n_threads = std::min(n_threads, team_limit);
+    // Larger runs meet seldom, and what watches sees the team that was asked for.
+    run_is_timed_ = n_threads > 1 && !tokens.empty() && tokens.size() <= kFewTokens && !session->active();
+    if (run_is_timed_) n_threads = team_size.choose(n_threads, tokens.size());
+    run_time_ = {};
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
                             .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
@@ -58,11 +64,21 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
-    const RunStatus status = executor.resume(deadline);
+    const RunStatus status = run_is_timed_ ? timed_slice(deadline) : executor.resume(deadline);
     if (status == RunStatus::paused) return status;
+    if (run_is_timed_ && status == RunStatus::ok) team_size.note(run_time_.wall, run_time_.on_processor);
     const std::exception_ptr deferred = deferring_.take_error();
     end_run(deferred ? RunStatus::failed : status);
     if (deferred) std::rethrow_exception(deferred);
+    return status;
+}
+
+RunStatus Context::Impl::timed_slice(Clock::time_point deadline) {
+    const double on_processor = runtime::thread_seconds();
+    const auto begin = Clock::now();
+    const RunStatus status = executor.resume(deadline);
+    run_time_.wall += std::chrono::duration<double>(Clock::now() - begin).count();
+    run_time_.on_processor += runtime::thread_seconds() - on_processor;
     return status;
 }
 
