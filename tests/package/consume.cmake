@@ -12,7 +12,7 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
-if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
+if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
     set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     if(NOT WAY STREQUAL "find_package")
         # With the command lines of the build that is tested, so that a compiler cache has what they make.
@@ -20,6 +20,17 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
     endif()
     if(WAY STREQUAL "no_trace")
         list(APPEND how -D TINFER_TRACE=OFF)
+    endif()
+    if(WAY STREQUAL "one_table")
+        foreach(wrong avx3 "reference\\;sse")   # a name that is none is refused, never dropped
+            execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK}/refused -G ${GENERATOR}
+                -D CMAKE_CXX_COMPILER=${CXX} ${how} -D TINFER_ISAS=${wrong}
+                RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE printed)
+            if(result EQUAL 0 OR NOT printed MATCHES "TINFER_ISAS: there is no kernel table '(avx3|sse)'")
+                message(FATAL_ERROR "TINFER_ISAS=${wrong} should be refused by name:\n${printed}")
+            endif()
+        endforeach()
+        list(APPEND how -D TINFER_ISAS=reference)
     endif()
     run(${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
         -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${how})
