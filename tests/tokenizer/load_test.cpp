@@ -192,18 +192,18 @@ TEST_CASE("[T12] vocab: an ordinary piece ends nothing, whatever its text; nor d
     CHECK(ordinary.eog_tokens().empty());
     CHECK(ordinary.eot() == std::nullopt);
     CHECK(ordinary.eos() == std::nullopt);
-    CHECK(ordinary.fim_pre() == std::nullopt);
-    CHECK(ordinary.fim_pad() == std::nullopt);
+    CHECK(ordinary.special(Special::fim_pre) == std::nullopt);
+    CHECK(ordinary.special(Special::fim_pad) == std::nullopt);
     for (int id = 2; id < 8; ++id) CHECK(ordinary.attr(Token{id}) == TokenAttr::normal);
     const Vocab added = with(texts, {2, 3, 4, 4, 4, 4, 4, 4});
     CHECK(added.is_eog(Token{2}));
     CHECK_FALSE(added.is_eog(Token{3}));
     CHECK(added.attr(Token{3}) == TokenAttr::user_defined);
-    CHECK(added.fim_pre() == std::nullopt);
+    CHECK(added.special(Special::fim_pre) == std::nullopt);
     CHECK(added.attr(Token{4}) == TokenAttr::user_defined);
     const Vocab control = with(texts, {2, 3, 3, 3, 3, 3, 3, 3});
     for (const int id : {2, 3, 6, 7}) CHECK(control.is_eog(Token{id}));
-    CHECK(control.fim_pre() == Token{4});
+    CHECK(control.special(Special::fim_pre) == Token{4});
 
     GgufWriter by_key = write_vocab("llama", texts, {2, 3, 1, 1, 1, 1, 1, 1});
     by_key.kv("tokenizer.ggml.eos_token_id", 3u).kv("tokenizer.ggml.eot_token_id", 5u);
@@ -238,14 +238,14 @@ TEST_CASE("[T12][L11] vocab: a default id is none where an ordinary piece stands
         const Vocab vocab = load_vocab(write_vocab(model, texts, {1, 1, 1, 1, 3, 3}));
         CHECK(vocab.bos() == std::nullopt);
         CHECK(vocab.eos() == std::nullopt);
-        CHECK(vocab.unk() == std::nullopt);
-        CHECK(vocab.pad() == std::nullopt);
+        CHECK(vocab.special(Special::unk) == std::nullopt);
+        CHECK(vocab.special(Special::pad) == std::nullopt);
         CHECK(vocab.eog_tokens() == std::vector<Token>{Token{5}});   // a control token
     }
     std::vector<std::string> words(110, "word");
     for (std::size_t i = 0; i < words.size(); ++i) words[i] += std::to_string(i);
     const Vocab wordpiece = load_vocab(write_vocab("bert", words, std::vector<std::int32_t>(110, 1)));
-    for (const auto id : {wordpiece.bos(), wordpiece.unk(), wordpiece.sep(), wordpiece.pad(), wordpiece.mask()})
+    for (const auto id : {wordpiece.bos(), wordpiece.special(Special::unk), wordpiece.special(Special::sep), wordpiece.special(Special::pad), wordpiece.special(Special::mask)})
         CHECK(id == std::nullopt);
 }
 
