@@ -189,6 +189,36 @@ TEST_CASE("[M2][M5][K9][N4] cache: keys that turn are those that the codes stand
     }
 }
 
+TEST_CASE("[M4][K5] kv_move: cells that change places hold what was written, the others stay, in every type and table") {
+    const std::vector<float> values = random_floats(kDim * kKvHeads * kCells, 77, Extremes::none);
+    std::vector<std::int32_t> all(kCells);
+    for (std::int32_t i = 0; i < kCells; ++i) all[static_cast<std::size_t>(i)] = i;
+    // Ranks that close over the end of a page, a ring of two, single cells between groups.
+    const std::vector<std::int32_t> list{50, 40, 100, 3, -1, 1, 17, 3, 1, -1, 17, 1, 191, 20, 1, 160, 30, 5, 0, 0, 0, 7, 8, 1};
+    std::vector<std::int32_t> source = all;
+    for (std::int32_t i = 0; i < 100; ++i) source[static_cast<std::size_t>(40 + i)] = 50 + i;
+    for (std::int32_t i = 0; i < 5; ++i) source[static_cast<std::size_t>(30 + i)] = 160 + i;
+    source[3] = 17, source[17] = 3, source[20] = 191;
+    TestTensor moves(DType::i32, {3, static_cast<std::int64_t>(list.size()) / 3, 1, 1});
+    std::copy(list.begin(), list.end(), moves.as<std::int32_t>().begin());
+    std::vector<float> expected_values;
+    for (const std::int32_t cell : source) {
+        const auto row = values.begin() + std::ptrdiff_t{cell} * kDim * kKvHeads;
+        expected_values.insert(expected_values.end(), row, row + kDim * kKvHeads);
+    }
+    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0})
+        for (const bool is_v : {false, true}) {
+            CAPTURE(is_v);
+            const TestTensor before = written(type, is_v, rows_of(values), cells_of(all));
+            const TestTensor expected = written(type, is_v, rows_of(expected_values), cells_of(all));
+            TestTensor after(before);
+            REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_move, type, {&after, &after, &moves}, cache_params(is_v)));
+            CHECK(difference(expected, after) == "");
+            for (const int threads : {1, 3})
+                CHECK(compare_tables(Op::kv_move, type, before, {&before, &moves}, cache_params(is_v), threads) == "");
+        }
+}
+
 TEST_CASE(
     "[M2][A13] cache: attention over codes equals double on the values that codes and quantized queries stand for") {
     constexpr std::int32_t kTokens = 150;

@@ -176,6 +176,17 @@ TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") 
     CHECK(read == std::vector<AccessRange>{{0, page, 0, 1, 0, 1}, {6 * page, page, 0, 1, 0, 2}});
 }
 
+TEST_CASE("[N1] kv_move: the rows that change places, neither the buffer nor what stands behind the end of the list") {
+    const std::vector<std::byte> cache(12 * 2 * 512);
+    const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
+    const std::vector<std::int32_t> moves{100, 64, 28, 70, -1, 1, 300, 200, 3, 203, 98, 2, -1, 203, 1, 0, 0, 0, 400, 401, 5};
+    const auto call = call_of({f16, f16, f32(moves, {3, 7, 1, 1})});
+    CHECK(resolved(Op::kv_move, DType::f16, call, 0, AccessMode::write) ==
+          std::vector<AccessRange>{{64 * 24, 28 * 24, 0, 1, 0, 1}, {98 * 24, 48, 0, 1, 0, 1}, {200 * 24, 4 * 24, 0, 1, 0, 1}});
+    CHECK(resolved(Op::kv_move, DType::f16, call, 1, AccessMode::read) ==
+          std::vector<AccessRange>{{70 * 24, 24, 0, 1, 0, 1}, {100 * 24, 28 * 24, 0, 1, 0, 1}, {203 * 24, 48, 0, 1, 0, 1}, {300 * 24, 3 * 24, 0, 1, 0, 1}});
+}
+
 TEST_CASE("[N1] attention: runs of the cells that any query sees, shared pages once, holes and windows left out") {
     OpRandom random(31);
     for (int trial = 0; trial < 60; ++trial) {

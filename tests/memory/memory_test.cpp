@@ -209,6 +209,7 @@ TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens
     Memory& memory = bench.memory;
     CHECK(memory.capacity() == 2 * kSeqs);
     const SeqId seq{0};
+    CHECK(memory.room(seq) == 2147483647);   // positions 0 to 2^31 - 2
     for (int i = 0; i < 5000; ++i) {
         const KvToken token{i, std::span(&seq, 1)};
         memory.begin();
