@@ -30,7 +30,7 @@ enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope
 struct ContextOptions {
     int n_ctx = 512;               ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
     int n_seq_max = 1;             ///< sequences 0 … n_seq_max-1; 1 … 256
-    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
+    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx: a longer batch gets no_room
     int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. 256 at most without experts
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
     int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
@@ -109,8 +109,9 @@ private:
     std::vector<float> values_;
 };
 
-/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
-/// comes from Context::step alone: there is more to do.
+/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `no_room`: the
+/// batch has more tokens than Context::room tells, for want of cells or of learned positions; fewer may fit, or these after
+/// others are removed, or in a larger context. `pending` comes from Context::step alone: there is more to do.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
 /// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
 /// would reach back to cells that were released (ContextOptions::swa_full keeps them).
@@ -197,8 +198,11 @@ public:
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
-    [[nodiscard]] int used() const noexcept;                         ///< cells in use
-    [[nodiscard]] int room(SeqId seq) const;                         ///< tokens the sequence can take now
+    [[nodiscard]] int used() const noexcept;                         ///< tokens in the cache, or states where there is none
+    /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx less used(),
+    /// whatever lies where (live cells close ranks when need be: a run of its own, which observers see, that changes no bit),
+    /// or fewer where the model has learned positions and comes to the end of their table.
+    [[nodiscard]] int room(SeqId seq) const;
 
     /// Observers see every kernel call of this context until the handle is destroyed. Throws busy inside a callback, and
     /// not_available in builds without tracing.

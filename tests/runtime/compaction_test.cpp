@@ -13,7 +13,6 @@
 #include "support/alloc_counter.hpp"
 #include "support/family_model.hpp"
 #include "support/golden.hpp"
-#include "support/small_families.hpp"
 #include "support/temp_folder.hpp"
 #include "trace/trace_support.hpp"
 
@@ -82,6 +81,7 @@ private:
     static ContextOptions larger(ContextOptions options, int n_large) {
         options.n_ctx = n_large;
         options.n_batch = 0;
+        options.swa_full = true;
         return options;
     }
     Attachment moves_, no_moves_;
