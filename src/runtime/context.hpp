@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/team_size.hpp"
 #include "runtime/trace_session.hpp"
 
 namespace tinfer {
@@ -29,7 +30,7 @@ struct Context::Impl {
     template <class Input>
     void begin(const Input& input);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
-    DecodeStatus step(std::chrono::nanoseconds budget);
+    StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a pending transaction as a cancel would.
     void abandon();
 
@@ -69,8 +70,9 @@ struct Context::Impl {
     std::optional<Encoder> encoder;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
-    runtime::TeamRunner team = runtime::run_team;   ///< tests may take another
-    int team_limit = runtime::usable_cpu_count();   ///< more threads could only wait for each other; tests may raise it
+    runtime::TeamRunner team = runtime::is_forked() ? runtime::run_new_team : runtime::run_team;   ///< tests may take another
+    int team_limit = executor.n_processors();       ///< more threads could only wait for each other; tests may raise it
+    runtime::TeamSize team_size;                    ///< of runs of few tokens
     Timings timings;
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
@@ -90,15 +92,16 @@ private:
     void forget_encoded() noexcept;
     void keep_encoded() noexcept;
     void write_cross_inputs();
-    DecodeStatus advance(runtime::Executor::Clock::time_point deadline);
-    DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
-    void finish(DecodeStatus status) noexcept;
+    StepStatus advance(runtime::Executor::Clock::time_point deadline);
+    StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
+    void finish(StepStatus status) noexcept;
     void start_micro_batch();
     void start_compaction();
     void start_key_shift();
     void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
+    runtime::RunStatus timed_slice(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
     void collect_outputs();
@@ -143,6 +146,8 @@ private:
     const runtime::BoundPlan* running_ = nullptr;
     runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end
     bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
+    bool run_is_timed_ = false;             ///< for team_size
+    struct { double wall = 0, on_processor = 0; } run_time_;   ///< seconds so far
 };
 
 }  // namespace tinfer

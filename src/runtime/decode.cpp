@@ -16,6 +16,8 @@ using Clock = runtime::Executor::Clock;
 
 namespace {
 
+constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smaller
+
 std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
@@ -27,6 +29,15 @@ bool is_prefill(std::span<const TokenView> tokens) {
     return false;
 }
 
+// What a whole decode says of its last step, which leaves nothing pending.
+DecodeStatus outcome(StepStatus status) noexcept {
+    switch (status) {
+        case StepStatus::ok: return DecodeStatus::ok;
+        case StepStatus::no_room: return DecodeStatus::no_room;
+        default: return DecodeStatus::cancelled;
+    }
+}
+
 }  // namespace
 
 // ---- one run --------------------------------------------------------------------------------------------------------
@@ -34,6 +45,10 @@ bool is_prefill(std::span<const TokenView> tokens) {
 void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
     running_ = &bound;
     n_threads = std::min(n_threads, team_limit);
+    // Larger runs meet seldom, and what watches sees the team that was asked for.
+    run_is_timed_ = n_threads > 1 && !tokens.empty() && tokens.size() <= kFewTokens && !session->active();
+    if (run_is_timed_) n_threads = team_size.choose(n_threads, tokens.size());
+    run_time_ = {};
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
                             .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
@@ -49,11 +64,21 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
-    const RunStatus status = executor.resume(deadline);
+    const RunStatus status = run_is_timed_ ? timed_slice(deadline) : executor.resume(deadline);
     if (status == RunStatus::paused) return status;
+    if (run_is_timed_ && status == RunStatus::ok) team_size.note(run_time_.wall, run_time_.on_processor);
     const std::exception_ptr deferred = deferring_.take_error();
     end_run(deferred ? RunStatus::failed : status);
     if (deferred) std::rethrow_exception(deferred);
+    return status;
+}
+
+RunStatus Context::Impl::timed_slice(Clock::time_point deadline) {
+    const double on_processor = runtime::thread_seconds();
+    const auto begin = Clock::now();
+    const RunStatus status = executor.resume(deadline);
+    run_time_.wall += std::chrono::duration<double>(Clock::now() - begin).count();
+    run_time_.on_processor += runtime::thread_seconds() - on_processor;
     return status;
 }
 
@@ -212,8 +237,8 @@ void Context::Impl::open(const Input& input, Pass pass) {
 }
 
 // Works off stages until the batch is done or time is over.
-DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
-    if (fit_ == memory::Memory::Fit::no_room) return DecodeStatus::no_room;
+StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
+    if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
         if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
             start_compaction();
@@ -225,10 +250,10 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
-            if (n_done_ == batch_->size()) return DecodeStatus::ok;
+            if (n_done_ == batch_->size()) return StepStatus::ok;
             micro_batch_ = batch_->micro_batch(n_done_);
             const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
-            if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
+            if (placed.no_room || placed.tokens == 0) return StepStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);
             const bool copies = !memory_->copies().empty();
             copies ? start_page_copies() : start_micro_batch();
@@ -236,8 +261,8 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
         }
         switch (continue_run(deadline)) {
             case RunStatus::ok: break;
-            case RunStatus::paused: return DecodeStatus::pending;
-            case RunStatus::cancelled: return DecodeStatus::cancelled;
+            case RunStatus::paused: return StepStatus::pending;
+            case RunStatus::cancelled: return StepStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
         if (stage_ == Stage::compact) {
@@ -255,13 +280,13 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             stage_ = Stage::place;
         }
         const bool done = stage_ == Stage::place && n_done_ == batch_->size();
-        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return DecodeStatus::pending;
+        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return StepStatus::pending;
     }
 }
 
 // Commits or rolls back; the context is free again.
-void Context::Impl::finish(DecodeStatus status) noexcept {
-    if (status == DecodeStatus::ok) {
+void Context::Impl::finish(StepStatus status) noexcept {
+    if (status == StepStatus::ok) {
         if (pass_ == Pass::encode) keep_encoded();
         layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
@@ -276,20 +301,20 @@ void Context::Impl::finish(DecodeStatus status) noexcept {
     session->busy.store(false, std::memory_order_release);
 }
 
-DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
+StepStatus Context::Impl::advance(Clock::time_point deadline) {
     const auto begin = Clock::now();
-    DecodeStatus status = DecodeStatus::pending;
+    StepStatus status = StepStatus::pending;
     try {
         status = run_batch(deadline);
     } catch (const std::bad_alloc&) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
     } catch (...) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
     (batch_->size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (status != DecodeStatus::pending) finish(status);
+    if (status != StepStatus::pending) finish(status);
     return status;
 }
 
@@ -297,14 +322,14 @@ template <class Input>
 DecodeStatus Context::Impl::decode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::decode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
 DecodeStatus Context::Impl::encode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::encode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
@@ -313,7 +338,7 @@ void Context::Impl::begin(const Input& input) {
     open(input, Pass::decode);
 }
 
-DecodeStatus Context::Impl::step(std::chrono::nanoseconds budget) {
+StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
     const auto now = Clock::now();
     const Busy busy(stepping_);
     if (stage_ == Stage::none) fail(ErrorCode::bad_parameter, "step: no decode has begun");
@@ -328,10 +353,10 @@ void Context::Impl::abandon() {
         if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
-    finish(DecodeStatus::cancelled);
+    finish(StepStatus::cancelled);
 }
 
 template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);

@@ -2,7 +2,7 @@
 // The table of plain loops: the oracle of every test and the fallback of every machine.
 #include <iterator>
 
-#include "kernels/declare.hpp"
+#include "kernels/access.hpp"
 #include "kernels/reference/mul_mat.hpp"
 #include "kernels/reference/ops.hpp"
 #include "kernels/tables.hpp"
