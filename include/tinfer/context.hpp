@@ -207,7 +207,7 @@ public:
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
     [[nodiscard]] int used() const noexcept;                         ///< tokens in the cache, or states where there is none
     /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx less used(),
-    /// whatever lies where (live cells close ranks when need be: a run of its own, which observers see, that changes no bit),
+    /// whatever lies where (the cache is compacted when need be, in a maintenance run that observers see; no bit changes),
     /// or fewer where the model has learned positions and comes to the end of their table.
     [[nodiscard]] int room(SeqId seq) const;
 

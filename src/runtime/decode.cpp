@@ -181,7 +181,7 @@ memory::Compaction Context::Impl::compaction() noexcept {
     return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
 }
 
-// Live cells close ranks where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
+// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
 // it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
 void Context::Impl::start_compaction() {
     const memory::Compaction moves = compaction();
@@ -240,7 +240,7 @@ void Context::Impl::open(const Input& input, Pass pass) {
 StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
+        if (stage_ == Stage::place && !memory_->in_transaction()) {   // first the compaction
             start_compaction();
             if (stage_ == Stage::place) {
                 memory_->begin();

@@ -106,7 +106,7 @@ public:
         const auto all = kv_tokens(tokens);
         const bool fits = cache.can_place(all);
         if (!fits && !cache.can_compact(all.size(), moves)) return false;
-        if (!fits) close_ranks();
+        if (!fits) compact();
         const auto before = model;
         cache.begin(fits ? Placing::by_pages : Placing::tight);
         std::size_t first = 0;
@@ -165,7 +165,7 @@ public:
     int n_copies = 0, n_runs = 0, n_compacted = 0, n_moved = 0;
 
 private:
-    void close_ranks() {
+    void compact() {
         std::vector<std::int32_t> list(3 * CellMoves::n_rows(cache.n_pages() * kPageSlots));
         moves.write(list);
         int buffer = -1;

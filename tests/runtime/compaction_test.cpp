@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A cache that is full of holes takes as many tokens as an empty one would: cells close ranks in a run of its own, which
+// A cache that is full of holes takes as many tokens as an empty one would: it is compacted in a run of its own, which
 // observers see, nothing can stop halfway, and no bit of a result shows.
 #include <doctest/doctest.h>
 
