@@ -116,10 +116,12 @@ enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, p
 /// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
-/// Seconds and counts since construction or reset_timings().
+/// Seconds and counts since construction or reset_timings(), of calls that ended in `ok`: one that was cancelled, failed or
+/// had no room counts neither its tokens nor its time. A call is generation where it takes one token of each of its
+/// sequences, and prompt otherwise; encode() and models without causal attention know prompts only.
 struct Timings {
     double load_s = 0;                          ///< of the model
-    double prompt_s = 0, generation_s = 0;      ///< decode calls with more than one token, with one
+    double prompt_s = 0, generation_s = 0;      ///< inside the calls: time between two steps of one is not theirs
     std::uint64_t prompt_n = 0, generation_n = 0;   ///< tokens
 };
 
