@@ -89,11 +89,11 @@ public:
     /// of threads may call it: what is neither mapped nor loaded is read in pieces (ModelOptions::use_mmap).
     void check_data() const;
 
-    struct Impl;
-    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 
@@ -139,11 +139,11 @@ public:
     [[nodiscard]] const ModelFile& file() const noexcept;
     [[nodiscard]] double load_seconds() const noexcept;
 
-    struct Impl;
-    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const std::shared_ptr<const Impl>& impl() const noexcept { return impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 

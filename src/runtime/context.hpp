@@ -30,12 +30,13 @@ struct Context::Impl {
     template <class Input>
     void begin(const Input& input);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
-    DecodeStatus step(std::chrono::nanoseconds budget);
+    StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a pending transaction as a cancel would.
     void abandon();
 
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
+    [[nodiscard]] int room(SeqId seq) const;
     void clear(bool zero_data);
     void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
@@ -82,7 +83,7 @@ struct Context::Impl {
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute };
     enum class Pass : std::uint8_t { decode, encode };   ///< encode: of the encoder in front of a decoder
 
     template <class Input>
@@ -91,10 +92,11 @@ private:
     void forget_encoded() noexcept;
     void keep_encoded() noexcept;
     void write_cross_inputs();
-    DecodeStatus advance(runtime::Executor::Clock::time_point deadline);
-    DecodeStatus run_batch(runtime::Executor::Clock::time_point deadline);
-    void finish(DecodeStatus status) noexcept;
+    StepStatus advance(runtime::Executor::Clock::time_point deadline);
+    StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
+    void finish(StepStatus status) noexcept;
     void start_micro_batch();
+    void start_compaction();
     void start_key_shift();
     void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
@@ -113,9 +115,11 @@ private:
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
     const runtime::BoundPlan& page_copy_plan();
+    const runtime::BoundPlan& compaction_plan();
     const runtime::BoundPlan& key_shift_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
+    [[nodiscard]] memory::Compaction compaction() noexcept;
 
     graph::Graph graph_;                               ///< of the run that is running or ran last
     GraphShape built_;
@@ -135,7 +139,7 @@ private:
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;   ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
-    bool fits_ = false;                     ///< else it ends as no_room before anything runs
+    memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
     bool generates_ = false;                ///< the call counts as generation
     double spent_s_ = 0;                    ///< on the call so far
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed

@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(File, "truncated file: decode reports it, rolled back, and so 
         CHECK(in_child(kSeconds, [&] {
             const auto model = Model::load(path);
             Context context(model, {.n_ctx = 64, .n_threads = n_threads}), other(model, {.n_ctx = 64, .n_threads = 1});
-            context.impl().team_limit = 2;
+            detail::impl_of(context).team_limit = 2;
             if (context.decode(std::span(tokens).first(3)) != DecodeStatus::ok) return 1;
             truncate();
             if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
@@ -104,12 +104,12 @@ TEST_CASE_FIXTURE(File, "truncated file: in the middle of a decode, with every k
                             if (n_polls++ == at) truncate();
                             return false;
                         }});
-                        context.impl().team_limit = 2;
-                        if (openmp) context.impl().team = runtime::run_team;
+                        detail::impl_of(context).team_limit = 2;
+                        if (openmp) detail::impl_of(context).team = runtime::run_team;
                         code = io_error_of([&] {
                             if (!in_slices) return decode_all(context, tokens);
                             context.begin(tokens);
-                            while (context.step(std::chrono::microseconds(50)) == DecodeStatus::pending) {}
+                            while (context.step(std::chrono::microseconds(50)) == StepStatus::pending) {}
                         });
                         if (code == 0 && context.count(SeqId{0}) != 0) code = 2;
                         if (code == 0) code = io_error_of([&] { decode_all(context, tokens); });
