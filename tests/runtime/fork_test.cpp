@@ -5,6 +5,7 @@
 #include <array>
 #include <fstream>
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "runtime/threads.hpp"
 #include "support/temp_folder.hpp"

@@ -15,6 +15,7 @@
 #    include <thread>
 #    include <vector>
 
+#    include "base/access.hpp"
 #    include "base/mapped_file.hpp"
 #    include "runtime/context.hpp"
 #    include "support/child_process.hpp"
