@@ -118,10 +118,12 @@ enum class [[nodiscard]] StepStatus : std::uint8_t { ok, cancelled, no_room, pen
 /// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
-/// Seconds and counts since construction or reset_timings().
+/// Seconds and counts since construction or reset_timings(), of calls that ended in `ok`: one that was cancelled, failed or
+/// had no room counts neither its tokens nor its time. A call is generation where it takes one token of each of its
+/// sequences, and prompt otherwise; encode() and models without causal attention know prompts only.
 struct Timings {
     double load_s = 0;                          ///< of the model
-    double prompt_s = 0, generation_s = 0;      ///< decode calls with more than one token, with one
+    double prompt_s = 0, generation_s = 0;      ///< inside the calls: time between two steps of one is not theirs
     std::uint64_t prompt_n = 0, generation_n = 0;   ///< tokens
 };
 
@@ -140,8 +142,9 @@ public:
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
     /// length up to n_batch.
     DecodeStatus decode(std::span<const Token> tokens);
-    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed. Where the
-    /// model has an encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
+    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed, and io_error
+    /// where a part of the mapped model file cannot be read any more (ModelOptions::guard_mapping). Where the model has an
+    /// encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
     DecodeStatus decode(const Batch& batch);
 
     /// A call of a bidirectional model (AttentionKind), which decode() does as well: its tokens see each other, so they are

@@ -401,6 +401,65 @@ TEST_CASE_FIXTURE(Fixture, "[O6] context: timings sum to wall time within 2 %") 
     CHECK(t.prompt_s + t.generation_s >= 0.98 * wall);
 }
 
+TEST_CASE_FIXTURE(Fixture, "context: a batch of one token of each sequence is generation, whatever their number") {
+    Context context(model, {.n_ctx = 512, .n_seq_max = 8});
+    Batch batch;
+    for (int seq = 0; seq < 8; ++seq)
+        for (int pos = 0; pos < 3; ++pos) batch.add(Token{seq + pos}, Pos{pos}, SeqId{seq}, false);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 24);
+    CHECK(context.timings().generation_n == 0);
+    CHECK(context.timings().generation_s == 0);
+    const double prompt_s = context.timings().prompt_s;
+    CHECK(prompt_s > 0);
+    batch.clear();
+    for (int seq = 0; seq < 8; ++seq) batch.add(Token{seq}, Pos{3}, SeqId{seq}, true);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 24);
+    CHECK(context.timings().prompt_s == prompt_s);
+    CHECK(context.timings().generation_n == 8);
+    CHECK(context.timings().generation_s > 0);
+    batch.clear();
+    for (int i = 0; i < 9; ++i)   // one sequence with two
+        batch.add(Token{i}, Pos{4 + i / 8}, SeqId{i % 8}, false);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 33);
+    CHECK(context.timings().generation_n == 8);
+}
+
+TEST_CASE_FIXTURE(Fixture, "context: calls that end otherwise than in ok count neither tokens nor time") {
+    int n_polls = 0, limit = 1 << 20;
+    Context context(model, {.n_ctx = 64, .n_ubatch = 8, .n_threads = 1, .cancel = [&] { return ++n_polls > limit; }});
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::ok);
+    context.clear();
+    context.reset_timings();
+    const int n_all = std::exchange(n_polls, 0);
+    limit = 3;
+    const auto nothing = [&] {
+        const Timings t = context.timings();
+        return t.prompt_n == 0 && t.prompt_s == 0 && t.generation_n == 0 && t.generation_s == 0;
+    };
+    REQUIRE(context.decode(test::random_tokens(40, 128, 1)) == DecodeStatus::cancelled);
+    CHECK(nothing());
+    n_polls = 0, limit = n_all / 2;   // behind some micro-batches
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::cancelled);
+    CHECK(nothing());
+    context.set_cancel({});
+    context.begin(test::random_tokens(40, 128, 1));
+    REQUIRE(context.step(std::chrono::nanoseconds(1)) == StepStatus::pending);
+    context.abandon();
+    CHECK(nothing());
+    CHECK_THROWS(static_cast<void>(context.decode(std::array{Token{-1}})));
+    CHECK(nothing());
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::ok);
+    const Timings all = context.timings();
+    CHECK(all.prompt_n == 60);
+    CHECK(all.prompt_s > 0);
+    REQUIRE(context.decode(test::random_tokens(20, 128, 1)) == DecodeStatus::no_room);
+    CHECK(context.timings().prompt_n == 60);
+    CHECK(context.timings().prompt_s == all.prompt_s);
+}
+
 TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the option allows it, and then must increase") {
     Context context(model, {.n_ctx = 128, .n_outputs = 4, .allow_position_gaps = true});
     Batch batch;
