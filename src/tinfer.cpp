@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
@@ -25,7 +26,11 @@ void warn_unused_overrides(const gguf::File& file, const ModelOptions& options) 
 
 }  // namespace
 
-std::string_view version() noexcept { return "0.1.0"; }
+#define TINFER_DOTTED_(major, minor, patch) #major "." #minor "." #patch
+#define TINFER_DOTTED(major, minor, patch) TINFER_DOTTED_(major, minor, patch)
+std::string_view version() noexcept { return TINFER_DOTTED(TINFER_VERSION_MAJOR, TINFER_VERSION_MINOR, TINFER_VERSION_PATCH); }
+#undef TINFER_DOTTED
+#undef TINFER_DOTTED_
 
 // ---- ModelFile ------------------------------------------------------------------------------------------------------
 
@@ -86,6 +91,18 @@ struct Model::Impl {
     double load_seconds = 0;
 };
 
+namespace {
+
+void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const ModelOptions& options) {
+    const auto n_rows = static_cast<std::size_t>(bound.hp.n_vocab);
+    if (n_rows > vocab.size() && options.log)
+        options.log(LogLevel::warning,
+                    cat("the model has rows for ", n_rows, " tokens, the vocabulary has ", vocab.size(),
+                        ": samplers never offer the ", n_rows - vocab.size(), " without a text"));
+}
+
+}  // namespace
+
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
@@ -93,10 +110,12 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         const auto begin = std::chrono::steady_clock::now();
         auto file = gguf::File::open(shards, options);
         auto bound = model::bind_model(file, options);
-        Vocab vocab(tokenizer::load_vocab(*file, options));
+        auto vocab = detail::Access::make<Vocab>(tokenizer::load_vocab(*file, options));
         file->load_data(options);
         warn_unused_overrides(*file, options);
-        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}))});
+        say_surplus_rows(bound, vocab, options);
+        auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
+        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), std::move(handle)});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return Model(std::move(impl));
     });
@@ -107,15 +126,17 @@ const ModelInfo& Model::info() const noexcept { return impl_->bound.info; }
 std::optional<Token> Model::decoder_start() const noexcept {
     if (!impl_->bound.encoder) return std::nullopt;
     if (const auto id = impl_->bound.hp.decoder_start) return Token{static_cast<std::int32_t>(*id)};
-    return vocab().bos() ? vocab().bos() : vocab().pad();
+    return vocab().bos() ? vocab().bos() : vocab().special(Special::pad);
 }
 
 const ModelFile& Model::file() const noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
-Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+
+Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
-        const auto file = gguf::File::open(std::span(&path, 1), options);
+        const auto file = gguf::File::open(shards, options);
         return Vocab(tokenizer::load_vocab(*file, options));
     });
 }
@@ -124,7 +145,7 @@ Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options
 
 Context::Context(Model model, ContextOptions options)
     : impl_(reporting_memory("making a context: an allocation failed", [&] {
-          return std::make_unique<Impl>(model, model.impl()->bound, std::move(options));
+          return std::make_unique<Impl>(model, detail::impl_of(model).bound, std::move(options));
       })) {
     impl_->timings.load_s = model.load_seconds();
 }
@@ -146,7 +167,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
 
 MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
-        const auto& bound = model.impl()->bound;
+        const auto& bound = detail::impl_of(model).bound;
         const kernels::KernelTable* table = kernels::find_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
@@ -160,7 +181,7 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
     return reporting_memory("drawing a graph: an allocation failed", [&] {
         const kernels::KernelTable* table = kernels::find_table(options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
-        const runtime::Layout layout(model.impl()->bound, options, *table);
+        const runtime::Layout layout(detail::impl_of(model).bound, options, *table);
         const ContextOptions& o = layout.options();
         if (request.n_tokens < 1 || request.n_tokens > o.n_ubatch)
             fail(ErrorCode::bad_parameter, cat("n_tokens = ", request.n_tokens, ": must lie in 1 to n_ubatch = ", o.n_ubatch));
@@ -192,7 +213,7 @@ Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
 Token Sampler::sample(Context& context, int index) {
     const auto begin = std::chrono::steady_clock::now();
     const Token token = sample(context.logits(index));
-    const auto& session = context.impl().session;
+    const auto& session = detail::impl_of(context).session;
     if (session->active()) {
         const auto spent = std::chrono::steady_clock::now() - begin;
         SampleEvent event;

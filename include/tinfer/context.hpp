@@ -37,7 +37,6 @@ struct ContextOptions {
                                    ///< than the process has processors only so many run
     int n_threads_batch = 0;       ///< for larger steps; 0 = n_threads
     Isa isa = Isa::automatic;
-    bool flash_attn = true;        ///< read back only: there is one attention path, and it holds no n×n matrix
     bool fuse = true;              ///< false: one step per node; same bits
     KvType type_k = KvType::f16;
     KvType type_v = KvType::f16;
@@ -109,9 +108,10 @@ private:
     std::vector<float> values_;
 };
 
-/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
-/// comes from Context::step alone: there is more to do.
-enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
+/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs.
+enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room };
+/// The same of a decode in slices of time (Context::step); `pending`: there is more to do.
+enum class [[nodiscard]] StepStatus : std::uint8_t { ok, cancelled, no_room, pending };
 /// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
 /// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
@@ -159,7 +159,7 @@ public:
     /// Computes for about `budget` and returns between two pieces of work, of which each thread does at least one: they
     /// take a fraction of a millisecond with the vector tables. Throws bad_parameter when nothing has begun; an exception
     /// ends the decode as it does in decode().
-    DecodeStatus step(std::chrono::nanoseconds budget);
+    StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a decode that is pending; the context is as before begin(). Nothing happens when there is none.
     void abandon();
 
@@ -178,18 +178,24 @@ public:
     /// Valid until the next decode. Throws no_output.
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
 
-    /// Sequence operations. Ranges are [p0, p1); p0 < 0 means 0, p1 < 0 means to the end. They act at once.
-    RemoveStatus seq_rm(SeqId seq, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});
-    RemoveStatus rm_all_seqs(Pos p0, Pos p1);                       ///< seq_rm for every sequence
-    void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
+    /// Sequence operations act at once. A range is all of the sequence by default: seq_rm(seq), seq_rm(seq, {Pos{3}, Pos{7}}),
+    /// seq_rm(seq, {Pos{3}}) from there on. Throw bad_parameter for a position below 0, bad_sequence.
+    RemoveStatus seq_rm(SeqId seq, PosRange range = {});
+    RemoveStatus seq_rm(SeqId seq, Pos begin, Pos end) { return seq_rm(seq, PosRange{begin, end}); }
+    RemoveStatus rm_all_seqs(PosRange range);                       ///< seq_rm for every sequence
+    RemoveStatus rm_all_seqs(Pos begin, Pos end) { return rm_all_seqs(PosRange{begin, end}); }
+    void seq_cp(SeqId from, SeqId to, PosRange range = {});         ///< shares pages; copies nothing
+    void seq_cp(SeqId from, SeqId to, Pos begin, Pos end) { seq_cp(from, to, PosRange{begin, end}); }
     void seq_keep(SeqId seq);
     /// Moves tokens by `delta` positions, or to their position divided by `divisor`, rounded down; those that would stand
     /// before 0 are removed. Keys are rotated by the difference before the next decode. Throws bad_sequence where tokens
     /// would pass or meet others of the sequence (in a division they may meet each other), shared_cell where another
     /// sequence shares one, and unsupported_operation where positions cannot move: learned positions, part of a recurrent
     /// state.
-    void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
-    void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
+    void seq_add(SeqId seq, PosRange range, int delta);
+    void seq_add(SeqId seq, Pos begin, Pos end, int delta) { seq_add(seq, PosRange{begin, end}, delta); }
+    void seq_div(SeqId seq, PosRange range, int divisor);
+    void seq_div(SeqId seq, Pos begin, Pos end, int divisor) { seq_div(seq, PosRange{begin, end}, divisor); }
     /// Positions of any range can move: the model knows them by rotation or by biases alone and has no recurrent layers.
     [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
@@ -215,11 +221,10 @@ public:
     void set_threads(int n_threads, int n_threads_batch);
     void set_cancel(CancelFn cancel);
 
-    struct Impl;
-    [[nodiscard]] Impl& impl() noexcept { return *impl_; }
-    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
     std::unique_ptr<Impl> impl_;
 };
 

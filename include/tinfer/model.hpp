@@ -83,11 +83,11 @@ public:
     /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block.
     void check_data() const;
 
-    struct Impl;
-    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 
@@ -133,11 +133,11 @@ public:
     [[nodiscard]] const ModelFile& file() const noexcept;
     [[nodiscard]] double load_seconds() const noexcept;
 
-    struct Impl;
-    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const std::shared_ptr<const Impl>& impl() const noexcept { return impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 
