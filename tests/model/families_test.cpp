@@ -139,14 +139,17 @@ std::vector<float> logits_of_file(const GgufWriter& file) {
 
 TEST_CASE("[A12][golden] latent attention: absorbed and written out per head give the same logits up to rounding") {
     if (skip_without_golden()) return;
-    for (const char* name : {"deepseek2-mla", "deepseek2-yarn", "deepseek2-groups", "deepseek2-lite"}) {
-        CAPTURE(name);
-        const auto file = golden_model_file(name);
-        if (!file) continue;
-        const GgufWriter split = gguf_copy(*file);
-        const auto absorbed = logits_of_file(split), naive = logits_of_file(with_joined_latents(split, *file));
+    int n_cases = 0;
+    for (const GoldenModel& golden : golden_models()) {
+        if (golden.architecture != "deepseek2" || !golden.f32 || is_deep(golden)) continue;
+        if (golden_key(golden.file, "attention.key_length_mla", 0) == 0) continue;   // written out per head already
+        CAPTURE(golden.name);
+        const GgufWriter split = gguf_copy(golden.file);
+        const auto absorbed = logits_of_file(split), naive = logits_of_file(with_joined_latents(split, golden.file));
         CHECK(largest_difference(absorbed, naive) <= 1e-4);
+        ++n_cases;
     }
+    if (n_cases == 0) MESSAGE("skipped: no case of deepseek2 with latents that are absorbed");
 }
 
 }  // namespace tinfer::test

@@ -68,12 +68,10 @@ TEST_CASE("[T12][golden] tokenizer: ids by role, flags, special tokens and the e
         CHECK(vocab.add_bos() == (info["add_bos"].get<int>() != 0));
         CHECK(vocab.add_eos() == (info["add_eos"].get<int>() != 0));
         // The recorded engine knew fewer texts than today's: what it found must be found.
-        if (info["eot"].get<int>() != -1) CHECK(id(vocab.eot()) == info["eot"].get<int>());
-        if (info["fim_pre"].get<int>() != -1) CHECK(id(vocab.fim_pre()) == info["fim_pre"].get<int>());
-        if (info["fim_suf"].get<int>() != -1) CHECK(id(vocab.fim_suf()) == info["fim_suf"].get<int>());
-        if (info["fim_mid"].get<int>() != -1) CHECK(id(vocab.fim_mid()) == info["fim_mid"].get<int>());
-        for (const json& eog : info["eog"]) CHECK(vocab.is_eog(Token{eog.get<int>()}));
-        for (const json& special : data["meta"]["special_tokens"]) {
+        for (const auto& [role, token] : {std::pair{"eot", vocab.eot()}, {"fim_pre", vocab.fim_pre()}, {"fim_suf", vocab.fim_suf()}, {"fim_mid", vocab.fim_mid()}})
+            if (info.value(role, -1) != -1) CHECK(id(token) == info[role].get<int>());
+        for (const json& eog : info.value("eog", json::array())) CHECK(vocab.is_eog(Token{eog.get<int>()}));
+        for (const json& special : data["meta"].value("special_tokens", json::array())) {
             const Token token{special["id"].get<int>()};
             CAPTURE(special.dump());
             CHECK(std::string(vocab.text(token)) == text_of(special["text"]));

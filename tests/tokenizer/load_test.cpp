@@ -3,8 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
+#if defined(__linux__)
+#  include <fcntl.h>
+#  include <sys/mman.h>
+#  include <unistd.h>
+#endif
+
+#include "support/temp_folder.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
@@ -35,6 +44,37 @@ GgufWriter spm_of(const std::vector<std::string>& tokens) {
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 
 }  // namespace
+
+TEST_CASE("[L11] vocab: a vocabulary loads from a model's file and tokenizes without touching a tensor") {
+#if defined(__linux__)
+    constexpr std::size_t kBytes = 64u << 20, kPage = 4096, kAhead = 4u << 20;   // what the system may read ahead
+    const TempFolder folder;
+    const auto path = folder.path() / "model.gguf";
+    GgufWriter writer = small_bpe();
+    writer.reserve("token_embd.weight", DType::f32, {1024, 16384}, kBytes);
+    const auto front = writer.front();
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(front.data()), static_cast<std::streamsize>(front.size()));
+    std::filesystem::resize_file(path, writer.data_start() + kBytes);
+
+    const Vocab vocab = Vocab::load(path);
+    CHECK(ids(vocab.encode("hello world")) == ids(load_vocab(small_bpe()).encode("hello world")));
+
+    const std::size_t size = std::filesystem::file_size(path), first = (writer.data_start() + kAhead) / kPage;
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    REQUIRE(file >= 0);
+    void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+    ::close(file);
+    REQUIRE(mapped != MAP_FAILED);
+    std::vector<unsigned char> resident((size + kPage - 1) / kPage);
+    REQUIRE(::mincore(mapped, size, resident.data()) == 0);
+    CHECK(std::ranges::none_of(std::span(resident).subspan(first), [](unsigned char page) { return (page & 1) != 0; }));
+    // the question is one that tells: a byte that is read is seen
+    CHECK(static_cast<const volatile char*>(mapped)[first * kPage] == 0);
+    REQUIRE(::mincore(mapped, size, resident.data()) == 0);
+    CHECK((resident[first] & 1) != 0);
+    ::munmap(mapped, size);
+#endif
+}
 
 TEST_CASE("[L11] vocab: arrays shorter than the token list are refused, longer ones accepted") {
     const auto with = [](std::size_t n_scores, std::size_t n_types) {

@@ -105,7 +105,8 @@ TEST_CASE("[T11][golden] round trip: what is left out of it really is lost") {
         const Vocab& vocab = golden.vocab;
         CAPTURE(golden.name);
         if (loss(vocab) == Loss::letters) {
-            for (const char* text : {"Hello", "a  b", "café", "👩‍👦"}) CHECK(there_and_back(vocab, text) != text);
+            // which of them depends on what the vocabulary folds: case, accents, spaces, characters it does not have
+            CHECK(std::ranges::any_of(std::array{"Hello", "a  b", "café", "👩‍👦"}, [&](const char* text) { return there_and_back(vocab, text) != text; }));
             continue;
         }
         if (loss(vocab) == Loss::space_mark) CHECK(there_and_back(vocab, "a▁b") == "a b");
