@@ -250,7 +250,7 @@ void check_golden_damages(std::uint64_t first_seed, int count) {
 
 }  // namespace
 
-TEST_CASE("[N3] undamaged files pass the same treatment") {
+TEST_CASE("undamaged files pass the same treatment") {
     const TempFolder folder;
     for (const Source& source : tiny_sources(folder)) {
         Tally tally;
@@ -262,7 +262,7 @@ TEST_CASE("[N3] undamaged files pass the same treatment") {
     }
 }
 
-TEST_CASE("[N3][golden] undamaged golden files run, or are refused for their architecture") {
+TEST_CASE("[golden] undamaged golden files run, or are refused for their architecture") {
     if (skip_without_golden()) return;
     const TempFolder folder;
     const auto path = folder / "whole.gguf";
@@ -303,7 +303,7 @@ TEST_CASE("[N3][slow][golden] 10,000 random damages of all golden models and voc
     check_golden_damages(2'000'000, 10'000);
 }
 
-TEST_CASE("[N3] every truncation of a small file is refused") {
+TEST_CASE("every truncation of a small file is refused") {
     const TempFolder folder;
     TinyModel tiny = TinyModel::of("llama");
     tiny.n_layer = 1;

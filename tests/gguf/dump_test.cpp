@@ -52,7 +52,7 @@ TEST_CASE("[L24] gguf: the CSV lists every tensor of the worked example with its
           "1,b.weight,q8_0,2,32,2,1,1,64,68,8.5,0,32,288,356,20,65535,b,0,0\n");
 }
 
-TEST_CASE("[L5][L24] gguf: CSV rows give layer, role, experts and padding, whatever the names") {
+TEST_CASE("gguf: CSV rows give layer, role, experts and padding, whatever the names") {
     GgufWriter writer({.reverse_data = true});
     writer.tensor("blk.3.ffn_down_exps.weight", DType::f32, {4, 2, 5}, std::vector<float>(40));
     writer.tensor("blk.12.attn_q.bias", DType::f32, {3}, {1, 2, 3}).tensor("a,\"b\"\n\xff", DType::f32, {1}, {1});
@@ -71,7 +71,7 @@ TEST_CASE("[L5][L24] gguf: CSV rows give layer, role, experts and padding, whate
     CHECK(rows[3][1] == "a,\"b\"\\x0a\\xff");
 }
 
-TEST_CASE("[L5] gguf: names split into layer and role") {
+TEST_CASE("gguf: names split into layer and role") {
     const auto check = [](std::string_view name, int layer, std::string_view role) {
         CAPTURE(name);
         CHECK(split_name(name).layer == layer);
@@ -88,7 +88,7 @@ TEST_CASE("[L5] gguf: names split into layer and role") {
         check(name, kNoLayer, name);
 }
 
-TEST_CASE("[L4][L24] gguf: the JSON document is valid and complete whatever the file holds") {
+TEST_CASE("gguf: the JSON document is valid and complete whatever the file holds") {
     GgufWriter writer;
     writer.kv("arch", "llama").kv("bad utf8 \xff", "a\"\\\n\xc3(").kv("u64", ~std::uint64_t{0}).kv("i64", std::numeric_limits<std::int64_t>::min());
     writer.kv("nan", std::numeric_limits<float>::quiet_NaN()).kv("inf", -std::numeric_limits<double>::infinity()).kv("f", 0.1f);

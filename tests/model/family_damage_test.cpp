@@ -73,7 +73,7 @@ void damage_tensors(const GgufWriter& whole) {
 
 }  // namespace
 
-TEST_CASE("[L13][N3][golden] families: damaged golden files are refused by name, tensor by tensor") {
+TEST_CASE("[golden] families: damaged golden files are refused by name, tensor by tensor") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.name.starts_with("llama-") || is_deep(golden) || !golden.f32) continue;   // alike, deep, not to be copied
@@ -84,7 +84,7 @@ TEST_CASE("[L13][N3][golden] families: damaged golden files are refused by name,
     }
 }
 
-TEST_CASE("[L13][N3] families: damaged T5 files are refused by name, tensor by tensor") {
+TEST_CASE("families: damaged T5 files are refused by name, tensor by tensor") {
     for (const bool decoder : {true, false}) {
         CAPTURE(decoder);
         const GgufWriter whole = SmallT5({.decoder = decoder}).file;
@@ -109,7 +109,7 @@ TEST_CASE("[L13][N3] families: damaged T5 files are refused by name, tensor by t
     CHECK(names(biases.text, "dec.blk.0.attn_rel_b.weight"));
 }
 
-TEST_CASE("[L10][L13][golden] families: variants that would compute something else are refused in words of their own") {
+TEST_CASE("[golden] families: variants that would compute something else are refused in words of their own") {
     if (skip_without_golden()) return;
     const auto has = [](const GgufWriter& w, const char* name) {
         return std::ranges::find(w.tensors(), name, &GgufWriter::Tensor::name) != w.tensors().end();
@@ -227,7 +227,7 @@ TEST_CASE("[L9] registry: known names, heads that only draft and unknown names a
     }
 }
 
-TEST_CASE("[L13] families: damaged small files are refused by name, tensor by tensor") {
+TEST_CASE("families: damaged small files are refused by name, tensor by tensor") {
     for (const Family& family : small_families()) {
         if (family.n_layer > 4) continue;
         CAPTURE(family.arch);

@@ -147,7 +147,7 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
 
 }  // namespace
 
-TEST_CASE("[A1][A2][A3][A9][A10][A16][A19][K2][golden] model: every golden case of a supported architecture is met") {
+TEST_CASE("[A1][A2][A3][A9][A19][K2][A4][E2][E3][golden] model: every golden case of a supported architecture is met") {
     if (skip_without_golden()) return;
     int n_float = 0, n_quantized = 0;
     for (const auto& folder : golden_entries("models"))
@@ -155,7 +155,7 @@ TEST_CASE("[A1][A2][A3][A9][A10][A16][A19][K2][golden] model: every golden case 
     MESSAGE(n_float, " float cases, ", n_quantized, " quantized cases");
 }
 
-TEST_CASE("[A1][M4][M5][M7][B1][golden] model: cache operations of the golden runtime cases") {
+TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime cases") {
     if (skip_without_golden()) return;
     int n_cases = 0;
     for (const auto& entry : golden_entries("runtime")) {
@@ -201,7 +201,7 @@ TEST_CASE("[A1][M4][M5][M7][B1][golden] model: cache operations of the golden ru
     MESSAGE(n_cases, " runtime cases");
 }
 
-TEST_CASE("[A1][S2][golden] model: greedy decoding gives the golden tokens") {
+TEST_CASE("[golden] model: greedy decoding gives the golden tokens") {
     if (skip_without_golden()) return;
     const auto file = golden_file("runtime/greedy.json");
     if (!file) return;

@@ -260,7 +260,7 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
     }
 }
 
-TEST_CASE("[L23] a context keeps its model alive") {
+TEST_CASE("a context keeps its model alive") {
     const TempFolder folder;
     std::optional<Context> context;
     std::vector<float> expected;

@@ -120,7 +120,7 @@ TEST_CASE("[golden] rwkv7: layer 0 needs no value maps, the others need all of t
     refused(seven, ErrorCode::missing_tensor, blk(last, "time_mix_v1.weight"));
 }
 
-TEST_CASE("[A5][A17][golden] mamba2: equal groups are one group; the norm's weight has one shape or the other, or is absent") {
+TEST_CASE("[golden] mamba2: equal groups are one group; the norm's weight has one shape or the other, or is absent") {
     if (skip_without_model("mamba2")) return;
     GgufWriter file = golden_copy("mamba2");
     if (skip_without_tensor(file, "mamba2", blk(0, "ssm_norm.weight"))) return;
@@ -149,7 +149,7 @@ TEST_CASE("[A5][A17][golden] mamba2: equal groups are one group; the norm's weig
     refused(file, ErrorCode::bad_key, "mamba2.ssm.group_count");
 }
 
-TEST_CASE("[A5][A17][golden] mamba: norms of the time step, B and C without weights are those with weights of one; weights come as three or none") {
+TEST_CASE("[golden] mamba: norms of the time step, B and C without weights are those with weights of one; weights come as three or none") {
     if (skip_without_model("mamba")) return;
     GgufWriter file = golden_copy("mamba");
     for (const char* role : {"ssm_dt_norm.weight", "ssm_b_norm.weight", "ssm_c_norm.weight"})
@@ -181,7 +181,7 @@ TEST_CASE("[golden] jamba: the norms of a time step are no choice") {
     refused(jamba, ErrorCode::missing_tensor, blk(il, "ssm_dt_norm.weight"));
 }
 
-TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copies of a key head, give the same bits") {
+TEST_CASE("[golden] qwen3next: the older layout per key head, and copies of a key head, give the same bits") {
     if (skip_without_model("qwen3next")) return;
     const std::int64_t head_size = key_of("qwen3next", "ssm.state_size"), n_inner = key_of("qwen3next", "ssm.inner_size");
     if (key_of("qwen3next", "ssm.group_count") != 1 || key_of("qwen3next", "ssm.time_step_rank") != 2 || n_inner != 2 * head_size) {
@@ -228,7 +228,7 @@ TEST_CASE("[A5][A17][golden] qwen3next: the older layout per key head, and copie
     refused(three, ErrorCode::bad_key, "qwen3next.ssm.group_count");
 }
 
-TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants that do more are refused by name") {
+TEST_CASE("[golden] lfm2: the last norm has either name, not both; variants that do more are refused by name") {
     if (skip_without_model("lfm2")) return;
     const GgufWriter golden = golden_copy("lfm2");
     GgufWriter file = golden;
@@ -248,7 +248,7 @@ TEST_CASE("[A5][golden] lfm2: the last norm has either name, not both; variants 
     refused(file, ErrorCode::unsupported_arch, "experts");
 }
 
-TEST_CASE("[A5][A12][M10][golden] lfm2: with a window every attention layer slides; states and released cells change no bit") {
+TEST_CASE("[A12][golden] lfm2: with a window every attention layer slides; states and released cells change no bit") {
     if (skip_without_model("lfm2")) return;
     constexpr int kWindow = 6;
     GgufWriter file = golden_copy("lfm2");
@@ -288,7 +288,7 @@ TEST_CASE("[A5][A12][M10][golden] lfm2: with a window every attention layer slid
     }
 }
 
-TEST_CASE("[L9][A17][golden] recurrent keys that fit no model are refused by name") {
+TEST_CASE("[golden] recurrent keys that fit no model are refused by name") {
     if (skip_without_golden()) return;
     struct Row { const char *golden, *key; std::uint32_t value; const char* but_one = nullptr; };   // one less than that key: no divisor of it
     for (const Row& row : {Row{"mamba", "mamba.ssm.conv_kernel", 1}, {"mamba", "mamba.ssm.inner_size", 0}, {"mamba", "mamba.ssm.state_size", 1u << 30},

@@ -64,7 +64,7 @@ bool names(const std::string& text, std::string_view part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("[A12][golden] windows: which layers slide, which turn, and by how much, family by family") {
+TEST_CASE("[golden] windows: which layers slide, which turn, and by how much, family by family") {
     if (skip_without_golden()) return;
     enum class Turns { all, sliding };
     struct Row { const char *name, *arch; int period; Turns turns; WindowKind kind; };
@@ -127,7 +127,7 @@ TEST_CASE("[A9][golden] windows: olmo3 stretches angles only where everything is
     CHECK(model::effective_window_rope(olmo, {}).freq_scale == 1.0f);
 }
 
-TEST_CASE("[A8][A12][golden] windows: caps and scales of the gemma family") {
+TEST_CASE("[golden] windows: caps and scales of the gemma family") {
     if (skip_without_golden() || !is_there("gemma2") || !is_there("gemma3")) return;
     const auto gemma2 = read("gemma2", {{"gemma2.attn_logit_softcapping", 4.0}, {"gemma2.final_logit_softcapping", 6.0}},
                              {"gemma2.attention.scale"});
@@ -142,7 +142,7 @@ TEST_CASE("[A8][A12][golden] windows: caps and scales of the gemma family") {
     CHECK(read("gemma3", {{"gemma3.final_logit_softcapping", 30.0}}).final_softcap == 30.0f);
 }
 
-TEST_CASE("[L10][L13][golden] windows: what does not fit is refused by name") {
+TEST_CASE("[golden] windows: what does not fit is refused by name") {
     if (skip_without_golden()) return;
     struct Row { const char* name; Overrides overrides; ErrorCode code; const char* words; };
     const std::int64_t huge = std::int64_t{1} << 31;

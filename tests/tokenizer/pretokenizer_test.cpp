@@ -67,7 +67,7 @@ std::vector<const tokenizer::PretokenizerFamily*> families_with_scanners() {
 
 }  // namespace
 
-TEST_CASE("[T1] pretokenizer: scanners cut every text as the expressions do") {
+TEST_CASE("pretokenizer: scanners cut every text as the expressions do") {
     // Two libraries, two versions of Unicode: characters that one of them does not know yet prove nothing.
     Classes classes;
     std::vector<char32_t> alphabet;

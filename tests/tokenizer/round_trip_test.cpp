@@ -99,7 +99,7 @@ TEST_CASE("[T11][slow] round trip: small vocabularies of every reversible algori
     check_small_round_trips(100'000, 20263);
 }
 
-TEST_CASE("[T11][golden] round trip: what is left out of it really is lost") {
+TEST_CASE("[golden] round trip: what is left out of it really is lost") {
     if (skip_without_golden()) return;
     for (const GoldenVocab& golden : golden_vocabs()) {
         const Vocab& vocab = golden.vocab;
@@ -121,7 +121,7 @@ TEST_CASE("[T11][golden] round trip: what is left out of it really is lost") {
     }
 }
 
-TEST_CASE("[T11] round trip: WordPiece and Unigram fold letters and know an unknown token") {
+TEST_CASE("round trip: WordPiece and Unigram fold letters and know an unknown token") {
     for (const GgufWriter& writer : {small_wordpiece(), small_unigram()}) {
         const Vocab vocab = load_vocab(writer);
         CHECK(loss(vocab) == Loss::letters);

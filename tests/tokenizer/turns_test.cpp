@@ -128,7 +128,7 @@ TEST_CASE("[T13][golden] turns: closing one puts EOT in front of everything once
     }
 }
 
-TEST_CASE("[T10][golden] turns: a BOS that the vocabulary does not have is missing_special, and only when it is forced") {
+TEST_CASE("[golden] turns: a BOS that the vocabulary does not have is missing_special, and only when it is forced") {
     if (skip_without_golden()) return;
     const ModelOptions without{.overrides = {{"tokenizer.ggml.bos_token_id", std::int64_t{-1}},
                                              {"tokenizer.ggml.cls_token_id", std::int64_t{-1}},
