@@ -394,7 +394,7 @@ const std::vector<Attack>& attacks() {
 
 }  // namespace
 
-TEST_CASE("[G3] verify: sound graphs of dense and expert models pass, and hold every op") {
+TEST_CASE("verify: sound graphs of dense and expert models pass, and hold every op") {
     Graph g(512, 1024);
     const test::SampleModel experts({.n_expert = 4}), dense;
     build_all_ops(g, experts);
@@ -407,7 +407,7 @@ TEST_CASE("[G3] verify: sound graphs of dense and expert models pass, and hold e
     CHECK_NOTHROW(graph::verify(g));
 }
 
-TEST_CASE("[G3] verify: each rule, broken once, is found and names node and rule") {
+TEST_CASE("verify: each rule, broken once, is found and names node and rule") {
     Graph g(512, 1024);
     const test::SampleModel model({.n_expert = 4});
     build_all_ops(g, model);
@@ -423,7 +423,7 @@ TEST_CASE("[G3] verify: each rule, broken once, is found and names node and rule
     }
 }
 
-TEST_CASE("[G3] verify: a message names node, op, operands and shapes") {
+TEST_CASE("verify: a message names node, op, operands and shapes") {
     Graph g(512, 1024);
     const test::SampleModel model;
     model.build(g, 3, 1);

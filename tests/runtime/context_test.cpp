@@ -360,7 +360,7 @@ TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states a
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[G8] context: kept values are those of all tokens, however the batch is cut") {
+TEST_CASE_FIXTURE(Fixture, "context: kept values are those of all tokens, however the batch is cut") {
     const std::vector<std::string> of_tokens{"l_out-0", "attn_norm-1", "q-1", "attn_out-1"}, of_outputs{"out_rows-1", "l_out-1", "result_norm"};
     std::vector<std::string> all = of_tokens;
     all.insert(all.end(), of_outputs.begin(), of_outputs.end());
@@ -460,7 +460,7 @@ TEST_CASE_FIXTURE(Fixture, "context: calls that end otherwise than in ok count n
     CHECK(context.timings().prompt_s == all.prompt_s);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the option allows it, and then must increase") {
+TEST_CASE_FIXTURE(Fixture, "context: positions may have gaps where the option allows it, and then must increase") {
     Context context(model, {.n_ctx = 128, .n_outputs = 4, .allow_position_gaps = true});
     Batch batch;
     for (const int pos : {0, 1, 5, 100}) batch.add(Token{pos}, Pos{pos}, SeqId{0}, true);
@@ -472,7 +472,7 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the opti
     CHECK(code_of([&] { (void)context.decode(back); }) == ErrorCode::invalid_batch);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[S13][N1] sampler: sampling from a context reads the row it names") {
+TEST_CASE_FIXTURE(Fixture, "sampler: sampling from a context reads the row it names") {
     Context context(model, {.n_ctx = 128, .n_outputs = 2});
     Batch batch;
     for (int i = 0; i < 6; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i >= 4);
