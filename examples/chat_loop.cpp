@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
     std::vector<tinfer::Token> cached;                             // what the context remembers
     for (std::string line; std::cout << "> " << std::flush && std::getline(std::cin, line);) {
         messages.push_back({"user", line});
-        const auto prompt = chat.encode(vocab, chat.render(messages));   // text of users forms no control tokens
+        const auto prompt = tinfer::encode(vocab, chat.render(vocab, messages)).tokens;   // users form no control tokens
 
         auto [old_end, new_begin] = std::ranges::mismatch(cached, prompt);
         if (new_begin == prompt.end()) --old_end, --new_begin;     // the last token is computed again: it gives the logits

@@ -2,10 +2,11 @@
 // Chat templates: from messages to the prompt that a model was trained on.
 //
 //     const auto chat_template = tinfer::ChatTemplate::of(model.file());
-//     const auto prompt = chat_template->render(R"({"messages": [{"role": "user", "content": "Hello"}],
-//                                                   "add_generation_prompt": true, "bos_token": "<s>"})");
+//     const std::vector<tinfer::ChatMessage> messages{{"user", "Hello"}};
+//     const auto prompt = chat_template->render(model.vocab(), messages);
 //     for (const auto& span : prompt.spans)                            // which bytes came from where
 //         std::cout << prompt.origins[span.origin] << ": " << prompt.text_of(span) << '\n';
+//     auto tokens = tinfer::encode(model.vocab(), prompt).tokens;      // text of users forms no control tokens
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@
 #include "tinfer/error.hpp"
 #include "tinfer/export.hpp"
 #include "tinfer/model.hpp"
+#include "tinfer/text.hpp"
 
 namespace tinfer {
 
@@ -41,6 +43,21 @@ struct RenderedPrompt {
         return std::string_view(text).substr(span.begin, span.end - span.begin);
     }
 };
+
+/// One turn, for callers whose messages are no more than texts.
+struct ChatMessage {
+    std::string role, content;   ///< "system", "user", "assistant"
+};
+
+/// The tokens of a prompt with the origin of each, an index into RenderedPrompt::origins: that of its first byte.
+struct PromptTokens {
+    std::vector<Token> tokens;
+    std::vector<std::uint32_t> origins;
+};
+
+/// Tokenizes a rendered prompt as one text. Control tokens come from the template alone: text of the inputs that spells one
+/// is ordinary text, unless `protect_input` is false. BOS stands in front exactly once where the vocabulary adds it.
+[[nodiscard]] TINFER_API PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool protect_input = true);
 
 /// A moment as a calendar shows it.
 struct LocalTime {
@@ -71,6 +88,10 @@ public:
     /// the template reads. Nothing is added or changed. Throws template_error with the message of raise_exception,
     /// template_runtime with line and column (also for damaged JSON), limit_exceeded.
     [[nodiscard]] RenderedPrompt render(std::string_view inputs_json, const RenderOptions& options = {}) const;
+    /// The same for plain messages: `bos_token` and `eos_token` are the vocabulary's, and the prompt ends where the answer
+    /// of the model begins.
+    [[nodiscard]] RenderedPrompt render(const Vocab& vocab, std::span<const ChatMessage> messages,
+                                        const RenderOptions& options = {}) const;
     [[nodiscard]] std::string_view source() const noexcept;
 
 private:

@@ -32,6 +32,21 @@ struct EncodeOptions {
                                   ///< interrupted answer, one whose last token in the cache is not is_eog()
 };
 
+/// A stretch of a text that is encoded as one with its neighbours. Text from outside is not trusted: whatever it spells, it
+/// never becomes a control token.
+struct TextSegment {
+    std::string_view text;
+    bool trusted = true;
+};
+
+/// Tokens, and where in the text each begins.
+struct EncodedText {
+    std::vector<Token> tokens;
+    /// For each token a byte of all segments together. One that stands for no text (BOS, a space put in front) begins where
+    /// the next one does. Where a vocabulary changes the text before it looks tokens up (WordPiece, Unigram), near it.
+    std::vector<std::size_t> begin;
+};
+
 struct DecodeOptions {
     bool remove_special = false;  ///< drop a leading BOS and trailing EOS that add_special would have added
     bool render_special = false;  ///< show control tokens
@@ -59,6 +74,9 @@ public:
     static Vocab load(std::span<const std::filesystem::path> shards, const ModelOptions& options = {});
 
     [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;
+    /// The segments as one text. With parse_special a control token is cut out only where all of its bytes are trusted;
+    /// apart from that the tokens are those of the joined text.
+    [[nodiscard]] EncodedText encode(std::span<const TextSegment> segments, EncodeOptions options) const;
     /// Returns the number of tokens needed; writes them only if they fit in `out`.
     [[nodiscard]] std::size_t encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const;
     /// Bytes of one token, not necessarily valid UTF-8; control tokens are empty unless `special`. Valid as long as the

@@ -4,6 +4,8 @@
 
 #include <ctime>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "chat/built_in.hpp"
 #include "chat/inputs.hpp"
@@ -110,6 +112,35 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
             out.spans.push_back({begin, run.end, run.origin});
             begin = run.end;
         }
+        return out;
+    });
+}
+
+RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMessage> messages,
+                                    const RenderOptions& options) const {
+    return reporting_memory(kRendering, [&] {
+        using Json = nlohmann::ordered_json;
+        const auto text_of = [&](std::optional<Token> token) { return token ? std::string(vocab.piece(*token, true)) : std::string(); };
+        Json inputs{{"messages", Json::array()}, {"add_generation_prompt", true},
+                    {"bos_token", text_of(vocab.bos())}, {"eos_token", text_of(vocab.eos())}};
+        for (const ChatMessage& message : messages)
+            inputs["messages"].push_back(Json{{"role", message.role}, {"content", message.content}});
+        return render(inputs.dump(-1, ' ', false, Json::error_handler_t::replace), options);
+    });
+}
+
+PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool protect_input) {
+    return reporting_memory(kRendering, [&] {
+        std::vector<TextSegment> segments;
+        for (const PromptSpan& span : prompt.spans) segments.push_back({prompt.text_of(span), !protect_input || span.origin == 0});
+        auto encoded = vocab.encode(segments, {.add_special = false, .parse_special = true, .force_bos = vocab.add_bos()});
+        PromptTokens out{std::move(encoded.tokens), {}};
+        std::size_t span = 0;
+        for (const std::size_t begin : encoded.begin) {
+            while (span + 1 < prompt.spans.size() && prompt.spans[span].end <= begin) ++span;
+            out.origins.push_back(prompt.spans.empty() ? 0 : prompt.spans[span].origin);
+        }
+        if (vocab.add_bos() && !out.origins.empty()) out.origins[0] = 0;   // BOS is nobody's text
         return out;
     });
 }

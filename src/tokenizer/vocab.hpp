@@ -33,9 +33,11 @@ enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, 
 /// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
 [[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
 
-/// Appends the tokens of `text`.
+/// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins` is
+/// given, it gets the byte of the text at which each token begins.
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
-                 std::vector<Token>& out);
+                 std::vector<Token>& out, std::span<const ByteRange> foreign = {},
+                 std::vector<std::size_t>* begins = nullptr);
 
 /// One raw fragment each, without specials.
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,

@@ -40,6 +40,27 @@ std::vector<Token> Vocab::encode(std::string_view text, EncodeOptions options) c
     });
 }
 
+EncodedText Vocab::encode(std::span<const TextSegment> segments, EncodeOptions options) const {
+    return reporting_memory(kTokenizing, [&] {
+        std::string text;
+        std::vector<tokenizer::ByteRange> foreign;
+        for (const TextSegment& segment : segments) {
+            text += segment.text;
+            if (segment.trusted || segment.text.empty()) continue;
+            const std::size_t begin = text.size() - segment.text.size();
+            if (!foreign.empty() && foreign.back().end == begin)
+                foreign.back().end = text.size();
+            else
+                foreign.push_back({begin, text.size()});
+        }
+        EncodedText out;
+        const auto scratch = impl_->scratch.lend();
+        tokenizer::encode_text(*impl_, text, options, *scratch, out.tokens, foreign, &out.begin);
+        out.begin.resize(out.tokens.size(), text.size());   // what is added at the end
+        return out;
+    });
+}
+
 std::size_t Vocab::encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const {
     return reporting_memory(kTokenizing, [&] {
         const auto scratch = impl_->scratch.lend();
