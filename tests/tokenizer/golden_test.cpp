@@ -86,16 +86,16 @@ TEST_CASE("[T12][golden] tokenizer: ids by role, flags, special tokens and the e
         CHECK(vocab.size() == info["n_tokens"].get<std::size_t>());
         CHECK(id(vocab.bos()) == info["bos"].get<int>());
         CHECK(id(vocab.eos()) == info["eos"].get<int>());
-        CHECK(id(vocab.sep()) == info["sep"].get<int>());
-        CHECK(id(vocab.pad()) == info["pad"].get<int>());
-        CHECK(id(vocab.newline()) == info["nl"].get<int>());
+        CHECK(id(vocab.special(Special::sep)) == info["sep"].get<int>());
+        CHECK(id(vocab.special(Special::pad)) == info["pad"].get<int>());
+        CHECK(id(vocab.special(Special::newline)) == info["nl"].get<int>());
         CHECK(vocab.add_bos() == (info["add_bos"].get<int>() != 0));
         CHECK(vocab.add_eos() == (info["add_eos"].get<int>() != 0));
         // The recorded engine knew fewer texts than today's: what it found must be found.
         if (info["eot"].get<int>() != -1) CHECK(id(vocab.eot()) == info["eot"].get<int>());
-        if (info["fim_pre"].get<int>() != -1) CHECK(id(vocab.fim_pre()) == info["fim_pre"].get<int>());
-        if (info["fim_suf"].get<int>() != -1) CHECK(id(vocab.fim_suf()) == info["fim_suf"].get<int>());
-        if (info["fim_mid"].get<int>() != -1) CHECK(id(vocab.fim_mid()) == info["fim_mid"].get<int>());
+        if (info["fim_pre"].get<int>() != -1) CHECK(id(vocab.special(Special::fim_pre)) == info["fim_pre"].get<int>());
+        if (info["fim_suf"].get<int>() != -1) CHECK(id(vocab.special(Special::fim_suf)) == info["fim_suf"].get<int>());
+        if (info["fim_mid"].get<int>() != -1) CHECK(id(vocab.special(Special::fim_mid)) == info["fim_mid"].get<int>());
         for (const json& eog : info["eog"]) CHECK(vocab.is_eog(Token{eog.get<int>()}));
         for (const json& special : data["meta"]["special_tokens"]) {
             const Token token{special["id"].get<int>()};
@@ -106,7 +106,7 @@ TEST_CASE("[T12][golden] tokenizer: ids by role, flags, special tokens and the e
     }
 }
 
-TEST_CASE("[T1][golden] pretokenizer: every family splits as its expressions do in another regex engine") {
+TEST_CASE("[golden] pretokenizer: every family splits as its expressions do in another regex engine") {
     if (skip_without_golden()) return;
     tokenizer::RegexScratch scratch;
     for (const auto& path : golden_entries("pretok")) {
