@@ -287,13 +287,13 @@ TEST_CASE_FIXTURE(Holed, "[M4][N5][N12] holes: cancelled, in slices or abandoned
     for (int n_slices = 0; n_slices < 12; ++n_slices) {
         Context context = holed();
         context.begin(next());
-        DecodeStatus status = DecodeStatus::pending;
-        for (int i = 0; i < n_slices && status == DecodeStatus::pending; ++i) status = context.step(std::chrono::nanoseconds(1));
-        if (status == DecodeStatus::pending) context.abandon();
-        if (status != DecodeStatus::ok) {
+        StepStatus status = StepStatus::pending;
+        for (int i = 0; i < n_slices && status == StepStatus::pending; ++i) status = context.step(std::chrono::nanoseconds(1));
+        if (status == StepStatus::pending) context.abandon();
+        if (status != StepStatus::ok) {
             CHECK(context.used() == 182);
             context.begin(next());
-            while (context.step(std::chrono::nanoseconds(1)) == DecodeStatus::pending) {}
+            while (context.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {}
         }
         CHECK(bits_of(context.logits()) == bits);
     }
@@ -349,7 +349,7 @@ TEST_CASE_FIXTURE(Holed, "[B5][B10] room: a text longer than the context does no
     CHECK(context.decode(std::span(tokens).first(65)) == DecodeStatus::no_room);
     CHECK(context.decode(batch_in(0, tokens)) == DecodeStatus::no_room);
     context.begin(std::span(tokens).first(200));
-    CHECK(context.step(std::chrono::seconds(1)) == DecodeStatus::no_room);
+    CHECK(context.step(std::chrono::seconds(1)) == StepStatus::no_room);
     CHECK(context.used() == 0);
     REQUIRE(context.decode(std::span(tokens).first(64)) == DecodeStatus::ok);
     CHECK_THROWS_WITH_AS((void)limited.decode(std::span(tokens).first(33)), "batch has 33 tokens, limit n_batch = 32", Error);
