@@ -74,7 +74,7 @@ public:
     Token sample(std::span<const float> logits);
     /// The same on an output row of a context, seen by its observers.
     Token sample(Context& context, int index = -1);
-    void accept(Token token);                            ///< a token that sample() did not draw, of a prompt say
+    void accept(Token token, bool advance_grammar = true);
     void reset();                                        ///< windows empty, generators as after construction
     void insert(std::size_t index, std::unique_ptr<SamplerLink> link);   ///< throws index_out_of_range
     void remove(std::size_t index);

@@ -32,7 +32,8 @@ Token Sampler::sample(std::span<const float> logits) {
     return token;
 }
 
-void Sampler::accept(Token token) {
+/// No link of ours has a grammar yet: prompt and generated tokens are accepted alike.
+void Sampler::accept(Token token, bool /*advance_grammar*/) {
     reporting_memory(kSampling, [&] { impl_->chain.accept(token); });
 }
 void Sampler::reset() { reporting_memory(kSampling, [&] { impl_->chain.reset(); }); }
