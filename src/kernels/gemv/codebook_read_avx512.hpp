@@ -174,7 +174,7 @@ struct CodebookRows<IQ2_XS> : EightsInRegisters<512> {
 /// those with odd ones.
 template <int N>
 struct FoursInRegisters : WordsInRegisters<N> {
-    using WordsInRegisters<N>::WordsInRegisters;
+    explicit TINFER_INLINE FoursInRegisters(const std::uint16_t* words) : WordsInRegisters<N>(words) {}
     /// Words of which every nibble is Plus, or Minus where its bit of the number of the word is set; bit 4 of that is ignored.
     template <int Plus, int Minus>
     static constexpr Constants<std::int16_t> kSigns{[](int signs) {
