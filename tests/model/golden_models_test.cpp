@@ -31,6 +31,12 @@ std::vector<float> read_floats(const std::filesystem::path& path) {
     return out;
 }
 
+// The positions [p0, p1) of a cache operation; -1 is an open end.
+PosRange range_of(const json& operation) {
+    const int p0 = operation["p0"], p1 = operation["p1"];
+    return {Pos{std::max(p0, 0)}, p1 < 0 ? kPosEnd : Pos{p1}};
+}
+
 bool supported(const std::string& arch) {
     return std::ranges::any_of(architectures(), [&](const ArchitectureInfo& row) { return row.name == arch; });
 }
@@ -181,11 +187,11 @@ TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime ca
                 REQUIRE(context.decode(batch) == DecodeStatus::ok);
                 if (any) rows.insert(rows.end(), context.result("result_output").begin(), context.result("result_output").end());
             } else if (op == "seq_rm") {
-                CHECK(context.seq_rm(SeqId{operation["seq"].get<int>()}, Pos{operation["p0"].get<int>()}, Pos{operation["p1"].get<int>()}) == RemoveStatus::ok);
+                CHECK(context.seq_rm(SeqId{operation["seq"].get<int>()}, range_of(operation)) == RemoveStatus::ok);
             } else if (op == "seq_add") {
-                context.seq_add(SeqId{operation["seq"].get<int>()}, Pos{operation["p0"].get<int>()}, Pos{operation["p1"].get<int>()}, operation["delta"]);
+                context.seq_add(SeqId{operation["seq"].get<int>()}, range_of(operation), operation["delta"]);
             } else if (op == "seq_cp") {
-                context.seq_cp(SeqId{operation["src"].get<int>()}, SeqId{operation["dst"].get<int>()}, Pos{operation["p0"].get<int>()}, Pos{operation["p1"].get<int>()});
+                context.seq_cp(SeqId{operation["src"].get<int>()}, SeqId{operation["dst"].get<int>()}, range_of(operation));
             } else if (op == "seq_keep") {
                 context.seq_keep(SeqId{operation["seq"].get<int>()});
             } else {

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <cstring>
 
+#include "base/access.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
@@ -26,11 +27,11 @@ void load_and_run(std::span<const std::byte> bytes, std::uint64_t seed) {
     const ModelOptions options{.check_tensors = seed % 16 == 0, .allow_unused_tensors = seed % 3 == 0, .allow_unknown_keys = seed % 5 == 0};
     const auto file = gguf::File::open_memory(bytes, "mutated.gguf", options);
     const auto bound = model::bind_model(file, options);
-    const Vocab vocab(tokenizer::load_vocab(*file, {}));
+    const auto vocab = detail::Access::make<Vocab>(tokenizer::load_vocab(*file, {}));
     file->load_data(options);
     constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::bf16};
     const KvType type = kTypes[seed % 3];
-    Context::Impl context(Model(nullptr), bound, {.n_ctx = 64, .n_ubatch = 4, .n_threads = 1, .type_k = type, .type_v = type, .embeddings = seed % 2 == 0, .swa_full = seed % 7 == 0});
+    Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 64, .n_ubatch = 4, .n_threads = 1, .type_k = type, .type_v = type, .embeddings = seed % 2 == 0, .swa_full = seed % 7 == 0});
     const std::int32_t last = bound.hp.n_vocab - 1;
     const std::vector tokens{Token{0}, Token{std::min(1, last)}, Token{last}};
     if (context.encoder) (void)context.encode(std::span<const Token>(tokens));

@@ -131,20 +131,22 @@ public:
         for (const Token token : random_tokens(n, 128, seed)) batch.add(token, std::nullopt, std::span(&id, 1), true);
         decode(batch);
     }
+    // Positions [p0, p1); -1 is an open end.
+    static PosRange range(int p0, int p1) { return {Pos{std::max(p0, 0)}, p1 < 0 ? kPosEnd : Pos{p1}}; }
     // What the one refuses the other must not do either.
     bool remove(int seq, int p0, int p1) {
-        if (ring.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1}) == RemoveStatus::window_lost) return false;
-        REQUIRE(full.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1}) == RemoveStatus::ok);
+        if (ring.seq_rm(SeqId{seq}, range(p0, p1)) == RemoveStatus::window_lost) return false;
+        REQUIRE(full.seq_rm(SeqId{seq}, range(p0, p1)) == RemoveStatus::ok);
         return true;
     }
     bool copy(int from, int to, int p1) {
         try {
-            ring.seq_cp(SeqId{from}, SeqId{to}, Pos{-1}, Pos{p1});
+            ring.seq_cp(SeqId{from}, SeqId{to}, range(0, p1));
         } catch (const Error& error) {
             REQUIRE(error.code() == ErrorCode::unsupported_operation);
             return false;
         }
-        full.seq_cp(SeqId{from}, SeqId{to}, Pos{-1}, Pos{p1});
+        full.seq_cp(SeqId{from}, SeqId{to}, range(0, p1));
         return true;
     }
 
@@ -205,8 +207,8 @@ TEST_CASE("windows: a small pool far from the start holds what every thread work
 TEST_CASE("windows: going back into what was released is refused and changes nothing") {
     Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
     twins.append(0, 400, 1);
-    CHECK(twins.ring.seq_rm(SeqId{0}, Pos{200}, Pos{-1}) == RemoveStatus::window_lost);
-    CHECK(twins.ring.rm_all_seqs(Pos{200}, Pos{-1}) == RemoveStatus::window_lost);
+    CHECK(twins.ring.seq_rm(SeqId{0}, Pos{200}, kPosEnd) == RemoveStatus::window_lost);
+    CHECK(twins.ring.rm_all_seqs(Pos{200}, kPosEnd) == RemoveStatus::window_lost);
     CHECK(twins.ring.count(SeqId{0}) == 400);
     CHECK(twins.remove(0, 399, -1));   // the window of position 399 is still there
     CHECK(twins.remove(0, 100, 150));  // far behind the window: nothing that anybody will see
@@ -285,8 +287,8 @@ TEST_CASE("[M4] windows: random operations on several sequences give the bits of
 TEST_CASE("windows: moved positions rotate keys of the pool too, and may not reach back to what was released") {
     Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
     const auto move = [&](int p0, int delta) {
-        twins.ring.seq_add(SeqId{0}, Pos{p0}, Pos{-1}, delta);
-        twins.full.seq_add(SeqId{0}, Pos{p0}, Pos{-1}, delta);
+        twins.ring.seq_add(SeqId{0}, Pos{p0}, kPosEnd, delta);
+        twins.full.seq_add(SeqId{0}, Pos{p0}, kPosEnd, delta);
     };
     twins.append(0, 300, 1);
     REQUIRE(twins.remove(0, 100, 150));   // a context shift: the window lies behind what moves
@@ -296,7 +298,7 @@ TEST_CASE("windows: moved positions rotate keys of the pool too, and may not rea
     twins.append(0, 60, 3);
     REQUIRE(twins.remove(0, 60, 400));    // a few tokens are left behind the gap; closing it would bring back older ones
     try {
-        twins.ring.seq_add(SeqId{0}, Pos{400}, Pos{-1}, -340);
+        twins.ring.seq_add(SeqId{0}, Pos{400}, kPosEnd, -340);
         FAIL("nothing was refused");
     } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::unsupported_operation);

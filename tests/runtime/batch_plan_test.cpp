@@ -263,7 +263,9 @@ TEST_CASE("batch_plan: what model and context allow") {
     const std::vector<Row> five(5, Row{1, -1});
     auto limits = kLimits;
     limits.n_positions = 4;
-    refused(limits, cache, batch_of(five), "position 4 exceeds the learned position table (4)");
+    refused(limits, cache, batch_of({{1, 4}}), "position 4 exceeds the learned position table (4)");
+    limits.allow_position_gaps = true;
+    refused(limits, cache, batch_of({{1, 0}, {1, 5}}), "position 5 exceeds the learned position table (4)");
     limits = kLimits;
     limits.causal = false;
     refused(limits, cache, batch_of(five), "non-causal attention needs n_ubatch >= 5");
@@ -277,6 +279,37 @@ TEST_CASE("batch_plan: what model and context allow") {
     limits = kLimits;
     limits.logits_all = true;
     refused(limits, cache, batch_of(std::vector<Row>(9, Row{1, -1})), "batch asks for 9 outputs, limit n_outputs = 8");
+}
+
+TEST_CASE("[B10] batch_plan: more tokens than there are cells or positions are no mistake: they do not fit") {
+    auto cache = make_cache();
+    BatchLimits limits = kLimits;
+    const auto fits = [&](const std::vector<Row>& rows) {
+        BatchPlan plan(limits);
+        plan.build(batch_of(rows), cache);
+        return plan.fits();
+    };
+    CHECK(fits(std::vector<Row>(16, Row{1, -1})));
+    limits.n_batch_is_n_ctx = true;
+    CHECK_FALSE(fits(std::vector<Row>(17, Row{1, -1})));
+    const Memory states({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_attention = false, .has_states = true});
+    refused(limits, states, batch_of(std::vector<Row>(17, Row{1, -1})), "batch has 17 tokens, more than n_ctx = 16, which limits a call as long as n_batch is not set");
+
+    limits.n_positions = 4;
+    CHECK(fits(std::vector<Row>(4, Row{1, -1})));
+    CHECK_FALSE(fits(std::vector<Row>(5, Row{1, -1})));
+    CHECK_FALSE(fits({{1, 2, {1}}, {1, 3, {1}}, {1, 4, {1}}}));
+    fill(cache, 4, {SeqId{0}});
+    CHECK_FALSE(fits({{1, -1}}));
+    CHECK_FALSE(fits({{1, 4}}));
+    CHECK(fits({{1, -1, {1}}}));
+    refused(limits, cache, batch_of({{100, -1}}), "token 100 at index 0 outside vocabulary 100");   // mistakes come first
+
+    limits = kLimits;
+    cache.seq_add(SeqId{0}, Pos{0}, Pos{-1}, 2147483640 - 3);
+    CHECK(cache.room(SeqId{0}) == 6);
+    CHECK(fits(std::vector<Row>(6, Row{1, -1})));
+    CHECK_FALSE(fits(std::vector<Row>(7, Row{1, -1})));
 }
 
 TEST_CASE("batch_plan: of several broken rules the first one is named") {

@@ -116,10 +116,10 @@ TEST_CASE("[M12][golden] states: what would cut one is refused and changes nothi
         const auto tokens = random_tokens(12, model.info().n_vocab, 5);
         Context context(model, {.n_ctx = 256, .n_seq_max = 2});
         REQUIRE(context.decode(std::span(tokens).first(8)) == DecodeStatus::ok);
-        CHECK(context.seq_rm(SeqId{0}, Pos{4}) == RemoveStatus::partial_state);
+        CHECK(context.seq_rm(SeqId{0}, {Pos{4}}) == RemoveStatus::partial_state);
         CHECK(context.seq_rm(SeqId{0}, Pos{0}, Pos{3}) == RemoveStatus::partial_state);
         CHECK(context.rm_all_seqs(Pos{2}, Pos{5}) == RemoveStatus::partial_state);
-        CHECK(context.seq_rm(SeqId{0}, Pos{8}) == RemoveStatus::ok);
+        CHECK(context.seq_rm(SeqId{0}, {Pos{8}}) == RemoveStatus::ok);
         CHECK_THROWS_AS(context.seq_cp(SeqId{0}, SeqId{1}, Pos{0}, Pos{4}), Error);
         CHECK(context.count(SeqId{0}) == 8);
         CHECK(context.seq_pos_max(SeqId{0}) == Pos{7});

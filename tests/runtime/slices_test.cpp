@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
@@ -27,10 +28,10 @@ void std_threads(int n_threads, runtime::TeamFn fn, void* context) noexcept {
 }
 
 /// Steps to the end; how many calls that took.
-int step_to_end(Context& context, std::chrono::nanoseconds budget, DecodeStatus expected = DecodeStatus::ok) {
+int step_to_end(Context& context, std::chrono::nanoseconds budget, StepStatus expected = StepStatus::ok) {
     int n = 1;
-    DecodeStatus status = context.step(budget);
-    for (; status == DecodeStatus::pending; ++n) {
+    StepStatus status = context.step(budget);
+    for (; status == StepStatus::pending; ++n) {
         CHECK(context.n_outputs() == 0);
         status = context.step(budget);
     }
@@ -112,8 +113,8 @@ TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits 
                     CAPTURE(n_threads);
                     CAPTURE(budget.count());
                     Context context(model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
-                    context.impl().team_limit = n_threads;
-                    if (n_threads == 2) context.impl().team = std_threads;
+                    detail::impl_of(context).team_limit = n_threads;
+                    if (n_threads == 2) detail::impl_of(context).team = std_threads;
                     context.begin(tokens);
                     const int n = step_to_end(context, budget);
                     if (budget <= 0ns) CHECK(n > 60);   // every step of two runs ends a slice
@@ -135,8 +136,8 @@ TEST_CASE("slices: teams of another size in every slice change no bit") {
         static int n_slices;
         n_slices = 0;
         Context context(model, {.n_ctx = 64, .n_outputs = 6, .n_threads = 4, .isa = isa, .logits_all = true});
-        context.impl().team_limit = 4;
-        context.impl().team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).team_limit = 4;
+        detail::impl_of(context).team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
             std_threads(1 + n_slices++ % n_threads, fn, self);
         };
         std::vector<std::uint32_t> bits;
@@ -183,10 +184,10 @@ TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves th
     int n = 0;
     for (int at = 0;; ++at) {
         context.begin(prompt);
-        DecodeStatus status = DecodeStatus::pending;
-        for (int i = 0; i < at && status == DecodeStatus::pending; ++i) status = context.step(0ns);
-        if (status == DecodeStatus::ok) break;
-        REQUIRE(status == DecodeStatus::pending);
+        StepStatus status = StepStatus::pending;
+        for (int i = 0; i < at && status == StepStatus::pending; ++i) status = context.step(0ns);
+        if (status == StepStatus::ok) break;
+        REQUIRE(status == StepStatus::pending);
         context.abandon();
         ++n;
         REQUIRE(context.used() == 10);
@@ -204,7 +205,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: abandoned and begun again, a decode is undis
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     for (const int at : {0, 1, 5, 17, 40, 66}) {
         context.begin(prompt);
-        for (int i = 0; i < at; ++i) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        for (int i = 0; i < at; ++i) REQUIRE(context.step(0ns) == StepStatus::pending);
         context.abandon();
     }
     context.begin(prompt);
@@ -227,7 +228,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies betwee
         const auto checked = context.attach(coverage);
         context.begin(whole);
         std::vector<std::chrono::steady_clock::time_point> pauses;   // their middles
-        while (context.step(0ns) == DecodeStatus::pending) {
+        while (context.step(0ns) == StepStatus::pending) {
             const auto from = std::chrono::steady_clock::now();
             std::this_thread::sleep_for(2ms);
             pauses.push_back(from + (std::chrono::steady_clock::now() - from) / 2);
@@ -280,7 +281,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
         busy([&] { (void)context.attach(std::make_shared<Observer>()); });
         busy([&] { context.mark("now"); });
         busy([&] { attached.detach(); });
-        REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        REQUIRE(context.step(0ns) == StepStatus::pending);
     }
     Context moved(std::move(context));
     attached = {};   // asks for it; after the decode
@@ -301,13 +302,13 @@ TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an obse
     CHECK(code_of_call([&] { (void)context.step(1ms); }) == ErrorCode::bad_parameter);
 
     context.begin(test::random_tokens(120, 128, 3));
-    CHECK(context.step(0ns) == DecodeStatus::no_room);
+    CHECK(context.step(0ns) == StepStatus::no_room);
     CHECK(context.used() == 10);
 
     context.begin(prompt);
-    for (int i = 0; i < 25; ++i) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+    for (int i = 0; i < 25; ++i) REQUIRE(context.step(0ns) == StepStatus::pending);
     cancel = true;
-    CHECK(context.step(0ns) == DecodeStatus::cancelled);
+    CHECK(context.step(0ns) == StepStatus::cancelled);
     cancel = false;
     CHECK(context.used() == 10);
 
@@ -319,7 +320,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an obse
     {
         const auto attached = context.attach(std::make_shared<Thrower>());
         context.begin(prompt);
-        CHECK(code_of_call([&] { while (context.step(0ns) == DecodeStatus::pending) {} }) == ErrorCode::compute_failed);
+        CHECK(code_of_call([&] { while (context.step(0ns) == StepStatus::pending) {} }) == ErrorCode::compute_failed);
         CHECK(context.used() == 10);
     }
     context.begin(prompt);
@@ -336,7 +337,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: a context that ends with a decode pending sh
         Context context(model, options());
         const auto attached = context.attach(recorder);
         context.begin(prompt);
-        for (int n = 0; n < 5; n += recorder->begun == 2) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        for (int n = 0; n < 5; n += recorder->begun == 2) REQUIRE(context.step(0ns) == StepStatus::pending);
         if (explicitly) context.abandon();
         else Context(std::move(context));
         CHECK(recorder->detached != explicitly);
@@ -366,7 +367,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: a page shared by two sequences is copied on 
         CHECK(bits_of(context.logits(0)) == last_row);
         CHECK(bits_of(context.logits(1)) == last_row);
         if (round == 1) break;
-        (void)context.rm_all_seqs(Pos{10}, Pos{-1});
+        (void)context.rm_all_seqs(Pos{10}, kPosEnd);
         (void)context.seq_rm(SeqId{1});
         context.seq_cp(SeqId{0}, SeqId{1});
     }

@@ -36,7 +36,7 @@ std::vector<int> merge_everything(const Vocab& vocab, const std::string& text) {
     }
     std::vector<int> out;
     for (const std::string& symbol : symbols)
-        out.push_back(static_cast<int>(vocab.find(symbol).value_or(*vocab.unk())));   // one byte in these texts
+        out.push_back(static_cast<int>(vocab.find(symbol).value_or(*vocab.special(Special::unk))));   // one byte in these texts
     return out;
 }
 

@@ -68,7 +68,7 @@ TEST_CASE("unigram: one space in front, the map applied, the best spelling, unkn
     CHECK(spelt(vocab, "").empty());
     CHECK(spelt(vocab, "a<x>b") == "▁a|<x>|▁|b|");           // USER_DEFINED is cut out, the space comes to each part
     CHECK(ids(vocab.encode("a")) == std::vector{7, 1});      // add_eos
-    CHECK(vocab.newline() == Token{3});
+    CHECK(vocab.special(Special::newline) == Token{3});
     CHECK(vocab.decode(vocab.encode("ab a", kPlain)) == "ab a");
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("unigram: no spelling has a larger sum of scores") {
             std::size_t at = 0;
             const auto encoded = vocab.encode(text, kPlain);
             for (std::size_t t = 0; t < encoded.size(); ++t) {
-                if (encoded[t] != *vocab.unk()) {
+                if (encoded[t] != *vocab.special(Special::unk)) {
                     sum += vocab.score(encoded[t]);
                     at += vocab.text(encoded[t]).size();
                     continue;
@@ -119,14 +119,14 @@ TEST_CASE("unigram: no spelling has a larger sum of scores") {
                 std::size_t rest = 0;   // what the tokens after the run spell, where no run follows
                 bool runs_later = false;
                 for (std::size_t u = t + 1; u < encoded.size(); ++u) {
-                    runs_later |= encoded[u] == *vocab.unk();
+                    runs_later |= encoded[u] == *vocab.special(Special::unk);
                     rest += vocab.text(encoded[u]).size();
                 }
                 if (runs_later) break;
                 sum += static_cast<double>(text.size() - at - rest) * (lowest - 10.0);
                 at = text.size() - rest;
             }
-            if (std::ranges::count(encoded, *vocab.unk()) > 1) continue;
+            if (std::ranges::count(encoded, *vocab.special(Special::unk)) > 1) continue;
             CHECK(sum == doctest::Approx(best_sum(vocab, text, lowest - 10.0)).epsilon(1e-9));
         }
     }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <set>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
@@ -118,7 +119,7 @@ public:
         wrapping.drop = drop;
         wrapping.entries.clear();
         for (auto& count : wrapping.entered) count = 0;
-        Context::Impl context(Model(nullptr), bound_, options_, table_);
+        Context::Impl context(detail::Access::make<Model>(nullptr), bound_, options_, table_);
         const auto check = std::make_shared<CoverageCheck>();
         context.session->attach(check, 1);
         if (other != nullptr) context.session->attach(other, 1);

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "trace/trace_support.hpp"
 
@@ -151,7 +152,7 @@ TEST_CASE("trace: an observer serves one context unless it says that it is threa
     };
     const auto unwilling = std::make_shared<Unwilling>();
     CHECK_THROWS_WITH((void)one.attach(unwilling), "no");
-    CHECK(unwilling->n_attached == 0);
+    CHECK(detail::Access::n_attached(*unwilling) == 0);
     decode(one, 2);
 }
 
