@@ -183,15 +183,15 @@ private:
 
     void value() {
         switch (at_ < text_.size() ? text_[at_] : '\0') {
-        case '{': return open(JsonKind::object);
-        case '[': return open(JsonKind::array);
-        case '"': return string();
-        case 't': return word("true", JsonKind::boolean, 1);
-        case 'f': return word("false", JsonKind::boolean, 0);
-        case 'n': return word("null", JsonKind::null, 0);
-        default:
-            if (at_ < text_.size() && (text_[at_] == '-' || is_digit(text_[at_]))) return number();
-            refuse(at_, cat("expected a value, found ", found()));
+            case '{': return open(JsonKind::object);
+            case '[': return open(JsonKind::array);
+            case '"': return string();
+            case 't': return word("true", JsonKind::boolean, 1);
+            case 'f': return word("false", JsonKind::boolean, 0);
+            case 'n': return word("null", JsonKind::null, 0);
+            default:
+                if (at_ < text_.size() && (text_[at_] == '-' || is_digit(text_[at_]))) return number();
+                refuse(at_, cat("expected a value, found ", found()));
         }
     }
 
@@ -210,10 +210,8 @@ private:
     void number() {
         const std::size_t begin = at_;
         const bool negative = accept('-');
-        if (!accept('0'))
-            digits("of a number");
-        else if (at_ < text_.size() && is_digit(text_[at_]))
-            refuse(begin + negative, "a number that begins with 0");
+        if (!accept('0')) digits("of a number");
+        else if (at_ < text_.size() && is_digit(text_[at_])) refuse(begin + negative, "a number that begins with 0");
         if (accept('.')) digits("behind the point");
         if (accept('e') || accept('E')) {
             if (!accept('+')) (void)accept('-');

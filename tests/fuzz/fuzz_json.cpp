@@ -22,38 +22,38 @@ void expect(bool condition) {
 // Depth is bounded by the parser.
 void write(tinfer::JsonWriter& w, const JsonValue& value) {
     switch (value.kind()) {
-    case JsonKind::null: w.null(); return;
-    case JsonKind::boolean: w.value(value.boolean()); return;
-    case JsonKind::number:
-        if (const auto integer = value.integer()) expect(static_cast<double>(*integer) == value.number());
-        w.literal(value.number_text());
-        return;
-    case JsonKind::string:
-        expect(tinfer::tokenizer::is_valid_utf8(value.string()));
-        w.value(value.string());
-        return;
-    case JsonKind::array: {
-        std::size_t n = 0;
-        w.begin_array();
-        for (const auto& [key, item] : value.items()) {
-            write(w, item);
-            ++n;
+        case JsonKind::null: w.null(); return;
+        case JsonKind::boolean: w.value(value.boolean()); return;
+        case JsonKind::number:
+            if (const auto integer = value.integer()) expect(static_cast<double>(*integer) == value.number());
+            w.literal(value.number_text());
+            return;
+        case JsonKind::string:
+            expect(tinfer::tokenizer::is_valid_utf8(value.string()));
+            w.value(value.string());
+            return;
+        case JsonKind::array: {
+            std::size_t n = 0;
+            w.begin_array();
+            for (const auto& [key, item] : value.items()) {
+                write(w, item);
+                ++n;
+            }
+            w.end_array();
+            expect(n == value.size());
+            return;
         }
-        w.end_array();
-        expect(n == value.size());
-        return;
-    }
-    case JsonKind::object: {
-        std::size_t n = 0;
-        w.begin_object();
-        for (const auto& [key, item] : value.members()) {
-            if (n < 8) expect(value.find(key).has_value());  // each costs the length of the object
-            write(w.key(key), item);
-            ++n;
+        case JsonKind::object: {
+            std::size_t n = 0;
+            w.begin_object();
+            for (const auto& [key, item] : value.members()) {
+                if (n < 8) expect(value.find(key).has_value());  // each costs the length of the object
+                write(w.key(key), item);
+                ++n;
+            }
+            w.end_object();
+            expect(n == value.size());
         }
-        w.end_object();
-        expect(n == value.size());
-    }
     }
 }
 
