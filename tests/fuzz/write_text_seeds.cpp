@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Writes seeds for the targets about text into two folders below the one given: small vocabularies of each algorithm
-// (vocab, for fuzz_vocab), and texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize).
+// Writes seeds for the targets about text into folders below the one given: small vocabularies of each algorithm (vocab, for
+// fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), and JSON (json).
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string_view>
 
 #include "tokenizer/vocab_support.hpp"
@@ -38,6 +39,13 @@ void write_vocabularies(const std::filesystem::path& folder) {
     GgufWriter().kv("general.architecture", "llama").kv("tokenizer.ggml.model", "no_vocab").save(folder / "none");
 }
 
+void write_each(const std::filesystem::path& folder, std::span<const std::string_view> texts) {
+    std::filesystem::create_directories(folder);
+    int n = 0;
+    for (const std::string_view text : texts)
+        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
 void write_texts(const std::filesystem::path& folder) {
     constexpr std::string_view texts[] = {
         "hello world, hello hello! It's 12345.678 o'clock; we'LL've\n\n\t x  y   ",
@@ -49,10 +57,18 @@ void write_texts(const std::filesystem::path& folder) {
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "for (int i = 0; i < n; ++i) { sum += x[i] * 0x1F; }  // \\path\\to \"quoted\"\r\n\r\n#include <a.h>\n",
     };
-    std::filesystem::create_directories(folder);
-    int n = 0;
-    for (const std::string_view text : texts)
-        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+    write_each(folder, texts);
+}
+
+void write_json(const std::filesystem::path& folder) {
+    constexpr std::string_view texts[] = {
+        R"({"model":"tiny","messages":[{"role":"user","content":"Gr\u00fc\u00dfe \ud83e\udd8a\n"}],"temperature":0.80,"seed":42,"stream":true})",
+        R"([0,-0,1.5,-2.50e+3,1e-400,123456789012345678901234567890,true,false,null,"",[],{},[[[[]]]]])",
+        R"({"a":1,"b":{"a":2,"":3},"a":4,"list":[{"x":"y"},{"x":"\"\\\/\b\f\r\t"}]})",
+        "  {\n\t\"key\" : [ 1 , 2 ] ,\r\n \"\xC3\xA4\": \"\xE2\x82\xAC\xF0\x9F\xA6\x8A\x7F\" }  \n",
+        "[1,]", "{\"a\"}", "\"\\ud800\"", "\"\xED\xA0\x80\"", "01", "1e999", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+    };
+    write_each(folder, texts);
 }
 
 }  // namespace
@@ -62,4 +78,5 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[1];
     write_vocabularies(folder / "vocab");
     write_texts(folder / "text");
+    write_json(folder / "json");
 }
