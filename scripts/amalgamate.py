@@ -117,6 +117,8 @@ def add_tables(writer):
     writer.out.append("#endif\n")
     for index, tier in enumerate(TIERS):
         writer.out.append(f"#{'elif' if index else 'if'} {condition(tier)}\n")
+        if tier == "amx":   # shares the vector code of the table below it
+            writer.out.append(folder.joinpath("avx512vnni.cpp").read_text(encoding="utf-8").split("\n", 2)[2])
         writer.add(folder / f"{tier}.cpp")
     writer.out.append("#endif\n")
 
@@ -127,6 +129,8 @@ def table_macros():
     for index, tier in enumerate(TIERS):
         lines.append(f"#{'elif' if index else 'if'} {condition(tier)}\n#  define {FAMILIES[tier]} 1\n"
                      f"#  define TINFER_TABLE_{tier.upper()} 1\n")
+        if tier == "amx":
+            lines.append("#  define TINFER_TABLE_AVX512VNNI 1\n")
     return lines + ["#endif\n"]
 
 

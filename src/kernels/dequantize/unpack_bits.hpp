@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Unpacking blocks with vector instructions: the formats whose codes are bits of the block or short tables of them. Those
-// with a codebook are in kernels/dequantize/unpack_codebook.hpp. The integers are those of the formats' own formulas.
+// with a codebook are in kernels/dequantize/unpack_codebook.hpp. Formats that are decoded several rows at a time
+// (kernels/pack/transposed_decode_k.hpp) need none. The integers are those of the formats' own formulas.
 #pragma once
 
 #include <cstring>
@@ -65,11 +66,6 @@ static TINFER_INLINE __m256 ue4m3_halves(__m256i lanes) {
 /// The low four bits of each byte, and the high ones.
 static TINFER_INLINE __m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, bytes_of(15)); }
 static TINFER_INLINE __m256i high_nibbles(__m256i bytes) { return low_nibbles(_mm256_srli_epi16(bytes, 4)); }
-/// The 32 nibbles of 16 bytes: the low ones, then the high ones.
-static TINFER_INLINE __m256i nibbles_of_16(const void* p) {
-    const __m128i bytes = load_bytes16(p);
-    return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes));
-}
 /// The 16 nibbles of 8 bytes, the low one of each byte first.
 static TINFER_INLINE __m128i nibbles_in_turn(__m128i bytes) {
     return _mm_and_si128(_mm_unpacklo_epi8(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
@@ -100,45 +96,6 @@ static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) { store
 
 // ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
 
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_sub_epi8(nibbles_of_16(block + 2), bytes_of(8)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_1, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(nibbles_of_16(block + 4), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-    out.m = load_half(block + 2);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    const __m256i fifth = mask_of(load_u32<Arch>(block + 2));   // a nibble − 16 is that nibble with all upper bits
-    store_bytes32(_mm256_or_si256(nibbles_of_16(block + 6), _mm256_andnot_si256(fifth, bytes_of(0xF0))), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_1, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    const __m256i fifth = mask_of(load_u32<Arch>(block + 4));
-    store_bytes32(_mm256_or_si256(nibbles_of_16(block + 8), _mm256_and_si256(fifth, bytes_of(16))), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-    out.m = load_half(block + 2);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q8_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(load_bytes32(block + 2), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(IQ4_NL, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_shuffle_epi8(twice16(kIq4Levels), nibbles_of_16(block + 2)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(MXFP4, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_shuffle_epi8(twice16(kFp4Doubled), nibbles_of_16(block + 1)), out.q);
-    out.d[0] = out.d[1] = e8m0_half<Arch>(block[0]);
-}
 /// Eight low nibbles, then eight high ones, for each half of a unit.
 template <class Arch>
 TINFER_INLINE void unpack_vector(NVFP4, const std::uint8_t* block, int unit, Codes32& out) noexcept {
@@ -164,76 +121,6 @@ TINFER_INLINE void unpack_vector(Q2_0, const std::uint8_t* block, int unit, Code
 
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
-/// The six-bit scales and mins of eight sub-blocks (quants/q4_k.hpp) by words of four, each to both halves of its 32 values.
-static TINFER_INLINE void unpack_scales_and_mins_vector(const std::uint8_t* packed, Codes256& out) {
-    std::uint32_t w[3];
-    std::memcpy(w, packed, 12);
-    const auto twice_each = [](std::uint32_t first, std::uint32_t last) {
-        const __m128i bytes = _mm_set_epi32(0, 0, static_cast<int>(last), static_cast<int>(first));
-        return _mm_unpacklo_epi8(bytes, bytes);
-    };
-    store_scales(twice_each(w[0] & 0x3F3F3F3Fu, (w[2] & 0x0F0F0F0Fu) | (w[0] >> 2 & 0x30303030u)), out.scale);
-    store_scales(twice_each(w[1] & 0x3F3F3F3Fu, (w[2] >> 4 & 0x0F0F0F0Fu) | (w[1] >> 2 & 0x30303030u)), out.min);
-}
-
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    for (int g = 0; g < 4; ++g) {
-        const __m256i nibbles = load_bytes32(block + 16 + 32 * g);
-        store_bytes32(low_nibbles(nibbles), out.q + 64 * g);
-        store_bytes32(high_nibbles(nibbles), out.q + 64 * g + 32);
-    }
-    unpack_scales_and_mins_vector(block + 4, out);
-    out.d = load_half(block);
-    out.dmin = load_half(block + 2);
-}
-/// Bits 2g and 2g + 1 of 32 bytes are the upper bits of the codes of group g.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    const __m256i upper = load_bytes32(block + 16);
-    for (int g = 0; g < 4; ++g) {
-        const __m256i nibbles = load_bytes32(block + 48 + 32 * g);
-        const auto put = [&](int half, __m256i low) {
-            const __m256i bit = bytes_of(1 << (2 * g + half));
-            const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(upper, bit), bit);
-            store_bytes32(_mm256_or_si256(low, _mm256_and_si256(set, bytes_of(16))), out.q + 64 * g + 32 * half);
-        };
-        put(0, low_nibbles(nibbles));
-        put(1, high_nibbles(nibbles));
-    }
-    unpack_scales_and_mins_vector(block + 4, out);
-    out.d = load_half(block);
-    out.dmin = load_half(block + 2);
-}
-/// Four groups of 32 nibbles share 32 bytes of upper bits, two bits for each.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q6_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    for (int half = 0; half < 2; ++half) {
-        const __m256i first = load_bytes32(block + 64 * half), second = load_bytes32(block + 64 * half + 32);
-        const __m256i upper = load_bytes32(block + 128 + 32 * half);
-        const auto put = [&](int group, __m256i nibbles, __m256i shifted) {
-            const __m256i code = _mm256_or_si256(nibbles, _mm256_and_si256(shifted, bytes_of(0x30)));
-            store_bytes32(_mm256_sub_epi8(code, bytes_of(32)), out.q + 128 * half + 32 * group);
-        };
-        put(0, low_nibbles(first), _mm256_slli_epi16(upper, 4));
-        put(1, low_nibbles(second), _mm256_slli_epi16(upper, 2));
-        put(2, high_nibbles(first), upper);
-        put(3, high_nibbles(second), _mm256_srli_epi16(upper, 2));
-    }
-    store_bytes32(_mm256_cvtepi8_epi16(load_bytes16(block + 192)), out.scale);
-    out.d = load_half(block + 208);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q2_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i pairs[8];
-    pairs_of_64(block + 16, pairs);
-    for (int i = 0; i < 8; ++i) store_bytes32(pairs[i], out.q + 32 * i);
-    const __m128i both = load_bytes16(block), nibble = _mm_set1_epi8(15);
-    store_scales(_mm_and_si128(both, nibble), out.scale);
-    store_scales(_mm_and_si128(_mm_srli_epi16(both, 4), nibble), out.min);
-    out.d = load_half(block + 80);
-    out.dmin = load_half(block + 82);
-}
 /// The sixteen scales of Q3_K, 32 too high: low four bits in eight bytes, the upper two in four more.
 static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
     const __m128i bytes = load_bytes8(block + 96);
@@ -243,21 +130,6 @@ static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
     const __m128i upper = _mm_set1_epi32(four);   // a shift by 32 leaves nothing
     const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)), last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
     return _mm_or_si128(low, _mm_and_si128(_mm_or_si128(first, last), _mm_set1_epi8(0x30)));
-}
-/// Bit i of 32 bytes belongs to the i-th 32 values; a pair − 4 is that pair with all upper bits.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q3_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i pairs[8];
-    pairs_of_64(block + 32, pairs);
-    const __m256i third = load_bytes32(block);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        const __m256i clear = _mm256_cmpeq_epi8(_mm256_and_si256(third, bytes_of(1 << i)), _mm256_setzero_si256());
-        store_bytes32(_mm256_or_si256(pairs[i], _mm256_and_si256(clear, bytes_of(0xFC))), out.q + 32 * i);
-    }
-    const __m256i scales = _mm256_cvtepu8_epi16(scales_of_q3_k(block));
-    store_bytes32(_mm256_sub_epi16(scales, _mm256_set1_epi16(32)), out.scale);
-    out.d = load_half(block + 108);
 }
 /// The eight scales of IQ4_XS: nibbles in one word, pairs of bits in sixteen bits more.
 static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
@@ -270,14 +142,6 @@ static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
     const __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(pairs), two), _mm256_set1_epi32(3));
     const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)), _mm256_slli_epi32(high, 4));
     return _mm256_sub_epi32(scale, _mm256_set1_epi32(32));
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(IQ4_XS, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    const __m256i levels = twice16(kIq4Levels);
-    for (int j = 0; j < 8; ++j) store_bytes32(_mm256_shuffle_epi8(levels, nibbles_of_16(block + 8 + 16 * j)), out.q + 32 * j);
-    const __m256i scale = scales_of_iq4_xs(block), low = _mm256_and_si256(scale, _mm256_set1_epi32(0xFFFF));
-    store_bytes32(_mm256_or_si256(low, _mm256_slli_epi32(scale, 16)), out.scale);   // both halves of 32 values
-    out.d = load_half(block);
 }
 template <class Arch>
 TINFER_INLINE void unpack_vector(TQ2_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -27,6 +27,10 @@ struct AmxEncoding {
     static constexpr int kShift = kUnsigned ? 3 : 6;
     static constexpr int kStepBytes = kSuper ? 64 : 32;   ///< values of K per instruction
     static constexpr int kSubs = 256 / Format::kScaleElems;   ///< scales of 256 values
+    /// S = L + 2^kShift · H of 256 values, planes at their largest.
+    static constexpr std::int64_t kLargestLow = kUnsigned ? 7 * Format::kMaxCode : 32, kLargestHigh = kUnsigned ? 7 * Format::kMaxCode : 64;
+    static_assert(!kSuper || 256 * 127 * (kLargestLow + (kLargestHigh << kShift)) <= 2147483647);
+    static_assert(!kSuper || !kUnsigned || 7 * Format::kMaxCode <= 255);   // of a byte
     static constexpr bool kWorks = kSuper || Format::kScaleElems == 32;    ///< two float steps a block are not written
 };
 

@@ -68,7 +68,7 @@ struct MicroTileTokens {
     /// Codes as int16, where those of weights are: of as many words as a register has lanes the even bytes, then the odd ones.
     alignas(64) std::int16_t wide[Class::kWide ? T : 1][Class::kWide ? kKBlock : 1];
 
-    TINFER_INLINE MicroTileTokens(const ActivationKBlock<Arch, Class>& at, const Column<Arch>* columns) noexcept
+    TINFER_INLINE MicroTileTokens(const ActivationKBlock<Arch, Class>& at, const Column* columns) noexcept
         : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at.codes;
@@ -467,7 +467,7 @@ template <class Arch, class Class, int T, bool Narrow>
 /// The same for the first n columns, 1 ≤ n ≤ kMicroTileTokens, of n_units blocks of 32.
 template <class Arch, class Class, int T = kMicroTileTokens<Arch, Class>>
 inline void run_microkernel(const PackedKBlock<Arch, Class>* k_blocks, int n_panels, const ActivationKBlock<Arch, Class>& at,
-                     const Column<Arch>* columns, int n, int n_units, bool begins, float* acc) noexcept {
+                     const Column* columns, int n, int n_units, bool begins, float* acc) noexcept {
     static_assert(T <= 8);
     if constexpr (T > 1)
         if (n < T) return run_microkernel<Arch, Class, T - 1>(k_blocks, n_panels, at, columns, n, n_units, begins, acc);

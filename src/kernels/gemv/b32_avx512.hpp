@@ -40,10 +40,10 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
     if constexpr (Format::kType == DType::q8_0) {
         low = _mm512_xor_si512(bytes, each_byte<16>(128));
         high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte<16>(128));
-        return;
+    } else {
+        low = low_nibbles(bytes);
+        high = high_nibbles(bytes);
     }
-    low = low_nibbles(bytes);
-    high = high_nibbles(bytes);
     if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
         low = level_codes<avx512vnni, Format, 16>(low);
         high = level_codes<avx512vnni, Format, 16>(high);
@@ -155,9 +155,9 @@ private:
     }
 };
 
-/// The same for blocks of 32 and one token. Their bias is taken off by the sums of the activations.
-template <class Arch, class Format>
-[[gnu::noinline]] void multiply_four_block_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
+/// Four rows of Q8_0 and one token. The bias of codes is taken off by the sums of the activations.
+template <class Arch, class Format = Q8_0>
+[[gnu::noinline]] void multiply_four_q8_0_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
                                                 float* results) noexcept {
     constexpr int kBytes = Format::kBlockBytes, kBias = Int8Encoding<Arch, Format>::kBias;
     __m128 acc = _mm_setzero_ps();
@@ -178,21 +178,18 @@ template <class Arch, class Format>
             else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
             sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
         }
-        // Block j of all rows in quarter j. A block begins with d, then m.
+        // Block j of all rows in quarter j. A block begins with d.
         const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
         head = n == 4 ? whole.heads_of(head) : _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
-        const __m512 d = scales_of<Format>(head), m = Format::kHasMin ? high_f16(head) : d;
+        const __m512 d = scales_of<Format>(head);
         __m512i total = reduce_quarters(sum[0], sum[1], sum[2], sum[3]);
-        if constexpr (kBias != 0) {
-            const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
-            total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
-        }
+        const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
+        total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
         const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
         const auto add_block = [&](auto number) __attribute__((always_inline)) {
             constexpr int j = decltype(number)::value;   // an intrinsic's constant without optimizing, too
             if (j < done || j >= n) return;
             acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j), _mm512_extractf32x4_ps(s, j), acc);
-            if constexpr (Format::kHasMin) acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(m, j), _mm_set1_ps(x.s[i + j]), acc);
         };
         add_block(std::integral_constant<int, 0>{});
         add_block(std::integral_constant<int, 1>{});

@@ -260,8 +260,8 @@ struct PairedRows<Q2_K> : PairedSixteenRows {
 };
 
 /// A token's super-blocks, n of them, for multiply_paired_rows.
-template <class Format>
-void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
+template <class Arch, class Format>
+inline void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
     using Rows = PairedRows<Format>;
     for (std::int64_t i = 0; i < n; ++i, ++out) {
         for (int half = 0; half < 2; ++half)
@@ -285,6 +285,7 @@ template <class Arch, class Format>
 TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x, const float* d_x,
                                         float* results) noexcept {
     using Rows = PairedRows<Format>;
+    static_assert(8 * 127 * Format::kMaxCode <= 32767);   // of eight products, without their bias: packs saturates never
     __m128 acc = _mm_setzero_ps();
     const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)}, {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};
     const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i (&sum)[2]) __attribute__((always_inline)) {

@@ -205,11 +205,6 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }
 
-/// How many tokens meet rows as they lie. More of them are better met by rows that are transposed.
-template <class Format>
-inline constexpr int kRowDotTokens = Format::kType == DType::q4_k || Format::kType == DType::q8_0 ? 1 :
-    Format::kType == DType::q5_k || Format::kType == DType::q6_k ? 2 : 0;
-
 }  // namespace tinfer::kernels
 
 #endif

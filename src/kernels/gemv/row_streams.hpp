@@ -47,7 +47,7 @@ struct PrefetchAhead {
 
 /// The activations of n columns.
 template <class Arch, class Format>
-TINFER_INLINE void activations_of(const PanelJob<Arch>& job, std::int64_t n, Activations* x) noexcept {
+TINFER_INLINE void activations_of(const PanelJob& job, std::int64_t n, Activations* x) noexcept {
     constexpr DType kType = Format::kUnit == 256 ? DType::x8_256 : DType::x8_32;
     for (std::int64_t t = 0; t < n; ++t) x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
 }
@@ -57,14 +57,14 @@ template <class Arch, std::int64_t MostColumns>
 struct RowStreams {
     /// The rows of a run, from `first` of each stream on.
     template <class Rows, class Product>
-    static void for_each_group(const PanelJob<Arch>& job, Product product, std::int64_t first = 0) noexcept {
+    static void for_each_group(const PanelJob& job, Product product, std::int64_t first = 0) noexcept {
         const StreamPlan<Rows> plan(job);
         first = run_even_groups(job, plan, first, product);
         for (; first < plan.length; first += StreamPlan<Rows>::kNeighbours) run_group(job, plan, first, product);
     }
     /// The same from the first on, as long as all of a group are there: where it ended.
     template <class Rows, class Product>
-    static std::int64_t for_each_whole_group(const PanelJob<Arch>& job, Product product) noexcept {
+    static std::int64_t for_each_whole_group(const PanelJob& job, Product product) noexcept {
         const StreamPlan<Rows> plan(job);
         std::int64_t first = run_even_groups(job, plan, 0, product);
         for (; first + StreamPlan<Rows>::kNeighbours <= plan.whole; first += StreamPlan<Rows>::kNeighbours) run_group(job, plan, first, product);
@@ -80,7 +80,7 @@ private:
         /// Eight streams at once are fetched by the processor itself as far as L2, so that a prefetch into L1 is answered
         /// quickly.
         static constexpr std::int64_t kPrefetchDistance = kStreams<Arch> == 8 ? 512 : Rows::kPrefetchDistance;
-        explicit StreamPlan(const PanelJob<Arch>& job) noexcept : to_l1(kPrefetchDistance != 0 || job.processor.prefetch_to_l1), length(rows_of_stream<Arch>(job.n_rows)) {
+        explicit StreamPlan(const PanelJob& job) noexcept : to_l1(kPrefetchDistance != 0 || job.processor.prefetch_to_l1), length(rows_of_stream<Arch>(job.n_rows)) {
             const std::int64_t distance = kStreams<Arch> == 4 && job.processor.prefetch_to_l1 ? 2048 : kPrefetchDistance != 0 ? kPrefetchDistance : 512;
             early = std::max<std::int64_t>((distance + job.row_stride - 1) / job.row_stride, kNeighbours);
             bytes = kNeighbours == 1 ? std::min(early * job.row_stride, distance) : early * job.row_stride;
@@ -96,7 +96,7 @@ private:
 
     /// Groups all of which are read alike: where they end.
     template <class Rows, class Product>
-    static std::int64_t run_even_groups(const PanelJob<Arch>& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
+    static std::int64_t run_even_groups(const PanelJob& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
         constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours, kPerStream = kNeighbours / Rows::kPerLane, kPointers = kStreams<Arch> * kPerStream;
         Rows rows;
         rows.to_l1 = plan.to_l1;
@@ -118,7 +118,7 @@ private:
     }
     /// A group of which some rows may not be there: they are the last one.
     template <class Rows, class Product>
-    [[gnu::noinline]] static void run_group(const PanelJob<Arch>& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
+    [[gnu::noinline]] static void run_group(const PanelJob& job, const StreamPlan<Rows>& plan, std::int64_t first, Product product) noexcept {
         constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours;
         const std::int64_t length = plan.length;
         const bool whole = first + kNeighbours <= plan.whole, follows = first + plan.early + kNeighbours <= length || job.ahead.begin == nullptr;
@@ -139,14 +139,14 @@ private:
         for (int s = 0; s < kStreams<Arch>; ++s) {
             const std::int64_t row = s * length + first, n = std::min<std::int64_t>({length - first, job.n_rows - row, kNeighbours});
             for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
-                store_few_results(job, t, static_cast<int>(row), static_cast<int>(n), results[t] + s * kNeighbours);
+                store_few_results<Arch>(job, t, static_cast<int>(row), static_cast<int>(n), results[t] + s * kNeighbours);
         }
     }
     template <int kRows>
-    static TINFER_INLINE void store_whole(const PanelJob<Arch>& job, std::int64_t first, std::int64_t length, const float (*results)[kRows]) noexcept {
+    static TINFER_INLINE void store_whole(const PanelJob& job, std::int64_t first, std::int64_t length, const float (*results)[kRows]) noexcept {
         constexpr int kNeighbours = kRows / kStreams<Arch>;
         for (std::int64_t t = 0; t < job.n_columns; ++t) {
-            const Column<Arch>& column = job.columns[t];
+            const Column& column = job.columns[t];
             float* out = column.out + job.first_row + first;
             const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
 #pragma GCC unroll 8

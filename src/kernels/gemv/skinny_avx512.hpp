@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of several tokens straight from rows of the file, for AVX-512 with VNNI: sixteen rows are decoded together, turned
 // so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored on the way, so a pass
-// costs little more than its dot products: up to kTransposedTokens share one, more of them take two, of which the second
+// costs little more than its dot products: up to eight or twelve tokens share one (skinny_avx512_pass), more of them take two, of which the second
 // finds the rows in L1.
 #pragma once
 
@@ -11,9 +11,6 @@
 
 namespace tinfer::kernels {
 
-/// Of a pass: with more, too many sums leave the registers, the sooner the shorter sub-blocks are.
-template <class Format>
-inline constexpr int kTransposedTokens = Format::kUnit == 256 && Format::kScaleElems == 16 ? 8 : 12;
 /// Up to so many tokens have registers of their own for both sums of a pair. Third bits take some, too.
 template <class Format>
 inline constexpr int kPairedTokens = Format::kType == DType::q3_k ? 3 : 4;

@@ -6,7 +6,8 @@
 #pragma once
 
 #include "kernels/gemm/float_microkernels.hpp"
-#include "kernels/matmul/block_weights.hpp"
+#include "kernels/matmul/route.hpp"
+#include "kernels/pack/job.hpp"
 
 namespace tinfer::kernels {
 
@@ -16,7 +17,7 @@ struct FloatWeights {
 
     /// What a thread holds while it works on chunks: the columns that lie in order in its scratch.
     struct Session {
-        const Column<Arch>* columns = nullptr;
+        const Column* columns = nullptr;
         std::int64_t n_columns = 0;
     };
 
@@ -38,21 +39,23 @@ struct FloatWeights {
         return static_cast<std::uint64_t>(kSums + 16 * row_stride(k) + n_groups * 16 * group_stride(k)) * sizeof(float);
     }
 
-    static void multiply(Session& session, const PanelJob<Arch>& job) noexcept {
-        if (job.n_columns < (job.processor.single_512_fma ? kManyForOne : kMany)) return multiply_directly(job);
+    [[gnu::noinline]] static void multiply(Session& session, const PanelJob& job) noexcept {
+        if (route_of(job) == Route::float_rows) return multiply_directly(job);
         const std::int64_t block = block_columns(job.n_columns, job.k);
         for (std::int64_t first = 0; first < job.n_columns; first += block)
             multiply_block(session, job, job.columns + first, std::min(job.n_columns - first, block));
     }
 
 private:
+    static TINFER_INLINE Route route_of(const PanelJob& job) noexcept {
+        const std::int64_t n = std::min(job.n_columns, kRouteTokens);
+        return job.processor.single_512_fma ? kRouteOf<Arch, Type, true>.of[n] : kRouteOf<Arch, Type>.of[n];
+    }
     static constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
     static constexpr int kLanes = Arch::kLanes;
     static constexpr int kOuter = kOuterRows<Arch>, kVectors = kOuterVectors<Arch>;
     static constexpr int kGroup = kVectors * kLanes;          ///< columns of an outer product
-    static constexpr int kMany = kLanes == 16 ? 30 : 12;       ///< with fewer, putting in order costs more than it saves
-    /// The same where one multiplication a cycle leaves time for loads. Four rows of 32-bit floats leave no room in L1.
-    static constexpr int kManyForOne = kLanes == 16 && Type != DType::f32 ? 112 : kMany;
+    static constexpr std::int64_t kMany = kLeastTokens<Arch, Type, Route::float_outer>;   ///< on some processors more
     static constexpr int kPanel = 48;                         ///< rows that share a k-block of columns in L1
     static constexpr std::int64_t kSteps = 128;               ///< of a k-block: it and a register of rows fill two thirds of L1
     static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last-level cache
@@ -67,7 +70,7 @@ private:
         return std::max<std::int64_t>(kMostOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
     }
 
-    static void multiply_directly(const PanelJob<Arch>& job) noexcept {
+    static void multiply_directly(const PanelJob& job) noexcept {
         for (int row = 0; row < job.n_rows; row += kRows)
             for (std::int64_t first = 0; first < job.n_columns; first += kColumns) {
                 const int n_rows = std::min(job.n_rows - row, kRows);
@@ -78,15 +81,15 @@ private:
                 for (int c = 0; c < n; ++c) x[c] = values_of(job.columns[first + c]);
                 float results[kColumns][kRows];
                 run_float_microkernel<Arch, Type>(w, x, job.k, kRows * job.row_stride, n, results);
-                for (int c = 0; c < n; ++c) store_results(job, first + c, row, n_rows, results[c]);
+                for (int c = 0; c < n; ++c) store_results<Arch>(job, first + c, row, n_rows, results[c]);
             }
     }
 
     /// Rows behind the last are the last again; their results are not stored.
-    static const std::byte* row_of(const PanelJob<Arch>& job, int r) noexcept {
+    static const std::byte* row_of(const PanelJob& job, int r) noexcept {
         return job.w + std::min(r, job.n_rows - 1) * job.row_stride;
     }
-    static const float* values_of(const Column<Arch>& column) noexcept { return reinterpret_cast<const float*>(column.x); }
+    static const float* values_of(const Column& column) noexcept { return reinterpret_cast<const float*>(column.x); }
 
     /// Columns in registers, and these in groups of even size: in a narrow one loads would take longer than multiply-adds.
     struct Groups {
@@ -104,7 +107,7 @@ private:
             : sums(reinterpret_cast<float*>(memory)), rows(sums + kSums), columns(rows + 16 * row_stride(k)) {}
     };
 
-    static void order_columns(const Column<Arch>* columns, const Groups& groups, std::int64_t k, float* to) noexcept {
+    static void order_columns(const Column* columns, const Groups& groups, std::int64_t k, float* to) noexcept {
         for (std::int64_t group = 0; group < groups.count; ++group, to += 16 * group_stride(k))
             for (int v = 0; v < groups.vectors(group); ++v) {
                 const std::int64_t first = (groups.first_vector(group) + v) * kLanes;
@@ -118,7 +121,7 @@ private:
                     0, n_steps(k), to + v * kLanes, group_stride(k), groups.vectors(group) * kLanes);
             }
     }
-    static void order_rows(const PanelJob<Arch>& job, float* to) noexcept {
+    static void order_rows(const PanelJob& job, float* to) noexcept {
         for (int first = 0; first < job.n_rows; first += kLanes) {
             const std::byte* w[kLanes];
             for (int i = 0; i < kLanes; ++i) w[i] = row_of(job, first + i);
@@ -134,7 +137,7 @@ private:
         }
     }
 
-    static void multiply_block(Session& session, const PanelJob<Arch>& job, const Column<Arch>* columns, std::int64_t n) noexcept {
+    static void multiply_block(Session& session, const PanelJob& job, const Column* columns, std::int64_t n) noexcept {
         const Scratch scratch(job.scratch, job.k);
         const Groups groups{n};
         if (session.columns != columns || session.n_columns != n) {
@@ -150,7 +153,7 @@ private:
     }
 
     /// One lane of all outputs of a panel and a group of columns.
-    static void multiply_lane(const PanelJob<Arch>& job, const Scratch& scratch, std::int64_t group, int n_vectors, int turn) noexcept {
+    static void multiply_lane(const PanelJob& job, const Scratch& scratch, std::int64_t group, int n_vectors, int turn) noexcept {
         const int lane = kLaneOrder[turn], level = __builtin_popcount(static_cast<unsigned>(turn));
         const int n_tiles = (job.n_rows + kOuter - 1) / kOuter;
         const float* columns = scratch.columns + (group * 16 + lane) * group_stride(job.k);
@@ -178,7 +181,7 @@ private:
     }
 
     /// The finished sums of a panel and columns first … first + n of the job.
-    static void store_group(const PanelJob<Arch>& job, const Scratch& scratch, std::int64_t first, std::int64_t n) noexcept {
+    static void store_group(const PanelJob& job, const Scratch& scratch, std::int64_t first, std::int64_t n) noexcept {
         const int n_vectors = static_cast<int>((n + kLanes - 1) / kLanes);
         alignas(64) float results[kLanes][kPanel];
         for (int v = 0; v < n_vectors; ++v) {
@@ -191,7 +194,7 @@ private:
                 for (int i = 0; i < kLanes; ++i) from_bits(m[i], Arch{}).store_aligned(results[i] + row);
             }
             for (std::int64_t c = v * kLanes; c < std::min<std::int64_t>(n, (v + 1) * kLanes); ++c)
-                store_results(job, first + c, 0, job.n_rows, results[c % kLanes]);
+                store_results<Arch>(job, first + c, 0, job.n_rows, results[c % kLanes]);
         }
     }
 };

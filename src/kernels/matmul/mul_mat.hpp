@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "kernels/matmul/block_weights.hpp"
@@ -31,7 +30,7 @@ public:
           most_(call[0].ne[2]), memory_(memory) {}
     /// Copies the rows of n columns, which then point to the copies. A token that picked an expert twice is no reason to
     /// fail: too many columns stay where they are. How many rows may be read.
-    std::int64_t gather(Column<Arch>* columns, std::int64_t n) noexcept {
+    std::int64_t gather(Column* columns, std::int64_t n) noexcept {
         if (!Weights::gathers(n) || n > most_) return n;
         for (std::int64_t c = 0; c < n; ++c) {
             std::byte* row = memory_ + static_cast<std::uint64_t>(c) * stride_;
@@ -59,14 +58,14 @@ private:
 template <class Arch, class Weights>
 std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[2].n_rows();
-    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>))
+    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column))
         + in_lines<Arch>(Weights::scratch_bytes(n, shape[2].ne[0]));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 template <class Arch, class Weights>
 std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     const std::int64_t n = shape[0].ne[1] * shape[0].ne[2], n_experts = shape[1].ne[2];
-    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column<Arch>)) +
+    const std::uint64_t each = in_lines<Arch>(static_cast<std::uint64_t>(n) * sizeof(Column)) +
                                in_lines<Arch>(static_cast<std::uint64_t>(2 * n_experts) * sizeof(std::int64_t)) +
                                GatheredRows<Arch, Weights>::scratch_bytes(shape) + in_lines<Arch>(Weights::scratch_bytes(n, shape[2].ne[0]));
     return each * static_cast<std::uint64_t>(shape.n_threads);
@@ -94,17 +93,22 @@ TINFER_INLINE Ahead ahead_in(const Operand& w, std::int64_t matrix, Range rows) 
     return ahead_at<Arch>(begin, rows.end - rows.begin, w.nb[1], end_of_matrix<Arch>(w, matrix));
 }
 
+struct ColumnRange {
+    const Column* first;
+    std::int64_t n;
+};
+
 /// Columns of the one matrix of a plain product. Where the weights ask for blocks of them, the matrix is in use once for each.
 template <class Arch>
 struct PlainColumns {
-    Column<Arch>* columns;
+    Column* columns;
     std::int64_t n, block;
     std::int64_t n_used = n <= block ? 1 : (n + block - 1) / block;
     [[nodiscard]] static std::int64_t matrix(std::int64_t) noexcept { return 0; }
     [[nodiscard]] std::int64_t most() const noexcept { return n; }
     [[nodiscard]] std::int64_t readable() const noexcept { return n; }
-    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t i) const noexcept {
-        return {columns + i * block, static_cast<std::size_t>(std::min(n - i * block, block))};
+    [[nodiscard]] ColumnRange of(std::int64_t i) const noexcept {
+        return {columns + i * block, std::min(n - i * block, block)};
     }
 };
 
@@ -146,7 +150,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
     for (std::int64_t chunk = slice.claim(chunks.count()), next = WorkQueue::kNoChunk; chunk != WorkQueue::kNoChunk; chunk = next) {
         const RowRun run = chunks.run(chunk);
         const std::int64_t matrix = used.matrix(run.matrix);
-        const std::span<const Column<Arch>> columns = used.of(run.matrix);
+        const ColumnRange columns = used.of(run.matrix);
         for (std::int64_t first = run.rows.begin, end; first < run.rows.end; first = end) {
             end = runs || !memory_bound ? run.rows.end : std::min(first + unit, run.rows.end);
             Ahead ahead;
@@ -160,7 +164,7 @@ void multiply_chunks(const KernelCall& call, WorkSlice slice, Used& used, std::b
                                                     : ahead_of_chunk(next);
             }
             Weights::multiply(session, {w.data + matrix * w.nb[2] + first * w.nb[1], w.nb[1], w.ne[0], static_cast<int>(end - first),
-                first, ahead, columns.data(), std::ssize(columns), used.readable(), call.processor, nontemporal, scratch});
+                first, ahead, columns.first, columns.n, used.readable(), call.processor, nontemporal, scratch});
         }
         if (!memory_bound) next = slice.claim(chunks.count());
     }
@@ -172,13 +176,13 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[2], &addend = call[3];
     std::byte* scratch = call.scratch(slice.thread);
     const std::int64_t n = x.n_rows();
-    PlainColumns<Arch> used{reinterpret_cast<Column<Arch>*>(scratch), n, Weights::block_columns(n, x.ne[0])};
+    PlainColumns<Arch> used{reinterpret_cast<Column*>(scratch), n, Weights::block_columns(n, x.ne[0])};
     for (std::int64_t t = 0; t < used.n; ++t) {
         const float* added = nullptr;
         if (addend.present()) added = addend.template flat_row<const float>(addend.n_rows() == 1 ? 0 : t);
         used.columns[t] = {x.template flat_row<const std::byte>(t), out.template flat_row<float>(t), added};
     }
-    scratch += in_lines<Arch>(static_cast<std::uint64_t>(used.n) * sizeof(Column<Arch>));
+    scratch += in_lines<Arch>(static_cast<std::uint64_t>(used.n) * sizeof(Column));
     multiply_chunks<Arch, Weights>(call, slice, used, scratch);
 }
 
@@ -190,17 +194,17 @@ void mul_mat(const KernelCall& call, WorkSlice slice) noexcept {
 /// Columns of the experts that have any, in ascending order of experts, tokens and slots.
 template <class Arch>
 struct ExpertColumns {
-    Column<Arch>* columns;
+    Column* columns;
     std::int64_t* expert;            ///< [i]: number of the i-th expert in use
     std::int64_t* end;               ///< [i]: one past its last column
     std::int64_t n_used, most_columns;
 
     ExpertColumns(const KernelCall& call, std::byte* scratch) noexcept
-        : columns(reinterpret_cast<Column<Arch>*>(scratch)), n_used(0), most_columns(0) {
+        : columns(reinterpret_cast<Column*>(scratch)), n_used(0), most_columns(0) {
         const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
         const std::int64_t n_experts = w.ne[2];
         expert = reinterpret_cast<std::int64_t*>(scratch
-            + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column<Arch>)));
+            + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column)));
         end = expert + n_experts;
         // Counting sort: end[e] = number of columns of expert e, then where they begin, then where they end.
         for (std::int64_t e = 0; e < n_experts; ++e) end[e] = 0;
@@ -248,10 +252,10 @@ struct GatheredColumns : ExpertColumns<Arch> {
     [[nodiscard]] std::int64_t matrix(std::int64_t i) const noexcept { return this->expert[i]; }
     [[nodiscard]] std::int64_t most() const noexcept { return this->most_columns; }
     [[nodiscard]] std::int64_t readable() const noexcept { return n_readable; }   ///< of what of() gave last
-    [[nodiscard]] std::span<const Column<Arch>> of(std::int64_t i) noexcept {
+    [[nodiscard]] ColumnRange of(std::int64_t i) noexcept {
         const std::int64_t begin = i == 0 ? 0 : end[i - 1], n = end[i] - begin;
         if (std::exchange(gathered, i) != i) n_readable = rows.gather(columns + begin, n);
-        return {columns + begin, static_cast<std::size_t>(n)};
+        return {columns + begin, n};
     }
 };
 
@@ -259,7 +263,7 @@ template <class Arch, class Weights>
 void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &w = call[1];
     std::byte* scratch = call.scratch(slice.thread);
-    std::byte* rows = scratch + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column<Arch>))
+    std::byte* rows = scratch + in_lines<Arch>(static_cast<std::uint64_t>(out.ne[1] * out.ne[2]) * sizeof(Column))
         + in_lines<Arch>(static_cast<std::uint64_t>(2 * w.ne[2]) * sizeof(std::int64_t));
     GatheredColumns<Arch, Weights> used(call, scratch, rows);
     multiply_chunks<Arch, Weights>(call, slice, used, rows + GatheredRows<Arch, Weights>::scratch_bytes(call));

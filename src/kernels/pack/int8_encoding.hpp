@@ -27,6 +27,8 @@ struct Int8Encoding {
     static constexpr bool kCentred = !Arch::kHasDot4 && Arch::kLanes == 8 && Format::kUnit == 256 && Format::kScaleElems == 16 &&
         kBias != 0 && kPairSums > 0 && kPairSums < 4 && 4 * 254 * Format::kMaxCode <= 32767;
     static_assert(Arch::kHasDot4 || kSigned || 254 * kLargest <= 32767);
+    /// The sum of a super-block, bias and integer scales of up to eight bits included.
+    static_assert(Format::kUnit != 256 || std::int64_t{256} * kLargest * 127 * 128 <= 2147483647);
 };
 
 }  // namespace tinfer::kernels

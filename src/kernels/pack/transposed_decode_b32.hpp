@@ -28,6 +28,7 @@ TINFER_INLINE void decode_nibble_block(const RowBlocks<N>& b, std::int64_t at, i
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q4_0>::kBias == Q4_0::kMaxCode);   // what the file has
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
         decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return code; });
@@ -63,6 +64,7 @@ TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at,
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q5_0>::kBias == Q5_0::kMaxCode);   // what the file has
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 22 * u));
         decode_five_bit_block(b, 22 * u + 2, u, sink);
@@ -96,11 +98,9 @@ TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& 
 }
 
 /// Whether a format has a decoder of several rows.
+struct AnySink {};
 template <class Format>
-inline constexpr bool kHasRowDecoder = Format::kType == DType::q2_k || Format::kType == DType::q3_k ||
-    Format::kType == DType::q4_k || Format::kType == DType::q5_k || Format::kType == DType::q6_k || Format::kType == DType::q8_0 || Format::kType == DType::q4_0 ||
-    Format::kType == DType::q4_1 || Format::kType == DType::q5_0 || Format::kType == DType::q5_1 ||
-    Format::kType == DType::iq4_nl || Format::kType == DType::iq4_xs || Format::kType == DType::mxfp4;
+inline constexpr bool kHasRowDecoder = requires(const RowBlocks<8>& b, AnySink& sink) { decode_rows<avx2>(Format{}, b, 8, sink); };
 
 }  // namespace tinfer::kernels
 

@@ -84,6 +84,7 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_unit
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q6_K>::kBias == Q6_K::kMaxCode);   // what the file has
     RowBytes<N> scales[4];
     load_words(b, 192, scales);
     sink.d(load_last_f16s(b, 208));
@@ -130,6 +131,7 @@ TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t 
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q3_K>::kBias == Q3_K::kMaxCode);   // what the file has
     RowBytes<N> s[4], third[8];   // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
     load_words(b, 92, s);
     load_words(b, 0, third);

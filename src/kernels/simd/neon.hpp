@@ -12,6 +12,8 @@ namespace tinfer::kernels {
 
 /// What every aarch64 processor has. Byte products go through int16: 2 · 128 · 127 = 32512 fits.
 struct neon {
+    static constexpr Isa kIsa = Isa::neon;
+    using Vector = neon;
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
     static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27, kStreams = 4;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
@@ -19,6 +21,8 @@ struct neon {
 };
 /// With the dot-product extension (optional in ARMv8.2, there in nearly every core since 2018): dot4 is one instruction.
 struct neon_dot : neon {
+    static constexpr Isa kIsa = Isa::neon_dot;
+    using Vector = neon_dot;
     static constexpr int kMicroTileTokens = 6;   ///< 24 accumulators
 };
 

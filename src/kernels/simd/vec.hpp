@@ -10,6 +10,8 @@
 #include <cstring>
 #include <xsimd/xsimd.hpp>
 
+#include "tinfer/isa.hpp"
+
 #define TINFER_INLINE __attribute__((always_inline)) inline
 
 namespace tinfer::kernels {

@@ -12,6 +12,8 @@ namespace tinfer::kernels {
 
 /// Tags derive from the tag below them: an overload that a level lacks is found one level lower.
 struct avx2 {
+    static constexpr Isa kIsa = Isa::avx2;
+    using Vector = avx2;                      ///< the tag whose vector code a table shares: its own but for the matrix unit
     using simd = xsimd::fma3<xsimd::avx2>;
     static constexpr int kLanes = 8;          ///< 32-bit lanes of a register
     static constexpr int kMicroTileTokens = 3;     ///< tokens of a product tile: what 16 registers hold
@@ -20,12 +22,14 @@ struct avx2 {
     static constexpr int kMemoryBoundTokens = 27;   ///< with more, multiplying costs far more than reading
     static constexpr int kStreams = 8;        ///< in which few tokens read the rows of a run
     using Half = avx2;                       ///< registers of eight lanes, in which rows meet few tokens
-    static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that max_partial_sum int32 without int16 sums
+    static constexpr bool kHasDot4 = false;   ///< there is a dot4: byte products that reach int32 without int16 sums
     static constexpr bool kSignedDot4 = false;   ///< whose weight bytes are signed
     static constexpr bool kFusedDot2 = false;    ///< dot2 is one instruction, cheaper than a 32-bit multiply and an add
     static constexpr bool kHasAmx = false;       ///< a matrix unit for bytes (kernels/gemm/microkernel_amx.hpp)
 };
 struct avxvnni : avx2 {
+    static constexpr Isa kIsa = Isa::avxvnni;
+    using Vector = avxvnni;
     using Half = avxvnni;
     static constexpr int kMicroTileTokens = 5;     ///< sums that have met their scales rest in memory
     static constexpr bool kHasDot4 = true;
@@ -35,17 +39,22 @@ struct avxvnni : avx2 {
 template <class Arch>
 struct half_width : avx2 {};
 struct avx512 : avx2 {
+    static constexpr Isa kIsa = Isa::avx512;
+    using Vector = avx512;
     using simd = xsimd::avx512bw;
     using Half = half_width<avx512>;
     static constexpr int kLanes = 16;
     static constexpr int kMicroTileTokens = 6, kLongMicroTileTokens = 6, kPanelsTogether = 2;
 };
 struct avx512vnni : avx512 {
+    static constexpr Isa kIsa = Isa::avx512vnni;
+    using Vector = avx512vnni;
     static constexpr int kMemoryBoundTokens = 72, kStreams = 4;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
 };
 struct amx : avx512vnni {
+    static constexpr Isa kIsa = Isa::amx;   // Vector is avx512vnni
     static constexpr int kMemoryBoundTokens = 27;
     static constexpr bool kHasAmx = true;
 };
