@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/access.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
 #include "random_model.hpp"
@@ -92,7 +93,7 @@ void measure_slices(Printer& printer, const Model& model, const Setting& s, std:
         prepare();
         double b = 0;
         context.begin(tokens);
-        for (auto status = DecodeStatus::pending; status == DecodeStatus::pending;) {
+        for (auto status = StepStatus::pending; status == StepStatus::pending;) {
             const double t = timed_ms([&] { status = context.step(s.slice); });
             b += t;
             if (round > 0) calls.push_back(t);
@@ -125,7 +126,7 @@ void slices(Printer& printer, const Model& model, const Setting& s) {
 void graph(Printer& printer, const Model& model, const Setting& s) {
     Context context = make_context(model, s);
     decode_tokens(context, some_tokens(model, 4));
-    const runtime::Layout& layout = context.impl().layout;
+    const runtime::Layout& layout = detail::impl_of(context).layout;
     graph::Graph graph(layout.max_nodes(), layout.max_values());
     std::vector<double> build, sign;
     for (int i = 0; i < 50 * s.n_rounds; ++i) {
@@ -185,7 +186,7 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
     in_turn(20s, &Level::prompts, [&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); });
     in_turn(20s, &Level::tokens, [&] {
         require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
-        require(context.seq_rm(SeqId{0}, Pos{s.n_prompt}) == RemoveStatus::ok, "the token stays");
+        require(context.seq_rm(SeqId{0}, {Pos{s.n_prompt}}) == RemoveStatus::ok, "the token stays");
     });
     for (const Level& level : levels) {
         const auto relative = [&](auto member) {
@@ -228,7 +229,7 @@ void overhead(Printer& printer, const Setting& s) {
         kernel.run = [](const kernels::KernelCall&, kernels::WorkSlice) noexcept {};
     const kernels::KernelTable table{real.name, idle_kernels.data(), idle_kernels.size()};
     for (const auto& [name, level] : {std::pair<const char*, std::optional<TraceLevel>>{"none", {}}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}}) {
-        Context::Impl context(Model(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads}, table);
+        Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads}, table);
         const auto watcher = std::make_shared<Watcher>();
         if (level) {
             watcher->level = *level;

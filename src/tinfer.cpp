@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
@@ -25,7 +26,11 @@ void warn_unused_overrides(const gguf::File& file, const ModelOptions& options) 
 
 }  // namespace
 
-std::string_view version() noexcept { return "0.1.0"; }
+#define TINFER_DOTTED_(major, minor, patch) #major "." #minor "." #patch
+#define TINFER_DOTTED(major, minor, patch) TINFER_DOTTED_(major, minor, patch)
+std::string_view version() noexcept { return TINFER_DOTTED(TINFER_VERSION_MAJOR, TINFER_VERSION_MINOR, TINFER_VERSION_PATCH); }
+#undef TINFER_DOTTED
+#undef TINFER_DOTTED_
 
 // ---- ModelFile ------------------------------------------------------------------------------------------------------
 
@@ -53,28 +58,27 @@ std::vector<std::filesystem::path> ModelFile::paths() const {
 
 std::vector<MetadataEntry> ModelFile::metadata() const {
     return reporting_memory(kListing, [&] {
-        std::vector<MetadataEntry> out;
-        for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
-        return out;
+        return impl_->file->reading([&] {
+            std::vector<MetadataEntry> out;
+            for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
+            return out;
+        });
     });
 }
 
 std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
-    return reporting_memory(kListing, [&] { return impl_->file->value_text(key); });
+    return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return impl_->file->value_text(key); }); });
 }
 
 std::span<const TensorInfo> ModelFile::tensors() const noexcept { return impl_->file->tensors(); }
 const TensorInfo* ModelFile::find(const void* address) const noexcept { return impl_->file->find_tensor(address); }
 const TensorInfo* ModelFile::find(std::string_view name) const noexcept { return impl_->file->find_tensor(name); }
 std::vector<TypeCount> ModelFile::type_mix() const { return reporting_memory(kListing, [&] { return impl_->file->type_mix(); }); }
-std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return gguf::csv(*impl_->file); }); }
-std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return gguf::json(*impl_->file); }); }
+std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::csv(*impl_->file); }); }); }
+std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::json(*impl_->file); }); }); }
 
 void ModelFile::check_data() const {
-    reporting_memory("checking a file: an allocation failed", [&] {
-        if (!impl_->file->data_loaded()) impl_->file->load_data({});
-        impl_->file->check_data();
-    });
+    reporting_memory("checking a file: an allocation failed", [&] { impl_->file->check_data(); });
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -86,17 +90,31 @@ struct Model::Impl {
     double load_seconds = 0;
 };
 
+namespace {
+
+void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const ModelOptions& options) {
+    const auto n_rows = static_cast<std::size_t>(bound.hp.n_vocab);
+    if (n_rows > vocab.size() && options.log)
+        options.log(LogLevel::warning,
+                    cat("the model has rows for ", n_rows, " tokens, the vocabulary has ", vocab.size(),
+                        ": samplers never offer the ", n_rows - vocab.size(), " without a text"));
+}
+
+}  // namespace
+
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a model: an allocation failed", [&] {
         const auto begin = std::chrono::steady_clock::now();
         auto file = gguf::File::open(shards, options);
-        auto bound = model::bind_model(file, options);
-        Vocab vocab(tokenizer::load_vocab(*file, options));
+        auto bound = file->reading([&] { return model::bind_model(file, options); });
+        auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
         file->load_data(options);
         warn_unused_overrides(*file, options);
-        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), ModelFile(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}))});
+        say_surplus_rows(bound, vocab, options);
+        auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
+        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), std::move(handle)});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return Model(std::move(impl));
     });
@@ -107,16 +125,18 @@ const ModelInfo& Model::info() const noexcept { return impl_->bound.info; }
 std::optional<Token> Model::decoder_start() const noexcept {
     if (!impl_->bound.encoder) return std::nullopt;
     if (const auto id = impl_->bound.hp.decoder_start) return Token{static_cast<std::int32_t>(*id)};
-    return vocab().bos() ? vocab().bos() : vocab().pad();
+    return vocab().bos() ? vocab().bos() : vocab().special(Special::pad);
 }
 
 const ModelFile& Model::file() const noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
-Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+
+Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
-        const auto file = gguf::File::open(std::span(&path, 1), options);
-        return Vocab(tokenizer::load_vocab(*file, options));
+        const auto file = gguf::File::open(shards, options);
+        return Vocab(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
     });
 }
 
@@ -124,7 +144,7 @@ Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options
 
 Context::Context(Model model, ContextOptions options)
     : impl_(reporting_memory("making a context: an allocation failed", [&] {
-          return std::make_unique<Impl>(model, model.impl()->bound, std::move(options));
+          return std::make_unique<Impl>(model, detail::impl_of(model).bound, std::move(options));
       })) {
     impl_->timings.load_s = model.load_seconds();
 }
@@ -132,7 +152,7 @@ Context::Context(Model model, ContextOptions options)
 MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
-        const auto bound = model::bind_model(file, model_options);
+        const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
         const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
@@ -146,7 +166,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
 
 MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
-        const auto& bound = model.impl()->bound;
+        const auto& bound = detail::impl_of(model).bound;
         const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
@@ -160,7 +180,7 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
     return reporting_memory("drawing a graph: an allocation failed", [&] {
         const kernels::KernelTable* table = kernels::look_up_table(options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
-        const runtime::Layout layout(model.impl()->bound, options, *table);
+        const runtime::Layout layout(detail::impl_of(model).bound, options, *table);
         const ContextOptions& o = layout.options();
         if (request.n_tokens < 1 || request.n_tokens > o.n_ubatch)
             fail(ErrorCode::bad_parameter, cat("n_tokens = ", request.n_tokens, ": must lie in 1 to n_ubatch = ", o.n_ubatch));
@@ -192,7 +212,7 @@ Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
 Token Sampler::sample(Context& context, int index) {
     const auto begin = std::chrono::steady_clock::now();
     const Token token = sample(context.logits(index));
-    const auto& session = context.impl().session;
+    const auto& session = detail::impl_of(context).session;
     if (session->active()) {
         const auto spent = std::chrono::steady_clock::now() - begin;
         SampleEvent event;

@@ -30,14 +30,13 @@ enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope
 struct ContextOptions {
     int n_ctx = 512;               ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
     int n_seq_max = 1;             ///< sequences 0 … n_seq_max-1; 1 … 256
-    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
+    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx: a longer batch gets no_room
     int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. 256 at most without experts
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
     int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
                                    ///< than the process has processors only so many run
     int n_threads_batch = 0;       ///< for larger steps; 0 = n_threads
     Isa isa = Isa::automatic;
-    bool flash_attn = true;        ///< read back only: there is one attention path, and it holds no n×n matrix
     bool fuse = true;              ///< false: one step per node; same bits
     KvType type_k = KvType::f16;
     KvType type_v = KvType::f16;
@@ -109,17 +108,22 @@ private:
     std::vector<float> values_;
 };
 
-/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `pending`
-/// comes from Context::step alone: there is more to do.
-enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room, pending };
+/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `no_room`: the
+/// batch has more tokens than Context::room tells, for want of cells or of learned positions; fewer may fit, or these after
+/// others are removed, or in a larger context.
+enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room };
+/// The same of a decode in slices of time (Context::step); `pending`: there is more to do.
+enum class [[nodiscard]] StepStatus : std::uint8_t { ok, cancelled, no_room, pending };
 /// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a window
 /// would reach back to cells that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 
-/// Seconds and counts since construction or reset_timings().
+/// Seconds and counts since construction or reset_timings(), of calls that ended in `ok`: one that was cancelled, failed or
+/// had no room counts neither its tokens nor its time. A call is generation where it takes one token of each of its
+/// sequences, and prompt otherwise; encode() and models without causal attention know prompts only.
 struct Timings {
     double load_s = 0;                          ///< of the model
-    double prompt_s = 0, generation_s = 0;      ///< decode calls with more than one token, with one
+    double prompt_s = 0, generation_s = 0;      ///< inside the calls: time between two steps of one is not theirs
     std::uint64_t prompt_n = 0, generation_n = 0;   ///< tokens
 };
 
@@ -138,8 +142,9 @@ public:
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
     /// length up to n_batch.
     DecodeStatus decode(std::span<const Token> tokens);
-    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed. Where the
-    /// model has an encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
+    /// One transaction: all of the batch, or nothing. Throws invalid_batch (context unchanged), compute_failed, and io_error
+    /// where a part of the mapped model file cannot be read any more (ModelOptions::guard_mapping). Where the model has an
+    /// encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
     DecodeStatus decode(const Batch& batch);
 
     /// A call of a bidirectional model (AttentionKind), which decode() does as well: its tokens see each other, so they are
@@ -159,7 +164,7 @@ public:
     /// Computes for about `budget` and returns between two pieces of work, of which each thread does at least one: they
     /// take a fraction of a millisecond with the vector tables. Throws bad_parameter when nothing has begun; an exception
     /// ends the decode as it does in decode().
-    DecodeStatus step(std::chrono::nanoseconds budget);
+    StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a decode that is pending; the context is as before begin(). Nothing happens when there is none.
     void abandon();
 
@@ -178,18 +183,24 @@ public:
     /// Valid until the next decode. Throws no_output.
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
 
-    /// Sequence operations. Ranges are [p0, p1); p0 < 0 means 0, p1 < 0 means to the end. They act at once.
-    RemoveStatus seq_rm(SeqId seq, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});
-    RemoveStatus rm_all_seqs(Pos p0, Pos p1);                       ///< seq_rm for every sequence
-    void seq_cp(SeqId from, SeqId to, Pos p0 = Pos{-1}, Pos p1 = Pos{-1});   ///< shares pages; copies nothing
+    /// Sequence operations act at once. A range is all of the sequence by default: seq_rm(seq), seq_rm(seq, {Pos{3}, Pos{7}}),
+    /// seq_rm(seq, {Pos{3}}) from there on. Throw bad_parameter for a position below 0, bad_sequence.
+    RemoveStatus seq_rm(SeqId seq, PosRange range = {});
+    RemoveStatus seq_rm(SeqId seq, Pos begin, Pos end) { return seq_rm(seq, PosRange{begin, end}); }
+    RemoveStatus rm_all_seqs(PosRange range);                       ///< seq_rm for every sequence
+    RemoveStatus rm_all_seqs(Pos begin, Pos end) { return rm_all_seqs(PosRange{begin, end}); }
+    void seq_cp(SeqId from, SeqId to, PosRange range = {});         ///< shares pages; copies nothing
+    void seq_cp(SeqId from, SeqId to, Pos begin, Pos end) { seq_cp(from, to, PosRange{begin, end}); }
     void seq_keep(SeqId seq);
     /// Moves tokens by `delta` positions, or to their position divided by `divisor`, rounded down; those that would stand
     /// before 0 are removed. Keys are rotated by the difference before the next decode. Throws bad_sequence where tokens
     /// would pass or meet others of the sequence (in a division they may meet each other), shared_cell where another
     /// sequence shares one, and unsupported_operation where positions cannot move: learned positions, part of a recurrent
     /// state.
-    void seq_add(SeqId seq, Pos p0, Pos p1, int delta);
-    void seq_div(SeqId seq, Pos p0, Pos p1, int divisor);
+    void seq_add(SeqId seq, PosRange range, int delta);
+    void seq_add(SeqId seq, Pos begin, Pos end, int delta) { seq_add(seq, PosRange{begin, end}, delta); }
+    void seq_div(SeqId seq, PosRange range, int divisor);
+    void seq_div(SeqId seq, Pos begin, Pos end, int divisor) { seq_div(seq, PosRange{begin, end}, divisor); }
     /// Positions of any range can move: the model knows them by rotation or by biases alone and has no recurrent layers.
     [[nodiscard]] bool can_shift() const noexcept;
     void clear(bool zero_data = false);
@@ -197,8 +208,11 @@ public:
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
-    [[nodiscard]] int used() const noexcept;                         ///< cells in use
-    [[nodiscard]] int room(SeqId seq) const;                         ///< tokens the sequence can take now
+    [[nodiscard]] int used() const noexcept;                         ///< tokens in the cache, or states where there is none
+    /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx less used(),
+    /// whatever lies where (the cache is compacted when need be, in a maintenance run that observers see; no bit changes),
+    /// or fewer where the model has learned positions and comes to the end of their table.
+    [[nodiscard]] int room(SeqId seq) const;
 
     /// Observers see every kernel call of this context until the handle is destroyed. Throws busy inside a callback, and
     /// not_available in builds without tracing.
@@ -215,11 +229,10 @@ public:
     void set_threads(int n_threads, int n_threads_batch);
     void set_cancel(CancelFn cancel);
 
-    struct Impl;
-    [[nodiscard]] Impl& impl() noexcept { return *impl_; }
-    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
     std::unique_ptr<Impl> impl_;
 };
 

@@ -32,6 +32,11 @@ struct MetadataOverride {
 
 struct ModelOptions {
     bool use_mmap = true;                ///< false: ordinary reads into one buffer; same bits
+    /// While the library works on a mapped file, a part that cannot be read any more (the file was cut short, its storage
+    /// failed) is io_error, in this call and in every later one on the model. For that a handler of SIGBUS is installed as
+    /// long as a mapped file is open; signals that are not the library's go to the one that was there before. Elsewhere, in
+    /// code that reads TensorInfo::address for example, nothing is changed. false: no handler, and such a file ends the program.
+    bool guard_mapping = true;
     bool mlock = false;                  ///< lock the weights in RAM; failure is a warning
     bool populate = false;               ///< fault the mapping in at load
     bool check_tensors = false;          ///< scan every block for scales that are not finite (bad_tensor_data)
@@ -80,14 +85,15 @@ public:
     [[nodiscard]] std::string csv() const;
     /// Everything as one JSON document: version, metadata, tensors, type mix.
     [[nodiscard]] std::string json() const;
-    /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block.
+    /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block. Changes nothing, so that any number
+    /// of threads may call it: what is neither mapped nor loaded is read in pieces (ModelOptions::use_mmap).
     void check_data() const;
 
-    struct Impl;
-    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 
@@ -133,11 +139,11 @@ public:
     [[nodiscard]] const ModelFile& file() const noexcept;
     [[nodiscard]] double load_seconds() const noexcept;
 
-    struct Impl;
-    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-    [[nodiscard]] const std::shared_ptr<const Impl>& impl() const noexcept { return impl_; }
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 

@@ -38,6 +38,12 @@ struct DecodeOptions {
     enum class Clean : std::uint8_t { vocabulary_default, on, off } clean = Clean::vocabulary_default;
 };
 
+/// Tokens with a meaning of their own: begin and end of a text, end of a turn and of a message, unknown text, the separator of
+/// two texts, padding, what a masked model fills in, a line break, and those of filling in the middle (prefix, suffix, middle,
+/// padding, repository, file separator).
+enum class Special : std::uint8_t { bos, eos, eot, eom, unk, sep, pad, mask, newline, fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep };
+[[nodiscard]] TINFER_API std::string_view to_string(Special which) noexcept;
+
 /// Attribute bits of a token (Vocab::attr).
 struct TokenAttr {
     static constexpr std::uint32_t unknown = 1, unused = 2, normal = 4, control = 8, user_defined = 16, byte = 32,
@@ -49,6 +55,8 @@ class TINFER_API Vocab {
 public:
     /// Only the text part of a file; tensor data is not touched.
     static Vocab load(const std::filesystem::path& path, const ModelOptions& options = {});
+    /// Of an explicit list of shards, in order, whatever their names.
+    static Vocab load(std::span<const std::filesystem::path> shards, const ModelOptions& options = {});
 
     [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;
     /// Returns the number of tokens needed; writes them only if they fit in `out`.
@@ -66,31 +74,21 @@ public:
     [[nodiscard]] bool is_control(Token token) const noexcept;
     [[nodiscard]] std::vector<Token> eog_tokens() const;
     [[nodiscard]] std::optional<Token> find(std::string_view text) const;
-    [[nodiscard]] std::optional<Token> bos() const noexcept;
-    [[nodiscard]] std::optional<Token> eos() const noexcept;
-    [[nodiscard]] std::optional<Token> eot() const noexcept;
-    [[nodiscard]] std::optional<Token> eom() const noexcept;
-    [[nodiscard]] std::optional<Token> unk() const noexcept;
-    [[nodiscard]] std::optional<Token> sep() const noexcept;
-    [[nodiscard]] std::optional<Token> pad() const noexcept;
-    [[nodiscard]] std::optional<Token> mask() const noexcept;
-    [[nodiscard]] std::optional<Token> newline() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_pre() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_suf() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_mid() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_pad() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_rep() const noexcept;
-    [[nodiscard]] std::optional<Token> fim_sep() const noexcept;
+    [[nodiscard]] std::optional<Token> special(Special which) const noexcept;   ///< nullopt where the vocabulary has none
+    [[nodiscard]] std::optional<Token> bos() const noexcept { return special(Special::bos); }
+    [[nodiscard]] std::optional<Token> eos() const noexcept { return special(Special::eos); }
+    [[nodiscard]] std::optional<Token> eot() const noexcept { return special(Special::eot); }
     [[nodiscard]] bool add_bos() const noexcept;
     [[nodiscard]] bool add_eos() const noexcept;
     [[nodiscard]] bool add_space_prefix() const noexcept;
     [[nodiscard]] std::string_view algorithm() const noexcept;      ///< "llama", "gpt2", "none"
     [[nodiscard]] std::string_view pretokenizer() const noexcept;   ///< "smollm"; empty where there is none
 
-    struct Impl;
-    explicit Vocab(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit Vocab(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 

@@ -30,6 +30,7 @@
 #include "tinfer/isa.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/generation.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/hash.hpp"

@@ -209,8 +209,9 @@ public:
     virtual void on_mark(std::uint64_t /*time*/, std::string_view /*text*/) {}
     virtual void on_detach(const SessionSummary&) noexcept {}
 
-    /// The library's own: on how many contexts this observer is.
-    std::atomic<int> n_attached{0};
+private:
+    friend struct detail::Access;
+    std::atomic<int> n_attached_{0};   // on how many contexts
 };
 
 /// Keeps an observer attached; destroying it detaches (inside a callback: after the current decode). May outlive its
@@ -225,10 +226,11 @@ public:
     void request_detach() noexcept;           ///< takes effect after the current decode; allowed in callbacks
     [[nodiscard]] bool attached() const noexcept;
 
-    struct Impl;
-    explicit Attachment(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+    struct Impl;   ///< the library's own
 
 private:
+    friend struct detail::Access;
+    explicit Attachment(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<Impl> impl_;
 };
 

@@ -108,11 +108,8 @@ public:
     }
     void flush() noexcept {
         if (n_ > 0)
-            sink_.range(slot_, mode_,
-                        {.offset = unsigned_bytes(first_) * row_bytes_,
-                         .length = unsigned_bytes(n_) * row_bytes_,
-                         .weight = weight_,
-                         .padding = padding_});
+            sink_.range(slot_, mode_, {.offset = unsigned_bytes(first_) * row_bytes_, .length = unsigned_bytes(n_) * row_bytes_,
+                                       .weight = weight_, .padding = padding_});
         n_ = 0;
     }
 
@@ -276,9 +273,7 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
-void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept { declare_kv_copy_page(shape, sink); }
-
-void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     sink.dynamic(1, kRead);
     declare_inputs(shape, 2, sink);
@@ -375,6 +370,30 @@ void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
 
 namespace {
 
+struct Piece { std::int64_t first, n; };
+
+/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for none.
+/// Lists are short, so there is one pass over them for every piece, ascending.
+template <class Fn>
+void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pieces, Fn piece) noexcept {
+    for (const int slot : {0, 1}) {
+        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
+        for (Piece next{-1, 1}; next.n > 0;) {
+            const std::int64_t last = next.first;
+            std::uint32_t times = 0;
+            next.n = 0;
+            for (std::int64_t i = 0; i < n_pieces; ++i) {
+                const Piece candidate = piece(i, slot);
+                if (candidate.n == 0 || candidate.first <= last || (next.n > 0 && candidate.first > next.first)) continue;
+                times = candidate.first == next.first ? times + 1 : 1;
+                next = candidate;
+            }
+            runs.add(next.first, next.n, times);
+        }
+        runs.flush();
+    }
+}
+
 // Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
 // other KV slots with them: those are padding.
 void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
@@ -408,35 +427,27 @@ void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexc
 }
 
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
-    for (const int slot : {0, 1}) {
-        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
-        DistinctIds kv_slots(call[3]);
-        for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next()) runs.add(kv_slot.id, 1, kv_slot.count);
-        runs.flush();
-    }
+    resolve_pieces(call, sink, call[3].ne[0], [&](std::int64_t i, int) {
+        const std::int64_t kv_slot = call[3].row<const std::int32_t>(0)[i];
+        return Piece{kv_slot, kv_slot < 0 ? 0 : 1};
+    });
 }
 
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
-    // Pairs are few: one pass over them per page, ascending, for the pages written (pair[1]) and read (pair[0]).
-    const Operand& pairs = call[2];
-    for (const int slot : {0, 1}) {
-        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
-        for (std::int64_t last = -1;;) {
-            std::int64_t page = -1;
-            std::uint32_t times = 0;
-            for (std::int64_t i = 0; i < pairs.ne[1]; ++i) {
-                const auto* pair = pairs.row<const std::int32_t>(i);
-                const std::int64_t candidate = pair[slot == 0 ? 1 : 0];
-                if (pair[0] < 0 || candidate <= last) continue;
-                if (page < 0 || candidate < page) times = 0, page = candidate;
-                if (candidate == page) ++times;
-            }
-            if (page < 0) break;
-            runs.add(page * kPageSlots, kPageSlots, times);
-            last = page;
-        }
-        runs.flush();
-    }
+    resolve_pieces(call, sink, call[2].ne[1], [&](std::int64_t i, int slot) {
+        const auto* pair = call[2].row<const std::int32_t>(i);
+        return Piece{pair[slot == 0 ? 1 : 0] * kPageSlots, pair[0] < 0 ? 0 : kPageSlots};
+    });
+}
+
+void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept {
+    std::int64_t n_moves = 0;
+    while (n_moves < call[2].ne[1] && call[2].row<const std::int32_t>(n_moves)[2] != 0) ++n_moves;
+    resolve_pieces(call, sink, n_moves, [&](std::int64_t i, int slot) {
+        const auto* move = call[2].row<const std::int32_t>(i);
+        const std::int64_t cell = move[slot == 0 ? 1 : 0];
+        return Piece{cell, cell < 0 ? 0 : move[2]};
+    });
 }
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept {
@@ -483,8 +494,7 @@ std::uint64_t scratch_attention(const StepShape& shape) noexcept {
 }
 
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {
-    const AttentionParams& p = shape.params.attention;
-    return scratch_floats(shape, p.head_dim_k > p.head_dim_v ? p.head_dim_k : p.head_dim_v);
+    return scratch_floats(shape, std::max(shape.params.attention.head_dim_k, shape.params.attention.head_dim_v));
 }
 
 }  // namespace tinfer::kernels

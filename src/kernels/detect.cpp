@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Which kernel tables this build and this machine have. A level counts only if the processor has its instructions and
-// the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3 and §15.2); on ARM
-// what the system says of the processor.
+// Which kernel tables this build has (TINFER_TABLE_…) and this machine can run. A level counts only if the processor has
+// its instructions and the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3
+// and §15.2); on ARM what the system says of the processor.
 #include "kernels/kernel.hpp"
 #include "kernels/tables.hpp"
 
-#if defined(TINFER_X86)
+#if defined(__x86_64__) || defined(_M_X64)
 #  if defined(_MSC_VER)
 #    include <intrin.h>
 #  else
@@ -15,7 +15,7 @@
 #    include <sys/syscall.h>
 #    include <unistd.h>
 #  endif
-#elif defined(TINFER_ARM) && defined(__linux__)
+#elif defined(__aarch64__) && defined(__linux__)
 #  include <sys/auxv.h>
 #endif
 
@@ -25,7 +25,7 @@ namespace kernels {
 
 namespace {
 
-#if defined(TINFER_X86)
+#if defined(__x86_64__) || defined(_M_X64)
 
 struct CpuidLeaf { std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0; };
 
@@ -112,7 +112,7 @@ Processor known_processor() noexcept {
 
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};
 
-#elif defined(TINFER_ARM)
+#elif defined(__aarch64__)
 
 /// Elsewhere than on Linux the extension counts where the compiler was told to expect it, as on every Mac.
 bool machine_has(Isa isa) noexcept {
@@ -128,6 +128,7 @@ bool machine_has(Isa isa) noexcept {
 }
 
 Processor known_processor() noexcept { return {}; }
+bool request_state(Isa) noexcept { return true; }
 
 constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
@@ -135,25 +136,33 @@ constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
 bool machine_has(Isa) noexcept { return false; }
 Processor known_processor() noexcept { return {}; }
+bool request_state(Isa) noexcept { return true; }
 constexpr Isa kBestFirst[] = {Isa::reference};
 
-#endif
-
-#if !defined(TINFER_X86)
-bool request_state(Isa) noexcept { return true; }
 #endif
 
 const KernelTable* table_of(Isa isa) noexcept {
     switch (isa) {
         case Isa::reference: return &reference_table;
-#if defined(TINFER_X86)
+#if defined(TINFER_TABLE_AVX2)
         case Isa::avx2: return &avx2_table;
+#endif
+#if defined(TINFER_TABLE_AVXVNNI)
         case Isa::avxvnni: return &avxvnni_table;
+#endif
+#if defined(TINFER_TABLE_AVX512)
         case Isa::avx512: return &avx512_table;
+#endif
+#if defined(TINFER_TABLE_AVX512VNNI)
         case Isa::avx512vnni: return &avx512vnni_table;
+#endif
+#if defined(TINFER_TABLE_AMX)
         case Isa::amx: return &amx_table;
-#elif defined(TINFER_ARM)
+#endif
+#if defined(TINFER_TABLE_NEON)
         case Isa::neon: return &neon_table;
+#endif
+#if defined(TINFER_TABLE_NEON_DOT)
         case Isa::neon_dot: return &neon_dot_table;
 #endif
         default: return nullptr;

@@ -47,6 +47,7 @@
 // segment_sum        none           out f32 {E,S}          x f32 {E,T}      segments i32 {T}, below S   sums f32 {E,S}
 // key_shift          0              K cache (written)      the same cache   table {n_rot,n}  kv_slots i32 {n}: < 0: none (params.first)
 // kv_copy_page       0              cache (written)        the same cache (read)   pairs i32 {2,n}: from page, to page; from < 0: none
+// kv_move            0              cache (written)        the same cache (read)   moves i32 {3,n} (params.is_v)
 //
 // fused, one step for several nodes:
 // rms_norm_quantize  0              out x8 {K,R1,R2}       x                weight          out f32 (optional: the norm itself, where others read it)
@@ -59,6 +60,8 @@
 // (low word, high word). Slots of a page ascend with the ordinal. kv_seqs: per sequence (first entry, number of entries).
 // state_rows: per token the row of every state that it goes on from (-1: all zeros), and the row it leaves it in. Tokens
 // take their turn in order, so a row may be read after an earlier token has written it; states are read and written.
+// moves: copies of consecutive KV slots, made in this order: first one read, first one written, how many; 0 ends the list. -1 is a
+// buffer of one KV slot. No KV slot is read after it was written, none is written twice.
 // kv_spans: per token (sequence index, first visible ordinal, end of visible ordinals, position). kv_positions: of the token
 // in each KV slot, by KV slot number; others hold anything. Slot 10 is scratch.
 //

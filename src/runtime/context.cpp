@@ -40,6 +40,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
       embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
+    executor.guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
         std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
@@ -115,6 +116,12 @@ const BoundPlan& Context::Impl::page_copy_plan() {
     return bound_plan({}, false);
 }
 
+const BoundPlan& Context::Impl::compaction_plan() {
+    built_plan_ = nullptr;
+    layout.build_compaction(graph_);
+    return bound_plan({}, false);
+}
+
 const BoundPlan& Context::Impl::key_shift_plan() {
     built_plan_ = nullptr;
     layout.build_key_shift(graph_);
@@ -140,6 +147,13 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
     if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
     if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
+}
+
+// What memory can take, as far as the model has positions for it; without causality all of it is one micro-batch.
+int Context::Impl::room(SeqId seq) const {
+    int most = sequences.room(seq);
+    if (const int n = layout.model().hp.n_pos_table; n > 0) most = std::min(most, std::max(0, n - 1 - sequences.pos_max(seq)));
+    return layout.causal() ? most : std::min(most, options.n_ubatch);
 }
 
 void Context::Impl::clear(bool zero_data) {

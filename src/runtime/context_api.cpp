@@ -3,6 +3,7 @@
 // (src/tinfer.cpp).
 #include <algorithm>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "runtime/context.hpp"
 
@@ -10,7 +11,17 @@ namespace tinfer {
 
 namespace {
 constexpr std::string_view kInContext = "context: an allocation failed";
-}
+
+/// A range as src/memory takes it: [p0, p1), p1 = -1 to the end.
+struct Bounds {
+    Bounds(std::string_view operation, PosRange range) : p0(range.begin), p1(range.end == kPosEnd ? Pos{-1} : range.end) {
+        for (const Pos pos : {range.begin, range.end})
+            if (pos < Pos{0}) fail(ErrorCode::bad_parameter, cat(operation, ": position ", static_cast<std::int32_t>(pos), " of the range: must not be negative"));
+    }
+    Pos p0, p1;
+};
+
+}  // namespace
 
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
@@ -30,7 +41,7 @@ void Context::begin(const Batch& batch) {
     reporting_memory(kInContext, [&] { impl_->begin(batch); });
 }
 
-DecodeStatus Context::step(std::chrono::nanoseconds budget) {
+StepStatus Context::step(std::chrono::nanoseconds budget) {
     return reporting_memory(kInContext, [&] { return impl_->step(budget); });
 }
 
@@ -66,19 +77,28 @@ std::span<const float> Context::result(std::string_view name) const {
     return reporting_memory(kInContext, [&] { return impl_->result(name); });
 }
 
-RemoveStatus Context::seq_rm(SeqId seq, Pos p0, Pos p1) {
+RemoveStatus Context::seq_rm(SeqId seq, PosRange range) {
     const Impl::Busy busy(impl_->session->busy);
-    return reporting_memory(kInContext, [&] { return impl_->sequences.seq_rm(seq, p0, p1); });
+    return reporting_memory(kInContext, [&] {
+        const Bounds bounds("seq_rm", range);
+        return impl_->sequences.seq_rm(seq, bounds.p0, bounds.p1);
+    });
 }
 
-RemoveStatus Context::rm_all_seqs(Pos p0, Pos p1) {
+RemoveStatus Context::rm_all_seqs(PosRange range) {
     const Impl::Busy busy(impl_->session->busy);
-    return reporting_memory(kInContext, [&] { return impl_->sequences.rm_all_seqs(p0, p1); });
+    return reporting_memory(kInContext, [&] {
+        const Bounds bounds("rm_all_seqs", range);
+        return impl_->sequences.rm_all_seqs(bounds.p0, bounds.p1);
+    });
 }
 
-void Context::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+void Context::seq_cp(SeqId from, SeqId to, PosRange range) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->sequences.seq_cp(from, to, p0, p1); });
+    reporting_memory(kInContext, [&] {
+        const Bounds bounds("seq_cp", range);
+        impl_->sequences.seq_cp(from, to, bounds.p0, bounds.p1);
+    });
 }
 
 void Context::seq_keep(SeqId seq) {
@@ -86,19 +106,21 @@ void Context::seq_keep(SeqId seq) {
     reporting_memory(kInContext, [&] { impl_->sequences.seq_keep(seq); });
 }
 
-void Context::seq_add(SeqId seq, Pos p0, Pos p1, int delta) {
+void Context::seq_add(SeqId seq, PosRange range, int delta) {
     const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] {
+        const Bounds bounds("seq_add", range);
         impl_->check_movable("seq_add");
-        impl_->sequences.seq_add(seq, p0, p1, delta);
+        impl_->sequences.seq_add(seq, bounds.p0, bounds.p1, delta);
     });
 }
 
-void Context::seq_div(SeqId seq, Pos p0, Pos p1, int divisor) {
+void Context::seq_div(SeqId seq, PosRange range, int divisor) {
     const Impl::Busy busy(impl_->session->busy);
     reporting_memory(kInContext, [&] {
+        const Bounds bounds("seq_div", range);
         impl_->check_movable("seq_div");
-        impl_->sequences.seq_div(seq, p0, p1, divisor);
+        impl_->sequences.seq_div(seq, bounds.p0, bounds.p1, divisor);
     });
 }
 
@@ -124,7 +146,7 @@ std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
 
 int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.count(seq); }); }
 int Context::used() const noexcept { return impl_->sequences.used(); }
-int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.room(seq); }); }
+int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->room(seq); }); }
 
 const Model& Context::model() const noexcept { return impl_->owner; }
 const ContextOptions& Context::options() const noexcept { return impl_->options; }
@@ -176,7 +198,7 @@ Attachment Context::attach(std::shared_ptr<Observer> observer) {
         auto handle = std::make_shared<Attachment::Impl>();   // first: once the observer is attached, nothing may fail
         handle->attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
         handle->session = impl_->session;
-        return Attachment(std::move(handle));
+        return detail::Access::make<Attachment>(std::move(handle));
     });
 #endif
 }

@@ -16,15 +16,28 @@ using Clock = runtime::Executor::Clock;
 
 namespace {
 
+constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smaller
+
 std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
-// Prefill: more than one token of any sequence. Tokens of a sequence need not be neighbours, but rows ascend.
-bool is_prefill(std::span<const TokenView> tokens) {
-    for (std::size_t i = 0; i < tokens.size(); ++i)
+// Prefill: more than one token of any sequence; one token each of some sequences is a step of their generation, however many
+// they are. Tokens of a sequence need not be neighbours, but rows ascend.
+template <class SeqOf>
+bool is_prefill(std::size_t n, const SeqOf& seq_of) {
+    for (std::size_t i = 0; i < n; ++i)
         for (std::size_t k = 0; k < i; ++k)
-            if (tokens[i].first_seq == tokens[k].first_seq) return true;
+            if (seq_of(i) == seq_of(k)) return true;
     return false;
+}
+
+// What a whole decode says of its last step, which leaves nothing pending.
+DecodeStatus outcome(StepStatus status) noexcept {
+    switch (status) {
+        case StepStatus::ok: return DecodeStatus::ok;
+        case StepStatus::no_room: return DecodeStatus::no_room;
+        default: return DecodeStatus::cancelled;
+    }
 }
 
 }  // namespace
@@ -34,6 +47,10 @@ bool is_prefill(std::span<const TokenView> tokens) {
 void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
     running_ = &bound;
     n_threads = std::min(n_threads, team_limit);
+    // Larger runs meet seldom, and what watches sees the team that was asked for.
+    run_is_timed_ = n_threads > 1 && !tokens.empty() && tokens.size() <= kFewTokens && !session->active();
+    if (run_is_timed_) n_threads = team_size.choose(n_threads, tokens.size());
+    run_time_ = {};
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
                             .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
@@ -41,7 +58,7 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
         run_is_seen_ = true;
     }
     runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
-    if (observer != nullptr && stage_ == Stage::shift_keys) {
+    if (observer != nullptr && (stage_ == Stage::shift_keys || stage_ == Stage::compact)) {
         deferring_.watch(observer);
         observer = &deferring_;
     }
@@ -49,11 +66,21 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
-    const RunStatus status = executor.resume(deadline);
+    const RunStatus status = run_is_timed_ ? timed_slice(deadline) : executor.resume(deadline);
     if (status == RunStatus::paused) return status;
+    if (run_is_timed_ && status == RunStatus::ok) team_size.note(run_time_.wall, run_time_.on_processor);
     const std::exception_ptr deferred = deferring_.take_error();
     end_run(deferred ? RunStatus::failed : status);
     if (deferred) std::rethrow_exception(deferred);
+    return status;
+}
+
+RunStatus Context::Impl::timed_slice(Clock::time_point deadline) {
+    const double on_processor = runtime::thread_seconds();
+    const auto begin = Clock::now();
+    const RunStatus status = executor.resume(deadline);
+    run_time_.wall += std::chrono::duration<double>(Clock::now() - begin).count();
+    run_time_.on_processor += runtime::thread_seconds() - on_processor;
     return status;
 }
 
@@ -127,7 +154,8 @@ void Context::Impl::start_micro_batch() {
     if (encodes) forget_encoded();   // what it left is written over
     const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch_->has_embeddings(), encodes});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
-    start_run(bound, encodes || !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    const bool prefill = is_prefill(tokens.size(), [&](std::size_t i) { return tokens[i].first_seq; });
+    start_run(bound, encodes || !layout.causal() ? Phase::encode : prefill ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
 // Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
@@ -145,6 +173,33 @@ void Context::Impl::start_key_shift() {
         memory_->give_back_shifts(cells.first(n), shifts.first(n));
         throw;
     }
+}
+
+memory::Compaction Context::Impl::compaction() noexcept {
+    if (memory_->kv() == nullptr) return {};
+    const auto rows = [&](std::string_view role, std::int32_t n_pages) {
+        std::byte* const list = input(role);
+        return integers(list, list == nullptr ? 0 : 3 * memory::CellMoves::n_rows(n_pages * memory::kPageSlots));
+    };
+    return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
+}
+
+// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
+// it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
+void Context::Impl::start_compaction() {
+    const memory::Compaction moves = compaction();
+    if (moves.empty()) {
+        memory_->compact(moves);
+        return;
+    }
+    stage_ = Stage::compact;
+    try {
+        start_run(compaction_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+    } catch (...) {
+        stage_ = Stage::place;   // nothing has moved
+        throw;
+    }
+    memory_->compact(moves);
 }
 
 void Context::Impl::start_page_copies() {
@@ -172,14 +227,15 @@ void Context::Impl::open(const Input& input, Pass pass) {
     pass_ = pass;
     memory_ = encodes ? &encoder->sequences : &sequences;
     batch_ = encodes ? &encoder->batch : &batch;
+    layout.model().file->check_intact();   // another context of the model may have found it
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
-    fits_ = memory_->can_place(batch_->tokens());
-    if (fits_) {
-        memory_->begin();
-        ++n_decodes_;
-    }
+    fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
+    if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
+    if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
+    generates_ = !encodes && layout.causal() && !is_prefill(batch_->size(), [&](std::size_t i) { return batch_->tokens()[i].seqs.front(); });
+    spent_s_ = 0;
     n_done_ = 0;
     number_ = 0;
     stage_ = Stage::place;
@@ -187,17 +243,23 @@ void Context::Impl::open(const Input& input, Pass pass) {
 }
 
 // Works off stages until the batch is done or time is over.
-DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
-    if (!fits_) return DecodeStatus::no_room;
+StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
+    if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
+        if (stage_ == Stage::place && !memory_->in_transaction()) {   // first the compaction
+            start_compaction();
+            if (stage_ == Stage::place) {
+                memory_->begin();
+                continue;
+            }
+        } else if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
-            if (n_done_ == batch_->size()) return DecodeStatus::ok;
+            if (n_done_ == batch_->size()) return StepStatus::ok;
             micro_batch_ = batch_->micro_batch(n_done_);
             const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
-            if (placed.no_room || placed.tokens == 0) return DecodeStatus::no_room;
+            if (placed.no_room || placed.tokens == 0) return StepStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);
             const bool copies = !memory_->copies().empty();
             copies ? start_page_copies() : start_micro_batch();
@@ -205,11 +267,15 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
         }
         switch (continue_run(deadline)) {
             case RunStatus::ok: break;
-            case RunStatus::paused: return DecodeStatus::pending;
-            case RunStatus::cancelled: return DecodeStatus::cancelled;
+            case RunStatus::paused: return StepStatus::pending;
+            case RunStatus::cancelled: return StepStatus::cancelled;
+            case RunStatus::damaged: layout.model().file->check_intact(); break;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
-        if (stage_ == Stage::shift_keys) {
+        if (stage_ == Stage::compact) {
+            memory_->begin();
+            stage_ = Stage::place;
+        } else if (stage_ == Stage::shift_keys) {
             stage_ = Stage::place;
         } else if (stage_ == Stage::copy_pages) {
             start_micro_batch();
@@ -221,18 +287,19 @@ DecodeStatus Context::Impl::run_batch(Clock::time_point deadline) {
             stage_ = Stage::place;
         }
         const bool done = stage_ == Stage::place && n_done_ == batch_->size();
-        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return DecodeStatus::pending;
+        if (deadline != runtime::Executor::kNoDeadline && !done && Clock::now() >= deadline) return StepStatus::pending;
     }
 }
 
 // Commits or rolls back; the context is free again.
-void Context::Impl::finish(DecodeStatus status) noexcept {
-    if (status == DecodeStatus::ok) {
+void Context::Impl::finish(StepStatus status) noexcept {
+    if (status == StepStatus::ok) {
         if (pass_ == Pass::encode) keep_encoded();
         layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_pooled = pooled_data.size() > 0;
-        (batch_->size() > 1 ? timings.prompt_n : timings.generation_n) += batch_->size();
+        (generates_ ? timings.generation_n : timings.prompt_n) += batch_->size();
+        (generates_ ? timings.generation_s : timings.prompt_s) += spent_s_;
     } else {
         if (memory_->in_transaction()) memory_->rollback();
         std::ranges::fill(kept_values, 0);
@@ -242,20 +309,20 @@ void Context::Impl::finish(DecodeStatus status) noexcept {
     session->busy.store(false, std::memory_order_release);
 }
 
-DecodeStatus Context::Impl::advance(Clock::time_point deadline) {
+StepStatus Context::Impl::advance(Clock::time_point deadline) {
     const auto begin = Clock::now();
-    DecodeStatus status = DecodeStatus::pending;
+    StepStatus status = StepStatus::pending;
     try {
         status = run_batch(deadline);
     } catch (const std::bad_alloc&) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw Error(ErrorCode::out_of_memory, "decode: an allocation failed");
     } catch (...) {
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
-    (batch_->size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (status != DecodeStatus::pending) finish(status);
+    spent_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    if (status != StepStatus::pending) finish(status);
     return status;
 }
 
@@ -263,14 +330,14 @@ template <class Input>
 DecodeStatus Context::Impl::decode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::decode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
 DecodeStatus Context::Impl::encode(const Input& input) {
     const Busy busy(stepping_);
     open(input, Pass::encode);
-    return advance(runtime::Executor::kNoDeadline);
+    return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
 template <class Input>
@@ -279,7 +346,7 @@ void Context::Impl::begin(const Input& input) {
     open(input, Pass::decode);
 }
 
-DecodeStatus Context::Impl::step(std::chrono::nanoseconds budget) {
+StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
     const auto now = Clock::now();
     const Busy busy(stepping_);
     if (stage_ == Stage::none) fail(ErrorCode::bad_parameter, "step: no decode has begun");
@@ -291,13 +358,13 @@ void Context::Impl::abandon() {
     const Busy busy(stepping_);
     if (stage_ == Stage::none) return;
     try {
-        if (stage_ == Stage::shift_keys) continue_run(runtime::Executor::kNoDeadline);
+        if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
-        finish(DecodeStatus::cancelled);
+        finish(StepStatus::cancelled);
         throw;
     }
-    finish(DecodeStatus::cancelled);
+    finish(StepStatus::cancelled);
 }
 
 template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);

@@ -4,6 +4,7 @@
 // the cells is a table of them, in the inputs of the graph.
 #include <algorithm>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "runtime/context.hpp"
 
@@ -72,9 +73,9 @@ namespace {
 template <class Input>
 DecodeStatus encode_input(Context& context, const Input& input) {
     return reporting_memory("encode: an allocation failed", [&] {
-        if (context.impl().encoder) return context.impl().encode(input);
+        if (detail::impl_of(context).encoder) return detail::impl_of(context).encode(input);
         if (context.options().attention == AttentionKind::causal) fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
-        return context.impl().decode(input);
+        return detail::impl_of(context).decode(input);
     });
 }
 

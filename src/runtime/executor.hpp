@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault_guard.hpp"
 #include "runtime/binding.hpp"
 #include "runtime/threads.hpp"
 #include "tinfer/context.hpp"
@@ -69,14 +70,18 @@ private:
     std::exception_ptr error_;
 };
 
-enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused };
+enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused, damaged };   ///< damaged: a mapping has lost something
 
 class Executor {
 public:
     using Clock = kernels::WorkQueue::Clock;
     static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
 
-    explicit Executor(int max_threads) : workers_(static_cast<std::size_t>(max_threads)) {}
+    explicit Executor(int max_threads, int n_processors = usable_cpu_count())
+        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)), thread_names_(static_cast<std::size_t>(max_threads)) {}
+    /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
+    void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
+    [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
     /// What is given here must stay until the run is over.
@@ -85,16 +90,17 @@ public:
     /// thread. An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * sizeof(kernels::Worker); }
+    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName)); }
 
     /// For tests: fills results that nobody reads any more with NaN patterns after each step.
     void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
 
 private:
-    enum class Next : std::uint8_t { go_on, pause, stop };
+    enum class Next : std::uint8_t { go_on, alone, pause, stop };   ///< alone: all but the leader leave
 
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
+    void run_team_on_steps() noexcept;
     void run_step(std::size_t step, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last) noexcept;
     /// Written only where it is news: the others' copies of the cache line stay good for hundreds of barriers.
@@ -112,12 +118,18 @@ private:
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
     TeamRunner team_ = run_team;
+    const long process_ = process_id();          ///< that may have threads of OpenMP
+    int n_processors_ = 1;
     int n_threads_ = 1;
+    int n_sleeps_ = 0;                           ///< of the leader in this slice
     std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;   ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;    ///< parts of a step that knows no chunks, where time is limited
     std::vector<kernels::Worker> workers_;       ///< per thread
+    std::vector<GuardedWork::ThreadName> thread_names_;
+    GuardedMaps* maps_ = nullptr;
+    GuardedWork* work_ = nullptr;                ///< while a team runs
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot overtake
     // a slow reader of the last one.
     std::array<Next, 2> next_{};

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 #include "tinfer/version.hpp"
 
@@ -113,8 +114,8 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
     if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
     const bool shareable = observer->thread_safe();
     auto attached = std::make_shared<Attached>();   // before the observer counts: an allocation that fails leaves no trace
-    if (observer->n_attached.fetch_add(1) > 0 && !shareable) {
-        observer->n_attached.fetch_sub(1);
+    if (detail::Access::n_attached(*observer).fetch_add(1) > 0 && !shareable) {
+        detail::Access::n_attached(*observer).fetch_sub(1);
         fail(ErrorCode::bad_parameter, "attach: the observer is attached already and does not say that it is thread safe");
     }
     if (!started_) {
@@ -137,7 +138,7 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         attached->observer->on_session(info);
         attached_.push_back(attached);
     } catch (...) {
-        attached->observer->n_attached.fetch_sub(1);
+        detail::Access::n_attached(*attached->observer).fetch_sub(1);
         throw;
     }
     update_level();
@@ -150,7 +151,7 @@ void TraceSession::detach(const std::shared_ptr<Attached>& attached) noexcept {
     attached_.erase(place);
     update_level();
     attached->observer->on_detach(attached->summary);
-    attached->observer->n_attached.fetch_sub(1);
+    detail::Access::n_attached(*attached->observer).fetch_sub(1);
     attached->observer.reset();
 }
 

@@ -90,26 +90,53 @@ std::vector<Token> Vocab::eog_tokens() const {
 
 std::optional<Token> Vocab::find(std::string_view text) const { return optional_token(impl_->texts.find(text)); }
 
-std::optional<Token> Vocab::bos() const noexcept { return optional_token(impl_->special.bos); }
-std::optional<Token> Vocab::eos() const noexcept { return optional_token(impl_->special.eos); }
-std::optional<Token> Vocab::eot() const noexcept { return optional_token(impl_->special.eot); }
-std::optional<Token> Vocab::eom() const noexcept { return optional_token(impl_->special.eom); }
-std::optional<Token> Vocab::unk() const noexcept { return optional_token(impl_->special.unk); }
-std::optional<Token> Vocab::sep() const noexcept { return optional_token(impl_->special.sep); }
-std::optional<Token> Vocab::pad() const noexcept { return optional_token(impl_->special.pad); }
-std::optional<Token> Vocab::mask() const noexcept { return optional_token(impl_->special.mask); }
-std::optional<Token> Vocab::newline() const noexcept { return optional_token(impl_->special.newline); }
-std::optional<Token> Vocab::fim_pre() const noexcept { return optional_token(impl_->special.fim_pre); }
-std::optional<Token> Vocab::fim_suf() const noexcept { return optional_token(impl_->special.fim_suf); }
-std::optional<Token> Vocab::fim_mid() const noexcept { return optional_token(impl_->special.fim_mid); }
-std::optional<Token> Vocab::fim_pad() const noexcept { return optional_token(impl_->special.fim_pad); }
-std::optional<Token> Vocab::fim_rep() const noexcept { return optional_token(impl_->special.fim_rep); }
-std::optional<Token> Vocab::fim_sep() const noexcept { return optional_token(impl_->special.fim_sep); }
+std::optional<Token> Vocab::special(Special which) const noexcept {
+    const tokenizer::SpecialIds& ids = impl_->special;
+    switch (which) {
+        case Special::bos: return optional_token(ids.bos);
+        case Special::eos: return optional_token(ids.eos);
+        case Special::eot: return optional_token(ids.eot);
+        case Special::eom: return optional_token(ids.eom);
+        case Special::unk: return optional_token(ids.unk);
+        case Special::sep: return optional_token(ids.sep);
+        case Special::pad: return optional_token(ids.pad);
+        case Special::mask: return optional_token(ids.mask);
+        case Special::newline: return optional_token(ids.newline);
+        case Special::fim_pre: return optional_token(ids.fim_pre);
+        case Special::fim_suf: return optional_token(ids.fim_suf);
+        case Special::fim_mid: return optional_token(ids.fim_mid);
+        case Special::fim_pad: return optional_token(ids.fim_pad);
+        case Special::fim_rep: return optional_token(ids.fim_rep);
+        case Special::fim_sep: return optional_token(ids.fim_sep);
+    }
+    return std::nullopt;
+}
 
 bool Vocab::add_bos() const noexcept { return impl_->add_bos; }
 bool Vocab::add_eos() const noexcept { return impl_->add_eos; }
 bool Vocab::add_space_prefix() const noexcept { return impl_->add_space_prefix; }
 std::string_view Vocab::algorithm() const noexcept { return impl_->algorithm_name; }
 std::string_view Vocab::pretokenizer() const noexcept { return impl_->pretokenizer_name; }
+
+std::string_view to_string(Special which) noexcept {
+    switch (which) {
+        case Special::bos: return "bos";
+        case Special::eos: return "eos";
+        case Special::eot: return "eot";
+        case Special::eom: return "eom";
+        case Special::unk: return "unk";
+        case Special::sep: return "sep";
+        case Special::pad: return "pad";
+        case Special::mask: return "mask";
+        case Special::newline: return "newline";
+        case Special::fim_pre: return "fim_pre";
+        case Special::fim_suf: return "fim_suf";
+        case Special::fim_mid: return "fim_mid";
+        case Special::fim_pad: return "fim_pad";
+        case Special::fim_rep: return "fim_rep";
+        case Special::fim_sep: return "fim_sep";
+    }
+    return "unknown";
+}
 
 }  // namespace tinfer

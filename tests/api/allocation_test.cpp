@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/access.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
@@ -214,7 +215,7 @@ TEST_CASE("[N3] attaching an observer and decoding under it survive the failure 
         Context context(model, kSmall);
         const auto observer = std::make_shared<Counting>();
         check_sites("attach", refuse_each_allocation([&] { (void)context.attach(observer); },
-                                                     [&] { return observer->n_attached == 0 && decodes(context); }), 2);
+                                                     [&] { return detail::Access::n_attached(*observer) == 0 && decodes(context); }), 2);
     }
     for (const bool immediate : {false, true}) {   // a fresh context each time: the session's tables are made in the first run
         std::shared_ptr<Observer> observer;
@@ -294,7 +295,7 @@ TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
     }
 }
 
-TEST_CASE("[N3] a batch that cannot grow is as it was") {
+TEST_CASE("a batch that cannot grow is as it was") {
     Batch batch;
     const std::vector<SeqId> seqs{SeqId{0}, SeqId{1}, SeqId{2}};
     const std::vector<float> row(100);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/access.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
@@ -17,7 +18,7 @@ namespace {
 using namespace tinfer;
 
 void run(const model::BoundModel& bound) {
-    Context::Impl context(Model(nullptr), bound, {.n_ctx = 64, .n_ubatch = 2, .n_threads = 1, .embeddings = true});
+    Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 64, .n_ubatch = 2, .n_threads = 1, .embeddings = true});
     const std::int32_t last = bound.hp.n_vocab - 1;
     const std::vector tokens{Token{0}, Token{std::min(1, last)}, Token{last}};
     if (context.encoder) (void)context.encode(std::span<const Token>(tokens).first(2));
@@ -33,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         const auto file = gguf::File::open_memory(std::as_bytes(std::span(data, size)), "fuzz.gguf", {});
         const auto bound = model::bind_model(file, {});
-        const Vocab vocab(tokenizer::load_vocab(*file, {}));
+        const auto vocab = detail::Access::make<Vocab>(tokenizer::load_vocab(*file, {}));
         file->load_data({});
         run(bound);
     } catch (const Error&) {

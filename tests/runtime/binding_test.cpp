@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/access.hpp"
 #include "gguf/file.hpp"
 #include "runtime/context.hpp"
 #include "support/temp_folder.hpp"
@@ -62,12 +63,12 @@ struct Bound {
 
 }  // namespace
 
-TEST_CASE("[K8] binding: every call knows the processor's own ways") {
+TEST_CASE("binding: every call knows the processor's own ways") {
     test::TempFolder folder;
     const auto model = Model::load(test::TinyModel::of("llama").save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 2});
     for (const bool is : {false, true}) {
-        const Bound bound(context.impl().layout, 3, true, {.prefetch_to_l1 = is, .single_512_fma = !is});
+        const Bound bound(detail::impl_of(context).layout, 3, true, {.prefetch_to_l1 = is, .single_512_fma = !is});
         REQUIRE(!bound.plan.calls.empty());
         for (const auto& call : bound.plan.calls) {
             CHECK(call.processor.prefetch_to_l1 == is);
@@ -76,7 +77,7 @@ TEST_CASE("[K8] binding: every call knows the processor's own ways") {
     }
 }
 
-TEST_CASE("[K8] binding: threads meet between steps that depend on each other, and not after every step") {
+TEST_CASE("binding: threads meet between steps that depend on each other, and not after every step") {
     for (const char* arch : {"llama", "qwen2", "qwen3moe"})
         for (const bool fuse : {true, false})
             for (const int n_tokens : {1, 7}) {
@@ -86,7 +87,7 @@ TEST_CASE("[K8] binding: threads meet between steps that depend on each other, a
                 test::TempFolder folder;
                 const auto model = Model::load(test::TinyModel::of(arch).save(folder.path()));
                 Context context(model, {.n_ctx = 64, .n_threads = 3, .fuse = fuse});
-                const Bound bound(context.impl().layout, n_tokens, fuse);
+                const Bound bound(detail::impl_of(context).layout, n_tokens, fuse);
                 const auto& barriers = bound.plan.barriers;
                 const std::size_t n = bound.plan.plan.steps.size();
                 REQUIRE(barriers.size() == n);
@@ -105,11 +106,11 @@ TEST_CASE("[K8] binding: threads meet between steps that depend on each other, a
             }
 }
 
-TEST_CASE("[K8] binding: the parts of scratch that a thread has lie at the same place in every product") {
+TEST_CASE("binding: the parts of scratch that a thread has lie at the same place in every product") {
     test::TempFolder folder;
     const auto model = Model::load(test::TinyModel::wide("llama-moe", DType::q4_k).save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 3});
-    const Bound bound(context.impl().layout, 5, true);
+    const Bound bound(detail::impl_of(context).layout, 5, true);
     int n_users = 0;
     for (const auto& call : bound.plan.calls) {
         const auto& scratch = call[kernels::kScratchSlot];

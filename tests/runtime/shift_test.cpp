@@ -19,7 +19,6 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr Pos kToEnd{-1};
 constexpr KvType kCacheTypes[] = {KvType::f32, KvType::f16, KvType::bf16, KvType::q8_0, KvType::q4_0};
 
 ContextOptions shift_options(KvType type = KvType::f32) {
@@ -63,7 +62,7 @@ struct Shifted {
 
 }  // namespace
 
-TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one computed there, in every architecture that can") {
+TEST_CASE("[M5][golden] shift: a whole sequence moved goes on as one computed there, in every architecture that can") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -74,11 +73,11 @@ TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one comput
         Context moved(model, shift_options());
         REQUIRE(moved.decode(at_positions(ahead, 0)) == DecodeStatus::ok);
         if (!moved.can_shift()) {
-            CHECK_THROWS_AS(moved.seq_add(SeqId{0}, Pos{3}, kToEnd, 2), Error);
+            CHECK_THROWS_AS(moved.seq_add(SeqId{0}, Pos{3}, kPosEnd, 2), Error);
             CHECK(moved.seq_pos_max(SeqId{0}) == Pos{23});
             continue;
         }
-        moved.seq_add(SeqId{0}, Pos{0}, kToEnd, 11);
+        moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, 11);
         Context computed(model, shift_options());
         REQUIRE(computed.decode(at_positions(ahead, 11)) == DecodeStatus::ok);
         CHECK(moved.seq_pos_min(SeqId{0}) == Pos{11});
@@ -86,7 +85,7 @@ TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one comput
     }
 }
 
-TEST_CASE("[M5][M11][M12][golden] shift: a recurrent state moves as a whole and does not notice; it is neither cut nor divided") {
+TEST_CASE("[golden] shift: a recurrent state moves as a whole and does not notice; it is neither cut nor divided") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -98,10 +97,10 @@ TEST_CASE("[M5][M11][M12][golden] shift: a recurrent state moves as a whole and 
         Context moved(model, shift_options()), stayed(model, shift_options());
         for (Context* each : {&moved, &stayed}) REQUIRE(each->decode(std::span(tokens).first(24)) == DecodeStatus::ok);
         CHECK(!moved.can_shift());
-        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{3}, kToEnd, 2); }, "cuts the recurrent state") == ErrorCode::unsupported_operation);
-        CHECK(refusal([&] { moved.seq_div(SeqId{0}, Pos{0}, kToEnd, 2); }, "recurrent state") == ErrorCode::unsupported_operation);
-        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{0}, kToEnd, -1); }, "would become") == ErrorCode::bad_sequence);
-        moved.seq_add(SeqId{0}, Pos{0}, kToEnd, 11);
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{3}, kPosEnd, 2); }, "cuts the recurrent state") == ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_div(SeqId{0}, Pos{0}, kPosEnd, 2); }, "recurrent state") == ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, -1); }, "would become") == ErrorCode::bad_sequence);
+        moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, 11);
         CHECK(moved.seq_pos_max(SeqId{0}) == Pos{34});
         const auto there = next_logits(moved, tokens[24], 35), here = next_logits(stayed, tokens[24], 24);
         if (plan(model, shift_options()).cache == 0) CHECK(bits_of(there) == bits_of(here));
@@ -118,7 +117,7 @@ TEST_CASE_FIXTURE(Shifted, "[M5] shift: caches of every type take it, with an er
         Context plain = filled(type, 100), moved = filled(type, 0);
         const auto check = std::make_shared<CoverageCheck>();
         const auto checking = moved.attach(check);
-        moved.seq_add(SeqId{0}, Pos{0}, kToEnd, 100);
+        moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, 100);
         const double rounding = largest_difference(next_logits(plain, tokens[40], 140), expected);
         REQUIRE(std::isfinite(rounding));
         CHECK(largest_difference(next_logits(moved, tokens[40], 140), expected) <= 3 * rounding + 1e-4);   // keys are rounded twice
@@ -135,22 +134,22 @@ TEST_CASE_FIXTURE(Shifted, "[M6] shift: caches of every type can be divided, wit
         CAPTURE(std::string(to_string(type)));
         Context plain = filled(type), divided(model, shift_options(type));
         REQUIRE(divided.decode(at_positions(ahead, 0, 3)) == DecodeStatus::ok);
-        divided.seq_div(SeqId{0}, Pos{0}, kToEnd, 3);
+        divided.seq_div(SeqId{0}, Pos{0}, kPosEnd, 3);
         const double rounding = largest_difference(next_logits(plain, tokens[40], 40), expected);
         REQUIRE(std::isfinite(rounding));
         CHECK(largest_difference(next_logits(divided, tokens[40], 40), expected) <= 3 * rounding + 1e-4);
     }
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M6] shift: moves add up before keys turn, and back again is nothing at all") {
+TEST_CASE_FIXTURE(Shifted, "shift: moves add up before keys turn, and back again is nothing at all") {
     Context never = filled(), there = filled(), once = filled(), twice = filled();
     const auto expected = bits_of(next_logits(never, tokens[40], 40));
-    there.seq_add(SeqId{0}, Pos{0}, kToEnd, 9);
-    there.seq_add(SeqId{0}, Pos{9}, kToEnd, -9);
+    there.seq_add(SeqId{0}, Pos{0}, kPosEnd, 9);
+    there.seq_add(SeqId{0}, Pos{9}, kPosEnd, -9);
     CHECK(bits_of(next_logits(there, tokens[40], 40)) == expected);
-    once.seq_add(SeqId{0}, Pos{0}, kToEnd, 12);
-    twice.seq_add(SeqId{0}, Pos{0}, kToEnd, 5);
-    twice.seq_add(SeqId{0}, Pos{0}, kToEnd, 7);
+    once.seq_add(SeqId{0}, Pos{0}, kPosEnd, 12);
+    twice.seq_add(SeqId{0}, Pos{0}, kPosEnd, 5);
+    twice.seq_add(SeqId{0}, Pos{0}, kPosEnd, 7);
     CHECK(bits_of(next_logits(once, tokens[40], 52)) == bits_of(next_logits(twice, tokens[40], 52)));
 }
 
@@ -160,7 +159,7 @@ TEST_CASE_FIXTURE(Shifted, "[M6] shift: positions divided are those of a sequenc
     Context divided(one_layer, shift_options()), computed(one_layer, shift_options());
     REQUIRE(divided.decode(at_positions(ahead, 0, 3)) == DecodeStatus::ok);
     REQUIRE(computed.decode(at_positions(ahead, 0)) == DecodeStatus::ok);
-    divided.seq_div(SeqId{0}, Pos{0}, kToEnd, 3);
+    divided.seq_div(SeqId{0}, Pos{0}, kPosEnd, 3);
     CHECK(divided.seq_pos_max(SeqId{0}) == Pos{39});
     CHECK(largest_difference(next_logits(divided, tokens[40], 40), next_logits(computed, tokens[40], 40)) <= 1e-4);
 
@@ -180,47 +179,48 @@ TEST_CASE_FIXTURE(Shifted, "[M6] shift: positions divided are those of a sequenc
     CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }));
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M7] shift: context shift drops a middle and closes the gap; what would stand before 0 goes") {
+TEST_CASE_FIXTURE(Shifted, "shift: context shift drops a middle and closes the gap; what would stand before 0 goes") {
     Context context = filled();
     REQUIRE(context.seq_rm(SeqId{0}, Pos{4}, Pos{20}) == RemoveStatus::ok);
-    context.seq_add(SeqId{0}, Pos{20}, kToEnd, -16);
+    context.seq_add(SeqId{0}, Pos{20}, kPosEnd, -16);
     CHECK(context.count(SeqId{0}) == 24);
     CHECK(context.seq_pos_max(SeqId{0}) == Pos{23});
-    context.seq_add(SeqId{0}, Pos{0}, kToEnd, -10);
+    context.seq_add(SeqId{0}, Pos{0}, kPosEnd, -10);
     CHECK(context.count(SeqId{0}) == 14);
     CHECK(context.seq_pos_min(SeqId{0}) == Pos{0});
     CHECK(context.seq_pos_max(SeqId{0}) == Pos{13});
     (void)next_logits(context, tokens[40], 14);
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M12] shift: what cannot move is refused and stays where it is") {
+TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where it is") {
     Context context = filled();
+    constexpr int kToEnd = static_cast<int>(kPosEnd);
     const auto add = [&](int p0, int p1, int delta, int seq = 0) { return [=, &context] { context.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta); }; };
     CHECK(refusal(add(10, 20, 5), "would become") == ErrorCode::bad_sequence);       // onto its neighbours
     CHECK(refusal(add(10, 20, -1), "would become") == ErrorCode::bad_sequence);
-    CHECK(refusal(add(10, -1, -20), "would become") == ErrorCode::bad_sequence);     // past those before it
-    CHECK(refusal(add(0, -1, 2147483647), "would become") == ErrorCode::bad_sequence);
-    CHECK(refusal(add(0, -1, 1, 3), "sequence id 3 outside 0..2") == ErrorCode::bad_sequence);
-    CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{0}, kToEnd, 0); }, "divisor 0") == ErrorCode::bad_sequence);
-    CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{20}, kToEnd, 2); }, "would become") == ErrorCode::bad_sequence);
+    CHECK(refusal(add(10, kToEnd, -20), "would become") == ErrorCode::bad_sequence);     // past those before it
+    CHECK(refusal(add(0, kToEnd, 2147483647), "would become") == ErrorCode::bad_sequence);
+    CHECK(refusal(add(0, kToEnd, 1, 3), "sequence id 3 outside 0..2") == ErrorCode::bad_sequence);
+    CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{0}, kPosEnd, 0); }, "divisor 0") == ErrorCode::bad_sequence);
+    CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{20}, kPosEnd, 2); }, "would become") == ErrorCode::bad_sequence);
     context.seq_cp(SeqId{0}, SeqId{2}, Pos{0}, Pos{30});
-    CHECK(refusal(add(25, -1, 4), "cell shared by sequences [0, 2] cannot be shifted") == ErrorCode::shared_cell);
-    add(30, -1, 4)();   // nobody shares these
+    CHECK(refusal(add(25, kToEnd, 4), "cell shared by sequences [0, 2] cannot be shifted") == ErrorCode::shared_cell);
+    add(30, kToEnd, 4)();   // nobody shares these
     CHECK(context.seq_pos_max(SeqId{0}) == Pos{43});
     CHECK(context.seq_pos_max(SeqId{2}) == Pos{29});
-    context.seq_add(SeqId{0}, Pos{30}, kToEnd, -4);
+    context.seq_add(SeqId{0}, Pos{30}, kPosEnd, -4);
 
     Context undisturbed = filled();
     CHECK(largest_difference(next_logits(context, tokens[40], 40), next_logits(undisturbed, tokens[40], 40)) == 0.0);
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N1][X1][X3] shift: a maintenance run of its own, once, that names the cells it turns and no others") {
+TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the cells it turns and no others") {
     Context context = filled();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
     const auto checking = context.attach(check);
     const auto recording = context.attach(recorder);
-    context.seq_add(SeqId{0}, Pos{30}, kToEnd, 7);
+    context.seq_add(SeqId{0}, Pos{30}, kPosEnd, 7);
     CHECK(recorder->runs.empty());   // later, with the decode that needs it
     (void)next_logits(context, tokens[40], 47);
     CHECK(differences_of(*check) == "");
@@ -263,15 +263,15 @@ struct Thrower : Observer {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N5] shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
+TEST_CASE_FIXTURE(Shifted, "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
     Context undisturbed = filled();
-    undisturbed.seq_add(SeqId{0}, Pos{0}, kToEnd, 3);
+    undisturbed.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
     const auto expected = bits_of(next_logits(undisturbed, tokens[40], 43));
     int n_thrown = 0;
     for (int when = 1; n_thrown == when - 1; ++when) {
         CAPTURE(when);
         Context context = filled();
-        context.seq_add(SeqId{0}, Pos{0}, kToEnd, 3);
+        context.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
         const auto thrower = std::make_shared<Thrower>();
         thrower->countdown = when;
         {
@@ -290,21 +290,21 @@ TEST_CASE_FIXTURE(Shifted, "[M5][N5] shift: an observer that throws at any momen
     CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));   // three runs of 16 cells, each with its steps
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N12] shift: in slices of time the bits are the same, and an abandoned one is finished") {
+TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and an abandoned one is finished") {
     Context whole = filled(), sliced = filled(), abandoned = filled();
-    for (Context* context : {&whole, &sliced, &abandoned}) context->seq_add(SeqId{0}, Pos{0}, kToEnd, 21);
+    for (Context* context : {&whole, &sliced, &abandoned}) context->seq_add(SeqId{0}, Pos{0}, kPosEnd, 21);
     const auto expected = bits_of(next_logits(whole, tokens[40], 61));
     const Batch batch = at_positions(std::span(tokens).subspan(40), 61);
     for (int n_slices = 0; n_slices < 4; ++n_slices) {
         abandoned.begin(batch);
-        DecodeStatus status = DecodeStatus::pending;
-        for (int i = 0; i <= n_slices && status == DecodeStatus::pending; ++i) status = abandoned.step(std::chrono::nanoseconds(1));
+        StepStatus status = StepStatus::pending;
+        for (int i = 0; i <= n_slices && status == StepStatus::pending; ++i) status = abandoned.step(std::chrono::nanoseconds(1));
         abandoned.abandon();
     }
     CHECK(abandoned.seq_pos_max(SeqId{0}) == Pos{60});
     CHECK(bits_of(next_logits(abandoned, tokens[40], 61)) == expected);
     sliced.begin(batch);
-    while (sliced.step(std::chrono::nanoseconds(1)) == DecodeStatus::pending) {}
+    while (sliced.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {}
     CHECK(bits_of(sliced.logits()) == expected);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
@@ -27,10 +28,10 @@ void std_threads(int n_threads, runtime::TeamFn fn, void* context) noexcept {
 }
 
 /// Steps to the end; how many calls that took.
-int step_to_end(Context& context, std::chrono::nanoseconds budget, DecodeStatus expected = DecodeStatus::ok) {
+int step_to_end(Context& context, std::chrono::nanoseconds budget, StepStatus expected = StepStatus::ok) {
     int n = 1;
-    DecodeStatus status = context.step(budget);
-    for (; status == DecodeStatus::pending; ++n) {
+    StepStatus status = context.step(budget);
+    for (; status == StepStatus::pending; ++n) {
         CHECK(context.n_outputs() == 0);
         status = context.step(budget);
     }
@@ -98,7 +99,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the bits of an undivided decode") {
+TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits of an undivided decode") {
     for (const char* arch : {"llama", "qwen2moe"}) {
         test::TempFolder folder;
         const auto model = Model::load(TinyModel::wide(arch, DType::q4_k).save(folder.path()));
@@ -112,8 +113,8 @@ TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the b
                     CAPTURE(n_threads);
                     CAPTURE(budget.count());
                     Context context(model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
-                    context.impl().team_limit = n_threads;
-                    if (n_threads == 2) context.impl().team = std_threads;
+                    detail::impl_of(context).team_limit = n_threads;
+                    if (n_threads == 2) detail::impl_of(context).team = std_threads;
                     context.begin(tokens);
                     const int n = step_to_end(context, budget);
                     if (budget <= 0ns) CHECK(n > 60);   // every step of two runs ends a slice
@@ -123,7 +124,7 @@ TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the b
     }
 }
 
-TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit") {
+TEST_CASE("slices: teams of another size in every slice change no bit") {
     test::TempFolder folder;
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
     tiny.n_ff = 4096;   // enough rows for chunks of several panels
@@ -135,8 +136,8 @@ TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit"
         static int n_slices;
         n_slices = 0;
         Context context(model, {.n_ctx = 64, .n_outputs = 6, .n_threads = 4, .isa = isa, .logits_all = true});
-        context.impl().team_limit = 4;
-        context.impl().team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).team_limit = 4;
+        detail::impl_of(context).team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
             std_threads(1 + n_slices++ % n_threads, fn, self);
         };
         std::vector<std::uint32_t> bits;
@@ -150,7 +151,7 @@ TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit"
     }
 }
 
-TEST_CASE("[N12] slices: long steps are cut inside, those of chunks and those of even shares") {
+TEST_CASE("slices: long steps are cut inside, those of chunks and those of even shares") {
     test::TempFolder folder;
     TinyModel tiny = TinyModel::wide("llama", DType::q8_0);
     tiny.n_ff = 1024;
@@ -177,16 +178,16 @@ TEST_CASE("[N12] slices: long steps are cut inside, those of chunks and those of
     CHECK(items("attn-0") > 4);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a decode abandoned after any slice leaves the state as it was") {
+TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves the state as it was") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     int n = 0;
     for (int at = 0;; ++at) {
         context.begin(prompt);
-        DecodeStatus status = DecodeStatus::pending;
-        for (int i = 0; i < at && status == DecodeStatus::pending; ++i) status = context.step(0ns);
-        if (status == DecodeStatus::ok) break;
-        REQUIRE(status == DecodeStatus::pending);
+        StepStatus status = StepStatus::pending;
+        for (int i = 0; i < at && status == StepStatus::pending; ++i) status = context.step(0ns);
+        if (status == StepStatus::ok) break;
+        REQUIRE(status == StepStatus::pending);
         context.abandon();
         ++n;
         REQUIRE(context.used() == 10);
@@ -199,12 +200,12 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a decode abandoned after any slice
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: abandoned and begun again, a decode is undisturbed") {
+TEST_CASE_FIXTURE(Fixture, "slices: abandoned and begun again, a decode is undisturbed") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     for (const int at : {0, 1, 5, 17, 40, 66}) {
         context.begin(prompt);
-        for (int i = 0; i < at; ++i) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        for (int i = 0; i < at; ++i) REQUIRE(context.step(0ns) == StepStatus::pending);
         context.abandon();
     }
     context.begin(prompt);
@@ -213,7 +214,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: abandoned and begun again, a decod
     CHECK(context.timings().prompt_n == whole.size());
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][X1] slices: each step is one event, and what lies between slices is nobody's time") {
+TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies between slices is nobody's time") {
     Context undivided(model, options());
     const auto reference = std::make_shared<Recorder>();
     const auto keep = undivided.attach(reference);
@@ -227,7 +228,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][X1] slices: each step is one event, and what l
         const auto checked = context.attach(coverage);
         context.begin(whole);
         std::vector<std::chrono::steady_clock::time_point> pauses;   // their middles
-        while (context.step(0ns) == DecodeStatus::pending) {
+        while (context.step(0ns) == StepStatus::pending) {
             const auto from = std::chrono::steady_clock::now();
             std::this_thread::sleep_for(2ms);
             pauses.push_back(from + (std::chrono::steady_clock::now() - from) / 2);
@@ -262,7 +263,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][X1] slices: each step is one event, and what l
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12] slices: while a decode is pending the context is busy for what would change it") {
+TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is busy for what would change it") {
     Context context(model, options());
     CHECK(code_of_call([&] { (void)context.step(1ms); }) == ErrorCode::bad_parameter);
     REQUIRE(context.decode(first) == DecodeStatus::ok);
@@ -280,7 +281,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: while a decode is pending the context 
         busy([&] { (void)context.attach(std::make_shared<Observer>()); });
         busy([&] { context.mark("now"); });
         busy([&] { attached.detach(); });
-        REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        REQUIRE(context.step(0ns) == StepStatus::pending);
     }
     Context moved(std::move(context));
     attached = {};   // asks for it; after the decode
@@ -291,7 +292,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: while a decode is pending the context 
     CHECK(code_of_call([&] { (void)moved.step(1ms); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
+TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
     bool cancel = false;
     ContextOptions wanted = options();
     wanted.cancel = [&] { return cancel; };
@@ -301,13 +302,13 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and a
     CHECK(code_of_call([&] { (void)context.step(1ms); }) == ErrorCode::bad_parameter);
 
     context.begin(test::random_tokens(120, 128, 3));
-    CHECK(context.step(0ns) == DecodeStatus::no_room);
+    CHECK(context.step(0ns) == StepStatus::no_room);
     CHECK(context.used() == 10);
 
     context.begin(prompt);
-    for (int i = 0; i < 25; ++i) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+    for (int i = 0; i < 25; ++i) REQUIRE(context.step(0ns) == StepStatus::pending);
     cancel = true;
-    CHECK(context.step(0ns) == DecodeStatus::cancelled);
+    CHECK(context.step(0ns) == StepStatus::cancelled);
     cancel = false;
     CHECK(context.used() == 10);
 
@@ -319,7 +320,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and a
     {
         const auto attached = context.attach(std::make_shared<Thrower>());
         context.begin(prompt);
-        CHECK(code_of_call([&] { while (context.step(0ns) == DecodeStatus::pending) {} }) == ErrorCode::compute_failed);
+        CHECK(code_of_call([&] { while (context.step(0ns) == StepStatus::pending) {} }) == ErrorCode::compute_failed);
         CHECK(context.used() == 10);
     }
     context.begin(prompt);
@@ -327,7 +328,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and a
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a context that ends with a decode pending shows observers the end of the run") {
+TEST_CASE_FIXTURE(Fixture, "slices: a context that ends with a decode pending shows observers the end of the run") {
     const auto recorder = std::make_shared<Recorder>();
     for (const bool explicitly : {false, true}) {
         recorder->runs.clear();
@@ -336,7 +337,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a context that ends with a decode 
         Context context(model, options());
         const auto attached = context.attach(recorder);
         context.begin(prompt);
-        for (int n = 0; n < 5; n += recorder->begun == 2) REQUIRE(context.step(0ns) == DecodeStatus::pending);
+        for (int n = 0; n < 5; n += recorder->begun == 2) REQUIRE(context.step(0ns) == StepStatus::pending);
         if (explicitly) context.abandon();
         else Context(std::move(context));
         CHECK(recorder->detached != explicitly);
@@ -348,7 +349,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a context that ends with a decode 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N6] slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
+TEST_CASE_FIXTURE(Fixture, "slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
     Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_ubatch = 15, .n_outputs = 2, .n_threads = 1});
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});
@@ -366,7 +367,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N6] slices: a page shared by two sequences is 
         CHECK(bits_of(context.logits(0)) == last_row);
         CHECK(bits_of(context.logits(1)) == last_row);
         if (round == 1) break;
-        (void)context.rm_all_seqs(Pos{10}, Pos{-1});
+        (void)context.rm_all_seqs(Pos{10}, kPosEnd);
         (void)context.seq_rm(SeqId{1});
         context.seq_cp(SeqId{0}, SeqId{1});
     }

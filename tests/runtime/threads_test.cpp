@@ -12,6 +12,7 @@
 #    include <sched.h>
 #endif
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "runtime/threads.hpp"
 #include "support/temp_folder.hpp"
@@ -38,7 +39,7 @@ struct CountEvents : Observer {
 
 }  // namespace
 
-TEST_CASE("[N13][K8] threads: no thread passes a barrier before all have arrived") {
+TEST_CASE("threads: no thread passes a barrier before all have arrived") {
     for (const int n : {1, 2, 5}) {
         runtime::Barrier barrier;
         std::atomic<int> arrived{0}, wrong{0};
@@ -58,7 +59,7 @@ TEST_CASE("[N13][K8] threads: no thread passes a barrier before all have arrived
     }
 }
 
-TEST_CASE("[N2][K8] threads: a team of any size gives the same bits, with observers of every level") {
+TEST_CASE("threads: a team of any size gives the same bits, with observers of every level") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("qwen3moe").save(folder.path()));
     const auto tokens = test::random_tokens(37, 128, 1);
@@ -70,8 +71,8 @@ TEST_CASE("[N2][K8] threads: a team of any size gives the same bits, with observ
     for (const int n : {2, 3, 7}) {
         for (const auto& [level, delivery] : {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
             Context context(model, {.n_ctx = 64, .n_threads = n, .logits_all = true});
-            context.impl().team = std_thread_team;
-            context.impl().team_limit = n;
+            detail::impl_of(context).team = std_thread_team;
+            detail::impl_of(context).team_limit = n;
             const auto observer = std::make_shared<Levels>();
             observer->wanted = {.level = level, .delivery = delivery};
             const auto attached = context.attach(observer);
@@ -97,8 +98,8 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
         std::size_t messages = 0;
         const auto model = Model::load(paths[i], {.log = [&](LogLevel, std::string_view) { ++messages; }});
         Context context(model, {.n_ctx = 128, .n_threads = 2});
-        context.impl().team = std_thread_team;
-        context.impl().team_limit = 2;
+        detail::impl_of(context).team = std_thread_team;
+        detail::impl_of(context).team_limit = 2;
         const auto counter = std::make_shared<CountEvents>();
         const auto attached = context.attach(counter);
         Sampler sampler(model.vocab(), {.temp = 0.9f, .seed = static_cast<std::uint32_t>(i)});
@@ -120,7 +121,7 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
     CHECK(alone[0].size() == 20);
 }
 
-TEST_CASE("[N13] threads: a second thread in the same context gets busy, not a race") {
+TEST_CASE("threads: a second thread in the same context gets busy, not a race") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
     Context context(model, {.n_ctx = 512, .n_threads = 1});
@@ -243,7 +244,7 @@ TEST_CASE("[N11] threads: the smallest quota of the control groups above limits,
     }
 }
 
-TEST_CASE("[N11] threads: a team is never larger than the processors it may use") {
+TEST_CASE("threads: a team is never larger than the processors it may use") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
     struct Sizes : Observer {
@@ -256,7 +257,7 @@ TEST_CASE("[N11] threads: a team is never larger than the processors it may use"
         const auto sizes = std::make_shared<Sizes>();
         const auto attached = context.attach(sizes);
         static std::atomic<int> asked;
-        context.impl().team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
             asked = n_threads;
             fn(self, 0, 1);
         };

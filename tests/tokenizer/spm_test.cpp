@@ -36,13 +36,13 @@ std::vector<int> merge_everything(const Vocab& vocab, const std::string& text) {
     }
     std::vector<int> out;
     for (const std::string& symbol : symbols)
-        out.push_back(static_cast<int>(vocab.find(symbol).value_or(*vocab.unk())));   // one byte in these texts
+        out.push_back(static_cast<int>(vocab.find(symbol).value_or(*vocab.special(Special::unk))));   // one byte in these texts
     return out;
 }
 
 }  // namespace
 
-TEST_CASE("[T2] spm: merging word by word gives what merging over the whole text gives, for any vocabulary") {
+TEST_CASE("spm: merging word by word gives what merging over the whole text gives, for any vocabulary") {
     std::mt19937_64 random(5);
     constexpr const char* letters[] = {"a", "b", "c", "▁", "é", "日", "😀", "\xC3", "\xE6\x97"};
     const auto letter = [&] { return std::string(letters[random() % std::size(letters)]); };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "base/access.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 #include <array>
@@ -31,12 +32,12 @@ char32_t random_code_point(std::mt19937_64& random) {
 
 Vocab load_vocab_file(const std::filesystem::path& path, const ModelOptions& options) {
     const std::array paths{path};
-    return Vocab(tokenizer::load_vocab(*gguf::File::open(paths, options), options));
+    return detail::Access::make<Vocab>(tokenizer::load_vocab(*gguf::File::open(paths, options), options));
 }
 
 Vocab load_vocab(const GgufWriter& writer, const ModelOptions& options) {
     const std::vector<std::byte> bytes = writer.bytes();   // the vocabulary keeps nothing of the file
-    return Vocab(tokenizer::load_vocab(*gguf::File::open_memory(bytes, "test.gguf", options), options));
+    return detail::Access::make<Vocab>(tokenizer::load_vocab(*gguf::File::open_memory(bytes, "test.gguf", options), options));
 }
 
 GgufWriter small_spm(bool with_bytes) {

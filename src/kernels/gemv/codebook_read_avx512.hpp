@@ -28,7 +28,8 @@ struct DFirst {
     static TINFER_INLINE __m128 four_d(const FourRows& rows, std::int64_t at) { return four_halves(rows, at); }
 };
 
-/// A register of constants, each from a function of its place.
+/// A register of constants, each from a function of its place. Those of a format stand before its struct: Clang 14 crashes on
+/// a lambda in a static variable of a member of an explicit specialization.
 template <class T>
 struct alignas(64) Constants {
     T at[64 / sizeof(T)];
@@ -143,14 +144,14 @@ static TINFER_INLINE __m512i fields_of_seven(__m512i bytes) {
     return _mm512_srlv_epi16(_mm512_shuffle_epi8(bytes, kPlace), _mm512_set1_epi64(0x0005'0006'0007'0000));
 }
 
+static constexpr Constants<std::int8_t> kIq2XxsNumberBytes([](int i) { return i % 2 != 0 ? -1 : i / 8 % 2 * 8 + i % 8 / 2; });
 template <>
 struct CodebookRows<IQ2_XXS> : EightsInRegisters<256> {
     TINFER_INLINE CodebookRows() : EightsInRegisters<256>(kIq2XxsWords) {}
     using Header = __m512i;   ///< four row numbers, then signs and a scale on top, for each 32 values
     static TINFER_INLINE void header(const std::uint8_t* block, Header& bytes) { bytes = load64(block + 2); }
     TINFER_INLINE void codes(const std::uint8_t*, Header bytes, __m512i (&c)[4]) const {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i % 2 != 0 ? -1 : i / 8 % 2 * 8 + i % 8 / 2; });
-        const __m512i numbers = _mm512_shuffle_epi8(bytes, kPlace);
+        const __m512i numbers = _mm512_shuffle_epi8(bytes, kIq2XxsNumberBytes);
         codes_of(look_up(book, numbers), fields_of_seven(bytes), c);
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t*, Header bytes) {
@@ -183,6 +184,7 @@ struct FoursInRegisters : WordsInRegisters<N> {
     }};
 };
 
+static constexpr Constants<std::int16_t> kIq3XxsOddSigns([](int i) { return __builtin_popcount(static_cast<unsigned>(i & 15)) % 2 << 15; });
 template <>
 struct CodebookRows<IQ3_XXS> : FoursInRegisters<256> {
     TINFER_INLINE CodebookRows() : FoursInRegisters<256>(kIq3XxsWords) {}
@@ -194,13 +196,12 @@ struct CodebookRows<IQ3_XXS> : FoursInRegisters<256> {
     TINFER_INLINE void codes(const std::uint8_t* block, Header words, __m512i (&c)[4]) const {
         const __m512i levels = _mm512_broadcast_i32x4(_mm_setr_epi8(64 + 4, 64 + 12, 64 + 20, 64 + 28, 64 + 36, 64 + 44, 64 + 52, 64 + 62,
             64 - 4, 64 - 12, 64 - 20, 64 - 28, 64 - 36, 64 - 44, 64 - 52, 64 - 62));
-        static constexpr Constants<std::int16_t> kOdd([](int i) { return __builtin_popcount(static_cast<unsigned>(i & 15)) % 2 << 15; });
         const __m512i signs = kSigns<0, 8>, nibble = _mm512_set1_epi8(15), numbers = load64(block + 2);
         // The bit above seven signs is turned where their number, and its own, are odd: then it is the eighth.
         const __m512i first = fields_of_seven(words), last = _mm512_srli_epi16(first, 4);
         const __m512i even_rows = _mm512_xor_si512(look_up(book, numbers), _mm512_permutexvar_epi16(first, signs));
         const __m512i odd_rows = xor_three(look_up(book, _mm512_srli_epi16(numbers, 8)), _mm512_permutexvar_epi16(last, signs),
-            _mm512_permutexvar_epi16(_mm512_xor_si512(first, last), kOdd));
+            _mm512_permutexvar_epi16(_mm512_xor_si512(first, last), kIq3XxsOddSigns));
         c[0] = _mm512_shuffle_epi8(levels, _mm512_and_si512(even_rows, nibble));
         c[1] = _mm512_shuffle_epi8(levels, _mm512_and_si512(_mm512_srli_epi16(even_rows, 4), nibble));
         c[2] = _mm512_shuffle_epi8(levels, _mm512_and_si512(odd_rows, nibble));
@@ -211,6 +212,8 @@ struct CodebookRows<IQ3_XXS> : FoursInRegisters<256> {
     }
 };
 
+static constexpr Constants<std::int8_t> kIq3SNinthBitBytes([](int i) { return i / 8; });
+static constexpr Constants<std::int32_t> kIq3SScaleTurns([](int l) { return (4 * (l / 2) + 31) % 32; });
 /// Levels l are 2l + 1: with 8 + l, or 7 − l for minus, in a nibble the value is twice that, less 15.
 template <>
 struct CodebookRows<IQ3_S> : FoursInRegisters<512> {
@@ -218,9 +221,8 @@ struct CodebookRows<IQ3_S> : FoursInRegisters<512> {
     struct Header {};
     static TINFER_INLINE void header(const std::uint8_t*, Header&) {}
     TINFER_INLINE void codes(const std::uint8_t* block, Header, __m512i (&c)[4]) const {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i / 8; });
         const __m512i signs = kSigns<8, 7>, twice = _mm512_set1_epi8(0x1E);
-        const __m512i ninth = _mm512_shuffle_epi8(eight_bytes(block + 66), kPlace);
+        const __m512i ninth = _mm512_shuffle_epi8(eight_bytes(block + 66), kIq3SNinthBitBytes);
         const __mmask32 even = _mm512_test_epi16_mask(ninth, _mm512_set1_epi64(0x0040'0010'0004'0001));
         const __mmask32 odd = _mm512_test_epi16_mask(ninth, _mm512_set1_epi64(0x0080'0020'0008'0002));
         const __m512i numbers = load64(block + 2), fields = _mm512_cvtepu8_epi16(load_bytes32(block + 74));
@@ -234,8 +236,7 @@ struct CodebookRows<IQ3_S> : FoursInRegisters<512> {
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t* block, Header) {
         const __m512i all = _mm512_set1_epi32(load_word(block + 106));
-        static constexpr Constants<std::int32_t> kRotate([](int l) { return (4 * (l / 2) + 31) % 32; });
-        return odd_scales(_mm512_rorv_epi32(all, kRotate));
+        return odd_scales(_mm512_rorv_epi32(all, kIq3SScaleTurns));
     }
 };
 
@@ -257,11 +258,12 @@ struct WordsInMemory : DFirst {
     }
 };
 
+static constexpr Constants<std::int8_t> kIq2SUpperBitBytes([](int i) { return i % 2 != 0 ? -1 : i / 8; });
 template <>
 struct CodebookRows<IQ2_S> : WordsInMemory {
     static TINFER_INLINE void header(const std::uint8_t* block, Header& h) {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i % 2 != 0 ? -1 : i / 8; });
-        const __m512i upper = _mm512_sllv_epi16(_mm512_shuffle_epi8(eight_bytes(block + 66), kPlace), _mm512_set1_epi64(0x0002'0004'0006'0008));
+        const __m512i upper = _mm512_sllv_epi16(_mm512_shuffle_epi8(eight_bytes(block + 66), kIq2SUpperBitBytes),
+            _mm512_set1_epi64(0x0002'0004'0006'0008));
         store_numbers(load_bytes32(block + 2), upper, 0x300, h);
     }
     static TINFER_INLINE void codes(const std::uint8_t* block, const Header& h, __m512i (&c)[4]) {
@@ -279,34 +281,35 @@ struct ShiftedWords : WordsInMemory {
     }
 };
 
+static constexpr Constants<std::int8_t> kIq1SUpperBitBytes([](int i) { return i / 16 * 4 + i / 8 % 2 * 2 + (i % 8 < 6 ? i : i + 1) % 2; });
+static constexpr Constants<std::int8_t> kIq1SScaleBytes([](int i) { return i % 4 != 0 ? -1 : i / 16 * 4 + i / 8 % 2 * 2 + 1; });
 template <>
 struct CodebookRows<IQ1_S> : ShiftedWords {
     static TINFER_INLINE void header(const std::uint8_t* block, Header& h) {
         // The word of four rows, the bytes of the last one's the other way round: all shifts go to the left.
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i / 16 * 4 + i / 8 % 2 * 2 + (i % 8 < 6 ? i : i + 1) % 2; });
-        const __m512i words = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 34)), kPlace);
+        const __m512i words = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 34)), kIq1SUpperBitBytes);
         h.down = _mm512_test_epi16_mask(words, _mm512_set1_epi64(0x0080'8000'8000'8000));
         store_numbers(load_bytes32(block + 2), _mm512_sllv_epi16(words, _mm512_set1_epi64(0x0007'0002'0005'0008)), 0x700, h);
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t* block, const Header&) {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i % 4 != 0 ? -1 : i / 16 * 4 + i / 8 % 2 * 2 + 1; });
-        const __m512i tops = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 34)), kPlace);
+        const __m512i tops = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 34)), kIq1SScaleBytes);
         return and_or(_mm512_srli_epi32(tops, 3), _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
     }
 };
 
+static constexpr Constants<std::int8_t> kIq1MUpperBitBytes([](int i) { return i % 2 != 0 ? -1 : i / 4; });
+static constexpr Constants<std::int8_t> kIq1MScaleBytes([](int i) { return i / 16 * 2 + i % 2; });
+static constexpr Constants<std::int32_t> kIq1MScaleTurns([](int l) { return (3 * (l % 4) + 31) % 32; });
 template <>
 struct CodebookRows<IQ1_M> : ShiftedWords {
     static TINFER_INLINE void header(const std::uint8_t* block, Header& h) {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i % 2 != 0 ? -1 : i / 4; });
-        const __m512i nibbles = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 32)), kPlace);
+        const __m512i nibbles = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_bytes16(block + 32)), kIq1MUpperBitBytes);
         h.down = _mm512_test_epi16_mask(nibbles, _mm512_set1_epi32(0x0080'0008));
         store_numbers(load_bytes32(block), _mm512_sllv_epi16(nibbles, _mm512_set1_epi32(0x0004'0008)), 0x700, h);
     }
     static TINFER_INLINE __m512i scales(const std::uint8_t* block, const Header&) {
-        static constexpr Constants<std::int8_t> kPlace([](int i) { return i / 16 * 2 + i % 2; });
-        static constexpr Constants<std::int32_t> kRotate([](int l) { return (3 * (l % 4) + 31) % 32; });
-        return and_or(_mm512_rorv_epi32(_mm512_shuffle_epi8(eight_bytes(block + 48), kPlace), kRotate), _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
+        const __m512i scales = _mm512_rorv_epi32(_mm512_shuffle_epi8(eight_bytes(block + 48), kIq1MScaleBytes), kIq1MScaleTurns);
+        return and_or(scales, _mm512_set1_epi32(0xE), _mm512_set1_epi32(1));
     }
     static TINFER_INLINE __m128 four_d(const FourRows& rows, std::int64_t at) {
         std::uint16_t d[4];

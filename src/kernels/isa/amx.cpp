@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/isa/make_table.hpp"
 // Compiled with the flags of cmake/isa.cmake: nothing but templates over the tag may be instantiated here.
-constinit const tinfer::kernels::KernelTable tinfer::kernels::amx_table = make_matrix_unit_table<tinfer::kernels::amx>(
-    "amx", tinfer::kernels::avx512vnni_row_ops, tinfer::kernels::avx512vnni_table);
+constinit const tinfer::kernels::KernelTable tinfer::kernels::amx_table = make_table<tinfer::kernels::amx>("amx");

@@ -48,7 +48,8 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
     describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
     describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
+    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
+    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 template <class Arch>
 inline constexpr KernelDescriptor kKernels[] = {
@@ -100,33 +101,36 @@ inline constexpr KernelDescriptor kKernels[] = {
 };
 
 
-template <class Arch>
-constexpr KernelTable make_table(std::string_view name) noexcept {
-    return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};
-}
+// Where both are built, the amx table has the products of block formats alone and takes everything else from avx512vnni, whose
+// vector routes it shares. In the single header, which compiles all that a table needs once more for each, it is whole.
+#if defined(TINFER_TABLE_AVX512VNNI) && !defined(TINFER_TABLE_REGION)
+#define TINFER_SHARES_AVX512VNNI 1
 
-#if defined(__AMX_INT8__)
-/// The products for which there is a matrix unit. Everything else is the table's below.
 template <class Arch>
 inline constexpr KernelDescriptor kMatrixUnitKernels[] = {
 #define TINFER_MATRIX_UNIT_KERNELS(type, Format) TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>)
     TINFER_BLOCK_FORMATS(TINFER_MATRIX_UNIT_KERNELS)
 #undef TINFER_MATRIX_UNIT_KERNELS
 };
-
-template <class Arch>
-constexpr KernelTable make_matrix_unit_table(std::string_view name, const RowOps& row_ops, const KernelTable& base) noexcept {
-    return {name, kMatrixUnitKernels<Arch>, sizeof(kMatrixUnitKernels<Arch>) / sizeof(KernelDescriptor), &row_ops, &base};
-}
-#endif
-
 #if defined(__AVX512VNNI__)
-/// The vector routes of avx512vnni, which the amx table takes from that file.
 #define TINFER_SHARED_PRODUCT(type, Format) extern template struct VectorProduct<avx512vnni, Format>;
 TINFER_BLOCK_FORMATS(TINFER_SHARED_PRODUCT)
 #undef TINFER_SHARED_PRODUCT
-#define TINFER_DEFINE_SHARED_PRODUCT(type, Format) template struct tinfer::kernels::VectorProduct<tinfer::kernels::avx512vnni, tinfer::kernels::Format>;
+#define TINFER_DEFINE_SHARED_PRODUCT(type, Format) \
+    template struct tinfer::kernels::VectorProduct<tinfer::kernels::avx512vnni, tinfer::kernels::Format>;
 #endif
+#endif
+
+template <class Arch>
+constexpr KernelTable make_table(std::string_view name) noexcept {
+#if defined(TINFER_SHARES_AVX512VNNI)
+    if constexpr (Arch::kHasAmx)
+        return {name, kMatrixUnitKernels<Arch>, sizeof(kMatrixUnitKernels<Arch>) / sizeof(KernelDescriptor), &avx512vnni_row_ops,
+            &avx512vnni_table};
+    else
+#endif
+        return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};
+}
 
 #undef TINFER_PRODUCT_KERNELS
 #undef TINFER_ROW_KERNELS

@@ -27,7 +27,8 @@ namespace {
     describe("kv_write." #type, Op::kv_write, DType::type, ref::kv_write),               \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, ref::rope_kv_write), \
     describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
+    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
+    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 constexpr KernelDescriptor kReferenceKernels[] = {
     TINFER_WEIGHT_KERNELS(f32)
