@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unpacking blocks with vector instructions: the formats whose codes are bits of the block or short tables of them. Those
-// with a codebook are in kernels/dequantize/unpack_codebook.hpp. Formats that are decoded several rows at a time
+// Unpacking blocks with vector instructions: the formats whose codes are bits of the block or short tables of them.
+// Those with a codebook are in kernels/dequantize/unpack_codebook.hpp. Formats that are decoded several rows at a time
 // (kernels/pack/transposed_decode_k.hpp) need none. The integers are those of the formats' own formulas.
 #pragma once
 
@@ -16,7 +16,9 @@ namespace tinfer::kernels {
 static TINFER_INLINE __m256i load_bytes32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static TINFER_INLINE __m128i load_bytes16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 static TINFER_INLINE __m128i load_bytes8(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
-static TINFER_INLINE void store_bytes32(__m256i bytes, void* p) { _mm256_storeu_si256(static_cast<__m256i*>(p), bytes); }
+static TINFER_INLINE void store_bytes32(__m256i bytes, void* p) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), bytes);
+}
 static TINFER_INLINE __m256i bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
 /// The same sixteen bytes in both halves.
 static TINFER_INLINE __m256i twice16(const void* p) { return _mm256_broadcastsi128_si256(load_bytes16(p)); }
@@ -35,8 +37,10 @@ static TINFER_INLINE __m256i choose_words(Place place) {
         std::memcpy(&bytes, place(i), 4);
         return _mm256_set1_epi32(bytes);
     };
-    const __m256i low = _mm256_blend_epi32(_mm256_blend_epi32(word(0), word(1), 0x02), _mm256_blend_epi32(word(2), word(3), 0x08), 0x0C);
-    const __m256i high = _mm256_blend_epi32(_mm256_blend_epi32(word(4), word(5), 0x20), _mm256_blend_epi32(word(6), word(7), 0x80), 0xC0);
+    const __m256i low = _mm256_blend_epi32(_mm256_blend_epi32(word(0), word(1), 0x02),
+                                           _mm256_blend_epi32(word(2), word(3), 0x08), 0x0C);
+    const __m256i high = _mm256_blend_epi32(_mm256_blend_epi32(word(4), word(5), 0x20),
+                                            _mm256_blend_epi32(word(6), word(7), 0x80), 0xC0);
     return _mm256_blend_epi32(low, high, 0xF0);
 }
 /// The half floats in the low halves of eight lanes.
@@ -47,7 +51,8 @@ static TINFER_INLINE __m256 low_halves(__m256i lanes) {
 
 /// e8m0_half and ue4m3_half (quants/half.hpp) of the lowest byte of each lane.
 static TINFER_INLINE __m256 e8m0_halves(__m256i lanes) {
-    const __m256i e = _mm256_and_si256(lanes, _mm256_set1_epi32(255)), small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i e = _mm256_and_si256(lanes, _mm256_set1_epi32(255)),
+                  small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
@@ -72,13 +77,14 @@ static TINFER_INLINE __m128i nibbles_in_turn(__m128i bytes) {
 }
 /// Byte e: ones where bit e is set, else zeros.
 static TINFER_INLINE __m256i mask_of(std::uint32_t bits) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#    if defined(__AVX512BW__) && defined(__AVX512VL__)
     return _mm256_movm_epi8(bits);
-#else
+#    else
     const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte), bit), bit);
-#endif
+    return _mm256_cmpeq_epi8(
+        _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte), bit), bit);
+#    endif
 }
 /// The 32 bit pairs of 8 bytes, the lowest of each byte first.
 static TINFER_INLINE __m256i pairs_in_turn(__m128i bytes) {
@@ -87,12 +93,14 @@ static TINFER_INLINE __m256i pairs_in_turn(__m128i bytes) {
 }
 /// The 256 bit pairs of 64 bytes, as pair_of_256 numbers them.
 static TINFER_INLINE void pairs_of_64(const std::uint8_t* p, __m256i (&pairs)[8]) {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int i = 0; i < 8; ++i)
         pairs[i] = _mm256_and_si256(_mm256_srli_epi16(load_bytes32(p + i / 4 * 32), 2 * (i % 4)), bytes_of(3));
 }
 /// Sixteen bytes to the scales of a super-block (or to its mins).
-static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) { store_bytes32(_mm256_cvtepu8_epi16(bytes), out); }
+static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) {
+    store_bytes32(_mm256_cvtepu8_epi16(bytes), out);
+}
 
 // ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
 
@@ -109,7 +117,7 @@ TINFER_INLINE void unpack_vector(NVFP4, const std::uint8_t* block, int unit, Cod
 }
 template <class Arch>
 TINFER_INLINE void unpack_vector(Q1_0, const std::uint8_t* block, int unit, Codes32& out) noexcept {
-    const __m256i set = mask_of(load_u32<Arch>(block + 2 + 4 * unit));   // −1 or 0: −1 − 2 · that
+    const __m256i set = mask_of(load_u32<Arch>(block + 2 + 4 * unit));  // −1 or 0: −1 − 2 · that
     store_bytes32(_mm256_sub_epi8(bytes_of(-1), _mm256_add_epi8(set, set)), out.q);
     out.d[0] = out.d[1] = load_half(block);
 }
@@ -127,8 +135,9 @@ static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
     const __m128i low = _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
     std::int32_t four;
     std::memcpy(&four, block + 104, 4);
-    const __m128i upper = _mm_set1_epi32(four);   // a shift by 32 leaves nothing
-    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)), last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
+    const __m128i upper = _mm_set1_epi32(four);  // a shift by 32 leaves nothing
+    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)),
+                  last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
     return _mm_or_si128(low, _mm_and_si128(_mm_or_si128(first, last), _mm_set1_epi8(0x30)));
 }
 /// The eight scales of IQ4_XS: nibbles in one word, pairs of bits in sixteen bits more.
@@ -151,18 +160,24 @@ TINFER_INLINE void unpack_vector(TQ2_0, const std::uint8_t* block, int /*unit*/,
     store_bytes32(_mm256_set1_epi16(1), out.scale);
     out.d = load_half(block + 64);
 }
-/// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171 are
-/// the first bytes of which it is 1 and 2.
+/// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171
+/// are the first bytes of which it is 1 and 2.
 static TINFER_INLINE __m256i base3_digits(__m256i fractions) {
-    const auto reaches = [&](int least) { return _mm256_cmpeq_epi8(_mm256_max_epu8(fractions, bytes_of(least)), fractions); };
+    const auto reaches = [&](int least) {
+        return _mm256_cmpeq_epi8(_mm256_max_epu8(fractions, bytes_of(least)), fractions);
+    };
     return _mm256_sub_epi8(_mm256_sub_epi8(bytes_of(-1), reaches(86)), reaches(171));
 }
-static TINFER_INLINE __m256i three_times(__m256i bytes) { return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes)); }
+static TINFER_INLINE __m256i three_times(__m256i bytes) {
+    return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes));
+}
 template <class Arch>
 TINFER_INLINE void unpack_vector(TQ1_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     __m256i fractions = load_bytes32(block);
-    for (int n = 0; n < 5; ++n, fractions = three_times(fractions)) store_bytes32(base3_digits(fractions), out.q + 32 * n);
-    // Sixteen bytes of five digits, two digits at a time, and four of four: out.q + 160 is written to its end and over it.
+    for (int n = 0; n < 5; ++n, fractions = three_times(fractions))
+        store_bytes32(base3_digits(fractions), out.q + 32 * n);
+    // Sixteen bytes of five digits, two digits at a time, and four of four: out.q + 160 is written to its end and over
+    // it.
     const __m128i sixteen = load_bytes16(block + 32);
     const auto next = [](__m128i bytes) { return _mm256_castsi256_si128(three_times(_mm256_castsi128_si256(bytes))); };
     fractions = _mm256_set_m128i(next(sixteen), sixteen);
@@ -171,7 +186,8 @@ TINFER_INLINE void unpack_vector(TQ1_0, const std::uint8_t* block, int /*unit*/,
     const __m128i four = _mm_set1_epi32(static_cast<int>(load_u32<Arch>(block + 48)));
     const __m128i thrice = next(four), ninefold = next(thrice), last = next(ninefold);
     const __m128i digits = _mm_unpacklo_epi64(_mm_unpacklo_epi32(four, thrice), _mm_unpacklo_epi32(ninefold, last));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 240), _mm256_castsi256_si128(base3_digits(_mm256_castsi128_si256(digits))));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 240),
+                     _mm256_castsi256_si128(base3_digits(_mm256_castsi128_si256(digits))));
     store_bytes32(_mm256_set1_epi16(1), out.scale);
     out.d = load_half(block + 52);
 }

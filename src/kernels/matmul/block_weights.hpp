@@ -12,9 +12,9 @@
 
 namespace tinfer::kernels {
 
-/// Packed panels and vector dot products: panels are decoded k-block by k-block, and each k-block meets all columns while it is in L1; of two
-/// panels together, where columns are many, so that activations are fetched half as often. Unfinished sums rest in scratch, one
-/// accumulator per output: of a tile of columns, by panels, acc[column][row].
+/// Packed panels and vector dot products: panels are decoded k-block by k-block, and each k-block meets all columns
+/// while it is in L1; of two panels together, where columns are many, so that activations are fetched half as often.
+/// Unfinished sums rest in scratch, one accumulator per output: of a tile of columns, by panels, acc[column][row].
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::microkernel_q8> {
     using Class = panel_class<Arch, Format>;
@@ -29,8 +29,10 @@ struct ProductPath<Arch, Format, Route::microkernel_q8> {
     }
 
     /// K-block s of rows first … first + n_rows of the job.
-    static void decode(const PanelJob& job, int first, int n_rows, std::int64_t s, int n_units, KBlock& k_block, ReadAhead& reader) noexcept {
-        const auto* rows = reinterpret_cast<const std::uint8_t*>(job.w) + first * job.row_stride + s * kKBlockBytes<Format>;
+    static void decode(const PanelJob& job, int first, int n_rows, std::int64_t s, int n_units, KBlock& k_block,
+                       ReadAhead& reader) noexcept {
+        const auto* rows =
+            reinterpret_cast<const std::uint8_t*>(job.w) + first * job.row_stride + s * kKBlockBytes<Format>;
         if constexpr (Format::kUnit == 256) {
             decode_super_blocks<Arch, Format, Class>(rows, job.row_stride, n_rows, k_block, reader);
         } else {
@@ -39,20 +41,26 @@ struct ProductPath<Arch, Format, Route::microkernel_q8> {
     }
 
     static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
-        packed_activations = nullptr;   // what others left in scratch is gone
+        packed_activations = nullptr;  // what others left in scratch is gone
         const int n_panels = (job.n_rows + kPanelRows<Arch> - 1) / kPanelRows<Arch>;
-        const auto rows_of = [&](int panel) { return std::min(job.n_rows - panel * kPanelRows<Arch>, kPanelRows<Arch>); };
+        const auto rows_of = [&](int panel) {
+            return std::min(job.n_rows - panel * kPanelRows<Arch>, kPanelRows<Arch>);
+        };
         auto* k_blocks = reinterpret_cast<KBlock*>(job.scratch);
         auto* acc = reinterpret_cast<float*>(k_blocks + n_panels);
         const ActivationLayout layout = activation_layout(Format::kUnit == 256 ? DType::x8_256 : DType::x8_32, job.k);
-        const std::int64_t n_micro_tiles = (job.n_columns + kMicroTileTokens<Arch, Class> - 1) / kMicroTileTokens<Arch, Class>;
+        const std::int64_t n_micro_tiles =
+            (job.n_columns + kMicroTileTokens<Arch, Class> - 1) / kMicroTileTokens<Arch, Class>;
         const std::int64_t in_decoding = kDecodedRows<Arch, Format> != 0 ? kSharesOfDecoding : 0;
-        ReadAhead reader = read_next_panel<Arch>(job, n_panels * (in_decoding + n_micro_tiles * ActivationKBlock<Arch, Class>::kShares));
+        ReadAhead reader = read_next_panel<Arch>(
+            job, n_panels * (in_decoding + n_micro_tiles * ActivationKBlock<Arch, Class>::kShares));
         // Tiles are of even size: a narrow one waits for its own sums.
-        const int least = static_cast<int>(job.n_columns / n_micro_tiles), n_larger = static_cast<int>(job.n_columns % n_micro_tiles);
+        const int least = static_cast<int>(job.n_columns / n_micro_tiles),
+                  n_larger = static_cast<int>(job.n_columns % n_micro_tiles);
         for (std::int64_t s = 0; s * kKBlock < job.k; ++s) {
             const bool is_first = s == 0, is_last = (s + 1) * kKBlock >= job.k;
-            const int n_units = static_cast<int>(job.k - s * kKBlock < kKBlock ? (job.k - s * kKBlock) / 32 : kKBlock / 32);
+            const int n_units =
+                static_cast<int>(job.k - s * kKBlock < kKBlock ? (job.k - s * kKBlock) / 32 : kKBlock / 32);
             for (int panel = 0; panel < n_panels; ++panel)
                 decode(job, panel * kPanelRows<Arch>, rows_of(panel), s, n_units, k_blocks[panel], reader);
             const ActivationKBlock<Arch, Class> at(layout, s, reader);
@@ -81,13 +89,13 @@ struct ProductPath<Arch, Format, Route::microkernel_amx> {
     static constexpr bool kSuper = Format::kUnit == 256;
     static constexpr std::int64_t kSumBytes = AmxTokens::kSumBytes<Format>;
 
-    /// Columns that do not lie evenly, or do not fill their tile where it may not be read, are copied: what one k-block needs
-    /// of them.
+    /// Columns that do not lie evenly, or do not fill their tile where it may not be read, are copied: what one k-block
+    /// needs of them.
     struct Copy {
         alignas(64) std::byte codes[kAmxTokens][kKBlock];
         struct alignas(64) {
             float d[8];
-            std::byte sums[32];   ///< of a super-block, or s of eight blocks
+            std::byte sums[32];  ///< of a super-block, or s of eight blocks
         } tails[kAmxTokens];
     };
 
@@ -119,23 +127,35 @@ struct ProductPath<Arch, Format, Route::microkernel_amx> {
         const int n = static_cast<int>(left < kAmxTokens ? left : kAmxTokens);
         const Column* columns = job.columns + g * kAmxTokens;
         const std::int64_t d = at.d_offset + (kSuper ? 4 : 32) * s;
-        const std::int64_t sums_offset = !kSuper ? at.s_offset : Format::kScaleElems == 16 ? at.sum_offset : at.sum32_offset;
+        const std::int64_t sums_offset = !kSuper                     ? at.s_offset
+                                         : Format::kScaleElems == 16 ? at.sum_offset
+                                                                     : at.sum32_offset;
         const std::int64_t sums = sums_offset + kSumBytes * s;
         if (stride != 0 && (g + 1) * kAmxTokens <= job.n_readable) {
             const std::byte* row = columns[0].x;
-            const bool last = (g + 1) * kAmxTokens >= job.n_columns;   // the first ones follow, one k-block further
-            return {row + s * kKBlock, row + d, row + sums, stride, stride, n,
+            const bool last = (g + 1) * kAmxTokens >= job.n_columns;  // the first ones follow, one k-block further
+            return {row + s * kKBlock,
+                    row + d,
+                    row + sums,
+                    stride,
+                    stride,
+                    n,
                     last ? job.columns[0].x + (s + 1) * kKBlock : row + kAmxTokens * stride + s * kKBlock};
         }
         const std::int64_t left_k = job.k - s * kKBlock, bytes = left_k < kKBlock ? left_k : kKBlock;
         for (int t = 0; t < n; ++t) {
-            const std::byte* row = columns[t].x;   // parts of a row are padded to 64 bytes: eight of each may be read
+            const std::byte* row = columns[t].x;  // parts of a row are padded to 64 bytes: eight of each may be read
             std::memcpy(copy.codes[t], row + s * kKBlock, static_cast<std::size_t>(bytes));
             std::memcpy(copy.tails[t].d, row + d, kSuper ? 4 : 32);
             std::memcpy(copy.tails[t].sums, row + sums, kSumBytes);
         }
-        return {copy.codes[0], reinterpret_cast<const std::byte*>(copy.tails[0].d), copy.tails[0].sums, kKBlock,
-                sizeof(copy.tails[0]), n, nullptr};
+        return {copy.codes[0],
+                reinterpret_cast<const std::byte*>(copy.tails[0].d),
+                copy.tails[0].sums,
+                kKBlock,
+                sizeof(copy.tails[0]),
+                n,
+                nullptr};
     }
 
     [[gnu::noinline]] static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
@@ -148,7 +168,8 @@ struct ProductPath<Arch, Format, Route::microkernel_amx> {
         ReadAhead reader = read_next_panel<Arch>(job, kSharesOfDecoding);
 
         for (std::int64_t s = 0; s * kKBlock < job.k; ++s) {
-            const int n_units = static_cast<int>(job.k - s * kKBlock < kKBlock ? (job.k - s * kKBlock) / 32 : kKBlock / 32);
+            const int n_units =
+                static_cast<int>(job.k - s * kKBlock < kKBlock ? (job.k - s * kKBlock) / 32 : kKBlock / 32);
             decode(job, s, n_units, k_block, reader);
             KBlockPrefetch<Arch, Format> next_rows(job, s + 1, n_groups);
             for (std::int64_t g = 0; g < n_groups; ++g) {
@@ -167,11 +188,12 @@ struct ProductPath<Arch, Format, Route::microkernel_amx> {
 template <class Arch, class Format, Route R>
 inline constexpr bool kHasRoute = kMostTokens<Arch, Format::kType, R> != 0;
 
-/// All routes of a format but that of the matrix unit, by the vectors of one instruction set. Not inlined: three kernels call it,
-/// once per chunk.
+/// All routes of a format but that of the matrix unit, by the vectors of one instruction set. Not inlined: three
+/// kernels call it, once per chunk.
 template <class Arch, class Format>
 struct VectorProduct {
-    [[gnu::noinline]] static void multiply(Route route, const PanelJob& job, const std::byte*& packed_activations) noexcept {
+    [[gnu::noinline]] static void multiply(Route route, const PanelJob& job,
+                                           const std::byte*& packed_activations) noexcept {
         multiply_by(std::make_integer_sequence<int, std::size(kRoutes)>{}, route, job, packed_activations);
     }
 
@@ -203,7 +225,7 @@ struct BlockWeights {
         struct None {};
         std::conditional_t<kAmx, AmxSession<Arch, AmxEncoding<Format>::kStepBytes>, None> matrix_unit;
 #endif
-        const std::byte* packed_activations = nullptr;   ///< which of them a route has packed into scratch
+        const std::byte* packed_activations = nullptr;  ///< which of them a route has packed into scratch
     };
 
     /// Of the largest route: a chunk may meet fewer columns than the step has.
@@ -213,7 +235,9 @@ struct BlockWeights {
     /// Multiplied straight from runs of rows of any length, and not by panels.
     static constexpr bool uses_gemv(std::int64_t n_columns) noexcept { return is_gemv(route_of(n_columns)); }
     /// Columns of one expert are better put side by side first: the matrix unit reads sixteen of them at one distance.
-    static constexpr bool gathers(std::int64_t n_columns) noexcept { return route_of(n_columns) == Route::microkernel_amx; }
+    static constexpr bool gathers(std::int64_t n_columns) noexcept {
+        return route_of(n_columns) == Route::microkernel_amx;
+    }
     static constexpr std::int64_t panel_rows(std::int64_t) noexcept { return kPanelRows<Arch>; }
     static constexpr std::int64_t panels_together(std::int64_t n_columns) noexcept {
         if (route_of(n_columns) != Route::microkernel_q8) return 1;
@@ -235,7 +259,8 @@ struct BlockWeights {
 
 private:
     template <int... Routes>
-    static std::uint64_t scratch_of(std::integer_sequence<int, Routes...>, std::int64_t n_columns, std::int64_t k) noexcept {
+    static std::uint64_t scratch_of(std::integer_sequence<int, Routes...>, std::int64_t n_columns,
+                                    std::int64_t k) noexcept {
         std::uint64_t most = 0;
         ((most = std::max(most, scratch_of_route<kRoutes[Routes]>(n_columns, k))), ...);
         return most;
@@ -244,9 +269,12 @@ private:
     static std::uint64_t scratch_of_route(std::int64_t n_columns, std::int64_t k) noexcept {
         constexpr std::int64_t kMost = kMostTokens<Arch, kType, R>;
         const std::int64_t n = kMost == kRouteTokens ? n_columns : std::min(n_columns, kMost);
-        if constexpr (kMost == 0) return 0;
-        else if constexpr (R == Route::microkernel_amx) return ProductPath<Arch, Format, R>::scratch_bytes(n, k);
-        else return ProductPath<Vector, Format, R>::scratch_bytes(n, k);
+        if constexpr (kMost == 0)
+            return 0;
+        else if constexpr (R == Route::microkernel_amx)
+            return ProductPath<Arch, Format, R>::scratch_bytes(n, k);
+        else
+            return ProductPath<Vector, Format, R>::scratch_bytes(n, k);
     }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a thread puts
-// its columns in order by lanes once, and each panel's weights, widened, when their turn comes; then lane after lane of all
-// outputs is worked while a k-block of the columns lies in L1. Every output adds the same numbers in the same
-// order both ways, so the bits are the same.
+// A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a thread
+// puts its columns in order by lanes once, and each panel's weights, widened, when their turn comes; then lane after
+// lane of all outputs is worked while a k-block of the columns lies in L1. Every output adds the same numbers in the
+// same order both ways, so the bits are the same.
 #pragma once
 
 #include "kernels/gemm/float_microkernels.hpp"
@@ -30,12 +30,14 @@ struct FloatWeights {
     /// Columns that a chunk takes: even shares of them, at most as many as kMostOrdered bytes hold.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t k) noexcept {
         if (n_columns < kMany) return n_columns;
-        const std::int64_t most = most_columns(k), n_blocks = (n_columns + most - 1) / most, share = (n_columns + n_blocks - 1) / n_blocks;
+        const std::int64_t most = most_columns(k), n_blocks = (n_columns + most - 1) / most,
+                           share = (n_columns + n_blocks - 1) / n_blocks;
         return (share + kGroup - 1) / kGroup * kGroup;
     }
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
         if (n_columns < kMany) return 0;
-        const std::int64_t n_groups = (std::min(n_columns, most_columns(k)) + kGroup - 1) / kGroup;   // no block of fewer has more
+        const std::int64_t n_groups =
+            (std::min(n_columns, most_columns(k)) + kGroup - 1) / kGroup;  // no block of fewer has more
         return static_cast<std::uint64_t>(kSums + 16 * row_stride(k) + n_groups * 16 * group_stride(k)) * sizeof(float);
     }
 
@@ -54,17 +56,23 @@ private:
     static constexpr int kRows = kFloatRows<Arch>, kColumns = kFloatColumns<Arch>;
     static constexpr int kLanes = Arch::kLanes;
     static constexpr int kOuter = kOuterRows<Arch>, kVectors = kOuterVectors<Arch>;
-    static constexpr int kGroup = kVectors * kLanes;          ///< columns of an outer product
-    static constexpr std::int64_t kMany = kLeastTokens<Arch, Type, Route::float_outer>;   ///< on some processors more
-    static constexpr int kPanel = 48;                         ///< rows that share a k-block of columns in L1
-    static constexpr std::int64_t kSteps = 128;               ///< of a k-block: it and a register of rows fill two thirds of L1
-    static constexpr std::int64_t kMostOrdered = 8 << 20;     ///< bytes of columns in order: larger would leave the last-level cache
-    static constexpr int kMicroTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kMicroTileSums, kSums = kLevels * kLevelSums;
+    static constexpr int kGroup = kVectors * kLanes;  ///< columns of an outer product
+    static constexpr std::int64_t kMany = kLeastTokens<Arch, Type, Route::float_outer>;  ///< on some processors more
+    static constexpr int kPanel = 48;            ///< rows that share a k-block of columns in L1
+    static constexpr std::int64_t kSteps = 128;  ///< of a k-block: it and a register of rows fill two thirds of L1
+    static constexpr std::int64_t kMostOrdered =
+        8 << 20;  ///< bytes of columns in order: larger would leave the last-level cache
+    static constexpr int kMicroTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kMicroTileSums,
+                         kSums = kLevels * kLevelSums;
 
     // Of what lies in order, in floats. A line between lanes keeps them from falling on the same lines of the caches.
     static constexpr std::int64_t n_steps(std::int64_t k) noexcept { return (k + 15) / 16; }
-    static constexpr std::int64_t row_stride(std::int64_t k) noexcept { return n_steps(k) * kPanel + 16; }     ///< between lanes
-    static constexpr std::int64_t group_stride(std::int64_t k) noexcept { return n_steps(k) * kGroup + 16; }   ///< likewise
+    static constexpr std::int64_t row_stride(std::int64_t k) noexcept {
+        return n_steps(k) * kPanel + 16;
+    }  ///< between lanes
+    static constexpr std::int64_t group_stride(std::int64_t k) noexcept {
+        return n_steps(k) * kGroup + 16;
+    }  ///< likewise
 
     static constexpr std::int64_t most_columns(std::int64_t k) noexcept {
         return std::max<std::int64_t>(kMostOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
@@ -91,9 +99,11 @@ private:
     }
     static const float* values_of(const Column& column) noexcept { return reinterpret_cast<const float*>(column.x); }
 
-    /// Columns in registers, and these in groups of even size: in a narrow one loads would take longer than multiply-adds.
+    /// Columns in registers, and these in groups of even size: in a narrow one loads would take longer than
+    /// multiply-adds.
     struct Groups {
-        std::int64_t n_columns, n_vectors = (n_columns + kLanes - 1) / kLanes, count = (n_vectors + kVectors - 1) / kVectors;
+        std::int64_t n_columns, n_vectors = (n_columns + kLanes - 1) / kLanes,
+                                count = (n_vectors + kVectors - 1) / kVectors;
         [[nodiscard]] std::int64_t first_vector(std::int64_t group) const noexcept { return n_vectors * group / count; }
         [[nodiscard]] int vectors(std::int64_t group) const noexcept {
             return static_cast<int>(first_vector(group + 1) - first_vector(group));
@@ -116,7 +126,8 @@ private:
                 order_by_lanes<Arch>(
                     [&](int i, std::int64_t j) {
                         const float* at = x[i] + j * 16;
-                        return j * 16 + 16 <= k ? f32x16<Arch>::load(at) : f32x16<Arch>::load(at, static_cast<int>(k - j * 16));
+                        return j * 16 + 16 <= k ? f32x16<Arch>::load(at)
+                                                : f32x16<Arch>::load(at, static_cast<int>(k - j * 16));
                     },
                     0, n_steps(k), to + v * kLanes, group_stride(k), groups.vectors(group) * kLanes);
             }
@@ -127,11 +138,13 @@ private:
             for (int i = 0; i < kLanes; ++i) w[i] = row_of(job, first + i);
             float* at_rows = to + first * n_steps(job.k);
             std::int64_t done = 0;
-            if constexpr (Type == DType::bf16) done = order_pairs_by_lanes<Arch>(w, job.k, at_rows, row_stride(job.k), kLanes);
+            if constexpr (Type == DType::bf16)
+                done = order_pairs_by_lanes<Arch>(w, job.k, at_rows, row_stride(job.k), kLanes);
             order_by_lanes<Arch>(
                 [&](int i, std::int64_t j) {
                     const std::byte* at = w[i] + j * 16 * kFloatBytes<Type>;
-                    return j * 16 + 16 <= job.k ? load_weights<Arch, Type>(at) : load_weights<Arch, Type>(at, job.k - j * 16);
+                    return j * 16 + 16 <= job.k ? load_weights<Arch, Type>(at)
+                                                : load_weights<Arch, Type>(at, job.k - j * 16);
                 },
                 done, n_steps(job.k), at_rows, row_stride(job.k), kLanes);
         }
@@ -148,12 +161,14 @@ private:
         for (std::int64_t group = 0; group < groups.count; ++group) {
             for (int turn = 0; turn < 16; ++turn) multiply_lane(job, scratch, group, groups.vectors(group), turn);
             const std::int64_t first = groups.first_vector(group) * kLanes;
-            store_group(job, scratch, columns - job.columns + first, std::min<std::int64_t>(n - first, groups.vectors(group) * kLanes));
+            store_group(job, scratch, columns - job.columns + first,
+                        std::min<std::int64_t>(n - first, groups.vectors(group) * kLanes));
         }
     }
 
     /// One lane of all outputs of a panel and a group of columns.
-    static void multiply_lane(const PanelJob& job, const Scratch& scratch, std::int64_t group, int n_vectors, int turn) noexcept {
+    static void multiply_lane(const PanelJob& job, const Scratch& scratch, std::int64_t group, int n_vectors,
+                              int turn) noexcept {
         const int lane = kLaneOrder[turn], level = __builtin_popcount(static_cast<unsigned>(turn));
         const int n_tiles = (job.n_rows + kOuter - 1) / kOuter;
         const float* columns = scratch.columns + (group * 16 + lane) * group_stride(job.k);
@@ -166,12 +181,13 @@ private:
             part.begins = at == 0;
             part.ends = at + part.n == n_steps(job.k);
             part.x = columns + at * width;
-            const float* next = part.x + part.n * width;   // of this lane; else of the next one that has its turn
+            const float* next = part.x + part.n * width;  // of this lane; else of the next one that has its turn
             if (part.ends) next = scratch.columns + (group * 16 + kLaneOrder[(turn + 1) % 16]) * group_stride(job.k);
             part.ahead_step = width * 4 / n_tiles;
             for (int tile = 0; tile < n_tiles; ++tile) {
                 const int row = tile * kOuter;
-                part.w = scratch.rows + lane * row_stride(job.k) + (row / kLanes * n_steps(job.k) + at) * kLanes + row % kLanes;
+                part.w = scratch.rows + lane * row_stride(job.k) + (row / kLanes * n_steps(job.k) + at) * kLanes +
+                         row % kLanes;
                 part.running = scratch.sums + (kLevels - 1) * kLevelSums + tile * kMicroTileSums;
                 part.below = scratch.sums + (level - 1) * kLevelSums + tile * kMicroTileSums;
                 part.ahead = reinterpret_cast<const std::byte*>(next) + tile * part.n * part.ahead_step;
@@ -188,8 +204,9 @@ private:
             for (int row = 0; row < job.n_rows; row += kLanes) {
                 i32v<Arch> m[kLanes];
                 for (int i = 0; i < kLanes; ++i)
-                    m[i] = bits(f32v<Arch>::load_aligned(scratch.sums + (row + i) / kOuter * kMicroTileSums
-                        + ((row + i) % kOuter * n_vectors + v) * kLanes), Arch{});
+                    m[i] = bits(f32v<Arch>::load_aligned(scratch.sums + (row + i) / kOuter * kMicroTileSums +
+                                                         ((row + i) % kOuter * n_vectors + v) * kLanes),
+                                Arch{});
                 transpose(m, Arch{});
                 for (int i = 0; i < kLanes; ++i) from_bits(m[i], Arch{}).store_aligned(results[i] + row);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The routes of few tokens (kernels/matmul/route.hpp), which read the rows of the file: each says how a run of rows is cut
-// into groups for its code, and what it puts into scratch.
+// The routes of few tokens (kernels/matmul/route.hpp), which read the rows of the file: each says how a run of rows is
+// cut into groups for its code, and what it puts into scratch.
 #pragma once
 
 #include "kernels/gemv/b32_avx512.hpp"
@@ -14,8 +14,8 @@
 
 namespace tinfer::kernels {
 
-/// A route of a format. multiply(job, packed_activations): one chunk; the latter says which activations scratch holds as
-/// the route packs them, null for none. scratch_bytes(n_columns, k): of a thread.
+/// A route of a format. multiply(job, packed_activations): one chunk; the latter says which activations scratch holds
+/// as the route packs them, null for none. scratch_bytes(n_columns, k): of a thread.
 template <class Arch, class Format, Route>
 struct ProductPath;
 
@@ -26,7 +26,9 @@ struct NoScratch {
 
 #if defined(__AVX512VNNI__)
 template <class Format>
-inline constexpr bool kHasPairedRows = requires { PairedRows<Format>::kHighBy; };
+inline constexpr bool kHasPairedRows = requires {
+    PairedRows<Format>::kHighBy;
+};
 
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::kquant_avx512> {
@@ -38,7 +40,7 @@ struct ProductPath<Arch, Format, Route::kquant_avx512> {
         auto* token = reinterpret_cast<PairedToken<Format>*>(job.scratch);
         if (packed_activations != job.columns[0].x) pack_token<Arch, Format>(x[0], job.k / 256, token);
         packed_activations = job.columns[0].x;
-        RowStreams<Arch, 1>::template for_each_group<TwoPairs>(job, [&](const TwoPairs& rows, float (*results)[4]) {
+        RowStreams<Arch, 1>::template for_each_group<TwoPairs>(job, [&](const TwoPairs& rows, float(*results)[4]) {
             multiply_paired_rows<Arch, Format>(rows, job.k / 256, token, x[0].d, results[0]);
         });
     }
@@ -49,7 +51,7 @@ struct ProductPath<Arch, Format, Route::iq4_xs_avx512> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         Activations x[1];
         activations_of<Arch, Format>(job, 1, x);
-        RowStreams<Arch, 1>::template for_each_group<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+        RowStreams<Arch, 1>::template for_each_group<FourRows>(job, [&](const FourRows& rows, float(*results)[4]) {
             multiply_level_rows<Arch>(rows, job.k / 256, x[0], results[0]);
         });
     }
@@ -64,7 +66,7 @@ struct ProductPath<Arch, Format, Route::b32_avx512> : NoScratch {
         if (job.n_columns == 2) return multiply_blocks<2>(job, x);
         if constexpr (!WholeBlocks<Format>::kAlwaysSixteen) {
             if (job.row_stride >= kLongRow)
-                return Streams::template for_each_group<FourRows>(job, [&](const FourRows& rows, float (*results)[4]) {
+                return Streams::template for_each_group<FourRows>(job, [&](const FourRows& rows, float(*results)[4]) {
                     multiply_four_q8_0_rows<Arch>(rows, job.k / 32, x[0], results[0]);
                 });
         }
@@ -73,16 +75,17 @@ struct ProductPath<Arch, Format, Route::b32_avx512> : NoScratch {
 
 private:
     using Streams = RowStreams<Arch, 2>;
-    static constexpr std::int64_t kLongRow = 1024;    ///< bytes of a row that make a stream of its own
+    static constexpr std::int64_t kLongRow = 1024;  ///< bytes of a row that make a stream of its own
 
     template <int T>
     static void multiply_blocks(const PanelJob& job, const Activations* x) noexcept {
         const std::int64_t n_blocks = job.k / 32;
-        const auto product = [&]<class Rows>(const Rows& rows, float (*results)[Rows::kRows]) {
+        const auto product = [&]<class Rows>(const Rows& rows, float(*results)[Rows::kRows]) {
             multiply_block_rows<Arch, Format, T>(rows, n_blocks, x, results);
         };
         const bool has_half_groups = n_blocks % 4 == 2, lies_dense = job.row_stride == n_blocks * Format::kBlockBytes;
-        const std::int64_t first = has_half_groups && lies_dense ? Streams::template for_each_whole_group<SixteenPairs>(job, product) : 0;
+        const std::int64_t first =
+            has_half_groups && lies_dense ? Streams::template for_each_whole_group<SixteenPairs>(job, product) : 0;
         Streams::template for_each_group<SixteenRows>(job, product, first);
     }
 };
@@ -93,14 +96,15 @@ struct ProductPath<Arch, Format, Route::skinny_avx512> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         Activations x[kMaxTokens + 1];
         activations_of<Arch, Format>(job, job.n_columns, x);
-        x[job.n_columns] = x[0];   // a pass may take one token more than there are
+        x[job.n_columns] = x[0];  // a pass may take one token more than there are
         const std::int64_t n_passes = (job.n_columns + kPass - 1) / kPass;
-        RowStreams<Arch, kMaxTokens>::template for_each_group<SixteenRows>(job, [&](const SixteenRows& rows, float (*results)[16]) {
-            for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
-                n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                multiply_pass<kPass>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
-            }
-        });
+        RowStreams<Arch, kMaxTokens>::template for_each_group<SixteenRows>(
+            job, [&](const SixteenRows& rows, float(*results)[16]) {
+                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
+                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
+                    multiply_pass<kPass>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
+                }
+            });
     }
 
 private:
@@ -109,7 +113,8 @@ private:
 
     /// T: even where it is more than eight.
     template <int T>
-    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool prefetches, float (*results)[16]) noexcept {
+    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool prefetches,
+                              float (*results)[16]) noexcept {
         constexpr int kLess = T > 8 ? T - 2 : T - 1;
         if constexpr (kLess > 1)
             if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, prefetches, results);
@@ -128,21 +133,22 @@ struct EightRowsByTokens {
             if (job.n_columns < T) return multiply<Product, T - 1>(job, product);
         Activations x[T];
         activations_of<Arch, Format>(job, T, x);
-        RowStreams<Arch, Most>::template for_each_group<EightRows>(job, [&](const EightRows& rows, float (*results)[8]) {
+        RowStreams<Arch, Most>::template for_each_group<EightRows>(job, [&](const EightRows& rows, float(*results)[8]) {
             product(std::integral_constant<int, T>{}, rows, job.k, x, results);
         });
     }
 };
 template <class Arch, class Format, Route R>
-using EightRowsOfRoute = EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMostTokens<Arch, Format::kType, R>>;
+using EightRowsOfRoute =
+    EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMostTokens<Arch, Format::kType, R>>;
 
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::row_dot_avx2>::multiply(job,
-            []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) {
-                multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results);
-            });
+        EightRowsOfRoute<Arch, Format, Route::row_dot_avx2>::multiply(
+            job,
+            []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
+                      float(*results)[8]) { multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results); });
     }
 };
 
@@ -150,8 +156,9 @@ template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::skinny_avx2> : NoScratch {
     static_assert(kHasRowDecoder<Format>);
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::skinny_avx2>::multiply(job,
-            []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) {
+        EightRowsOfRoute<Arch, Format, Route::skinny_avx2>::multiply(
+            job, []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
+                           float(*results)[8]) {
                 multiply_eight_rows<typename Arch::Half, Format, T>(rows, k, x, results);
             });
     }
@@ -162,7 +169,8 @@ template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::codebook> {
     static_assert(kHasCodebook<Format>);
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
-        return sizeof(PackedActivations) + static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256)) * sizeof(CodebookToken);
+        return sizeof(PackedActivations) +
+               static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256)) * sizeof(CodebookToken);
     }
     /// `packed_activations`: null, or scratch says of which activations.
     static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
@@ -178,12 +186,14 @@ struct ProductPath<Arch, Format, Route::codebook> {
         }
         if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMaxTokens, nullptr);
         packed_activations = job.scratch;
-        RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(job, [&](const Rows& rows, float (*results)[Rows::kRows]) {
-            for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
-                n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0, results + first);
-            }
-        });
+        RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
+            job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
+                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
+                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
+                    multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0,
+                                         results + first);
+                }
+            });
     }
 
 private:
@@ -194,11 +204,11 @@ private:
         const std::byte* of[kMaxTokens];
     };
     template <int T>
-    static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens, const Activations* x,
-                              bool prefetches, float (*results)[Rows::kRows]) noexcept {
+    static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens,
+                              const Activations* x, bool prefetches, float (*results)[Rows::kRows]) noexcept {
         if constexpr (T > 1)
             if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, prefetches, results);
-#if defined(__AVX512BW__)
+#    if defined(__AVX512BW__)
         for (int r = 0; r < Rows::kRows; r += 4) {
             FourRows four;
             std::memcpy(four.row, rows.row + r, sizeof(four.row));
@@ -206,9 +216,9 @@ private:
             four.to_l1 = rows.to_l1;
             multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, prefetches, *results + r, Rows::kRows);
         }
-#else
+#    else
         multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, prefetches, results);
-#endif
+#    endif
     }
 };
 
@@ -217,8 +227,10 @@ template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         constexpr int kMaxTokens = kMostTokens<Arch, Format::kType, Route::generic_x86>;
-        if (kMaxTokens == 1 || job.n_columns == 1) multiply_columns<1>(job);
-        else multiply_columns<kMaxTokens>(job);
+        if (kMaxTokens == 1 || job.n_columns == 1)
+            multiply_columns<1>(job);
+        else
+            multiply_columns<kMaxTokens>(job);
     }
 
 private:
@@ -226,7 +238,9 @@ private:
     static void multiply_columns(const PanelJob& job) noexcept {
         Activations x[T];
         activations_of<Arch, Format>(job, T, x);
-        const auto row = [&](int r) { return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride); };
+        const auto row = [&](int r) {
+            return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride);
+        };
         if constexpr (Format::kUnit == 256) {
             for (int r = 0; r < job.n_rows; ++r) {
                 float results[T];
@@ -236,8 +250,8 @@ private:
         } else {
             static_assert(T == 1);
             for (int first = 0; first < job.n_rows; first += 8) {
-                const EightBlocks rows = {row(first), row(first + 1), row(first + 2), row(first + 3),
-                    row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
+                const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
+                                          row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
                 alignas(32) float results[8];
                 multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
                 store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);

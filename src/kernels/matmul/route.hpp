@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The chooser: which code multiplies a weight matrix of one type with so many tokens, by instruction set. All routes give
-// the same bits, so this is a matter of speed alone; README.md of src/kernels shows the whole tree, and a test compares.
+// The chooser: which code multiplies a weight matrix of one type with so many tokens, by instruction set. All routes
+// give the same bits, so this is a matter of speed alone; README.md of src/kernels shows the whole tree, and a test
+// compares.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +14,40 @@ namespace tinfer::kernels {
 
 /// A way to multiply. Few tokens meet the rows of the file (GEMV), many meet packed panels (GEMM).
 enum class Route : std::uint8_t {
-    none,                ///< the type holds no weights
-    reference,           ///< reference/mul_mat.cpp
-    kquant_avx512,       ///< gemv/kquant_avx512.hpp: a token by pairs of rows of super-blocks
-    iq4_xs_avx512,       ///< gemv/iq4_xs_avx512.hpp: a token
-    b32_avx512,          ///< gemv/b32_avx512.hpp: a token or two, blocks of 32
-    skinny_avx512,       ///< gemv/skinny_avx512.hpp: sixteen rows transposed in registers
-    row_dot_avx2,        ///< gemv/row_dot_avx2.hpp: a token or two, eight rows as they lie
-    skinny_avx2,         ///< gemv/skinny_avx2.hpp: eight rows transposed in registers
-    codebook,            ///< gemv/codebook_avx512.hpp or gemv/codebook_avx2.hpp: the IQ types with a codebook
-    generic_x86,         ///< gemv/generic_x86.hpp: blocks unpacked one by one
-    microkernel_q8,      ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
-    microkernel_amx,     ///< gemm/microkernel_amx.hpp: packed panels and the matrix unit
-    float_rows,          ///< gemm/float_microkernels.hpp: float weights as they lie
-    float_outer,         ///< gemm/float_microkernels.hpp: float weights in order by lanes, outer products
+    none,             ///< the type holds no weights
+    reference,        ///< reference/mul_mat.cpp
+    kquant_avx512,    ///< gemv/kquant_avx512.hpp: a token by pairs of rows of super-blocks
+    iq4_xs_avx512,    ///< gemv/iq4_xs_avx512.hpp: a token
+    b32_avx512,       ///< gemv/b32_avx512.hpp: a token or two, blocks of 32
+    skinny_avx512,    ///< gemv/skinny_avx512.hpp: sixteen rows transposed in registers
+    row_dot_avx2,     ///< gemv/row_dot_avx2.hpp: a token or two, eight rows as they lie
+    skinny_avx2,      ///< gemv/skinny_avx2.hpp: eight rows transposed in registers
+    codebook,         ///< gemv/codebook_avx512.hpp or gemv/codebook_avx2.hpp: the IQ types with a codebook
+    generic_x86,      ///< gemv/generic_x86.hpp: blocks unpacked one by one
+    microkernel_q8,   ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
+    microkernel_amx,  ///< gemm/microkernel_amx.hpp: packed panels and the matrix unit
+    float_rows,       ///< gemm/float_microkernels.hpp: float weights as they lie
+    float_outer,      ///< gemm/float_microkernels.hpp: float weights in order by lanes, outer products
 };
-inline constexpr Route kRoutes[] = {Route::none, Route::reference, Route::kquant_avx512, Route::iq4_xs_avx512, Route::b32_avx512,
-    Route::skinny_avx512, Route::row_dot_avx2, Route::skinny_avx2, Route::codebook, Route::generic_x86, Route::microkernel_q8,
-    Route::microkernel_amx, Route::float_rows, Route::float_outer};
+inline constexpr Route kRoutes[] = {
+    Route::none,           Route::reference,       Route::kquant_avx512, Route::iq4_xs_avx512, Route::b32_avx512,
+    Route::skinny_avx512,  Route::row_dot_avx2,    Route::skinny_avx2,   Route::codebook,      Route::generic_x86,
+    Route::microkernel_q8, Route::microkernel_amx, Route::float_rows,    Route::float_outer};
 [[nodiscard]] constexpr std::string_view to_string(Route route) noexcept {
-    constexpr std::string_view kNames[] = {"none", "reference", "kquant_avx512", "iq4_xs_avx512", "b32_avx512", "skinny_avx512",
-        "row_dot_avx2", "skinny_avx2", "codebook", "generic_x86", "microkernel_q8", "microkernel_amx", "float_rows", "float_outer"};
+    constexpr std::string_view kNames[] = {"none",       "reference",     "kquant_avx512",  "iq4_xs_avx512",
+                                           "b32_avx512", "skinny_avx512", "row_dot_avx2",   "skinny_avx2",
+                                           "codebook",   "generic_x86",   "microkernel_q8", "microkernel_amx",
+                                           "float_rows", "float_outer"};
     return kNames[static_cast<std::size_t>(route)];
 }
 /// Whether a route reads the rows of the file, in runs of any length, and not panels of them.
-[[nodiscard, gnu::always_inline]] constexpr bool is_gemv(Route route) noexcept { return route >= Route::kquant_avx512 && route <= Route::generic_x86; }
+[[nodiscard, gnu::always_inline]] constexpr bool is_gemv(Route route) noexcept {
+    return route >= Route::kquant_avx512 && route <= Route::generic_x86;
+}
 
 /// What the choice depends on of an instruction set.
 struct RouteArch {
-    int lanes;       ///< 32-bit lanes of a register
+    int lanes;  ///< 32-bit lanes of a register
     bool x86, dot4, amx;
 };
 [[nodiscard]] constexpr RouteArch route_arch(Isa isa) noexcept {
@@ -59,6 +65,7 @@ struct RouteArch {
 
 /// Which code of its own a format has for few tokens; `panels` formats have none.
 enum class FormatFamily : std::uint8_t { none, floats, kquant, iq4_xs, b32, codebook, unpacked, panels };
+// clang-format off
 [[nodiscard]] constexpr FormatFamily family_of(DType type) noexcept {
     switch (type) {
     case DType::f32: case DType::f16: case DType::bf16:
@@ -67,9 +74,11 @@ enum class FormatFamily : std::uint8_t { none, floats, kquant, iq4_xs, b32, code
         return FormatFamily::kquant;
     case DType::iq4_xs:
         return FormatFamily::iq4_xs;
-    case DType::q4_0: case DType::q4_1: case DType::q5_0: case DType::q5_1: case DType::q8_0: case DType::iq4_nl: case DType::mxfp4:
+    case DType::q4_0: case DType::q4_1: case DType::q5_0: case DType::q5_1: case DType::q8_0: case DType::iq4_nl:
+    case DType::mxfp4:
         return FormatFamily::b32;
-    case DType::iq2_xxs: case DType::iq2_xs: case DType::iq2_s: case DType::iq3_xxs: case DType::iq3_s: case DType::iq1_s: case DType::iq1_m:
+    case DType::iq2_xxs: case DType::iq2_xs: case DType::iq2_s: case DType::iq3_xxs: case DType::iq3_s:
+    case DType::iq1_s: case DType::iq1_m:
         return FormatFamily::codebook;
     case DType::tq1_0: case DType::tq2_0: case DType::nvfp4: case DType::q1_0: case DType::q2_0:
         return FormatFamily::unpacked;
@@ -77,6 +86,7 @@ enum class FormatFamily : std::uint8_t { none, floats, kquant, iq4_xs, b32, code
         return with_format<reference>(type, [](auto) {}) ? FormatFamily::panels : FormatFamily::none;
     }
 }
+// clang-format on
 
 /// What the choice depends on of a block format (quants/format.hpp).
 struct RouteFormat {
@@ -98,8 +108,8 @@ struct RouteFormat {
     const RouteFormat format = route_format(type);
     return format.super_blocks && format.scale_elems == 16 ? 8 : 12;
 }
-/// Up to how many tokens GEMV with 512-bit VNNI is faster than panels, which are decoded once. Even a second pass over rows
-/// of these four types is; codes of Q3_K take so much unpacking that one pass is enough.
+/// Up to how many tokens GEMV with 512-bit VNNI is faster than panels, which are decoded once. Even a second pass over
+/// rows of these four types is; codes of Q3_K take so much unpacking that one pass is enough.
 [[nodiscard]] constexpr std::int64_t max_gemv_avx512(DType type) noexcept {
     if (type == DType::q4_k || type == DType::q6_k || type == DType::iq4_xs || type == DType::q8_0) return 16;
     return type == DType::q3_k ? skinny_avx512_pass(type) : 12;
@@ -109,8 +119,8 @@ struct RouteFormat {
     if (type == DType::q4_k || type == DType::q8_0) return 1;
     return type == DType::q5_k || type == DType::q6_k ? 2 : 0;
 }
-/// Up to how many tokens eight rows in registers are faster than panels: more where neither biases nor sixteen scales of
-/// super-blocks need registers, and where a dot4 needs few; fewer where panels have sixteen lanes.
+/// Up to how many tokens eight rows in registers are faster than panels: more where neither biases nor sixteen scales
+/// of super-blocks need registers, and where a dot4 needs few; fewer where panels have sixteen lanes.
 [[nodiscard]] constexpr std::int64_t max_gemv_avx2(RouteArch arch, DType type) noexcept {
     const RouteFormat format = route_format(type);
     const bool has_room = !format.super_blocks || (format.has_min && format.scale_elems == 32);
@@ -124,16 +134,16 @@ struct RouteFormat {
     if (arch.lanes == 16) return arch.dot4 ? 16 : 8;
     return arch.dot4 ? 4 : 8;
 }
-/// From how many tokens on the matrix unit is faster than vectors: with fewer, most of a tile would be empty. Signed codes
-/// of super-blocks take long to become bytes. Formats with two float steps a block are not written for it.
+/// From how many tokens on the matrix unit is faster than vectors: with fewer, most of a tile would be empty. Signed
+/// codes of super-blocks take long to become bytes. Formats with two float steps a block are not written for it.
 [[nodiscard]] constexpr bool uses_amx(DType type, std::int64_t n_tokens) noexcept {
     const RouteFormat format = route_format(type);
     if (!format.super_blocks && format.scale_elems != 32) return false;
     return n_tokens >= (format.super_blocks && !format.has_min ? 28 : 16);
 }
-/// From how many tokens on float weights are put in order by lanes, which costs more than it saves with fewer: where one
-/// 512-bit multiplication is issued in a cycle and not two, there is time for loads, and rows of 16-bit floats leave room
-/// in L1.
+/// From how many tokens on float weights are put in order by lanes, which costs more than it saves with fewer: where
+/// one 512-bit multiplication is issued in a cycle and not two, there is time for loads, and rows of 16-bit floats
+/// leave room in L1.
 [[nodiscard]] constexpr std::int64_t min_float_outer(RouteArch arch, DType type, bool single_512_fma) noexcept {
     if (arch.lanes != 16) return 12;
     return single_512_fma && type != DType::f32 ? 112 : 30;
@@ -149,7 +159,8 @@ struct RouteFormat {
         return n_tokens < min_float_outer(arch, type, single_512_fma) ? Route::float_rows : Route::float_outer;
     if (arch.amx && uses_amx(type, n_tokens)) return Route::microkernel_amx;
     if (!arch.x86 || family == FormatFamily::panels) return Route::microkernel_q8;
-    if (family == FormatFamily::codebook) return n_tokens <= max_gemv_codebook(arch) ? Route::codebook : Route::microkernel_q8;
+    if (family == FormatFamily::codebook)
+        return n_tokens <= max_gemv_codebook(arch) ? Route::codebook : Route::microkernel_q8;
     if (family == FormatFamily::unpacked)
         return n_tokens <= (route_format(type).super_blocks ? 2 : 1) ? Route::generic_x86 : Route::microkernel_q8;
     if (arch.lanes == 16 && arch.dot4) {
@@ -165,10 +176,10 @@ struct RouteFormat {
 /// No route changes above so many tokens.
 inline constexpr std::int64_t kRouteTokens = 128;
 struct RoutesByTokens {
-    Route of[kRouteTokens + 1] = {};   ///< [0]: none
+    Route of[kRouteTokens + 1] = {};  ///< [0]: none
 };
-/// The routes of a type, worked out by the compiler: at run time a look-up. Its name carries the tag, as the code of files that
-/// are compiled for one instruction set must.
+/// The routes of a type, worked out by the compiler: at run time a look-up. Its name carries the tag, as the code of
+/// files that are compiled for one instruction set must.
 template <class Arch, DType Type, bool Single512Fma = false>
 inline constexpr RoutesByTokens kRouteOf = [] {
     RoutesByTokens table;

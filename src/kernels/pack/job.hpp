@@ -16,25 +16,26 @@ struct Column {
     const float* addend;
 };
 
-/// The part of a product that one chunk computes: rows of weights, as many as the weights' panel_rows · panels_together except
-/// in runs, against n columns.
+/// The part of a product that one chunk computes: rows of weights, as many as the weights' panel_rows · panels_together
+/// except in runs, against n columns.
 struct PanelJob {
-    const std::byte* w;              ///< first row
+    const std::byte* w;  ///< first row
     std::int64_t row_stride, k;
     int n_rows;
-    std::int64_t first_row;          ///< its number: where in a column's output the results begin
-    Ahead ahead;                     ///< behind these rows
+    std::int64_t first_row;  ///< its number: where in a column's output the results begin
+    Ahead ahead;             ///< behind these rows
     const Column* columns;
     std::int64_t n_columns;
-    std::int64_t n_readable;         ///< as many rows of activations may be read where columns lie evenly; n_columns or more
-    Processor processor;             ///< KernelCall
-    bool nontemporal;                    ///< results are too many for the caches: they are stored past them
+    std::int64_t n_readable;  ///< as many rows of activations may be read where columns lie evenly; n_columns or more
+    Processor processor;      ///< KernelCall
+    bool nontemporal;         ///< results are too many for the caches: they are stored past them
     std::byte* scratch;
 };
 
 /// Writes the results of rows first … first + n, which are few, to column c.
 template <class Arch>
-TINFER_INLINE void store_few_results(const PanelJob& job, std::int64_t c, int first, int n, const float* results) noexcept {
+TINFER_INLINE void store_few_results(const PanelJob& job, std::int64_t c, int first, int n,
+                                     const float* results) noexcept {
     const Column& column = job.columns[c];
     float* out = column.out + job.first_row + first;
     const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
@@ -50,8 +51,10 @@ TINFER_INLINE void store_results(const PanelJob& job, std::int64_t c, int first,
     for (; r + Arch::kLanes <= n; r += Arch::kLanes) {
         f32v<Arch> result = load_f32<Arch>(results + r);
         if (addend != nullptr) result = result + load_f32<Arch>(addend + r);
-        if (job.nontemporal && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0) store_nontemporal(result, out + r, Arch{});
-        else result.store_unaligned(out + r);
+        if (job.nontemporal && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0)
+            store_nontemporal(result, out + r, Arch{});
+        else
+            result.store_unaligned(out + r);
     }
     store_few_results<Arch>(job, c, first + r, n - r, results + r);
 }
@@ -62,7 +65,8 @@ TINFER_INLINE void store_micro_tile(const PanelJob& job, std::int64_t first, int
     constexpr int kRows = kPanelRows<Arch>;
     if (job.n_rows % kRows != 0) {
         for (int row = 0; row < job.n_rows; row += kRows)
-            for (int t = 0; t < n; ++t, results += kRows) store_results<Arch>(job, first + t, row, std::min(job.n_rows - row, kRows), results);
+            for (int t = 0; t < n; ++t, results += kRows)
+                store_results<Arch>(job, first + t, row, std::min(job.n_rows - row, kRows), results);
         return;
     }
     for (int t = 0; t < n; ++t, results += kRows) {
@@ -76,14 +80,16 @@ TINFER_INLINE void store_micro_tile(const PanelJob& job, std::int64_t first, int
             for (int r = 0; r < kRows; r += Arch::kLanes) {
                 f32v<Arch> result = load_f32<Arch>(panel + r);
                 if (addend != nullptr) result = result + load_f32<Arch>(addend + row + r);
-                if (nontemporal) store_nontemporal(result, out + row + r, Arch{});
-                else result.store_unaligned(out + row + r);
+                if (nontemporal)
+                    store_nontemporal(result, out + row + r, Arch{});
+                else
+                    result.store_unaligned(out + row + r);
             }
     }
 }
 
-/// Prefetches the lines that results of columns first … first + n go to and those that are added to them: far apart, and for
-/// every column others. In the last round over the columns that hides behind the products.
+/// Prefetches the lines that results of columns first … first + n go to and those that are added to them: far apart,
+/// and for every column others. In the last round over the columns that hides behind the products.
 template <class Arch>
 TINFER_INLINE void prefetch_results(const PanelJob& job, std::int64_t first, std::int64_t n) noexcept {
     for (const Column* column = job.columns + first; column != job.columns + first + n; ++column)
@@ -93,29 +99,32 @@ TINFER_INLINE void prefetch_results(const PanelJob& job, std::int64_t first, std
         }
 }
 
-/// Prefetches what decoding k-block s will read of the job's rows, or behind the last whole k-block for what another panel begins with,
-/// in n_shares shares. A few rows at a time: of what is prefetched all at once, more than a processor has buffers for, much is
-/// dropped.
+/// Prefetches what decoding k-block s will read of the job's rows, or behind the last whole k-block for what another
+/// panel begins with, in n_shares shares. A few rows at a time: of what is prefetched all at once, more than a
+/// processor has buffers for, much is dropped.
 template <class Arch, class Format>
 class KBlockPrefetch {
 public:
     TINFER_INLINE KBlockPrefetch(const PanelJob& job, std::int64_t s, std::int64_t n_shares) noexcept
         : stride_(job.row_stride), n_rows_(job.n_rows), n_shares_(n_shares) {
-        if ((s + 1) * kKBlock <= job.k) at_ = job.w + s * kBytes;
-        else if (s * kKBlock >= job.k && job.ahead.begin != nullptr) at_ = job.ahead.begin;
-        else n_rows_ = 0;
+        if ((s + 1) * kKBlock <= job.k)
+            at_ = job.w + s * kBytes;
+        else if (s * kKBlock >= job.k && job.ahead.begin != nullptr)
+            at_ = job.ahead.begin;
+        else
+            n_rows_ = 0;
     }
     TINFER_INLINE void prefetch_share() noexcept {
         for (due_ += n_rows_; due_ >= n_shares_; due_ -= n_shares_, at_ += stride_) {
 #pragma GCC unroll 8
             for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at_ + line, 0, kLevel);
-            __builtin_prefetch(at_ + kBytes - 1, 0, kLevel);   // what the k-block ends in may be one line more
+            __builtin_prefetch(at_ + kBytes - 1, 0, kLevel);  // what the k-block ends in may be one line more
         }
     }
 
 private:
     static constexpr int kBytes = kKBlockBytes<Format>;
-    static constexpr int kLevel = Arch::kHasAmx ? 2 : 3;   ///< tiles of the matrix unit fill L1
+    static constexpr int kLevel = Arch::kHasAmx ? 2 : 3;  ///< tiles of the matrix unit fill L1
     const std::byte* at_ = nullptr;
     std::int64_t stride_, n_rows_, n_shares_, due_ = 0;
 };
