@@ -153,7 +153,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
         const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
-        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         if (!model_options.use_mmap) {
@@ -167,7 +167,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
 MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto& bound = detail::impl_of(model).bound;
-        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         memory.weights_mapped = bound.file->mapped_bytes();
@@ -178,7 +178,7 @@ MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
 
 std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {
     return reporting_memory("drawing a graph: an allocation failed", [&] {
-        const kernels::KernelTable* table = kernels::find_table(options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
         const runtime::Layout layout(detail::impl_of(model).bound, options, *table);
         const ContextOptions& o = layout.options();
@@ -205,7 +205,7 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
 
 Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
     : impl_(reporting_memory("making a sampler: an allocation failed", [&] {
-          const kernels::KernelTable& table = *kernels::find_table(Isa::automatic);   // every machine has one
+          const kernels::KernelTable& table = *kernels::look_up_table(Isa::automatic);   // every machine has one
           return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options, *table.row_ops)});
       })) {}
 
