@@ -41,7 +41,10 @@ int run(const RunArgs& args) {
     const auto model = args.model.load();
     const auto& vocab = model.vocab();
 
-    GenerationRequest request{.prompt = vocab.encode(prompt, args.encode.get()), .n_predict = args.n_predict, .stops = args.stops};
+    const tinfer::LogSink log = args.model.log();
+    auto encoding = args.encode.get();
+    encoding.log = &log;
+    GenerationRequest request{.prompt = vocab.encode(prompt, encoding), .n_predict = args.n_predict, .stops = args.stops};
     if (request.prompt.empty()) {
         if (!vocab.bos()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the prompt has no tokens");
         request.prompt = {*vocab.bos()};

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // One tensor as files, graphs and traces know it.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     for (const tinfer::TensorInfo& tensor : model.file().tensors())
+//         std::cout << tensor.name << ' ' << tensor.type << ' ' << tensor.ne[0] << " x " << tensor.ne[1] << '\n';
 #pragma once
 
 #include <array>
@@ -18,8 +22,9 @@ enum class Part : std::uint8_t { none, embed, attn_norm, attn, attn_out, ffn_nor
 [[nodiscard]] TINFER_API std::string_view to_string(TensorClass c) noexcept;
 [[nodiscard]] TINFER_API std::string_view to_string(Part part) noexcept;
 
+/// Of a tensor that lies in no file.
 inline constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};
-inline constexpr int kNoLayer = -1;   ///< 65535 in files
+inline constexpr int kNoLayer = -1;   ///< of a tensor that belongs to no block
 
 /// One tensor as files, graphs and traces know it. Weights keep their id (directory order), name and place in the file.
 struct TensorInfo {

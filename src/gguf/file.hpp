@@ -4,6 +4,7 @@
 // before they size anything, offsets before use.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,6 +65,9 @@ public:
 
     /// Scans every block for scales that are not finite; throws bad_tensor_data naming tensor and block.
     void check_data() const;
+
+    /// See ModelFile::fingerprint.
+    [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
 
     // ---- metadata: the caller's overrides first, then shard 0. find_*: nullopt when absent; require_*: missing_key.
     // A value of another family: wrong_type; an integer that does not fit or is negative where it must not be: bad_key;

@@ -12,6 +12,14 @@
 
 namespace tinfer {
 
+namespace runtime {
+
+/// The first value that is NaN or infinite; refuse_value throws non_finite naming `what`, place and value.
+[[nodiscard]] std::optional<std::size_t> first_non_finite(std::span<const float> values) noexcept;
+[[noreturn]] void refuse_value(std::string_view what, std::span<const float> values, std::size_t i);
+
+}  // namespace runtime
+
 struct Context::Impl {
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
@@ -25,9 +33,11 @@ struct Context::Impl {
     /// The same for the encoder in front of the decoder.
     template <class Input>
     DecodeStatus encode(const Input& input);
-    /// Opens a transaction: validates `input` (tokens or a batch) and leaves the context busy until step() has ended it.
-    template <class Input>
-    void begin(const Input& input);
+    /// Opens a transaction: validates the input and leaves the context busy until step() has ended it. A batch is kept in
+    /// begun_: taken, or copied into the memory of the one before.
+    void begin(std::span<const Token> tokens);
+    template <class AnyBatch>
+    void begin(AnyBatch&& batch);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
     StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a pending transaction as a cancel would.
@@ -36,6 +46,7 @@ struct Context::Impl {
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     void clear(bool zero_data);
+    void forget_outputs() noexcept;
     void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
 
@@ -74,9 +85,9 @@ struct Context::Impl {
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
     AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
-    bool has_pooled = false;            ///< vectors of the last decode are in pooled_data
-    int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
-    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far; none after anything but ok
+    bool has_outputs = false;           ///< the last decode was ok and nothing has happened since: its outputs may be read
+    int n_outputs = 0;                  ///< rows of logits and embeddings; 0 where there are no outputs
+    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far
 
 private:
     /// Where a transaction stands: what the next piece of work is.
@@ -132,6 +143,7 @@ private:
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;   ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
+    Batch begun_;                           ///< what begin() was given
     bool fits_ = false;                     ///< else it ends as no_room before anything runs
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;              ///< of the micro-batch

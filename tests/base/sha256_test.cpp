@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/sha256.hpp"
+#include "tinfer/hash.hpp"
 
 namespace tinfer {
 
