@@ -27,7 +27,7 @@ constexpr std::string_view kUsage =
     "One layer of attention over `depth` tokens. decode: one query; GB/s counts the bytes of its K and V; roof: the "
     "share\n"
     "of the stream read of all layers. prefill: the last `tokens` queries; GFMA/s counts the products with visible "
-    "cells;\n"
+    "KV slots;\n"
     "peak: the share of the f32 multiply-accumulates of the table's instructions. group: heads per KV head.\n";
 
 struct Plan {
@@ -128,7 +128,7 @@ private:
     }
     /// Random rows through the kernel that writes them, a page at a time: scales and codes as in a model.
     void fill_cache(DType type) {
-        const std::int64_t n_cells = n_pages() * 64, row = shape_.dim * shape_.kv_heads;
+        const std::int64_t n_kv_slots = n_pages() * 64, row = shape_.dim * shape_.kv_heads;
         const auto& reference = *kernels::find_table(Isa::reference);
         OpParams params;
         params.attention = {
@@ -139,14 +139,14 @@ private:
         for (const int is_v : {0, 1}) {
             params.is_v = is_v;
             std::byte* data = cache(is_v).data;
-            std::vector<std::int32_t> cells(64);
-            for (int i = 0; i < 64; ++i) cells[static_cast<std::size_t>(i)] = i;
-            const test::TestTensor first = integers({64, 1, 1, 1}, cells);
+            std::vector<std::int32_t> kv_slots(64);
+            for (int i = 0; i < 64; ++i) kv_slots[static_cast<std::size_t>(i)] = i;
+            const test::TestTensor first = integers({64, 1, 1, 1}, kv_slots);
             roof::Team one(1);
             KernelRun(reference, Op::kv_write, type, {cache(is_v), rows.operand(), first.operand()}, 1, params)
                 .seconds(one, 1);
             const std::size_t page = static_cast<std::size_t>(64 * row_bytes(type, row));
-            for (std::int64_t p = 1; p < n_cells / 64; ++p)
+            for (std::int64_t p = 1; p < n_kv_slots / 64; ++p)
                 std::memcpy(data + static_cast<std::size_t>(p) * page, data, page);
         }
         for (int i = 1; i < n_; ++i) std::memcpy(cache(2 * i).data, cache(0).data, 2 * row_.bytes().size());

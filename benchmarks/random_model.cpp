@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/half.hpp"
 #include "kernel_run.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/random_blocks.hpp"
 

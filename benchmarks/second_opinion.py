@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unicodedata
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SKIPPED = 77   # what CTest takes for skipped
@@ -33,6 +34,28 @@ PATTERNS = {
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
     "llama-bpe": [LLAMA3], "qwen2": [QWEN2],
 }
+
+# What cleaning must get right: scripts whose letters are written in several characters, or with marks beside them.
+SCRIPTS = {
+    "Korean": "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다. 값진 닭과 흙, 꽃밭을 밟다; 뷁 쀓 ㄱㄴㄷ ㅏㅑㅓ.",
+    "Latin": "Où ça? L'été à Málaga, œuvre déjà vécue. Zażółć gęślą jaźń. Příliš žluťoučký kůň. Tiếng Việt: những ngày rồi sẽ ổn. Ǖ ṩ ḗ.",
+    "Hebrew": "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְהָאָרֶץ הָיְתָה תֹהוּ וָבֹהוּ. \ufb2a\ufb4b",
+    "Arabic": "يُولَدُ جَمِيعُ النَّاسِ أَحْرَارًا مُتَسَاوِينَ فِي الْكَرَامَةِ وَالْحُقُوقِ؛ آمَنَ رُؤًى، مَسْؤُولٌ.",
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता प्राप्त है। क़लम ज़मीन ड़ ढ़ फ़र्क।",
+}
+
+
+def text_of_scripts():
+    """Each as it is, composed, decomposed; their words in turn; marks where no letter is, and in an order of their own."""
+    texts = [form(text) for text in SCRIPTS.values()
+             for form in (str, lambda t: unicodedata.normalize("NFC", t), lambda t: unicodedata.normalize("NFD", t))]
+    words = [text.split() for text in texts]
+    texts += [" ".join(w[i % len(w)] for w in words) for i in range(max(map(len, words)))]
+    texts += ["".join(w[i % len(w)] for w in words) for i in range(8)]
+    decomposed = unicodedata.normalize("NFD", SCRIPTS["Latin"] + SCRIPTS["Hebrew"])
+    marks = [c for c in decomposed if unicodedata.combining(c)]
+    texts += [f"a{x}{y} {y}b {x}" for x in marks[::5] for y in marks[::7]]
+    return "\n".join(texts)
 
 
 def read_metadata(path):
@@ -66,7 +89,7 @@ def build_wordpiece(metadata):
     tokens, types = metadata["tokenizer.ggml.tokens"], metadata.get("tokenizer.ggml.token_type", [])
     special = {i for i, kind in enumerate(types) if kind != NORMAL}
     vocab = {t if i in special else t[1:] if t[0] == SPACE else "##" + t: i for i, t in enumerate(tokens)}
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=10**6))
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
@@ -143,10 +166,10 @@ def best_seconds(n_runs, work):
 
 
 def compare(bench, path, text_file, patterns, n_runs):
-    """Whether the ids are equal; None where nothing could be compared."""
+    """Whether the ids of a text are equal; None where nothing could be compared."""
     text = text_file.read_bytes().decode("utf-8")
     tokenizer = build(read_metadata(path), patterns)
-    name = pathlib.Path(path).stem
+    name = f"{pathlib.Path(path).stem}, {text_file.stem}"
     if isinstance(tokenizer, str):
         print(f"{name}: {tokenizer}")
         return None
@@ -183,9 +206,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         text_file = pathlib.Path(folder) / "mixed.txt"
         subprocess.run([args.bench, "--write-text", text_file, "--bytes", str(args.bytes)], check=True)
+        scripts_file = pathlib.Path(folder) / "scripts.txt"
+        scripts_file.write_text(text_of_scripts(), encoding="utf-8")
         patterns = all_patterns()
-        results = [compare(args.bench, path, text_file, patterns, args.runs)
-                   for path in args.vocabs or all_vocabularies()]
+        results = [compare(args.bench, path, file, patterns, args.runs)
+                   for path in args.vocabs or all_vocabularies() for file in (text_file, scripts_file)]
     if set(results) <= {None}:
         print("skipped: no vocabulary to compare; set TINFER_GOLDEN to the folder of golden data")
         return SKIPPED

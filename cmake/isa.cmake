@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Flags of the files that are compiled for one instruction set, and which of them this machine's family has. Never
+# Flags of the files that are compiled for one instruction set, and which of them are built. Never
 # global: the rest of the library runs on any processor. These files are optimised even in debug builds, because an
 # unoptimised one would emit inline functions that the linker may hand to processors without the instructions
 # (scripts/check_isa_symbols.py).
@@ -27,17 +27,45 @@ function(tinfer_isa_source file)
         COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# Which tables are built: TINFER_ISAS, where `reference` is always among them. A name of another family of processors is left
+# out, so that one list can serve several machines.
+set(tinfer_x86_tables avx2 avxvnni avx512 avx512vnni amx)
+set(tinfer_arm_tables neon neon_dot)
+set(TINFER_ISAS all CACHE STRING
+    "Kernel tables to build: all, or a list out of reference avx2 avxvnni avx512 avx512vnni amx neon neon_dot")
+
+set(tinfer_tables)
 if(TINFER_X86)
-    target_compile_definitions(tinfer PRIVATE TINFER_X86)
-    set(avx2 -mavx2 -mfma -mf16c)
-    set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd)
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avx2.cpp ${avx2})
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avxvnni.cpp ${avx2} -mavxvnni)
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avx512.cpp ${avx512})
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/avx512vnni.cpp ${avx512} -mavx512vnni)
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/amx.cpp ${avx512} -mavx512vnni -mamx-tile -mamx-int8)
+    set(tinfer_tables ${tinfer_x86_tables})
 elseif(TINFER_ARM)
-    target_compile_definitions(tinfer PRIVATE TINFER_ARM)
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/neon.cpp -march=armv8-a)
-    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/neon_dot.cpp -march=armv8.2-a+dotprod)
+    set(tinfer_tables ${tinfer_arm_tables})
 endif()
+if(NOT TINFER_ISAS STREQUAL "all")
+    string(REGEX REPLACE "[, ]+" ";" tinfer_wanted_tables "${TINFER_ISAS}")
+    foreach(table IN LISTS tinfer_wanted_tables)
+        if(NOT table IN_LIST tinfer_x86_tables AND NOT table IN_LIST tinfer_arm_tables AND NOT table STREQUAL "reference")
+            message(FATAL_ERROR "TINFER_ISAS: there is no kernel table '${table}'; it is 'all' or a list out of reference, "
+                "avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot")
+        endif()
+    endforeach()
+    foreach(table IN LISTS tinfer_tables)
+        if(NOT table IN_LIST tinfer_wanted_tables)
+            list(REMOVE_ITEM tinfer_tables ${table})
+        endif()
+    endforeach()
+endif()
+list(JOIN tinfer_tables " " tinfer_tables_text)
+message(STATUS "tinfer: kernel tables reference ${tinfer_tables_text}")
+
+set(tinfer_avx2_flags -mavx2 -mfma -mf16c)
+set(tinfer_avxvnni_flags ${tinfer_avx2_flags} -mavxvnni)
+set(tinfer_avx512_flags ${tinfer_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd)
+set(tinfer_avx512vnni_flags ${tinfer_avx512_flags} -mavx512vnni)
+set(tinfer_amx_flags ${tinfer_avx512vnni_flags} -mamx-tile -mamx-int8)
+set(tinfer_neon_flags -march=armv8-a)
+set(tinfer_neon_dot_flags -march=armv8.2-a+dotprod)
+foreach(table IN LISTS tinfer_tables)
+    tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/${table}.cpp ${tinfer_${table}_flags})
+    string(TOUPPER ${table} upper)
+    target_compile_definitions(tinfer PRIVATE TINFER_TABLE_${upper})
+endforeach()

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the library as one header: the public header, then, under TINFER_IMPLEMENTATION, every source in layer order.
-Deterministic: the same sources give the same bytes.
+"""Writes the library as one header: the public header, then, under TINFER_IMPLEMENTATION, every source in layer order
+and every kernel table of the platform. Deterministic: the same sources give the same bytes.
 
 usage: amalgamate.py out/tinfer.hpp
+
+What a table's kernels are made of is in the file once. The header includes itself for each table, inside a region with the
+table's target and in a namespace of its own: a function is compiled with the target in force where it is defined.
 """
 import pathlib
 import re
@@ -15,34 +18,43 @@ from check_layers import LAYERS  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SRC, INCLUDE_ROOT = ROOT / "src", ROOT / "include"
 PUBLIC = INCLUDE_ROOT / "tinfer/tinfer.hpp"
+ISA_FOLDER = SRC / "kernels/isa"
+REGISTERS = ROOT / "scripts/single_header/registers.hpp"   # in place of xsimd
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/\w+\.hpp)>)')
+SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>")
+# What holds instructions of a table: templates over its tag, or over its registers (base/math_lanes.hpp).
+OVER_A_TABLE = re.compile(r"^\s*template <.*\bclass (Arch|V)\b", re.M)
 
-
-def included(match):
-    """The file that an include of our own names: public headers lie in include/, all others in src/."""
-    name = match[1] or match[2]
-    return (INCLUDE_ROOT if name.startswith("tinfer/") else SRC) / name
-
-# Kernel tables beside `reference`, best first, and what a compiler defines when its flags allow them. One is compiled in.
-# FAMILIES: the macro that the build system sets for the processors that have the table.
-TIERS = {
-    "amx": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__ __AMX_TILE__ __AMX_INT8__",
-    "avx512vnni": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__ __AVX512VNNI__",
-    "avx512": "__AVX512F__ __AVX512BW__ __AVX512DQ__ __AVX512VL__ __AVX512CD__",
-    "avxvnni": "__AVX2__ __FMA__ __F16C__ __AVXVNNI__",
-    "avx2": "__AVX2__ __FMA__ __F16C__",
-    "neon_dot": "__aarch64__ __ARM_FEATURE_DOTPROD",
-    "neon": "__aarch64__",
+# The tables beside `reference`: family of processors, target of GCC and Clang, and the macros that flags of that target
+# would define.
+X86, ARM = "defined(__x86_64__)", "defined(__aarch64__)"
+AVX2 = "avx2,fma,f16c"
+AVX512 = AVX2 + ",avx512f,avx512bw,avx512dq,avx512vl,avx512cd"
+TABLES = {
+    "avx2": (X86, AVX2, "AVX2"),
+    "avxvnni": (X86, AVX2 + ",avxvnni", "AVX2 AVXVNNI"),
+    "avx512": (X86, AVX512, "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD"),
+    "avx512vnni": (X86, AVX512 + ",avx512vnni", "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD AVX512VNNI"),
+    "amx": (X86, AVX512 + ",avx512vnni,amx-tile,amx-int8",
+            "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD AVX512VNNI AMX_TILE AMX_INT8"),
+    "neon": (ARM, "", ""),
+    "neon_dot": (ARM, "+dotprod", "ARM_FEATURE_DOTPROD"),
 }
-FAMILIES = {tier: "TINFER_ARM" if tier.startswith("neon") else "TINFER_X86" for tier in TIERS}
 
 HEAD = """\
 // tinfer @VERSION@ as a single header, made by scripts/amalgamate.py: edit the sources, not this file.
+//
 // In exactly one source file, before anything else:
 //     #define TINFER_IMPLEMENTATION
 //     #include "tinfer.hpp"
-// That file needs xsimd, PCRE2 (8-bit) and utf8proc, and -lpcre2-8 -lutf8proc when linking; OpenMP is used where the
-// compiler's flags switch it on. Every other file just includes the header and needs the standard library only.
+// Every other file just includes the header and needs the standard library only. The one file needs PCRE2 (8-bit) and
+// utf8proc (Debian, Ubuntu: libpcre2-dev libutf8proc-dev):
+//     g++ -std=c++20 -O2 -fopenmp app.cpp -lpcre2-8 -lutf8proc        (or clang++)
+// Without -fopenmp it computes on one thread. Without -O2 it works, slowly.
+//
+// All kernel tables of the processor's family are in it, and the best that the processor has is chosen at run time, so no
+// -march is needed. They take minutes to compile: keep the one file small and compile it apart. To have fewer of them,
+// define those that you want, for example -DTINFER_TABLE_AVX2 (@TABLES@); `reference` is always there.
 """
 
 BITS = """
@@ -65,6 +77,22 @@ BITS = """
 #ifndef TINFER_TRACE
 #  define TINFER_TRACE 1
 #endif
+
+// Which kernel tables there are: those that were asked for, else all of the family.
+#if !(@ANY_ASKED@)
+#  if !defined(__GNUC__)
+#    pragma message("tinfer: only GCC and Clang compile the fast kernel tables; here all computing is 20 to 100 times slower")
+#  elif defined(__x86_64__)
+@ALL_X86@
+#  elif defined(__aarch64__)
+@ALL_ARM@
+#  else
+#    pragma message("tinfer: there are fast kernel tables for x86-64 and 64-bit ARM only; here all computing is 20 to 100 times slower")
+#  endif
+#endif
+#if defined(__GNUC__) && !defined(__OPTIMIZE__)
+#  pragma message("tinfer: compiled without optimization, kernels are many times slower; compile this file with -O2")
+#endif
 """
 
 TAIL = """
@@ -75,10 +103,43 @@ TAIL = """
 #endif  // TINFER_IMPLEMENTATION
 """
 
+# The header includes itself by its own name, which is found beside it whatever it is called.
+SELF = """
+// ---- kernel tables
+#ifndef TINFER_SELF
+#  ifdef __FILE_NAME__
+#    define TINFER_SELF __FILE_NAME__
+#  else
+#    define TINFER_SELF __FILE__   // found where the header's path is absolute; else define TINFER_SELF
+#  endif
+#endif
+"""
+
+# GCC judges what lambdas take and give before it gives them the target. Its AVX-512 intrinsics have undefined operands.
+QUIET = """
+#if defined(__GNUC__) && !defined(__clang__)
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wpsabi"
+#  pragma GCC diagnostic ignored "-Wuninitialized"
+#  pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+"""
+LOUD = """
+#if defined(__GNUC__) && !defined(__clang__)
+#  pragma GCC diagnostic pop
+#endif
+"""
+
+
+def included(match):
+    """The file that an include of our own names: public headers lie in include/, all others in src/."""
+    name = match[1] or match[2]
+    return (INCLUDE_ROOT if name.startswith("tinfer/") else SRC) / name
+
 
 class Writer:
-    def __init__(self):
-        self.out, self.done = [], set()
+    def __init__(self, done=()):
+        self.out, self.done = [], set(done)
 
     def add(self, path):
         """The file's text, with includes of our own files replaced by their text where they are met first."""
@@ -95,69 +156,124 @@ class Writer:
                 if target not in self.done and depth > 0:
                     sys.exit(f"{path.relative_to(ROOT)}:{number}: our own includes must not depend on a condition")
                 self.add(target)
+            elif directive == "#include<xsimd/xsimd.hpp>":
+                self.add(REGISTERS)
             elif directive not in ("#pragmaonce", "//SPDX-License-Identifier:MIT"):
                 self.out.append(line + "\n")
 
-    def headers_of(self, path):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if match := INCLUDE.match(line):
-                self.add(included(match))
+    def text(self):
+        return "".join(self.out)
 
 
-def condition(tier):
-    return " && ".join(f"defined({macro})" for macro in TIERS[tier].split())
+def closure(paths):
+    """The files, and all of ours that they include."""
+    writer = Writer()
+    for path in paths:
+        writer.add(path)
+    return writer.done
 
 
-def add_tables(writer):
-    """The headers of the vector tables, then the best table alone. Comes last: every other header is there by then."""
-    folder = SRC / "kernels/isa"
-    writer.out.append("\n#if defined(TINFER_X86) || defined(TINFER_ARM)\n")
-    for tier in TIERS:
-        writer.headers_of(folder / f"{tier}.cpp")
-    writer.out.append("#endif\n")
-    for index, tier in enumerate(TIERS):
-        writer.out.append(f"#{'elif' if index else 'if'} {condition(tier)}\n")
-        writer.add(folder / f"{tier}.cpp")
-    writer.out.append("#endif\n")
+def table_text(common):
+    """What the tables are made of, to be compiled once for each: the text, and what it includes of the system. `common` is
+    there already, compiled for any processor."""
+    shared = {path for path in common if not OVER_A_TABLE.search(path.read_text(encoding="utf-8"))}
+    writer = Writer(shared)
+    for table in TABLES:
+        path = ISA_FOLDER / f"{table}.cpp"
+        pattern = rf'= make_table<tinfer::kernels::{table}>\("{table}"\);'
+        if not re.search(pattern, path.read_text(encoding="utf-8")):
+            sys.exit(f"{path.relative_to(ROOT)}: no line that ends in '{pattern}'")
+        for header in sorted(closure([path]) - {path} - shared):
+            if header not in writer.done:
+                writer.add(header)
+    lines, system = [], set()
+    for line in writer.text().splitlines(keepends=True):
+        if match := SYSTEM_INCLUDE.match(line):
+            system.add(match[1])   # outside of the regions: what it defines runs anywhere
+        elif not line.startswith("extern "):   # data, defined once for all
+            line = re.sub(r"defined\(__(A(?:VX|MX|RM_)\w+?)_*\)", r"defined(TINFER_HAS_\1)", line)
+            line = re.sub(r"^namespace tinfer\b", "namespace tinfer::TINFER_TABLE_REGION", line)
+            lines.append(line)
+    text = "".join(lines)
+    if match := re.search(r"__(AVX|AMX|ARM_)\w*__", text):
+        sys.exit(f"{match[0]}: what a table has must be asked for as defined({match[0]})")
+    return text, system
 
 
-def table_macros():
-    """TINFER_X86 or TINFER_ARM as the build system sets it, and which one of its tables is compiled in."""
-    lines = ["\n"]
-    for index, tier in enumerate(TIERS):
-        lines.append(f"#{'elif' if index else 'if'} {condition(tier)}\n#  define {FAMILIES[tier]} 1\n"
-                     f"#  define TINFER_TABLE_{tier.upper()} 1\n")
-    return lines + ["#endif\n"]
+def common_names(tables, common):
+    """In a table's namespaces what is compiled once for all is found by the same names."""
+    both = (set(re.findall(r"^namespace tinfer::TINFER_TABLE_REGION::([\w:]+) {", tables, re.M)) &
+            set(re.findall(r"^namespace tinfer::([\w:]+) {", common, re.M)))
+    return "".join(f"namespace tinfer::TINFER_TABLE_REGION::{name} {{ using namespace tinfer::{name}; }}\n" for name in sorted(both))
 
 
-def only_the_table(line):
-    """Wraps a line that takes the address of a vector table, which may not be the one compiled in."""
-    if (match := re.search(r"&(\w+)_table\b", line)) and match[1] in TIERS:
-        return f"#if defined(TINFER_TABLE_{match[1].upper()})\n{line}#endif\n"
-    return line
+def system_includes(names):
+    only = {"immintrin.h": X86, "arm_neon.h": ARM}
+    out = [f"#include <{name}>\n" for name in sorted(names) if name not in only]
+    for name in sorted(names & only.keys()):
+        out.append(f"#if {only[name]}\n#  include <{name}>\n#endif\n")
+    return "".join(out)
+
+
+def region(table):
+    """The inclusion of the header by itself for one table."""
+    family, target, macros = TABLES[table]
+    defines = "".join(f"#  define TINFER_HAS_{macro} 1\n" for macro in macros.split())
+    undefines = "".join(f"#  undef TINFER_HAS_{macro}\n" for macro in macros.split())
+    before = after = ""
+    if target:
+        clang = ",".join(part.lstrip("+") for part in target.split(","))
+        gcc = "arch=armv8.2-a" + target if family == ARM else target
+        before = (f"#  if defined(__clang__)\n"
+                  f'#    pragma clang attribute push(__attribute__((target("{clang}"))), apply_to = function)\n'
+                  f"#  else\n#    pragma GCC push_options\n#    pragma GCC target(\"{gcc}\")\n#  endif\n")
+        after = ("#  if defined(__clang__)\n#    pragma clang attribute pop\n"
+                 "#  else\n#    pragma GCC pop_options\n#  endif\n")
+    return (f"#if defined(TINFER_TABLE_{table.upper()})\n{defines}#  define TINFER_TABLE_REGION for_{table}\n"
+            f"#  define TINFER_TABLE_TAG {table}\n{before}#  include TINFER_SELF\n{after}"
+            f"#  undef TINFER_TABLE_TAG\n#  undef TINFER_TABLE_REGION\n{undefines}"
+            f"constinit const tinfer::kernels::KernelTable tinfer::kernels::{table}_table =\n"
+            f'    tinfer::for_{table}::kernels::make_table<tinfer::for_{table}::kernels::{table}>("{table}");\n#endif\n')
+
+
+def choice():
+    """What the header says of tables before anything else of the implementation."""
+    def all_of(family):
+        return "\n".join(f"#    define TINFER_TABLE_{table.upper()} 1" for table in TABLES if TABLES[table][0] == family)
+    asked = " || ".join(f"defined(TINFER_TABLE_{table.upper()})" for table in TABLES)
+    return BITS.replace("@ANY_ASKED@", asked).replace("@ALL_X86@", all_of(X86)).replace("@ALL_ARM@", all_of(ARM))
+
+
+def single_header():
+    version_header = (INCLUDE_ROOT / "tinfer/version.hpp").read_text(encoding="utf-8")
+    version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", version_header))
+    names = " ".join(f"TINFER_TABLE_{table.upper()}" for table in TABLES)
+    sources = [path for layer in LAYERS for path in sorted((SRC / layer).rglob("*.cpp")) if path.parent != ISA_FOLDER]
+    sources.append(SRC / "tinfer.cpp")
+    tables, tables_include = table_text(closure(sources))
+
+    writer = Writer()
+    writer.add(PUBLIC)
+    public = writer.text()
+    writer.out.clear()
+    for path in sources:
+        writer.add(path)
+    return "".join([
+        "// SPDX-License-Identifier: MIT\n", HEAD.replace("@VERSION@", version).replace("@TABLES@", names),
+        "#ifndef TINFER_TABLE_REGION\n\n#ifndef TINFER_HPP_INCLUDED\n#define TINFER_HPP_INCLUDED\n\n", public,
+        "\n#endif  // TINFER_HPP_INCLUDED\n", choice(), writer.text(), SELF, system_includes(tables_include),
+        *map(region, TABLES), TAIL,
+        "\n#else  // TINFER_TABLE_REGION: the kernels of one table\n", QUIET,
+        common_names(tables, writer.text()), tables, LOUD,
+        "\n#endif  // TINFER_TABLE_REGION\n"])
 
 
 def main():
-    if len(sys.argv) != 2:
-        print(__doc__.splitlines()[-1], file=sys.stderr)
-        return 2
-    version_header = (INCLUDE_ROOT / "tinfer/version.hpp").read_text(encoding="utf-8")
-    version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", version_header))
-    writer = Writer()
-    writer.out += ["// SPDX-License-Identifier: MIT\n", HEAD.replace("@VERSION@", version)]
-    writer.out.append("#ifndef TINFER_HPP_INCLUDED\n#define TINFER_HPP_INCLUDED\n\n")
-    writer.add(PUBLIC)
-    writer.out += ["\n#endif  // TINFER_HPP_INCLUDED\n", BITS, *table_macros()]
-    for layer in LAYERS:
-        for path in sorted((SRC / layer).rglob("*.cpp")):
-            if path.parent != SRC / "kernels/isa":
-                writer.add(path)
-    writer.add(SRC / "tinfer.cpp")
-    writer.out = [only_the_table(line) for line in writer.out]
-    add_tables(writer)
-    writer.out.append(TAIL)
-
-    target, text = pathlib.Path(sys.argv[1]), "".join(writer.out)
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        wants_help = sys.argv[1:] in (["-h"], ["--help"])
+        print(__doc__.strip(), file=sys.stdout if wants_help else sys.stderr)
+        return 0 if wants_help else 2
+    target, text = pathlib.Path(sys.argv[1]), single_header()
     if not target.is_file() or target.read_text(encoding="utf-8") != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks the house rules that a compiler does not: a folder includes only the folders on its right, includes are written
-from the source root, the public header and the examples stay outside, every file starts with its licence and can be
-finished by a reader.
+"""Checks the house rules that a compiler does not: a folder includes only the folders on its right, and so does a room of
+src/kernels, includes are written from the source root, the public header and the examples stay outside, every file starts
+with its licence and can be finished by a reader.
 
 usage: check_layers.py [project root]
 """
@@ -22,6 +22,23 @@ LAYERS = {
     "model": ["graph", "gguf", "base"],
     "trace": ["graph", "base"],
     "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
+    "generation": ["runtime", "sampling", "tokenizer", "base"],
+}
+# The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its headers
+# lie near the ground, its sources, which nothing includes, may use every room.
+KERNEL_ROOMS = {
+    "isa": ["matmul", "reference", "attention", "elementwise", ""],
+    "matmul": ["gemv", "gemm", "pack", "dequantize", "quants", "", "simd"],
+    "gemv": ["pack", "dequantize", "quants", "", "simd"],
+    "gemm": ["pack", "dequantize", "quants", "", "simd"],
+    "reference": ["attention", "dequantize", "quants", ""],
+    "attention": ["elementwise", "quants", "", "simd"],
+    "pack": ["dequantize", "quants", "", "simd"],
+    "dequantize": ["quants", "simd"],
+    "elementwise": ["quants", "", "simd"],
+    "quants": ["simd"],
+    "": ["simd"],
+    "simd": [],
 }
 MAX_LINES = 600
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
@@ -31,6 +48,16 @@ def includes(path):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if match := INCLUDE.match(line):
             yield number, match[1] == '"', match[2]
+
+
+def check_room(where, path, target):
+    """An include inside src/kernels: `path` and `target` lie in rooms, and their floors say who may know whom."""
+    room, other = "/".join(path.parts[2:-1]), "/".join(target.split("/")[1:-1])
+    if room not in KERNEL_ROOMS:
+        yield f"{where}: kernels/{room}/ is no room of KERNEL_ROOMS"
+    elif other != room and other not in KERNEL_ROOMS[room] and (room or path.suffix == ".hpp"):
+        allowed = ", ".join(below or "kernels itself" for below in KERNEL_ROOMS[room]) or "nothing"
+        yield f"{where}: kernels/{room} includes kernels/{other} (allowed: {allowed})"
 
 
 def check_source(root, path):
@@ -50,6 +77,8 @@ def check_source(root, path):
         if folder is not None and layer != folder and layer not in LAYERS.get(folder, []):
             allowed = " ".join(LAYERS[folder]) if folder in LAYERS else "nothing: the folder is in no layer"
             yield f"{where}: {folder}/ includes {layer}/ (allowed: {allowed})"
+        elif folder == layer == "kernels":
+            yield from check_room(where, path.relative_to(root), target)
 
 
 def check_public_header(root, path):
@@ -82,6 +111,9 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
     kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None, "benchmarks": None}
     findings, count = [], 0
+    floors = list(KERNEL_ROOMS)
+    findings += [f"KERNEL_ROOMS: {room} stands above {below}, which may not include it" for below in floors
+                 for room in KERNEL_ROOMS[below] if floors.index(room) <= floors.index(below)]
     for top, check in kinds.items():
         for path in sorted(p for suffix in ("hpp", "cpp") for p in (root / top).rglob(f"*.{suffix}")):
             count += 1

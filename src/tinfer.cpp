@@ -95,6 +95,18 @@ struct Model::Impl {
     double load_seconds = 0;
 };
 
+namespace {
+
+void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const ModelOptions& options) {
+    const auto n_rows = static_cast<std::size_t>(bound.hp.n_vocab);
+    if (n_rows > vocab.size() && options.log)
+        options.log(LogLevel::warning,
+                    cat("the model has rows for ", n_rows, " tokens, the vocabulary has ", vocab.size(),
+                        ": samplers never offer the ", n_rows - vocab.size(), " without a text"));
+}
+
+}  // namespace
+
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
@@ -105,6 +117,7 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         auto vocab = detail::Access::make<Vocab>(tokenizer::load_vocab(*file, options));
         file->load_data(options);
         warn_unused_overrides(*file, options);
+        say_surplus_rows(bound, vocab, options);
         auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
         auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), std::move(handle)});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -123,9 +136,11 @@ std::optional<Token> Model::decoder_start() const noexcept {
 const ModelFile& Model::file() const& noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
-Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+
+Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
-        const auto file = gguf::File::open(std::span(&path, 1), options);
+        const auto file = gguf::File::open(shards, options);
         return Vocab(tokenizer::load_vocab(*file, options));
     });
 }

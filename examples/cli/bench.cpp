@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b), seen
-// under the machine's own roofs, because tokens per second alone explain nothing: the bytes of weights and cache against
-// the stream read, the multiply-accumulates of the weights against the peak of the instructions that do them.
+// tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b),
+// seen under the machine's own roofs, because tokens per second alone explain nothing: the bytes of weights and cache
+// against the stream read, the multiply-accumulates of the weights against the peak of the instructions that do them.
 #include "common.hpp"
 #include "roof.hpp"
 
@@ -26,7 +26,8 @@ struct Test {
 
     [[nodiscard]] std::string name() const {
         constexpr const char* kPrefixes[] = {"pp", "tg", "b"};
-        return kPrefixes[static_cast<std::size_t>(kind)] + std::to_string(n) + (depth > 0 ? "@d" + std::to_string(depth) : "");
+        return kPrefixes[static_cast<std::size_t>(kind)] + std::to_string(n) +
+               (depth > 0 ? "@d" + std::to_string(depth) : "");
     }
 };
 
@@ -43,33 +44,36 @@ std::vector<tinfer::Token> some_tokens(int count, int n_vocab) {
 
 void require(tinfer::DecodeStatus status) {
     if (status == tinfer::DecodeStatus::cancelled) throw tinfer::Error(tinfer::ErrorCode::cancelled, "interrupted");
-    if (status == tinfer::DecodeStatus::no_room) throw tinfer::Error(tinfer::ErrorCode::no_room, "the test does not fit the cache; give a larger -c");
+    if (status == tinfer::DecodeStatus::no_room)
+        throw tinfer::Error(tinfer::ErrorCode::no_room, "the test does not fit the cache; give a larger -c");
 }
 
 /// One run of a test on a cache that holds `depth` tokens, and holds them again afterwards. Seconds.
 double run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
     switch (test.kind) {
-        case Test::Kind::prompt: require(context.decode(tokens)); break;
-        case Test::Kind::generation:
-            for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
-            break;
-        case Test::Kind::batch: {
-            tinfer::Batch batch;
-            for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
-            require(context.decode(batch));
-            break;
-        }
+    case Test::Kind::prompt: require(context.decode(tokens)); break;
+    case Test::Kind::generation:
+        for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
+        break;
+    case Test::Kind::batch: {
+        tinfer::Batch batch;
+        for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
+        require(context.decode(batch));
+        break;
+    }
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (test.depth == 0) context.clear();
+    if (test.depth == 0)
+        context.clear();
     else if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{test.depth}}) != tinfer::RemoveStatus::ok)
-        throw tinfer::Error(tinfer::ErrorCode::unsupported_operation, "the cache of this model cannot be cut back; use -d 0");
+        throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
+                            "the cache of this model cannot be cut back; use -d 0");
     return seconds;
 }
 
-/// Peaks of the machine with one number of threads: the best seen so far, measured anew before a test when the last time is
-/// ten seconds ago, because a machine is not equally fast in every minute.
+/// Peaks of the machine with one number of threads: the best seen so far, measured anew before a test when the last
+/// time is ten seconds ago, because a machine is not equally fast in every minute.
 class Roofs {
 public:
     Roofs(int n_threads, std::string_view isa, std::string file)
@@ -98,8 +102,8 @@ private:
 };
 
 /// One run with an observer. Empty in builds without tracing.
-std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens,
-                                          const tinfer::RooflinePeaks& peaks) {
+std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& test,
+                                          std::span<const tinfer::Token> tokens, const tinfer::RooflinePeaks& peaks) {
     auto roofline = std::make_shared<tinfer::Roofline>(peaks);
     try {
         const auto attached = context.attach(roofline);
@@ -114,7 +118,7 @@ std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& 
 /// What a run must move and multiply: bytes of weights and cache, multiply-accumulates of weights.
 struct Work {
     std::uint64_t weight_bytes = 0, cache_bytes = 0, macs = 0;
-    double compute_seconds = 0;   ///< of those multiply-accumulates at the peaks
+    double compute_seconds = 0;  ///< of those multiply-accumulates at the peaks
 
     explicit Work(const tinfer::Roofline& roofline) {
         for (const auto& row : roofline.rows()) {
@@ -129,15 +133,23 @@ struct Work {
 
 json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) {
     constexpr const char* kBounds[] = {"unknown", "memory", "compute"};
-    return {{"role", row.role}, {"op", tinfer::to_string(row.op)}, {"calls", row.calls}, {"ms", 1e3 * row.seconds},
-            {"share", 100 * row.seconds / roofline.run_seconds()}, {"bytes", row.bytes}, {"weight_bytes", row.weight_bytes},
-            {"cache_bytes", row.cache_bytes}, {"gbps", row.gbps()}, {"gmacs", row.gmacs()}, {"of_peak", 100 * row.of_peak()},
+    return {{"role", row.role},
+            {"op", tinfer::to_string(row.op)},
+            {"calls", row.calls},
+            {"ms", 1e3 * row.seconds},
+            {"share", 100 * row.seconds / roofline.run_seconds()},
+            {"bytes", row.bytes},
+            {"weight_bytes", row.weight_bytes},
+            {"cache_bytes", row.cache_bytes},
+            {"gbps", row.gbps()},
+            {"gmacs", row.gmacs()},
+            {"of_peak", 100 * row.of_peak()},
             {"bound", kBounds[static_cast<std::size_t>(row.bound())]}};
 }
 
 struct Result {
     json line;
-    std::shared_ptr<tinfer::Roofline> roofline;   ///< of a run between the measured ones, when caches are warm
+    std::shared_ptr<tinfer::Roofline> roofline;  ///< of a run between the measured ones, when caches are warm
 };
 
 Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& roofs) {
@@ -147,7 +159,7 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     const auto tokens = some_tokens(test.n, n_vocab);
 
     const auto& peaks = roofs.measure();
-    run_once(context, test, tokens);   // warms caches, pages and plans up, after what the roofs left in them
+    run_once(context, test, tokens);  // warms caches, pages and plans up, after what the roofs left in them
     const auto roofline = observe(context, test, tokens, peaks);
     const Work work(*roofline);
     std::vector<double> seconds;
@@ -156,23 +168,43 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     const auto middle = seconds.size() / 2;
     const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
     const double bytes_rate = double(work.weight_bytes + work.cache_bytes) / median;
-    return {{{"test", test.name()}, {"threads", context.options().n_threads}, {"median", test.n / median},
-             {"min", test.n / seconds.back()}, {"max", test.n / seconds.front()}, {"gbps", bytes_rate / 1e9},
-             {"roof", 100 * bytes_rate / peaks.bytes}, {"gmacs", double(work.macs) / median / 1e9},
-             {"peak", 100 * work.compute_seconds / median}, {"stream_gbps", peaks.bytes / 1e9}, {"file_gbps", roofs.file_bytes() / 1e9},
-             {"dot_gmacs", peaks.int8_macs / 1e9}, {"fma_gmacs", peaks.f32_macs / 1e9},
-             {"weight_bytes", work.weight_bytes}, {"cache_bytes", work.cache_bytes}},
+    return {{{"test", test.name()},
+             {"threads", context.options().n_threads},
+             {"median", test.n / median},
+             {"min", test.n / seconds.back()},
+             {"max", test.n / seconds.front()},
+             {"gbps", bytes_rate / 1e9},
+             {"roof", 100 * bytes_rate / peaks.bytes},
+             {"gmacs", double(work.macs) / median / 1e9},
+             {"peak", 100 * work.compute_seconds / median},
+             {"stream_gbps", peaks.bytes / 1e9},
+             {"file_gbps", roofs.file_bytes() / 1e9},
+             {"dot_gmacs", peaks.int8_macs / 1e9},
+             {"fma_gmacs", peaks.f32_macs / 1e9},
+             {"weight_bytes", work.weight_bytes},
+             {"cache_bytes", work.cache_bytes}},
             roofline};
 }
 
-std::string padded(std::string text, std::size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
+std::string join(std::span<const int> values) {
+    std::string text;
+    for (const int value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+    return text;
+}
+
+std::string padded(std::string text, std::size_t width) {
+    return std::string(width - std::min(width, text.size()), ' ') + text;
+}
 
 void print_row(const json& line) {
     std::string row = line.at("test").get<std::string>();
-    row += std::string(row.size() < 14 ? 14 - row.size() : 1, ' ') + padded(std::to_string(line.at("threads").get<int>()), 3);
+    row += std::string(row.size() < 14 ? 14 - row.size() : 1, ' ') +
+           padded(std::to_string(line.at("threads").get<int>()), 3);
     for (const char* key : {"median", "min", "max"}) row += padded(fixed(line.at(key).get<double>(), 1), 10);
-    row += padded(fixed(line.at("gbps").get<double>(), 2), 9) + padded(fixed(line.at("roof").get<double>(), 1) + " %", 9);
-    row += padded(fixed(line.at("gmacs").get<double>(), 1), 10) + padded(fixed(line.at("peak").get<double>(), 1) + " %", 9);
+    row +=
+        padded(fixed(line.at("gbps").get<double>(), 2), 9) + padded(fixed(line.at("roof").get<double>(), 1) + " %", 9);
+    row += padded(fixed(line.at("gmacs").get<double>(), 1), 10) +
+           padded(fixed(line.at("peak").get<double>(), 1) + " %", 9);
     print(row + "\n");
 }
 
@@ -186,6 +218,7 @@ void print_roofline(const json& test, const tinfer::Roofline& roofline, bool as_
 }
 
 int bench(const BenchArgs& args) {
+    args.model.require();
     const auto model = args.model.load();
     std::vector<Test> tests;
     int longest = 0;
@@ -208,15 +241,18 @@ int bench(const BenchArgs& args) {
         Roofs roofs(context.options().n_threads, context.isa(), mapped ? args.model.files[0] : std::string());
         for (const auto& test : tests) {
             const auto [line, roofline] = measure(context, test, args.repeats, roofs);
-            if (args.as_json) print_line(line);
-            else print_row(line);
+            if (args.as_json)
+                print_line(line);
+            else
+                print_row(line);
             if (args.roofline) print_roofline(line, *roofline, args.as_json);
         }
         const auto& peaks = roofs.best();
         const auto giga = [](double rate) { return fixed(rate / 1e9, 1); };
-        note(std::to_string(context.options().n_threads) + " threads, " + std::string(context.isa()) + ": stream read " +
-             giga(peaks.bytes) + " GB/s, the mapped file " + giga(roofs.file_bytes()) + " GB/s, dot product peaks " +
-             giga(peaks.int8_macs) + " (int8) and " + giga(peaks.f32_macs) + " (f32) GMAC/s");
+        note(std::to_string(context.options().n_threads) + " threads, " + std::string(context.isa()) +
+             ": stream read " + giga(peaks.bytes) + " GB/s, the mapped file " + giga(roofs.file_bytes()) +
+             " GB/s, dot product peaks " + giga(peaks.int8_macs) + " (int8) and " + giga(peaks.f32_macs) +
+             " (f32) GMAC/s");
     }
     return 0;
 }
@@ -225,25 +261,35 @@ int bench(const BenchArgs& args) {
 
 Action add_bench(CLI::App& app) {
     auto args = std::make_shared<BenchArgs>();
-    auto* command = app.add_subcommand("bench", "Measures tokens per second, with the share of what the machine can do.");
+    auto* command =
+        app.add_subcommand("bench", "Measures tokens per second, with the share of what the machine can do.");
     args->model.add_to(*command);
     const auto add_list = [&](const std::string& names, std::vector<int>& values, const std::string& help) {
-        command->add_option(names, values, help)->delimiter(',')->check(CLI::NonNegativeNumber)->capture_default_str()
-            ->type_name("N,...")->group("Tests");
+        command->add_option(names, values, help)
+            ->delimiter(',')
+            ->check(whole())
+            ->type_name("N,...")
+            ->default_str(join(values))
+            ->group("Tests");
     };
     add_list("-p,--prompt", args->prompts, "prompts of so many tokens; 0 = none");
     add_list("-n,--predict", args->generations, "generations of so many tokens; 0 = none");
     add_list("--batches", args->batches, "batches of so many tokens, every one an output; 0 = none");
     add_list("-d,--depth", args->depths, "tokens in the cache before");
     add_list("-t,--threads", args->threads, "thread counts; 0 = one per core");
-    command->add_option("-r,--repeat", args->repeats, "runs of each test")->check(CLI::Range(1, 1000))->capture_default_str()->group("Tests");
+    command->add_option("-r,--repeat", args->repeats, "runs of each test")
+        ->check(whole(1, 1000))
+        ->type_name("N")
+        ->group("Tests");
     command->add_flag("--json", args->as_json, "one JSON document per line")->group("Tests");
-    command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")->group("Tests");
+    command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")
+        ->group("Tests");
     args->context.add_to(*command);
-    command->footer("roof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
-                    "weights take, both measured in the same run.\n"
-                    "Examples:\n  tinfer bench -m model.gguf --roofline\n"
-                    "  tinfer bench -m model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
+    command->footer(
+        "\nroof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
+        "weights take, both measured in the same run.\n"
+        "\nExamples:\n  tinfer bench model.gguf --roofline\n"
+        "  tinfer bench model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
     return [args] { return bench(*args); };
 }
 

@@ -2,6 +2,7 @@
 // tinfer embed: one vector per line of text, many lines in one decode; each equals that of the line alone, bit for bit.
 #include "common.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <sstream>
 
@@ -21,32 +22,53 @@ struct EmbedArgs {
 };
 
 struct Line {
-    std::size_t number = 0;   ///< from 0
+    std::size_t number = 0;  ///< from 0
     std::vector<tinfer::Token> tokens;
+    std::size_t n_closing = 0;  ///< how many of them close a text: EOS, SEP
+
+    [[nodiscard]] std::string name() const { return "line " + std::to_string(number + 1); }
 };
+
+/// How many tokens at the end the vocabulary added to those of the text.
+std::size_t count_closing(std::span<const tinfer::Token> tokens, std::span<const tinfer::Token> plain) {
+    const std::size_t n_added = tokens.size() - plain.size();
+    for (std::size_t front = 0; front < n_added; ++front)
+        if (std::equal(plain.begin(), plain.end(), tokens.begin() + static_cast<std::ptrdiff_t>(front)))
+            return n_added - front;
+    return 0;
+}
 
 /// Empty lines count, so that rows and lines of the file agree.
 std::vector<Line> read_lines(const EmbedArgs& args, const tinfer::Vocab& vocab) {
     std::vector<Line> lines;
-    std::istringstream text(args.text.read());
-    for (std::string line; std::getline(text, line);) {
+    std::string text = args.text.read();
+    if (args.text.prompt_option->count() > 0) text += '\n';  // one text, also when it is empty
+    std::istringstream stream(text);
+    auto options = args.encode.get();
+    for (std::string line; std::getline(stream, line);) {
         if (line.ends_with('\r')) line.pop_back();
-        lines.push_back({lines.size(), vocab.encode(line, args.encode.get())});
-        if (lines.back().tokens.empty())
-            throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "line " + std::to_string(lines.size()) + " has no tokens");
+        lines.push_back({lines.size(), vocab.encode(line, options)});
+        if (!args.truncate || !options.add_special) continue;
+        auto plain_options = options;
+        plain_options.add_special = false;
+        lines.back().n_closing = count_closing(lines.back().tokens, vocab.encode(line, plain_options));
     }
-    if (lines.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "there is no text to embed");
+    if (lines.empty()) note("tinfer: there are no lines to embed");
     return lines;
 }
 
-/// What does not fit is an error, or with --truncate cut, which is reported.
+/// What does not fit is an error, or with --truncate cut, which is reported. What closes a text stays, so that the
+/// vector is that of the text cut by hand.
 void limit_lines(std::vector<Line>& lines, std::size_t most, bool truncate) {
     for (Line& line : lines) {
         if (line.tokens.size() <= most) continue;
-        const std::string what = "line " + std::to_string(line.number + 1) + " has " + std::to_string(line.tokens.size()) + " tokens, limit " + std::to_string(most);
-        if (!truncate) throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, what + " (see --ctx, --ubatch and --truncate)");
-        note("tinfer: " + what + ": cut");
-        line.tokens.resize(most);
+        const std::string what =
+            line.name() + " has " + std::to_string(line.tokens.size()) + " tokens, limit " + std::to_string(most);
+        if (!truncate)
+            throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, what + " (see --ctx, --ubatch and --truncate)");
+        note("tinfer: warning: " + what + ": cut", Look::warning);
+        const auto first = line.tokens.begin() + static_cast<std::ptrdiff_t>(most - std::min(line.n_closing, most));
+        line.tokens.erase(first, line.tokens.end() - static_cast<std::ptrdiff_t>(std::min(line.n_closing, most)));
     }
 }
 
@@ -57,29 +79,46 @@ public:
     /// Tokens of one decode: a bidirectional model computes them all at once.
     [[nodiscard]] std::size_t capacity() const {
         const auto& o = context_.options();
-        return static_cast<std::size_t>(o.attention == tinfer::AttentionKind::causal ? o.n_batch : std::min(o.n_batch, o.n_ubatch));
+        return static_cast<std::size_t>(o.attention == tinfer::AttentionKind::causal ? o.n_batch
+                                                                                     : std::min(o.n_batch, o.n_ubatch));
+    }
+    /// Tokens of one line: no more than the model has positions for.
+    [[nodiscard]] std::size_t longest_line() const {
+        return std::min(capacity(), static_cast<std::size_t>(std::max(context_.room(tinfer::SeqId{0}), 0)));
+    }
+    /// Values of a vector.
+    [[nodiscard]] std::size_t width() const {
+        const auto& info = context_.model().info();
+        const int all = context_.options().pooling == tinfer::Pooling::rank ? info.n_class : info.n_embd;
+        return static_cast<std::size_t>(args_.dimensions > 0 ? std::min(args_.dimensions, all) : all);
     }
 
-    /// Vectors of as many lines from the first on as fit; empty when interrupted.
+    /// Vectors of as many lines from the first on as fit, an empty one for a line without tokens; none when
+    /// interrupted.
     std::vector<std::vector<float>> next(std::span<const Line> lines) {
         tinfer::Batch batch;
         int n = 0;
         for (; n < std::min(args_.n_parallel, static_cast<int>(lines.size())); ++n) {
             const auto& tokens = lines[static_cast<std::size_t>(n)].tokens;
             if (batch.size() + tokens.size() > capacity()) break;
-            for (std::size_t i = 0; i < tokens.size(); ++i) batch.add(tokens[i], tinfer::Pos{static_cast<int>(i)}, tinfer::SeqId{n}, false);
+            for (std::size_t i = 0; i < tokens.size(); ++i)
+                batch.add(tokens[i], tinfer::Pos{static_cast<int>(i)}, tinfer::SeqId{n}, false);
         }
         context_.clear();
-        switch (context_.decode(batch)) {
-        case tinfer::DecodeStatus::ok: break;
-        case tinfer::DecodeStatus::cancelled: return {};
-        case tinfer::DecodeStatus::no_room: throw tinfer::Error(tinfer::ErrorCode::no_room, "the lines do not fit: see --ctx");
-        }
+        const auto status = batch.empty() ? tinfer::DecodeStatus::ok : context_.decode(batch);
+        if (status == tinfer::DecodeStatus::cancelled) return {};
+        if (status == tinfer::DecodeStatus::no_room)
+            throw tinfer::Error(tinfer::ErrorCode::no_room, "the lines do not fit: see --ctx");
         std::vector<std::vector<float>> out;
         for (int s = 0; s < n; ++s) {
+            const Line& line = lines[static_cast<std::size_t>(s)];
+            if (line.tokens.empty()) {
+                out.emplace_back();
+                continue;
+            }
             const auto row = context_.pooled(tinfer::SeqId{s});
-            const std::size_t width = args_.dimensions > 0 ? std::min<std::size_t>(row.size(), static_cast<std::size_t>(args_.dimensions)) : row.size();
-            out.emplace_back(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(width));
+            if (!all_finite(row)) refuse_not_finite(context_.model(), line.name());
+            out.emplace_back(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(std::min(width(), row.size())));
             if (context_.options().pooling != tinfer::Pooling::rank) tinfer::normalize(out.back(), args_.norm);
         }
         return out;
@@ -90,7 +129,8 @@ private:
         auto options = args.context.options(args.model, model.info(), 0);
         options.embeddings = true;
         options.pooling = args.pooling == "auto" ? tinfer::Pooling::from_model : parse_pooling(args.pooling);
-        if (args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none) options.pooling = tinfer::Pooling::mean;
+        if (args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none)
+            options.pooling = tinfer::Pooling::mean;
         options.n_seq_max = args.n_parallel;
         return options;
     }
@@ -100,25 +140,38 @@ private:
 };
 
 int embed(const EmbedArgs& args) {
+    args.model.require();
+    args.text.require();
     const auto model = args.model.load();
     auto lines = read_lines(args, model.vocab());
     Embedder embedder(args, model);
-    limit_lines(lines, embedder.capacity(), args.truncate);
+    limit_lines(lines, embedder.longest_line(), args.truncate);
 
     std::vector<float> values;
+    Progress progress("line");
     for (std::size_t at = 0; at < lines.size();) {
+        if (!args.out.empty()) progress.update(at, lines.size());
         const auto rows = embedder.next(std::span(lines).subspan(at));
         if (rows.empty()) return kInterrupted;
         for (const auto& row : rows) {
-            if (args.out.empty()) print_line({{"index", lines[at].number}, {"tokens", lines[at].tokens.size()}, {"embedding", row}});
-            else values.insert(values.end(), row.begin(), row.end());
-            ++at;
+            const Line& line = lines[at++];
+            if (row.empty())
+                note("tinfer: warning: " + line.name() +
+                         " has no tokens: " + (args.out.empty() ? "no vector" : "zeros"),
+                     Look::warning);
+            if (args.out.empty())
+                print_line({{"index", line.number},
+                            {"tokens", line.tokens.size()},
+                            {"embedding", row.empty() ? json(nullptr) : json(row)}});
+            values.insert(values.end(), row.begin(), row.end());
+            values.resize(args.out.empty() ? 0 : at * embedder.width());
         }
     }
+    progress.clear();
     if (args.out.empty()) return 0;
     static_assert(std::endian::native == std::endian::little, "the file is little-endian");
     write_file(args.out, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-    print_line({{"rows", lines.size()}, {"n_embd", values.size() / lines.size()}, {"sha256", hash_floats(values)}});
+    print_line({{"rows", lines.size()}, {"n_embd", embedder.width()}, {"sha256", hash_floats(values)}});
     return 0;
 }
 
@@ -127,19 +180,35 @@ int embed(const EmbedArgs& args) {
 Action add_embed(CLI::App& app) {
     auto args = std::make_shared<EmbedArgs>();
     auto* command = app.add_subcommand("embed", "Turns each line of text into one vector: JSON lines, or raw floats.");
+    args->text.add_to(*command);
     args->model.add_to(*command);
-    args->text.add_to(*command, true);
     args->encode.add_to(*command);
-    command->add_option("--pooling", args->pooling, "mean, cls, last or rank; auto = as the file says, else mean")->capture_default_str()->group("Output");
-    command->add_option("--normalize", args->norm, "to length 1 in the p-norm; 0 = largest value 32760, -1 = not at all")->capture_default_str()->type_name("P")->group("Output");
-    command->add_option("--dimensions", args->dimensions, "keep the first N values, then normalize")->check(CLI::PositiveNumber)->type_name("N")->group("Output");
-    command->add_option("-o,--output", args->out, "raw float32, little-endian, [lines, n_embd]")->type_name("FILE")->group("Output");
+    command->add_option("--pooling", args->pooling, "mean, cls, last or rank; auto = as the file says, else mean")
+        ->type_name("KIND")
+        ->group("Output");
+    command
+        ->add_option("--normalize", args->norm, "to length 1 in the p-norm; 0 = largest value 32760, -1 = not at all")
+        ->check(number(-1))
+        ->type_name("P")
+        ->group("Output");
+    command->add_option("--dimensions", args->dimensions, "keep the first N values, then normalize")
+        ->check(whole(1))
+        ->default_str("all")
+        ->type_name("N")
+        ->group("Output");
+    command->add_option("-o,--output", args->out, "raw float32, little-endian, [lines, n_embd]")
+        ->type_name("FILE")
+        ->group("Output");
     command->add_flag("--truncate", args->truncate, "cut lines that are too long, and say so")->group("Output");
-    command->add_option("--parallel", args->n_parallel, "most lines of one decode")->check(CLI::Range(1, 256))->capture_default_str()->type_name("N")->group("Context");
-    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group("Output");
+    command->add_option("--parallel", args->n_parallel, "most lines of one decode")
+        ->check(whole(1, 256))
+        ->type_name("N")
+        ->group("Context");
+    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group(rare("Output"));
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer embed -m model.gguf -p 'a sentence'\n  tinfer embed -m model.gguf -f lines.txt -o vectors.f32 --dimensions 256");
+    command->footer("\nExamples:\n  tinfer embed model.gguf -p 'a sentence'\n  tinfer embed model.gguf -f lines.txt -o "
+                    "vectors.f32 --dimensions 256");
     return [args] { return embed(*args); };
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer graph: the graph or the plan of one decode as Graphviz or text, without running it and without touching weights.
+// tinfer graph: the graph or the plan of one decode as Graphviz or text, without running it and without touching
+// weights.
 #include "common.hpp"
 
 namespace cli {
@@ -20,8 +21,10 @@ int graph(GraphArgs args) {
     auto options = args.context.options(args.model, model.info(), args.request.n_tokens);
     options.n_outputs = args.request.n_outputs;
     const auto text = tinfer::export_graph(model, options, args.request);
-    if (args.out.empty()) print(text);
-    else write_file(args.out, text);
+    if (args.out.empty())
+        print(text);
+    else
+        write_file(args.out, text);
     return 0;
 }
 
@@ -30,16 +33,27 @@ int graph(GraphArgs args) {
 Action add_graph(CLI::App& app) {
     auto args = std::make_shared<GraphArgs>();
     auto* command = app.add_subcommand("graph", "Draws the graph or the plan of a decode, without running it.");
-    args->model.add_to(*command, true);
-    command->add_option("--tokens", args->request.n_tokens, "tokens of the micro-batch")->check(CLI::PositiveNumber)->capture_default_str()->group("Graph");
-    command->add_option("--outputs", args->request.n_outputs, "rows with logits")->check(CLI::PositiveNumber)->capture_default_str()->group("Graph");
+    args->model.add_to(*command);
+    command->add_option("--tokens", args->request.n_tokens, "tokens of the micro-batch")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group("Graph");
+    command->add_option("--outputs", args->request.n_outputs, "rows with logits")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group("Graph");
     command->add_option("--view", args->view, "graph: nodes; plan: steps with kernels and offsets")
-        ->check(CLI::IsMember({"graph", "plan"}))->capture_default_str()->group("Graph");
-    command->add_option("--format", args->format, "dot or text")->check(CLI::IsMember({"dot", "text"}))->capture_default_str()->group("Graph");
+        ->check(one_of({"graph", "plan"}))
+        ->type_name("NAME")
+        ->group("Graph");
+    command->add_option("--format", args->format, "dot or text")
+        ->check(one_of({"dot", "text"}))
+        ->type_name("NAME")
+        ->group("Graph");
     command->add_option("-o,--output", args->out, "instead of stdout")->type_name("FILE")->group("Graph");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer graph model.gguf -o model.dot && dot -Tsvg model.dot -o model.svg\n"
+    command->footer("\nExamples:\n  tinfer graph model.gguf -o model.dot && dot -Tsvg model.dot -o model.svg\n"
                     "  tinfer graph model.gguf --tokens 8 --view plan --format text");
     return [args] { return graph(*args); };
 }

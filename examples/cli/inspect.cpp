@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory, and
-// its index is the tensor's id in events: the two can be joined.
+// tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory,
+// and its index is the tensor's id in events: the two can be joined.
 #include "common.hpp"
 
 namespace cli {
@@ -14,18 +14,39 @@ struct InspectArgs {
 };
 
 json to_json(const tinfer::ModelInfo& info) {
-    return {{"architecture", info.architecture}, {"name", info.name}, {"n_layer", info.n_layer}, {"n_embd", info.n_embd},
-            {"n_head", info.n_head}, {"n_head_kv", info.n_head_kv}, {"head_dim_k", info.head_dim_k}, {"head_dim_v", info.head_dim_v},
-            {"n_ff", info.n_ff}, {"n_vocab", info.n_vocab}, {"n_ctx_train", info.n_ctx_train}, {"n_rot", info.n_rot},
-            {"n_expert", info.n_expert}, {"n_expert_used", info.n_expert_used}, {"rope_freq_base", info.rope_freq_base},
-            {"rope_freq_scale", info.rope_freq_scale}, {"rms_eps", info.rms_eps}, {"n_params", info.n_params},
+    return {{"architecture", info.architecture},
+            {"name", info.name},
+            {"n_layer", info.n_layer},
+            {"n_embd", info.n_embd},
+            {"n_head", info.n_head},
+            {"n_head_kv", info.n_head_kv},
+            {"head_dim_k", info.head_dim_k},
+            {"head_dim_v", info.head_dim_v},
+            {"n_ff", info.n_ff},
+            {"n_vocab", info.n_vocab},
+            {"n_ctx_train", info.n_ctx_train},
+            {"n_rot", info.n_rot},
+            {"n_expert", info.n_expert},
+            {"n_expert_used", info.n_expert_used},
+            {"rope_freq_base", info.rope_freq_base},
+            {"rope_freq_scale", info.rope_freq_scale},
+            {"rms_eps", info.rms_eps},
+            {"n_params", info.n_params},
             {"weight_bytes", info.weight_bytes}};
 }
 
 json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
-    return {{"n_ctx", n_ctx}, {"weights_mapped", plan.weights_mapped}, {"weights_copied", plan.weights_copied}, {"cache", plan.cache},
-            {"recurrent", plan.recurrent}, {"compute", plan.compute}, {"outputs", plan.outputs}, {"adapters", plan.adapters},
-            {"fixed", plan.fixed}, {"context_total", plan.context_total()}, {"total", plan.total()}};
+    return {{"n_ctx", n_ctx},
+            {"weights_mapped", plan.weights_mapped},
+            {"weights_copied", plan.weights_copied},
+            {"cache", plan.cache},
+            {"recurrent", plan.recurrent},
+            {"compute", plan.compute},
+            {"outputs", plan.outputs},
+            {"adapters", plan.adapters},
+            {"fixed", plan.fixed},
+            {"context_total", plan.context_total()},
+            {"total", plan.total()}};
 }
 
 /// Hyper-parameters and memory plan; for files that are no model we can run, the reason instead.
@@ -33,7 +54,8 @@ json describe_model(const InspectArgs& args) {
     try {
         const auto model = args.model.load();
         const auto options = args.context.options(args.model, model.info(), 0);
-        return {{"hyperparameters", to_json(model.info())}, {"memory", to_json(tinfer::plan(model, options), options.n_ctx)}};
+        return {{"hyperparameters", to_json(model.info())},
+                {"memory", to_json(tinfer::plan(model, options), options.n_ctx)}};
     } catch (const tinfer::Error& error) {
         return {{"not_runnable", {{"code", tinfer::to_string(error.code())}, {"message", error.what()}}}};
     }
@@ -45,7 +67,8 @@ std::string column(std::string_view text, std::size_t width) {
 
 std::string shape(const tinfer::TensorInfo& tensor) {
     std::string text = "{";
-    for (int i = 0; i < tensor.n_dims; ++i) text += (i > 0 ? ", " : "") + std::to_string(tensor.ne[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < tensor.n_dims; ++i)
+        text += (i > 0 ? ", " : "") + std::to_string(tensor.ne[static_cast<std::size_t>(i)]);
     return text + "}";
 }
 
@@ -74,13 +97,16 @@ void print_fields(std::string_view title, const json& fields, bool sizes) {
 }
 
 void print_summary(const tinfer::ModelFile& file, const json& model) {
-    std::string text = "GGUF version " + std::to_string(file.version()) + ", alignment " + std::to_string(file.alignment()) + "\n\nmetadata\n";
+    std::string text = "GGUF version " + std::to_string(file.version()) + ", alignment " +
+                       std::to_string(file.alignment()) + "\n\nmetadata\n";
     for (const auto& entry : file.metadata())
-        text += "  " + column(harmless(entry.key, 48), 44) + column(entry.count == 1 ? entry.type : entry.type + " × " + std::to_string(entry.count), 26) +
+        text += "  " + column(harmless(entry.key, 48), 44) +
+                column(entry.count == 1 ? entry.type : entry.type + " × " + std::to_string(entry.count), 26) +
                 harmless(entry.value, 72) + "\n";
     print(text + "\n");
 
-    if (model.contains("not_runnable")) print("not runnable: " + model["not_runnable"]["message"].get<std::string>() + "\n\n");
+    if (model.contains("not_runnable"))
+        print("not runnable: " + model["not_runnable"]["message"].get<std::string>() + "\n\n");
     else {
         print_fields("hyper-parameters", model["hyperparameters"], false);
         print_fields("memory", model["memory"], true);
@@ -88,20 +114,23 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
 
     text = "types\n";
     for (const auto& [type, tensors, bytes] : file.type_mix())
-        text += "  " + column(tinfer::to_string(type), 10) + column(std::to_string(tensors), 6) + size_text(bytes) + "\n";
+        text +=
+            "  " + column(tinfer::to_string(type), 10) + column(std::to_string(tensors), 6) + size_text(bytes) + "\n";
     text += "\ntensors\n";
     for (const auto& tensor : file.tensors())
-        text += "  " + column(std::to_string(tensor.id), 5) + column(harmless(tensor.name, 64), 36) + column(tinfer::to_string(tensor.type), 9) +
-                column(shape(tensor), 24) + size_text(tensor.bytes) + "\n";
+        text += "  " + column(std::to_string(tensor.id), 5) + column(harmless(tensor.name, 64), 36) +
+                column(tinfer::to_string(tensor.type), 9) + column(shape(tensor), 24) + size_text(tensor.bytes) + "\n";
     print(text);
 }
 
 int inspect(const InspectArgs& args) {
+    if (args.as_json && args.as_csv) throw UsageError("--json or --csv, not both");
     if (args.architectures) {
         json rows = json::array();
         for (const auto& [name, memory, rope, tested_by] : tinfer::architectures())
             rows.push_back({{"name", name}, {"memory", memory}, {"rope", rope}, {"tested_by", tested_by}});
-        if (args.as_json) print_line(rows);
+        if (args.as_json)
+            print_line(rows);
         else
             for (const auto& row : rows)
                 print(column(row["name"].get<std::string>(), 14) + column(row["memory"].get<std::string>(), 12) +
@@ -109,7 +138,6 @@ int inspect(const InspectArgs& args) {
         return 0;
     }
 
-    if (args.model.files.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "inspect needs a model file");
     const auto file = args.model.open();
     if (args.data_check) {
         file.check_data();
@@ -131,18 +159,19 @@ int inspect(const InspectArgs& args) {
 
 Action add_inspect(CLI::App& app) {
     auto args = std::make_shared<InspectArgs>();
-    auto* command = app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
-    args->model.add_to(*command, true);
-    command->get_option("--model")->required(false);
-    auto* form = command->add_option_group("Output");
-    form->add_flag("--json", args->as_json, "one JSON document");
-    form->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor");
-    form->require_option(0, 1);
-    command->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")->group("Output");
-    command->add_flag("--architectures", args->architectures, "the architectures that this build runs; needs no file")->group("Output");
+    auto* command =
+        app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
+    args->model.add_to(*command);
+    command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
+    command->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor")->group("Output");
+    command
+        ->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")
+        ->group("Output");
+    command->add_flag("--architectures", args->architectures, "the architectures that this build runs; needs no file")
+        ->group("Output");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
+    command->footer("\nExamples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
     return [args] { return inspect(*args); };
 }
 

@@ -48,20 +48,27 @@ double negative_log_likelihood(std::span<const float> logits, std::size_t target
     return std::log(sum) + max - double(logits[target]);
 }
 
-/// Scores one window; false when the user interrupts.
-bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::optional<tinfer::Token> bos, Score& score) {
+/// Scores the window whose first token is `begin` of the text; false when the user interrupts.
+bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::size_t begin,
+                  std::optional<tinfer::Token> bos, Score& score) {
     const std::size_t n = tokens.size(), first = n / 2;
     tinfer::Batch batch;
     for (std::size_t j = 0; j < n; ++j)
-        batch.add(j == 0 && bos ? *bos : tokens[j], tinfer::Pos{static_cast<int>(j)}, tinfer::SeqId{0}, j >= first && j + 1 < n);
+        batch.add(j == 0 && bos ? *bos : tokens[j], tinfer::Pos{static_cast<int>(j)}, tinfer::SeqId{0},
+                  j >= first && j + 1 < n);
     context.clear();
-    switch (context.decode(batch)) {
-    case tinfer::DecodeStatus::ok: break;
-    case tinfer::DecodeStatus::cancelled: return false;
-    case tinfer::DecodeStatus::no_room: throw tinfer::Error(tinfer::ErrorCode::no_room, "a window does not fit the cache");
+    const auto status = context.decode(batch);
+    if (status == tinfer::DecodeStatus::cancelled) return false;
+    if (status == tinfer::DecodeStatus::no_room)
+        throw tinfer::Error(tinfer::ErrorCode::no_room,
+                            "a window of " + std::to_string(n) + " tokens does not fit the context (see --ctx)");
+    for (std::size_t j = first; j + 1 < n; ++j) {
+        const double nll = negative_log_likelihood(context.logits(static_cast<int>(j - first)),
+                                                   static_cast<std::size_t>(tokens[j + 1]));
+        if (!std::isfinite(nll))
+            refuse_not_finite(context.model(), "token " + std::to_string(begin + j + 1) + " of the text");
+        score.add(nll);
     }
-    for (std::size_t j = first; j + 1 < n; ++j)
-        score.add(negative_log_likelihood(context.logits(static_cast<int>(j - first)), static_cast<std::size_t>(tokens[j + 1])));
     return true;
 }
 
@@ -71,17 +78,22 @@ std::string file_hash(const std::string& path) {
 }
 
 int perplexity(const PerplexityArgs& args) {
+    args.model.require();
     const auto text = args.text.read();
     const auto model = args.model.load();
     const auto& vocab = model.vocab();
-    if (vocab.add_eos()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the vocabulary ends every text with EOS: no perplexity");
+    if (vocab.add_eos())
+        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the vocabulary ends every text with EOS: no perplexity");
 
     const auto tokens = vocab.encode(text);
-    const int window = args.context.n_ctx < 0 ? 512 : args.context.n_ctx > 0 ? args.context.n_ctx : model.info().n_ctx_train;
+    const int window = args.context.n_ctx < 0   ? 512
+                       : args.context.n_ctx > 0 ? args.context.n_ctx
+                                                : model.info().n_ctx_train;
     const auto n = static_cast<std::size_t>(window);
     if (n < 4 || tokens.size() < 2 * n)
-        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the text has " + std::to_string(tokens.size()) + " tokens, two windows of " +
-                                                                  std::to_string(window) + " are needed");
+        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the text has " + std::to_string(tokens.size()) +
+                                                                  " tokens, two windows of " + std::to_string(window) +
+                                                                  " are needed");
     auto chunks = tokens.size() / n;
     if (args.n_chunks > 0) chunks = std::min(chunks, static_cast<std::size_t>(args.n_chunks));
     const auto bos = vocab.add_bos() ? vocab.bos() : std::nullopt;
@@ -94,20 +106,28 @@ int perplexity(const PerplexityArgs& args) {
 
     const std::string hash = file_hash(args.model.files[0]);
     note("windows of " + std::to_string(window) + " tokens: " + std::to_string(chunks) + ", BOS " +
-         (bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" + args.context.type_v +
-         ", model sha256 " + hash);
+         (bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" +
+         args.context.type_v + ", model sha256 " + hash);
 
     Score score;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-        if (!score_window(context, std::span(tokens).subspan(chunk * n, n), bos, score)) return kInterrupted;
+        if (!score_window(context, std::span(tokens).subspan(chunk * n, n), chunk * n, bos, score)) return kInterrupted;
         note("[" + std::to_string(chunk + 1) + "/" + std::to_string(chunks) + "] " + fixed(score.ppl(), 4));
     }
 
     if (args.as_json) {
-        print_line({{"ppl", score.ppl()}, {"error", score.error()}, {"tokens", score.count}, {"window", window}, {"chunks", chunks},
-                    {"bos", bos.has_value()}, {"kv_type_k", args.context.type_k}, {"kv_type_v", args.context.type_v}, {"model_sha256", hash}});
+        print_line({{"ppl", score.ppl()},
+                    {"error", score.error()},
+                    {"tokens", score.count},
+                    {"window", window},
+                    {"chunks", chunks},
+                    {"bos", bos.has_value()},
+                    {"kv_type_k", args.context.type_k},
+                    {"kv_type_v", args.context.type_v},
+                    {"model_sha256", hash}});
     } else {
-        print("PPL " + fixed(score.ppl(), 4) + " ± " + fixed(score.error(), 4) + " over " + std::to_string(score.count) + " tokens\n");
+        print("PPL " + fixed(score.ppl(), 4) + " ± " + fixed(score.error(), 4) + " over " +
+              std::to_string(score.count) + " tokens\n");
     }
     return 0;
 }
@@ -116,14 +136,18 @@ int perplexity(const PerplexityArgs& args) {
 
 Action add_perplexity(CLI::App& app) {
     auto args = std::make_shared<PerplexityArgs>();
-    auto* command = app.add_subcommand("perplexity", "Measures the perplexity of a text in windows of -c tokens (default 512).");
+    auto* command = app.add_subcommand("perplexity", "Measures the perplexity of a text in windows of -c tokens.");
+    args->text.add_to(*command);
     args->model.add_to(*command);
-    args->text.add_to(*command, true);
-    command->add_option("--chunks", args->n_chunks, "stop after so many windows; 0 = all")->check(CLI::NonNegativeNumber)->group("Text");
-    command->add_flag("--json", args->as_json, "one JSON document");
-    args->context.add_to(*command);
+    command->add_option("--chunks", args->n_chunks, "stop after so many windows; 0 = all")
+        ->check(whole())
+        ->type_name("N")
+        ->group("Text");
+    command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
+    args->context.add_to(*command, "512");
     args->context.add_threads_to(*command);
-    command->footer("Examples:\n  tinfer perplexity -m model.gguf -f text.txt\n  tinfer perplexity -m model.gguf -f text.txt -c 256 --json");
+    command->footer("\nExamples:\n  tinfer perplexity model.gguf -f text.txt\n  tinfer perplexity model.gguf -f "
+                    "text.txt -c 256 --json");
     return [args] { return perplexity(*args); };
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
-#include "generate.hpp"
+#include "common.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
 
 namespace cli {
 
@@ -15,83 +19,260 @@ struct RunArgs {
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     bool echo = false, as_json = false;
+
+    [[nodiscard]] std::vector<std::string> stop_texts() const {
+        std::vector<std::string> texts;
+        for (const auto& stop : stops) texts.push_back(unescape(stop, "--stop"));
+        return texts;
+    }
 };
 
-void print_timings(const Generation& generation, double load_s) {
-    const auto line = [](std::string_view what, std::uint64_t n, double seconds) {
-        note(std::string(what) + std::to_string(n) + " tokens, " + fixed(seconds, 3) + " s, " +
-             fixed(seconds > 0 ? double(n) / seconds : 0, 1) + " t/s");
-    };
-    note("load        " + fixed(load_s, 3) + " s");
-    line("prompt      ", generation.prompt_n, generation.prompt_s);
-    line("generation  ", generation.tokens.size(), generation.generation_s);
+/// What a run has done so far, whatever happens next.
+struct Report {
+    std::string text;  ///< what was shown
+    std::vector<tinfer::Token> tokens;
+    std::string_view stop;
+    std::size_t n_prompt = 0;  ///< tokens of the prompt, evaluated or not
+    tinfer::Timings timings;
+    std::uint32_t seed = 0;
+    int n_ctx = 0;
+};
+
+/// Tokens per second; absent where nothing was computed.
+std::optional<double> rate(std::uint64_t n, double seconds) {
+    if (n == 0 || seconds <= 0) return std::nullopt;
+    return double(n) / seconds;
 }
 
-/// The text is what the encoder reads, all of it at once; the decoder begins with a token of its own.
-void encode_first(GenerationRequest& request, const tinfer::Model& model, tinfer::ContextOptions& options) {
-    const auto start = model.decoder_start();
-    if (!start) throw tinfer::Error(tinfer::ErrorCode::missing_special, "the model does not say with which token its decoder begins");
-    request.text = std::exchange(request.prompt, {*start});
-    options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(request.text.size()));
+void print_statistics(const Report& report) {
+    const auto line = [](std::string text, double seconds, std::optional<double> per_second) {
+        if (per_second) text += ", " + fixed(seconds, 3) + " s, " + fixed(*per_second, 1) + " t/s";
+        note(text, Look::dim);
+    };
+    const auto& t = report.timings;
+    note("load        " + fixed(t.load_s, 3) + " s", Look::dim);
+    const std::string part = t.prompt_n < report.n_prompt ? std::to_string(t.prompt_n) + " of " : "";
+    line("prompt      " + part + counted(report.n_prompt, "token"), t.prompt_s, rate(t.prompt_n, t.prompt_s));
+    line("generation  " + counted(report.tokens.size(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+    note("seed        " + std::to_string(report.seed), Look::dim);
+    std::string stop(report.stop);
+    if (stop == "context")
+        stop += ": it is full with " + counted(static_cast<std::uint64_t>(report.n_ctx), "token") + " (see --ctx)";
+    note("stop        " + stop, Look::dim);
 }
+
+json to_json(const Report& report) {
+    const auto& t = report.timings;
+    const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
+    json tokens = json::array();
+    for (const auto token : report.tokens) tokens.push_back(static_cast<std::int32_t>(token));
+    return {
+        {"text", report.text},
+        {"tokens", std::move(tokens)},
+        {"stop", report.stop},
+        {"seed", report.seed},
+        {"timings",
+         {{"load_s", t.load_s},
+          {"prompt_n", t.prompt_n},
+          {"prompt_s", t.prompt_s},
+          {"prompt_tps", number_or_null(rate(t.prompt_n, t.prompt_s))},
+          {"generation_n", report.tokens.size()},
+          {"generation_s", t.generation_s},
+          {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}}},
+    };
+}
+
+/// One run of the program, from the tokens of the prompt to the last line of the statistics.
+class Run {
+public:
+    Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt)
+        : args_(args), model_(model), prompt_(prompt), tokens_(encode()), context_(model, context_options()),
+          sampler_(model.vocab(), args.sampler.get()),
+          generation_(model.vocab(), decoder_tokens(), generation_options()) {
+        report_.seed = sampler_.seed();
+        report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
+        report_.n_ctx = context_.options().n_ctx;
+    }
+
+    int operator()() {
+        try {
+            if (args_.echo) show(prompt_);
+            if (encode_text()) generate();
+        } catch (const tinfer::Error& error) {
+            const tinfer::Error cause = cause_of(error);
+            give_up({{"code", tinfer::to_string(cause.code())}, {"message", cause.what()}});
+            throw cause;
+        } catch (const std::exception& error) {
+            give_up({{"code", "error"}, {"message", error.what()}});
+            throw;
+        }
+        report_.stop = to_string(*generation_.stop());
+        finish();
+        return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
+    }
+
+private:
+    [[nodiscard]] bool has_encoder() const { return model_.info().has_encoder; }
+
+    std::vector<tinfer::Token> encode() const {
+        const auto& vocab = model_.vocab();
+        const tinfer::LogSink log = args_.model.log();
+        auto options = args_.encode.get();
+        options.log = &log;
+        auto tokens = vocab.encode(prompt_, options);
+        if (!tokens.empty() || has_encoder()) return tokens;
+        if (!vocab.bos())
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
+                                "the prompt has no tokens, and the vocabulary no BOS to begin with");
+        return {*vocab.bos()};
+    }
+
+    /// An encoder reads the text, all of it at once; the decoder begins with a token of its own.
+    std::vector<tinfer::Token> decoder_tokens() const {
+        if (!has_encoder()) return tokens_;
+        if (const auto start = model_.decoder_start()) return {*start};
+        throw tinfer::Error(tinfer::ErrorCode::missing_special,
+                            "the model does not say with which token its decoder begins");
+    }
+
+    tinfer::ContextOptions context_options() const {
+        const auto needed = std::int64_t(tokens_.size()) + std::max<std::int64_t>(args_.n_predict, 0);
+        auto options = args_.context.options(args_.model, model_.info(),
+                                             static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
+        if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
+        return options;
+    }
+
+    tinfer::GenerationOptions generation_options() const {
+        // In pieces where somebody watches them go; at once is a little faster.
+        return {.n_predict = args_.n_predict,
+                .stop = args_.stop_texts(),
+                .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
+    }
+
+    /// False when the user interrupts.
+    bool encode_text() {
+        if (!has_encoder() || tokens_.empty()) return true;
+        const auto begin = std::chrono::steady_clock::now();
+        const auto status = context_.encode(tokens_);
+        if (status != tinfer::DecodeStatus::ok) {
+            (void)generation_.end();
+            return false;
+        }
+        encoded_.prompt_n = tokens_.size();
+        encoded_.prompt_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return true;
+    }
+
+    void generate() {
+        Progress progress("token");
+        std::size_t n_left = generation_.pending().size();
+        const std::size_t n_all = n_left;
+        while (const auto text = generation_.next(context_, sampler_)) {
+            if (n_left > 0) {  // the prompt
+                n_left = generation_.tokens().empty() && !generation_.stop() ? generation_.pending().size() : 0;
+                progress.update(n_all - n_left, n_all);
+                if (n_left == 0) progress.clear();
+            }
+            show(*text);
+        }
+        if (generation_.stop() == tinfer::StopReason::context && generation_.tokens().empty())
+            throw tinfer::Error(tinfer::ErrorCode::no_room,
+                                "the prompt has " + counted(report_.n_prompt, "token") + ", the context room for " +
+                                    std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
+    }
+
+    void show(std::string_view text) {
+        report_.text += text;
+        if (!args_.as_json && !text.empty()) print(text);
+    }
+
+    void collect() {
+        report_.tokens.assign(generation_.tokens().begin(), generation_.tokens().end());
+        report_.timings = generation_.timings();
+        report_.timings.load_s = model_.load_seconds();
+        report_.timings.prompt_n += encoded_.prompt_n;
+        report_.timings.prompt_s += encoded_.prompt_s;
+    }
+
+    void finish() {
+        collect();
+        if (args_.as_json) return print_line(to_json(report_));
+        end_text(report_.text, !is_quiet());
+        print_statistics(report_);
+    }
+
+    /// Logits that are not finite come from somewhere: the damaged tensor, where the file has one.
+    tinfer::Error cause_of(const tinfer::Error& error) const {
+        if (error.code() != tinfer::ErrorCode::non_finite_logits) return error;
+        try {
+            model_.file().check_data();
+        } catch (const tinfer::Error& cause) {
+            return cause;
+        }
+        return error;
+    }
+
+    /// An error on the way: what was generated before it is the user's.
+    void give_up(const json& error) {
+        show(generation_.end());
+        collect();
+        if (!args_.as_json) return end_text(report_.text, true);
+        if (report_.tokens.empty()) return;
+        report_.stop = "error";
+        json document = to_json(report_);
+        document["error"] = error;
+        print_line(document);
+    }
+
+    const RunArgs& args_;
+    const tinfer::Model& model_;
+    std::string_view prompt_;
+    std::vector<tinfer::Token> tokens_;
+    tinfer::Context context_;
+    tinfer::Sampler sampler_;
+    tinfer::Generation generation_;
+    tinfer::Timings encoded_;
+    Report report_;
+};
 
 int run(const RunArgs& args) {
+    args.model.require();
     const std::string prompt = args.text.read();
-    const auto sampler_options = args.sampler.get();
+    (void)args.sampler.get();  // what is wrong there is said before a model is loaded
+    (void)args.stop_texts();
     const auto model = args.model.load();
-    const auto& vocab = model.vocab();
-
-    const tinfer::LogSink log = args.model.log();
-    auto encoding = args.encode.get();
-    encoding.log = &log;
-    GenerationRequest request{.prompt = vocab.encode(prompt, encoding), .n_predict = args.n_predict, .stops = args.stops};
-    if (request.prompt.empty()) {
-        if (!vocab.bos()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the prompt has no tokens");
-        request.prompt = {*vocab.bos()};
-    }
-    const auto needed = std::int64_t(request.prompt.size()) + std::max<std::int64_t>(args.n_predict, 0);
-    auto options = args.context.options(args.model, model.info(), static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
-    if (model.info().has_encoder) encode_first(request, model, options);
-    tinfer::Context context(model, options);
-    tinfer::Sampler sampler(vocab, sampler_options);
-
-    std::string shown;
-    const auto emit = [&](std::string_view text) {
-        shown += text;
-        if (!args.as_json) print(text);
-    };
-    if (args.echo) emit(prompt);
-    auto generation = generate(context, sampler, request, emit);
-    generation.text = shown;
-
-    if (args.as_json) {
-        print_line(to_json(generation, model.load_seconds()));
-    } else {
-        if (stderr_is_terminal()) note("");   // the text does not end in a new line of ours
-        print_timings(generation, model.load_seconds());
-    }
-    return generation.stop == Generation::Stop::interrupt ? kInterrupted : 0;
+    return Run(args, model, prompt)();
 }
 
 }  // namespace
 
 Action add_run(CLI::App& app) {
     auto args = std::make_shared<RunArgs>();
-    auto* command = app.add_subcommand("run", "Completes a text as it stands, or answers it where the model has an encoder; what it writes goes to stdout as it comes.");
+    auto* command = app.add_subcommand(
+        "run",
+        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.");
+    args->text.add_to(*command);
     args->model.add_to(*command);
-    args->text.add_to(*command, true);
     args->encode.add_to(*command);
-    command->add_option("-n,--predict", args->n_predict, "tokens to generate; -1 = until the model ends or the cache is full")
-        ->check(CLI::Range(std::int64_t{-1}, std::int64_t{1} << 40))->capture_default_str()->type_name("N")->group("Generation");
-    command->add_option("--stop", args->stops, "end before this text; repeatable")
-        ->allow_extra_args(false)->type_name("TEXT")->group("Generation");
-    command->add_flag("--echo", args->echo, "print the prompt too")->group("Generation");
-    command->add_flag("--json", args->as_json, "one JSON document instead of text")->group("Generation");
+    const std::string group = "Generation";
+    command
+        ->add_option("-n,--predict", args->n_predict,
+                     "tokens to generate; -1 = until the model ends or the context is full")
+        ->check(whole(-1, std::int64_t{1} << 40))
+        ->type_name("N")
+        ->group(group);
+    command->add_option("--stop", args->stops, "end before this text, \\n and its like understood; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("TEXT")
+        ->group(group);
+    command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
+    command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
-    command->footer("Examples:\n  tinfer run -m model.gguf -p 'Once upon a time' -n 64\n"
-                    "  tinfer run -m model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json");
+    command->footer("\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
+                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json");
     return [args] { return run(*args); };
 }
 

@@ -18,10 +18,9 @@ struct TokenizeArgs {
 struct DetokenizeArgs {
     ModelArgs model;
     std::string tokens, file;
+    CLI::Option *tokens_option = nullptr, *file_option = nullptr;
     bool special = false;
 };
-
-tinfer::Vocab load_vocab(const ModelArgs& args) { return tinfer::Vocab::load(args.files.at(0), args.options()); }
 
 bool is_utf8(std::string_view text) {
     tinfer::Utf8Stream stream;
@@ -44,8 +43,9 @@ json encode(const tinfer::Vocab& vocab, std::string_view text, const TokenizeArg
 }
 
 int tokenize(const TokenizeArgs& args) {
+    args.model.require();
     const auto text = args.text.read();
-    const auto vocab = load_vocab(args.model);
+    const auto vocab = args.model.load_vocab();
     if (!args.jsonl) {
         print_line(encode(vocab, text, args));
         return 0;
@@ -57,15 +57,19 @@ int tokenize(const TokenizeArgs& args) {
         if (line.empty() || line == "\r") continue;
         const auto value = json::parse(line, nullptr, false);
         if (!value.is_string())
-            throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "line " + std::to_string(number) + " is no JSON string");
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
+                                "line " + std::to_string(number) + " is no JSON string");
         print_line(encode(vocab, value.get_ref<const std::string&>(), args));
     }
     return 0;
 }
 
 int detokenize(const DetokenizeArgs& args) {
-    const auto tokens = parse_tokens(args.file.empty() ? args.tokens : read_file(args.file));
-    const auto vocab = load_vocab(args.model);
+    args.model.require();
+    if (args.tokens_option->count() + args.file_option->count() != 1)
+        throw UsageError("ids are needed: --tokens IDS or --file FILE, one of them");
+    const auto tokens = parse_tokens(args.file_option->count() > 0 ? read_text(args.file) : args.tokens);
+    const auto vocab = args.model.load_vocab();
     print(vocab.decode(tokens, {.render_special = args.special}));
     return 0;
 }
@@ -75,27 +79,36 @@ int detokenize(const DetokenizeArgs& args) {
 Action add_tokenize(CLI::App& app) {
     auto args = std::make_shared<TokenizeArgs>();
     auto* command = app.add_subcommand("tokenize", "Turns text into token ids: one JSON array on one line.");
+    args->text.add_to(*command);
     args->model.add_to(*command);
-    args->text.add_to(*command, true);
     args->encode.add_to(*command);
-    command->add_flag("--pieces", args->pieces, "objects with id and piece instead of ids; bytes in hex where they are no UTF-8");
-    command->add_flag("--jsonl", args->jsonl, "the input is one JSON string per line, the answer one array per line");
-    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway");
-    command->footer("Examples:\n  tinfer tokenize -m model.gguf -p 'Hello world'\n  tinfer tokenize -m vocab.gguf --jsonl -f texts.jsonl");
+    const std::string group = "Output";
+    command
+        ->add_flag("--pieces", args->pieces,
+                   "objects with id and piece instead of ids; bytes in hex where they are no UTF-8")
+        ->group(group);
+    command->add_flag("--jsonl", args->jsonl, "the input is one JSON string per line, the answer one array per line")
+        ->group(group);
+    command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group(rare(group));
+    command->footer("\nExamples:\n  tinfer tokenize model.gguf -p 'Hello world'\n  tinfer tokenize vocab.gguf --jsonl "
+                    "-f texts.jsonl");
     return [args] { return tokenize(*args); };
 }
 
 Action add_detokenize(CLI::App& app) {
     auto args = std::make_shared<DetokenizeArgs>();
-    auto* command = app.add_subcommand("detokenize", "Turns token ids into the exact bytes of their text, nothing added.");
+    auto* command =
+        app.add_subcommand("detokenize", "Turns token ids into the exact bytes of their text, nothing added.");
+    args->tokens_option = command->add_option("--tokens", args->tokens, "ids, separated by spaces or commas")
+                              ->type_name("IDS")
+                              ->group("Tokens");
+    args->file_option = command->add_option("-f,--file", args->file, "the ids are in this file; - is stdin")
+                            ->type_name("FILE")
+                            ->group("Tokens");
     args->model.add_to(*command);
-    auto* group = command->add_option_group("Tokens");
-    group->add_option("--tokens", args->tokens, "ids, separated by spaces or commas")->type_name("IDS");
-    group->add_option("-f,--file", args->file, "the ids are in this file, - is stdin")->type_name("FILE");
-    group->require_option(1);
-    command->add_flag("--special", args->special, "show control tokens");
-    command->footer("Examples:\n  tinfer detokenize -m model.gguf --tokens '1 2 3'\n"
-                    "  tinfer tokenize -m model.gguf -p Hello | tinfer detokenize -m model.gguf -f -");
+    command->add_flag("--special", args->special, "show control tokens")->group("Output");
+    command->footer("\nExamples:\n  tinfer detokenize model.gguf --tokens '1 2 3'\n"
+                    "  tinfer tokenize model.gguf -p Hello | tinfer detokenize model.gguf -f -");
     return [args] { return detokenize(*args); };
 }
 

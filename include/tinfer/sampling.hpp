@@ -88,7 +88,8 @@ public:
     Sampler& operator=(Sampler&&) noexcept;
     ~Sampler();
 
-    /// Runs the chain over a row of logits and accepts the token. Throws non_finite_logits, no_candidates; then no token is
+    /// Runs the chain over a row of logits and accepts the token. Logits beyond the size of the vocabulary, which
+    /// models with padded embeddings have, are no candidates. Throws non_finite_logits, no_candidates; then no token is
     /// accepted.
     Token sample(std::span<const float> logits);
     /// The same on an output row of a context, seen by its observers before it is accepted. Throws what Context::logits does,

@@ -68,6 +68,8 @@ class TINFER_API Vocab {
 public:
     /// Only the text part of a file; tensor data is not touched. Throws the codes of container and text.
     static Vocab load(const std::filesystem::path& path, const ModelOptions& options = {});
+    /// Of an explicit list of shards, in order, whatever their names.
+    static Vocab load(std::span<const std::filesystem::path> shards, const ModelOptions& options = {});
 
     /// The tokens of a text; any bytes are taken. Throws no_tokenizer, missing_special, limit_exceeded.
     [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;

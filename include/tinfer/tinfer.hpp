@@ -31,6 +31,7 @@
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/generation.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"

@@ -26,12 +26,12 @@ struct DTypeInfo {
 /// A quantized activation row of K values is a structure of arrays, each part 64-byte aligned inside the row:
 /// int8 codes[K]; float d[K/B]; then
 ///   x8_32:  float s[K/32] (d · sum of codes), int32 sum[K/32];
-///   x8_256: uint16 reach[K/256][2], int16 sum32[K/32], int16 sum16[K/16] (sums of 32 and 16 codes).
-/// reach bounds partial products of a super-block, so that kernels know when sixteen bits hold them: [0] is the largest
+///   x8_256: uint16 max_partial_sum[K/256][2], int16 sum32[K/32], int16 sum16[K/16] (sums of 32 and 16 codes).
+/// max_partial_sum bounds partial products of a super-block, so that kernels know when sixteen bits hold them: [0] is the largest
 /// sum of positive, or of negated negative, codes of any 32; [1] the largest sum of magnitudes of any 16.
 struct ActivationLayout {
     std::int64_t d_offset, s_offset, sum_offset;        ///< s_offset is -1 for x8_256, where sum_offset is of sum16
-    std::int64_t reach_offset, sum32_offset, row_bytes; ///< -1 for x8_32
+    std::int64_t max_partial_sum_offset, sum32_offset, row_bytes; ///< -1 for x8_32
 };
 [[nodiscard]] constexpr ActivationLayout activation_layout(DType type, std::int64_t k) noexcept {
     const auto align = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
@@ -40,9 +40,9 @@ struct ActivationLayout {
         const std::int64_t part = align(k / 32 * 4);
         return {d, d + part, d + 2 * part, -1, -1, d + 3 * part};
     }
-    const std::int64_t reach = d + align(k / 256 * 4), sum32 = reach + align(k / 256 * 4);
+    const std::int64_t max_sum = d + align(k / 256 * 4), sum32 = max_sum + align(k / 256 * 4);
     const std::int64_t sum16 = sum32 + align(k / 32 * 2);
-    return {d, -1, sum16, reach, sum32, sum16 + align(k / 16 * 2)};
+    return {d, -1, sum16, max_sum, sum32, sum16 + align(k / 16 * 2)};
 }
 
 /// Bytes of one row of n elements of any type; n must be a whole number of blocks.

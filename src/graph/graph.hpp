@@ -136,6 +136,8 @@ public:
     /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
     Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params, int first);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
+    /// Moves cells as `moves` {3, n} lists them (kernels/ops.hpp).
+    Tensor kv_move(Tensor cache, Tensor moves, const AttentionParams& params, bool is_v);
 
     // ---- views: no step, no event
     Tensor reshape(Tensor x, std::array<std::int64_t, 4> ne);     ///< x contiguous

@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count_)> kOp
     "keep_groups",    "add_id",
     "log_temperature", "segment_sum",
     "key_shift",      "kv_copy_page",
+    "kv_move",
     "rms_norm_quantize", "silu_mul",
     "silu_mul_quantize", "mul_mat_add",
     "rope_kv_write",

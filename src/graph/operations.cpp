@@ -228,6 +228,15 @@ Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
     return emit_in_cache(Op::kv_copy_page, {cache, pairs}, cache, {});
 }
 
+Tensor Graph::kv_move(Tensor cache, Tensor moves, const AttentionParams& attention, bool is_v) {
+    OpParams params;
+    params.attention = attention;
+    params.is_v = is_v ? 1 : 0;
+    operand(Op::kv_move, 1, cache);
+    operand(Op::kv_move, 2, moves);
+    return emit_in_cache(Op::kv_move, {cache, moves}, cache, params);
+}
+
 Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& attention,
                         Tensor sinks) {
     OpParams params;

@@ -357,6 +357,15 @@ const char* kv_copy_page_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* kv_move_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    const std::int64_t d = s.params().is_v != 0 ? a.head_dim_v : a.head_dim_k;
+    TINFER_RULE(is_cache(s[1]) && is_cache(s[0]) && s[0].root == s[1].root, "cells are moved inside one cache");
+    TINFER_RULE(s[1].ne[0] == d * a.n_head_kv, "a cache row must hold head_dim · n_head_kv values");
+    TINFER_RULE(is_i32(s[2]) && is_shape(s[2], 3, s[2].ne[1]), "moves must be i32 {3,n}");
+    return nullptr;
+}
+
 const char* alias_rule(const Site& s) noexcept {
     const Value &x = s[1], &view = s[0];
     TINFER_RULE(view.type == x.type && view.tensor_class == x.tensor_class, "a view has type and class of its source");
@@ -427,6 +436,7 @@ constexpr OpRule kOpRules[] = {
     {Op::segment_sum, 3, 3, false, segment_sum_rule},
     {Op::key_shift, 3, 3, true, key_shift_rule},
     {Op::kv_copy_page, 2, 2, true, kv_copy_page_rule},
+    {Op::kv_move, 2, 2, true, kv_move_rule},
 };
 
 /// The optional operand that stands between mandatory ones.
@@ -434,9 +444,9 @@ bool may_be_absent(Op op, std::size_t input) noexcept { return op == Op::causal_
 
 const OpRule* find_rule(Op op) noexcept {
     const auto index = static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::alias);
-    static_assert(kOpRules[0].op == Op::alias && kOpRules[std::size(kOpRules) - 1].op == Op::kv_copy_page);
+    static_assert(kOpRules[0].op == Op::alias && kOpRules[std::size(kOpRules) - 1].op == Op::kv_move);
     static_assert(std::size(kOpRules) ==
-                  static_cast<std::size_t>(Op::kv_copy_page) - static_cast<std::size_t>(Op::alias) + 1);
+                  static_cast<std::size_t>(Op::kv_move) - static_cast<std::size_t>(Op::alias) + 1);
     return index < std::size(kOpRules) ? &kOpRules[index] : nullptr;
 }
 

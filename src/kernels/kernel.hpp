@@ -45,10 +45,10 @@ struct Operand {
     }
 };
 
-/// What a processor does its own way, and kernels ask for therefore. It changes no bit of a result.
+/// What kernels do differently from processor to processor. It changes no bit of a result.
 struct Processor {
-    bool asks_near = false;            ///< what will be read soon is asked for into the first level of the caches, not the second
-    bool one_multiplier = false;       ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
+    bool prefetch_to_l1 = false;            ///< what will be read soon is prefetched into L1, not L2
+    bool single_512_fma = false;       ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
 };
 
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
@@ -64,7 +64,7 @@ struct KernelCall : StepShape {
     std::int64_t scratch_stride = 0;   ///< bytes between the threads' parts; 0: they lie without gaps
     Processor processor;
     std::int64_t next_product = 0;     ///< calls from here to the next product in the same array, if it is one of whole
-                                       ///< matrices or of the same experts; else 0. A product asks for the first rows
+                                       ///< matrices or of the same experts; else 0. A product prefetches the first rows
                                        ///< of the next before it ends
     /// This thread's part of the scratch operand.
     [[nodiscard]] std::byte* scratch(int thread) const noexcept {
@@ -158,7 +158,7 @@ public:
 using RunFn = void(const KernelCall&, WorkSlice) noexcept;
 using DeclareFn = void(const StepShape&, AccessSink&) noexcept;
 using ResolveFn = void(const KernelCall&, AccessSink&) noexcept;
-using MacsFn = std::uint64_t(const KernelCall&) noexcept;       ///< data present: experts and cells count what is used
+using MacsFn = std::uint64_t(const KernelCall&) noexcept;       ///< data present: experts and KV slots count what is used
 using ScratchFn = std::uint64_t(const StepShape&) noexcept;     ///< bytes for all threads, a multiple of 64·n_threads
 
 /// A kernel as tables list it. Cannot be made without `declare`.
@@ -188,8 +188,8 @@ struct KernelTable {
 
 /// The table for `isa` if this build and machine have it (automatic: the best), else null. CPUID and OS state are asked.
 [[nodiscard]] const KernelTable* find_table(Isa isa) noexcept;
-/// What KernelCall::processor should be on this machine. The first level of AMD Zen 5 takes requests for memory gladly: rows are
-/// read a tenth faster so; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
+/// What KernelCall::processor should be on this machine. On AMD Zen 5 rows are read a tenth faster when they are
+/// prefetched into L1; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
 [[nodiscard]] Processor this_processor() noexcept;
 
 }  // namespace tinfer::kernels

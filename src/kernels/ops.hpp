@@ -22,10 +22,10 @@
 //                                   (element 2i = magnitude·cos, 2i+1 = magnitude·sin of pair i)
 // rope               none           out f32 {d,H,T}        x f32 {d,H,T}    table {n_rot,T}
 // relative_bias      none           out f32 {2D+1,H}       table f32 {H,buckets}       params.max_distance = D, params.both_sides
-// kv_write           0              cache {d·Hkv,cells}    rows {d,Hkv,T}   cells i32 {T}                 (params.is_v)
+// kv_write           0              cache {d·Hkv,slots}    rows {d,Hkv,T}   kv_slots i32 {T}                 (params.is_v)
 // attention          none           out f32 {dv·H,T}       q f32 {dk,H,T}   K cache         V cache        kv_table i32 {4,entries}
 //                                   5 kv_seqs i32 {2,sequences}   6 kv_spans i32 {4,T}   7 sinks f32 {H} (optional)
-//                                   8 kv_positions i32 {cells} (with ALiBi and bias)   9 bias f32 {2D+1,H}: element D + p_k − p_q,
+//                                   8 kv_positions i32 {slots} (with ALiBi and bias)   9 bias f32 {2D+1,H}: element D + p_k − p_q,
 //                                   its ends for what is farther, added to the scaled score (optional)
 // causal_conv        none           out f32 {C,T}          x f32 {C,T}      weight f32 {n,C}   bias f32 {C} (optional)
 //                                   4 state {(n−1)·C,rows}   5 state_rows i32 {2,T}
@@ -45,22 +45,25 @@
 // add_id             none           out f32 {N,k,T}        x f32 {N,k,T}    b f32 {N,X}     ids i32 {k,T}
 // log_temperature    none           out f32 {1,T}          positions i32 {T}                          params.scale = c, params.k = n
 // segment_sum        none           out f32 {E,S}          x f32 {E,T}      segments i32 {T}, below S   sums f32 {E,S}
-// key_shift          0              K cache (written)      the same cache   table {n_rot,n}  cells i32 {n}: < 0: none (params.first)
+// key_shift          0              K cache (written)      the same cache   table {n_rot,n}  kv_slots i32 {n}: < 0: none (params.first)
 // kv_copy_page       0              cache (written)        the same cache (read)   pairs i32 {2,n}: from page, to page; from < 0: none
+// kv_move            0              cache (written)        the same cache (read)   moves i32 {3,n} (params.is_v)
 //
 // fused, one step for several nodes:
 // rms_norm_quantize  0              out x8 {K,R1,R2}       x                weight          out f32 (optional: the norm itself, where others read it)
 // silu_mul           none           out f32                gate             up
 // silu_mul_quantize  0              out x8                 gate             up
 // mul_mat_add        1              out f32 {N,T}          W                x               addend {N} or {N,T}
-// rope_kv_write      0              cache                  rows {d,Hkv,T}   cells           table
+// rope_kv_write      0              cache                  rows {d,Hkv,T}   kv_slots           table
 //
 // kv_table: entries of the sequences of this run, four int32 each: page, ordinal of its first live token, live-slot mask
 // (low word, high word). Slots of a page ascend with the ordinal. kv_seqs: per sequence (first entry, number of entries).
 // state_rows: per token the row of every state that it goes on from (-1: all zeros), and the row it leaves it in. Tokens
 // take their turn in order, so a row may be read after an earlier token has written it; states are read and written.
+// moves: cells in their order, one row after the other: first cell to read, first to write, how many; 0 ends the list. A cell of
+// -1 is a buffer that holds one cell. No cell is read after it was written, none is written twice.
 // kv_spans: per token (sequence index, first visible ordinal, end of visible ordinals, position). kv_positions: of the token
-// in each cell, by cell number; others hold anything. Slot 10 is scratch.
+// in each KV slot, by KV slot number; others hold anything. Slot 10 is scratch.
 //
 // Float sums follow the 16-lane order everywhere; each op's order of operations is written at its reference kernel.
 #pragma once

@@ -7,10 +7,7 @@
 namespace tinfer::kernels {
 
 extern const KernelTable reference_table;
-#if defined(TINFER_X86)
-extern const KernelTable avx2_table, avxvnni_table, avx512_table, avx512vnni_table, amx_table;
-#elif defined(TINFER_ARM)
+extern const KernelTable avx2_table, avxvnni_table, avx512_table, avx512vnni_table, amx_table;   // those of TINFER_ISAS
 extern const KernelTable neon_table, neon_dot_table;
-#endif
 
 }  // namespace tinfer::kernels

@@ -15,10 +15,6 @@ constexpr std::int32_t kLastPosition = std::numeric_limits<std::int32_t>::max();
 /// Entries a table may have beyond one per page before seq_cp refuses to interleave more.
 constexpr std::int32_t kInterleavingRoom = 512;
 
-/// First and last set bit; the mask of a table's entry is never 0.
-std::int32_t first_slot(std::uint64_t live) noexcept { return std::countr_zero(live); }
-std::int32_t last_slot(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
-
 std::int32_t range_begin(Pos p0) noexcept { return std::max(0, static_cast<std::int32_t>(p0)); }
 std::int32_t range_end(Pos p1) noexcept { return p1 < Pos{0} ? kLastPosition : static_cast<std::int32_t>(p1); }
 
@@ -57,6 +53,12 @@ KvCache::KvCache(const KvLimits& limits) : limits_(limits) {
     scratch_.resize(2 * capacity + 1);
     saved_.resize(n_seqs);
     is_saved_.resize(n_seqs);
+    occupied_.resize(n_pages);
+    place_.resize(n_ctx);
+    line_.resize(n_pages * kPageSlots);
+    page_of_line_.resize(n_pages);
+    own_.resize(n_pages);
+    order_.resize(n_seqs);
     run_tokens_.resize(index(limits.n_run));
     run_sequences_.resize(n_seqs);
     run_index_.resize(n_seqs, -1);
@@ -68,16 +70,17 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
     const std::uint64_t n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages());
     const std::uint64_t n_ctx = index(limits.n_ctx), capacity = index(limits.table_capacity());
     return (n_seqs * capacity + 2 * capacity + 1) * sizeof(KvEntry) +
-           n_pages * (kPageSlots * sizeof(Cell) + sizeof(Page) + sizeof(std::int32_t)) +
-           n_ctx * (sizeof(std::uint16_t) + sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
-           n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + sizeof(SeqId) + sizeof(std::int32_t) +
+           n_pages * (kPageSlots * (sizeof(Cell) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t)) +
+           n_ctx * (sizeof(std::uint16_t) + 2 * sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
+           n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + 2 * sizeof(SeqId) + sizeof(std::int32_t) +
                      sizeof(PageCopy));
 }
 
 std::uint64_t KvCache::bytes_held() const noexcept {
     return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
-           bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_);
+           bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +
+           bytes_of(occupied_) + bytes_of(place_) + bytes_of(line_) + bytes_of(page_of_line_) + bytes_of(own_) + bytes_of(order_);
 }
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
@@ -118,6 +121,11 @@ std::int32_t KvCache::pos_max(SeqId seq) const {
 std::int32_t KvCache::count(SeqId seq) const {
     check(seq);
     return tables_[index(seq)].count;
+}
+
+std::int32_t KvCache::room(SeqId seq) const {
+    check(seq);
+    return n_free_tokens_;
 }
 
 bool KvCache::same_history(SeqId a, SeqId b) const {
@@ -178,13 +186,14 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     const auto begin = range_begin(p0), end = range_end(p1);
     if (from == to || begin >= end) return;
 
-    // The new table: `to` before the range, `from` inside it, `to` after it. Neighbours on one page become one entry.
+    // The new table: `to` before the range, `from` inside it, `to` after it. Neighbours on one page become one entry where
+    // their slots follow each other as they do; tokens that have moved may lie on the page in another order.
     std::size_t n = 0;
     const auto add = [&](SeqId seq, std::int32_t a, std::int32_t b) {
         for (const KvEntry& entry : table(seq)) {
             const std::uint64_t live = in_range(entry, a, b);
             if (live == 0) continue;
-            if (n > 0 && scratch_[n - 1].page == entry.page)
+            if (n > 0 && scratch_[n - 1].page == entry.page && last_slot(scratch_[n - 1].live) < first_slot(live))
                 scratch_[n - 1].live |= live;
             else
                 scratch_[n++] = {entry.page, 0, live};
@@ -261,229 +270,6 @@ void KvCache::release_tokens(std::int32_t page, std::uint64_t live) noexcept {
 
 void KvCache::release_page(std::int32_t page) noexcept {
     if (--pages_[index(page)].references == 0) free_pages_[index(n_free_pages_++)] = page;
-}
-
-// ---- placement ------------------------------------------------------------------------------------------------------
-
-/// The page the next token of these sequences goes on with: none where they have no common last page with a free slot
-/// after their tokens, shared where another sequence has it too.
-KvCache::Tail KvCache::tail(std::span<const SeqId> seqs) const noexcept {
-    if (table(seqs[0]).empty()) return Tail::none;
-    const KvEntry& end = table(seqs[0]).back();
-    for (const SeqId seq : seqs)
-        if (table(seq).empty() || table(seq).back().page != end.page) return Tail::none;
-
-    if (is_theirs_alone(end.page, seqs)) return next_slot(end) < kPageSlots ? Tail::own : Tail::none;
-    return last_slot(end.live) + 1 < kPageSlots ? Tail::shared : Tail::none;
-}
-
-bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept {
-    const auto references = index(pages_[index(page)].references);
-    if (references == seqs.size()) return true;
-    // A page may also stand twice in one table, with tokens copied from elsewhere between.
-    std::size_t own = 0;
-    for (const SeqId seq : seqs) own += static_cast<std::size_t>(std::ranges::count(table(seq), page, &KvEntry::page));
-    return references == own;
-}
-
-/// The slot after the entry's tokens. On a page that a sequence left in this transaction, also after those it had
-/// there: they must outlast a rollback.
-std::int32_t KvCache::next_slot(const KvEntry& entry) const noexcept {
-    const Page& page = pages_[index(entry.page)];
-    const auto kept = in_transaction_ && page.left_in == transaction_ ? page.kept_slots : 0;
-    return entry.live == 0 ? 0 : std::max(last_slot(entry.live) + 1, kept);
-}
-
-std::int32_t KvCache::room(SeqId seq) const {
-    check(seq);
-    const auto tail_kind = tail(std::span(&seq, 1));
-    std::int64_t slots = std::int64_t{n_free_pages_} * kPageSlots;
-    if (tail_kind != Tail::none) {
-        const std::int64_t filled = last_slot(table(seq).back().live) + 1;
-        // Going on with a shared page takes a free one for the copy.
-        if (tail_kind == Tail::own)
-            slots += kPageSlots - filled;
-        else
-            slots = slots == 0 ? 0 : slots - filled;
-    }
-    return static_cast<std::int32_t>(std::min<std::int64_t>(slots, n_free_tokens_));
-}
-
-/// Sees to it that the last page of the sequences is theirs alone and has a free slot after their tokens.
-KvCache::Fit KvCache::make_room(std::span<const SeqId> seqs, bool may_wait) noexcept {
-    const auto tail_kind = tail(seqs);
-    if (tail_kind == Tail::own) return Fit::placed;
-    const auto from = tail_kind == Tail::shared ? last(seqs[0]).page : -1;
-    if (may_wait && from >= 0 && pages_[index(from)].written_in == run_) return Fit::wait;
-    if (n_free_pages_ == 0) return Fit::no_room;
-
-    const auto page = free_pages_[index(--n_free_pages_)];
-    pages_[index(page)].references = static_cast<std::int32_t>(seqs.size());
-    if (from < 0) {
-        for (const SeqId seq : seqs) {
-            Table& meta = tables_[index(seq)];
-            ++meta.size;
-            last(seq) = {page, meta.count, 0};
-        }
-        return Fit::placed;
-    }
-    std::copy_n(&cells_[index(from * kPageSlots)], kPageSlots, &cells_[index(page * kPageSlots)]);
-    Page& left = pages_[index(from)];
-    left.references -= static_cast<std::int32_t>(seqs.size());
-    left.kept_slots = std::max(left.left_in == transaction_ ? left.kept_slots : 0, last_slot(last(seqs[0]).live) + 1);
-    left.left_in = transaction_;
-    for (const SeqId seq : seqs) last(seq).page = page;
-    if (may_wait) copies_[n_copies_++] = {from, page};
-    return Fit::placed;
-}
-
-KvCache::Fit KvCache::place_one(const KvToken& token, bool may_wait) noexcept {
-    if (n_free_tokens_ == 0) return Fit::no_room;
-    for (const SeqId seq : token.seqs) save(seq);
-    const Fit fit = make_room(token.seqs, may_wait);
-    if (fit != Fit::placed) return fit;
-
-    const KvEntry& end = last(token.seqs[0]);
-    const auto slot = next_slot(end);
-    const auto id = free_tokens_[index(--n_free_tokens_)];
-    cells_[index(end.page * kPageSlots + slot)] = {token.pos, id};
-    owners_[index(id)] = static_cast<std::uint16_t>(token.seqs.size());
-    pages_[index(end.page)].written_in = run_;
-    for (const SeqId seq : token.seqs) {
-        last(seq).live |= std::uint64_t{1} << slot;
-        ++tables_[index(seq)].count;
-    }
-    return Fit::placed;
-}
-
-bool KvCache::can_place(std::span<const KvToken> tokens) {
-    TINFER_ASSERT(!in_transaction_);
-    begin();
-    bool fits = true;
-    for (const KvToken& token : tokens) {
-        if (place_one(token, false) == Fit::placed) continue;
-        fits = false;
-        break;
-    }
-    rollback();
-    return fits;
-}
-
-Placed KvCache::place(std::span<const KvToken> run) {
-    TINFER_ASSERT(in_transaction_);
-    ++run_;
-    for (const SeqId seq : std::span(run_sequences_).first(n_run_sequences_)) run_index_[index(seq)] = -1;
-    n_run_tokens_ = n_run_sequences_ = n_copies_ = 0;
-    for (const KvToken& token : run.first(std::min(run.size(), run_tokens_.size()))) {
-        const Fit fit = place_one(token, true);
-        if (fit != Fit::placed) return {n_run_tokens_, fit == Fit::no_room};
-        const SeqId seq = token.seqs[0];
-        const KvEntry& end = last(seq);
-        run_tokens_[n_run_tokens_++] = {end.page * kPageSlots + last_slot(end.live), token.pos, run_sequence(seq),
-                                        tables_[index(seq)].count};
-    }
-    return {n_run_tokens_, false};
-}
-
-std::int32_t KvCache::run_sequence(SeqId seq) noexcept {
-    auto& place = run_index_[index(seq)];
-    if (place < 0) {
-        place = static_cast<std::int32_t>(n_run_sequences_);
-        run_sequences_[n_run_sequences_++] = seq;
-    }
-    return place;
-}
-
-// ---- transactions ---------------------------------------------------------------------------------------------------
-
-void KvCache::begin() noexcept {
-    in_transaction_ = true;
-    n_saved_ = 0;
-    saved_free_pages_ = n_free_pages_;
-    saved_free_tokens_ = n_free_tokens_;
-    ++transaction_;
-    ++run_;
-}
-
-void KvCache::save(SeqId seq) noexcept {
-    if (is_saved_[index(seq)]) return;
-    is_saved_[index(seq)] = 1;
-    saved_[n_saved_++] = {seq, tables_[index(seq)], table(seq).empty() ? KvEntry{} : table(seq).back()};
-}
-
-void KvCache::commit() noexcept {
-    for (const Saved& saved : std::span(saved_).first(n_saved_)) is_saved_[index(saved.seq)] = 0;
-    in_transaction_ = false;
-}
-
-/// place() only takes from the stacks of free pages and ids, so that what it took is still above their tops.
-void KvCache::rollback() noexcept {
-    for (const Saved& saved : std::span(saved_).first(n_saved_)) {
-        tables_[index(saved.seq)] = saved.table;
-        if (saved.table.size == 0) continue;
-        if (last(saved.seq).page != saved.last.page) ++pages_[index(saved.last.page)].references;
-        last(saved.seq) = saved.last;
-    }
-    for (; n_free_pages_ < saved_free_pages_; ++n_free_pages_)
-        pages_[index(free_pages_[index(n_free_pages_)])].references = 0;
-    for (; n_free_tokens_ < saved_free_tokens_; ++n_free_tokens_)
-        owners_[index(free_tokens_[index(n_free_tokens_)])] = 0;
-    commit();
-}
-
-// ---- inputs of a run ------------------------------------------------------------------------------------------------
-
-std::size_t KvCache::max_run_sequences() const noexcept { return index(std::min(limits_.n_seq_max, limits_.n_run)); }
-std::size_t KvCache::max_table_entries() const noexcept {
-    return max_run_sequences() * index(limits_.table_capacity());
-}
-
-KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < n_run_sequences_; ++i) {
-        const auto entries = table(run_sequences_[i]);
-        out.seqs[2 * i] = static_cast<std::int32_t>(n);
-        out.seqs[2 * i + 1] = static_cast<std::int32_t>(entries.size());
-        for (const KvEntry& entry : entries) {
-            std::int32_t* const row = &out.table[4 * n++];
-            row[0] = entry.page;
-            row[1] = entry.first;
-            row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
-            row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
-        }
-    }
-    for (std::size_t i = 0; i < n_run_tokens_; ++i) {
-        const RunToken& token = run_tokens_[i];
-        out.cells[i] = token.cell;
-        out.positions[i] = token.pos;
-    }
-    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
-    return {n, n_run_sequences_};
-}
-
-/// Live tokens of the sequence at positions before `pos`: the ordinal of the first one that is not.
-std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
-    const auto entries = table(seq);
-    const auto cell_before = [&](const KvEntry& entry, std::uint64_t live) {
-        return position(entry.page * kPageSlots + first_slot(live)) < pos;
-    };
-    const auto behind = std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
-    if (behind == entries.begin()) return 0;
-    const KvEntry& entry = *(behind - 1);
-    std::int32_t ordinal = entry.first;
-    for (std::uint64_t rest = entry.live; rest != 0 && cell_before(entry, rest); rest &= rest - 1) ++ordinal;
-    return ordinal;
-}
-
-void KvCache::write_spans(const Window& window, std::span<std::int32_t> out) const noexcept {
-    for (std::size_t i = 0; i < n_run_tokens_; ++i) {
-        const RunToken& token = run_tokens_[i];
-        const SeqId seq = run_sequences_[index(token.sequence)];
-        out[4 * i] = token.sequence;
-        out[4 * i + 1] = window.kind == WindowKind::none ? 0 : count_before(seq, window.begin(token.pos));
-        out[4 * i + 2] = window.causal ? token.end : count_before(seq, window.end(token.pos));
-        out[4 * i + 3] = token.pos;
-    }
 }
 
 }  // namespace tinfer::memory

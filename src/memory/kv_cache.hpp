@@ -4,9 +4,14 @@
 // one reference per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens
 // clears mask bits.
 //
+// The holes this leaves, and cells that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do not
+// fit as the pages lie, the cache is compacted: live cells close ranks, in order, and what follows is placed tightly.
+//
 // A decode is a transaction:
-//     if (!cache.can_place(tokens)) return DecodeStatus::no_room;     // nothing changed
-//     cache.begin();
+//     const bool fits = cache.can_place(tokens);
+//     if (!fits && !cache.can_compact(tokens.size(), moves)) return DecodeStatus::no_room;   // nothing changed
+//     if (!fits) … move the cells of every layer, then cache.compact(…) …                    // no token is another one now
+//     cache.begin(fits ? Placing::by_pages : Placing::tight);
 //     while (!tokens.empty()) {
 //         const auto placed = cache.place(tokens.first(…));           // at most n_run tokens, maybe fewer
 //         … copy the pages of cache.copies(), then compute with cache.write_inputs(…) …
@@ -15,12 +20,14 @@
 //     cache.commit();                                                 // or rollback(): as before begin()
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/window.hpp"
+#include "memory/cell_moves.hpp"
 #include "tinfer/context.hpp"
 
 namespace tinfer::memory {
@@ -54,10 +61,18 @@ struct KvEntry {
     bool operator==(const KvEntry&) const = default;
 };
 
+/// The first and the last set bit; the mask of a table's entry is never 0.
+[[nodiscard]] inline std::int32_t first_slot(std::uint64_t live) noexcept { return std::countr_zero(live); }
+[[nodiscard]] inline std::int32_t last_slot(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
+
 struct PageCopy {
     std::int32_t from = 0, to = 0;
     bool operator==(const PageCopy&) const = default;
 };
+
+/// by_pages: a sequence fills pages of its own, and one that parts from others takes a copy of a partly filled page along.
+/// tight: any free slot at the end of a page will do, and nothing is copied.
+enum class Placing : std::uint8_t { by_pages, tight };
 
 struct Placed {
     std::size_t tokens = 0;  ///< of the run, from its begin
@@ -105,7 +120,8 @@ public:
     [[nodiscard]] std::int32_t pos_max(SeqId seq) const;  ///< -1 when empty
     [[nodiscard]] std::int32_t count(SeqId seq) const;    ///< tokens of a sequence
     [[nodiscard]] std::int32_t used() const noexcept { return limits_.n_ctx - n_free_tokens_; }  ///< live tokens in all
-    [[nodiscard]] std::int32_t room(SeqId seq) const;  ///< tokens the sequence can take now
+    /// Tokens the sequence can take now: as many as are missing to n_ctx, whatever lies where.
+    [[nodiscard]] std::int32_t room(SeqId seq) const;
     [[nodiscard]] std::span<const KvEntry> entries(SeqId seq) const;
     [[nodiscard]] std::int32_t position(std::int32_t cell) const noexcept { return cells_[index(cell)].pos; }
     /// The same tokens in the same order, wherever they lie.
@@ -121,11 +137,21 @@ public:
     [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept;
     void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept;
 
+    // -- closing ranks, outside transactions
+
+    /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial copies
+    /// have cut a sequence into more pieces than a table holds.
+    [[nodiscard]] bool can_compact(std::size_t n_tokens, CellMoves& moves) noexcept;
+    /// The new place of a live cell, once can_compact() has said yes.
+    [[nodiscard]] std::int32_t compacted(std::int32_t cell) const noexcept { return place_[index(cells_[index(cell)].token)]; }
+    /// Does it, after the runtime has moved keys and values by the list.
+    void compact(std::span<const std::int32_t> moves) noexcept;
+
     // -- transactions
 
-    /// Would all of them fit? Changes nothing; not inside a transaction.
+    /// Would all of them fit, placed by pages? Changes nothing; not inside a transaction.
     [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
-    void begin() noexcept;
+    void begin(Placing placing = Placing::by_pages) noexcept;
     /// Gives each token a cell, in order, at most n_run of them. Stops early at a token that needs a copy of a page
     /// this run writes to: the copy has to wait for the run, the token for the next one.
     [[nodiscard]] Placed place(std::span<const KvToken> run);
@@ -207,8 +233,19 @@ private:
 
     [[nodiscard]] Tail tail(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] bool is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept;
-    [[nodiscard]] std::int32_t next_slot(const KvEntry& entry) const noexcept;
+    [[nodiscard]] std::int32_t next_slot(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
+    [[nodiscard]] Fit make_room_tightly(std::span<const SeqId> seqs) noexcept;
+    [[nodiscard]] bool go_on_at_the_end(std::span<const SeqId> seqs) const noexcept;
+    [[nodiscard]] std::int32_t emptiest_page() const noexcept;
+    [[nodiscard]] bool add_entry(std::span<const SeqId> seqs, std::int32_t page) noexcept;
+    void find_occupied() noexcept;
+    [[nodiscard]] std::int32_t filled(std::int32_t page) const noexcept { return 64 - std::countl_zero(occupied_[index(page)]); }
+
+    void order_by_length() noexcept;
+    void line_up(SeqId seq) noexcept;
+    void choose_pages() noexcept;
+    [[nodiscard]] std::size_t pieces(SeqId seq, std::span<KvEntry> out) const noexcept;
     [[nodiscard]] Fit place_one(const KvToken& token, bool may_wait) noexcept;
     [[nodiscard]] std::int32_t run_sequence(SeqId seq) noexcept;
     [[nodiscard]] std::int32_t count_before(SeqId seq, std::int64_t pos) const noexcept;
@@ -231,6 +268,16 @@ private:
     std::int32_t saved_free_pages_ = 0, saved_free_tokens_ = 0;
     bool in_transaction_ = false;
     bool has_shifts_ = false;  // maybe; no cell has one where it is false
+
+    Placing placing_ = Placing::by_pages;
+    std::vector<std::uint64_t> occupied_;      // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
+
+    std::vector<std::int32_t> place_;          // {n_ctx}: new cell of the token with this id, or -1
+    std::vector<std::int32_t> line_;           // {64, n_pages}: cells as they will follow each other, or -1
+    std::vector<std::int32_t> page_of_line_;   // {n_pages}: where each 64 of them will lie, or -1
+    std::vector<std::uint64_t> own_;           // {n_pages}: slots of the sequence that lines up; of the pages taken, not 0
+    std::vector<SeqId> order_;                 // {n_seq_max}
+    std::size_t n_line_ = 0;
 
     std::uint64_t transaction_ = 0, run_ = 0;  // numbers, from 1
     std::vector<RunToken> run_tokens_;         // {n_run}

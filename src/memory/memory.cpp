@@ -10,17 +10,18 @@ namespace tinfer::memory {
 
 Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
     if (limits.has_attention) kv_.emplace(limits.kv);
+    if (limits.has_attention) moves_.emplace(limits.kv.n_pages() * kPageSlots);
     if (limits.has_window_pool()) window_.emplace(limits.kv, limits.window, limits.n_batch);
     if (limits.has_states) states_.emplace(limits.states());
 }
 
 std::uint64_t Memory::bytes(const MemoryLimits& limits) {
-    return (limits.has_attention ? KvCache::bytes(limits.kv) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
+    return (limits.has_attention ? KvCache::bytes(limits.kv) + CellMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
            (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
 }
 
 std::uint64_t Memory::bytes_held() const noexcept {
-    return (kv_ ? kv_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) + (window_ ? window_->bytes_held() : 0);
+    return (kv_ ? kv_->bytes_held() + moves_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) + (window_ ? window_->bytes_held() : 0);
 }
 
 void Memory::check(SeqId seq) const {
@@ -151,7 +152,8 @@ std::int32_t Memory::capacity() const noexcept {
 
 std::int32_t Memory::room(SeqId seq) const {
     check(seq);
-    return kv_ ? kv_->room(seq) : std::numeric_limits<std::int32_t>::max() - states_->pos(seq) - 1;
+    const std::int32_t positions = std::numeric_limits<std::int32_t>::max() - (pos_max(seq) + 1);   // the last one is 2^31 - 2
+    return kv_ ? std::min(kv_->room(seq), positions) : positions;
 }
 
 bool Memory::same_history(SeqId a, SeqId b) const {
@@ -162,11 +164,30 @@ bool Memory::same_history(SeqId a, SeqId b) const {
 
 // ---- transactions ---------------------------------------------------------------------------------------------------
 
-bool Memory::can_place(std::span<const KvToken> tokens) { return !kv_ || kv_->can_place(tokens); }
+Memory::Fit Memory::fit(std::span<const KvToken> tokens, const Compaction& compaction) {
+    placing_ = Placing::by_pages;
+    if (!kv_) return Fit::as_it_is;
+    const bool fits = kv_->can_place(tokens);
+    if (fits && !(window_ && window_->is_scattered(*kv_))) return Fit::as_it_is;
+    const Fit otherwise = fits ? Fit::as_it_is : Fit::no_room;
+    if (!kv_->can_compact(tokens.size(), *moves_)) return otherwise;
+    (void)moves_->write(compaction.moves);
+    if (!compaction.window_moves.empty()) std::fill_n(compaction.window_moves.begin(), 3, 0);
+    if (!window_) return Fit::compacted;
+    if (!window_->can_compact(*kv_, *moves_)) return otherwise;
+    (void)moves_->write(compaction.window_moves);
+    return Fit::compacted;
+}
+
+void Memory::compact(const Compaction& compaction) noexcept {
+    if (window_) window_->compact();
+    kv_->compact(compaction.moves);
+    placing_ = Placing::tight;
+}
 
 void Memory::begin() noexcept {
     in_transaction_ = true;
-    if (kv_) kv_->begin();
+    if (kv_) kv_->begin(placing_);
     if (window_) window_->begin(*kv_);
     if (states_) states_->begin();
 }

@@ -32,6 +32,13 @@ struct MemoryInputs {
     std::span<std::int32_t> window_table{}, window_cells{};   ///< as in kv, for layers with a pool of their own
 };
 
+/// Moves of cells as kernels/ops.hpp lists them.
+struct Compaction {
+    std::span<std::int32_t> moves;          ///< {3, CellMoves::n_rows(64 · n_pages)}
+    std::span<std::int32_t> window_moves{}; ///< likewise, in the pool of windows
+    [[nodiscard]] bool empty() const noexcept { return moves[2] == 0 && (window_moves.empty() || window_moves[2] == 0); }
+};
+
 class Memory {
 public:
     /// Throws bad_parameter.
@@ -75,7 +82,11 @@ public:
 
     // -- transactions
 
-    [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
+    /// How the tokens would fit, if at all; changes nothing. After `compacted` the lists that compaction() names are to be
+    /// worked off in the caches, then compact() called, before begin().
+    enum class Fit : std::uint8_t { no_room, as_it_is, compacted };
+    [[nodiscard]] Fit fit(std::span<const KvToken> tokens, const Compaction& compaction);
+    void compact(const Compaction& compaction) noexcept;
     void begin() noexcept;
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
@@ -109,6 +120,8 @@ private:
     std::optional<KvCache> kv_;
     std::optional<WindowPages> window_;   // places of its pages in layers that have a window
     std::optional<StateCache> states_;
+    std::optional<CellMoves> moves_;      // of either pool, one after the other
+    Placing placing_ = Placing::by_pages;
     bool in_transaction_ = false;
 };
 

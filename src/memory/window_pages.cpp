@@ -9,16 +9,18 @@ namespace tinfer::memory {
 
 namespace {
 
+constexpr std::int32_t kWanted = -2;   // a place in the pool, which one is yet to be seen
+
 std::size_t at_page(std::int32_t page) noexcept { return static_cast<std::size_t>(page); }
 
-/// Calls fn(page, position) for the tokens of a sequence, last first, until it returns false.
+/// Calls fn(cell, position) for the tokens of a sequence, last first, until it returns false.
 template <class Fn>
 void from_the_end(const KvCache& cache, SeqId seq, Fn fn) {
     const auto entries = cache.entries(seq);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
         for (std::uint64_t live = entry->live; live != 0;) {
             const std::int32_t slot = 63 - std::countl_zero(live);
-            if (!fn(entry->page, cache.position(entry->page * kPageSlots + slot))) return;
+            if (!fn(entry->page * kPageSlots + slot, cache.position(entry->page * kPageSlots + slot))) return;
             live &= ~(std::uint64_t{1} << slot);
         }
 }
@@ -36,9 +38,13 @@ std::int32_t WindowPages::n_pages(const KvLimits& limits, const Window& window, 
     return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (cells + kPageSlots - 1) / kPageSlots + 2 * std::int64_t{limits.n_seq_max}));
 }
 
-WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch) : window_(window) {
+WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch) : window_(window), n_seq_max_(limits.n_seq_max) {
     const auto n_logical = static_cast<std::size_t>(limits.n_pages()), n = static_cast<std::size_t>(n_pages(limits, window, n_batch));
     map_.resize(n_logical);
+    held_.resize(n_logical);
+    source_.resize(n_logical * kPageSlots);
+    next_map_.resize(n_logical);
+    used_.resize(n);
     mapped_.resize(n);
     free_.resize(n);
     marked_.resize(n_logical);
@@ -50,17 +56,18 @@ WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int3
 
 std::uint64_t WindowPages::bytes(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept {
     const auto n = static_cast<std::uint64_t>(n_pages(limits, window, n_batch)), n_logical = static_cast<std::uint64_t>(limits.n_pages());
-    return n_logical * (sizeof(std::int32_t) + 2 * sizeof(std::uint64_t)) + n * 2 * sizeof(std::int32_t) +
+    return n_logical * ((2 + kPageSlots) * sizeof(std::int32_t) + 3 * sizeof(std::uint64_t)) + n * (2 * sizeof(std::int32_t) + sizeof(std::uint8_t)) +
            static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(PageCopy) + sizeof(std::int32_t));
 }
 
 std::uint64_t WindowPages::bytes_held() const noexcept {
-    return (map_.capacity() + mapped_.capacity() + free_.capacity() + first_.capacity()) * sizeof(std::int32_t) +
-           (marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) + copies_.capacity() * sizeof(PageCopy);
+    return (map_.capacity() + mapped_.capacity() + free_.capacity() + first_.capacity() + source_.capacity() + next_map_.capacity()) * sizeof(std::int32_t) +
+           (held_.capacity() + marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) + copies_.capacity() * sizeof(PageCopy) + used_.capacity();
 }
 
 void WindowPages::clear() noexcept {
     std::ranges::fill(map_, -1);
+    std::ranges::fill(held_, 0);
     std::iota(free_.rbegin(), free_.rend(), 0);   // descending: the lowest page is on top
     n_free_ = static_cast<std::int32_t>(free_.size());
     n_mapped_ = 0;
@@ -94,6 +101,7 @@ void WindowPages::release_unmarked() noexcept {
         } else {
             free_[at_page(n_free_++)] = map_[at_page(page)];
             map_[at_page(page)] = -1;
+            held_[at_page(page)] = 0;
         }
     }
     n_mapped_ = kept;
@@ -134,10 +142,18 @@ bool WindowPages::place(const KvCache& cache) noexcept {
     release_unmarked();
 
     bool fits = true;
-    cache.for_each_placed([&](SeqId, std::int32_t cell, std::int32_t) { fits = fits && take(cell / kPageSlots); });
     n_copies_ = 0;
-    for (const PageCopy& copy : cache.copies())
-        if (fits && holds(copy.from) && take(copy.to)) copies_[n_copies_++] = {map_[at_page(copy.from)], map_[at_page(copy.to)]};
+    for (const PageCopy& copy : cache.copies()) {
+        if (held_[at_page(copy.from)] == 0) continue;
+        fits = fits && take(copy.to);
+        if (!fits) break;
+        held_[at_page(copy.to)] = held_[at_page(copy.from)];
+        copies_[n_copies_++] = {map_[at_page(copy.from)], map_[at_page(copy.to)]};
+    }
+    cache.for_each_placed([&](SeqId, std::int32_t cell, std::int32_t) {
+        fits = fits && take(cell / kPageSlots);
+        if (fits) held_[at_page(cell / kPageSlots)] |= std::uint64_t{1} << cell % kPageSlots;
+    });
     return fits;
 }
 
@@ -162,12 +178,74 @@ void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes&
         cells[i] = map_[at_page(cache_inputs.cells[i] / kPageSlots)] * kPageSlots + cache_inputs.cells[i] % kPageSlots;
 }
 
+// ---- closing ranks -------------------------------------------------------------------------------------------------
+
+bool WindowPages::is_scattered(const KvCache& cache) noexcept {
+    mark_all(cache);
+    release_unmarked();
+    std::int32_t most = 0;
+    for (std::int32_t seq = 0; seq < n_seq_max_; ++seq)
+        if (cache.count(SeqId{seq}) > 0) most += (window_.size + kPageSlots - 1) / kPageSlots + 1;
+    return n_mapped_ > most;
+}
+
+/// Pages with tokens that a window will see get a place, and with them goes all that is there of those pages.
+bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
+    std::ranges::fill(source_, -1);
+    std::ranges::fill(next_map_, -1);
+    for (std::int32_t seq = 0; seq < n_seq_max_; ++seq) {
+        const std::int64_t first_query = std::int64_t{cache.pos_max(SeqId{seq})} + 1, begin = std::min(window_.begin(first_query), first_query - 1);
+        from_the_end(cache, SeqId{seq}, [&](std::int32_t cell, std::int32_t pos) {
+            const std::int32_t to = cache.compacted(cell);
+            if (holds(cell)) source_[at_page(to)] = cell;   // a token may have several cells, not all of them held
+            if (holds(cell) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
+            return true;
+        });
+    }
+    // Pages keep their place where they have one.
+    std::ranges::fill(used_, 0);
+    for (std::size_t page = 0; page < map_.size(); ++page)
+        if (next_map_[page] == kWanted && map_[page] >= 0) {
+            next_map_[page] = map_[page];
+            used_[at_page(map_[page])] = 1;
+        }
+    auto place = used_.begin();
+    for (std::int32_t& next : next_map_) {
+        if (next != kWanted) continue;
+        place = std::find(place, used_.end(), 0);
+        if (place == used_.end()) return false;
+        next = static_cast<std::int32_t>(place++ - used_.begin());
+    }
+    moves.clear();
+    for (std::size_t to = 0; to < source_.size(); ++to) {
+        const std::int32_t page = next_map_[to / kPageSlots], from = source_[to];
+        if (page >= 0 && from >= 0) moves.add(cell(from), page * kPageSlots + static_cast<std::int32_t>(to % kPageSlots));
+    }
+    return true;
+}
+
+void WindowPages::compact() noexcept {
+    std::ranges::fill(used_, 0);
+    n_mapped_ = n_free_ = 0;
+    for (std::size_t page = 0; page < map_.size(); ++page) {
+        map_[page] = next_map_[page];
+        held_[page] = 0;
+        if (map_[page] < 0) continue;
+        used_[at_page(map_[page])] = 1;
+        mapped_[at_page(n_mapped_++)] = static_cast<std::int32_t>(page);
+        for (std::size_t slot = 0; slot < kPageSlots; ++slot)
+            if (source_[page * kPageSlots + slot] >= 0) held_[page] |= std::uint64_t{1} << slot;
+    }
+    for (std::size_t place = used_.size(); place-- > 0;)   // the lowest on top
+        if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);
+}
+
 // ---- what is still there --------------------------------------------------------------------------------------------
 
 std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcept {
     std::int32_t first = -1;
-    from_the_end(cache, seq, [&](std::int32_t page, std::int32_t pos) {
-        if (!holds(page)) return false;
+    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {
+        if (!holds(cell)) return false;
         first = pos;
         return true;
     });
@@ -177,11 +255,11 @@ std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcep
 bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
     std::int64_t begin = -1;   // of the window after the removal; known once its last token is
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t page, std::int32_t pos) {
+    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {
         if (in_window_range(pos, p0, p1)) return true;
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(std::int64_t{pos} + 1));
         if (pos < begin) return false;
-        misses = misses || !holds(page);
+        misses = misses || !holds(cell);
         return !misses;
     });
     return misses;
@@ -190,13 +268,13 @@ bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) co
 bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta, std::int32_t divisor) const noexcept {
     std::int64_t begin = -1;
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t page, std::int32_t pos) {   // the order of tokens does not change
+    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {   // the order of tokens does not change
         const std::int64_t sum = in_window_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
         const std::int64_t moved = in_window_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
         if (moved < 0) return true;   // it leaves the sequence
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
         if (moved < begin) return false;
-        misses = misses || !holds(page);
+        misses = misses || !holds(cell);
         return !misses;
     });
     return misses;
@@ -205,17 +283,17 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
 bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     std::int64_t last = -1;
     const auto look = [&](auto fn) {
-        from_the_end(cache, to, [&](std::int32_t page, std::int32_t pos) { return in_window_range(pos, p0, p1) || fn(page, pos); });
-        from_the_end(cache, from, [&](std::int32_t page, std::int32_t pos) { return !in_window_range(pos, p0, p1) || fn(page, pos); });
+        from_the_end(cache, to, [&](std::int32_t cell, std::int32_t pos) { return in_window_range(pos, p0, p1) || fn(cell, pos); });
+        from_the_end(cache, from, [&](std::int32_t cell, std::int32_t pos) { return !in_window_range(pos, p0, p1) || fn(cell, pos); });
     };
     look([&](std::int32_t, std::int32_t pos) {
         last = std::max<std::int64_t>(last, pos);
         return false;
     });
     bool misses = false;
-    look([&](std::int32_t page, std::int32_t pos) {
+    look([&](std::int32_t cell, std::int32_t pos) {
         if (pos < window_.begin(last + 1)) return false;
-        misses = misses || !holds(page);
+        misses = misses || !holds(cell);
         return true;
     });
     return misses;

@@ -29,6 +29,15 @@ public:
     void commit(const KvCache& cache) noexcept;
     void rollback() noexcept;
 
+    // -- closing ranks with the cache, outside transactions
+
+    /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might find
+    /// none left.
+    [[nodiscard]] bool is_scattered(const KvCache& cache) noexcept;
+    /// Once the cache can: adds to `moves` what it takes in the pool. False where it does not go.
+    [[nodiscard]] bool can_compact(const KvCache& cache, CellMoves& moves) noexcept;
+    void compact() noexcept;   ///< before the cache does
+
     // -- the run placed last
 
     /// Copies inside the pool that go with the cache's.
@@ -38,13 +47,15 @@ public:
 
     /// The place of a cell of the cache, or -1.
     [[nodiscard]] std::int32_t cell(std::int32_t cell) const noexcept {
-        const std::int32_t page = cell < 0 ? -1 : map_[static_cast<std::size_t>(cell / kPageSlots)];
-        return page < 0 ? -1 : page * kPageSlots + cell % kPageSlots;
+        return cell < 0 || !holds(cell) ? -1 : map_[static_cast<std::size_t>(cell / kPageSlots)] * kPageSlots + cell % kPageSlots;
     }
 
     // -- what is still there
 
-    [[nodiscard]] bool holds(std::int32_t page) const noexcept { return map_[static_cast<std::size_t>(page)] >= 0; }
+    /// Keys and values of this cell; a page of the pool may have some of a page's only.
+    [[nodiscard]] bool holds(std::int32_t cell) const noexcept {
+        return (held_[static_cast<std::size_t>(cell / kPageSlots)] >> cell % kPageSlots & 1) != 0;
+    }
     /// First position of the sequence from which on nothing is missing; -1 when it is empty.
     [[nodiscard]] std::int32_t pos_min(const KvCache& cache, SeqId seq) const noexcept;
     /// Would the sequence, without its tokens in [p0, p1), go on with a window in which something is missing?
@@ -65,12 +76,17 @@ private:
 
     Window window_;
     std::vector<std::int32_t> map_;       // {pages of the cache}: page of the pool, or -1
+    std::vector<std::uint64_t> held_;     // {pages of the cache}: slots whose keys and values lie in it
     std::vector<std::int32_t> mapped_;    // {pages of the pool}: pages of the cache that have one
     std::vector<std::int32_t> free_;      // a stack
     std::vector<std::uint64_t> marked_;   // {pages of the cache}: the last marking that needs it
     std::vector<std::uint64_t> kept_;     // {pages of the cache}: the last transaction whose beginning needs it
     std::vector<PageCopy> copies_;        // {n_seq_max}
     std::vector<std::int32_t> first_;     // {n_seq_max}: first position of the run in each sequence, or -1
+    std::vector<std::int32_t> source_;    // {cells of the cache}: what a cell will hold lies in this one now, or is lost: -1
+    std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after closing ranks
+    std::vector<std::uint8_t> used_;      // {pages of the pool}
+    std::int32_t n_seq_max_ = 1;
     std::int32_t n_free_ = 0, n_mapped_ = 0;
     std::uint64_t marking_ = 0, transaction_ = 0;
     std::size_t n_copies_ = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <array>
 
 #include "base/error.hpp"
@@ -86,13 +87,21 @@ constexpr Architecture kRegistry[] = {
 
 // Names we know and do not run: the message then says so instead of "unknown".
 constexpr std::string_view kKnown[] = {
-    "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2_moe", "deepseek32",
-    "deepseek4", "dots1", "dream", "ernie4_5-moe", "eurobert", "exaone-moe", "falcon-h1", "gemma3n", "gemma4",
-    "glm-dsa", "gptj", "granitehybrid", "grovemoe", "hunyuan-dense", "hunyuan-moe", "jina-bert-v3", "laguna", "lfm2moe", "llada",
-    "llada-moe", "mimo2", "minimax-m2", "minimax-m3", "ministral", "mistral3", "mistral4", "modern-bert", "nemotron_h",
-    "neo-bert", "nomic-bert-moe", "openpangu", "plamo2", "qwen35", "qwen35moe", "qwen3vl", "qwen3vlmoe",
-    "smallthinker", "step35", "wavtokenizer-dec",
+    "afmoe", "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2moe",
+    "deepseek2-ocr", "deepseek32", "deepseek4", "dots1", "dots3note", "dream", "ernie4_5-moe", "eurobert",
+    "exaone-moe", "falcon-h1", "gemma3n", "gemma4", "glm-dsa", "gptj", "granite_swa", "granitehybrid",
+    "graniteswitch", "grovemoe", "hrm_text", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "hy_v3", "hy_v4",
+    "jais2", "jina-bert-v3", "kimi-k3", "kimi-linear", "laguna", "lfm2moe", "llada", "llada-moe", "llama-embed",
+    "maincoder", "maple", "mellum", "mimo2", "minimax-01", "minimax-m2", "minimax-m3", "mistral3", "mistral4",
+    "modern-bert", "muse-glimmer", "nanbeige", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert-moe",
+    "paddleocr", "pangu-embedded", "plamo2", "plamo3", "plm", "pockettts", "qwen35", "qwen35moe", "qwen3tts",
+    "qwen3vl", "qwen3vlmoe", "qwen4exp", "rnd1", "smallthinker", "spark2_5", "step35", "talkie", "wavtokenizer-dec",
 };
+
+static_assert(std::ranges::is_sorted(kKnown));
+static_assert(std::ranges::none_of(kKnown, [](std::string_view known) {
+    return std::ranges::any_of(kRegistry, [&](const Architecture& row) { return row.info.name == known; });
+}));
 
 // Names of heads that only guess tokens for another model (architectures §6.2).
 bool is_draft_head(std::string_view name) {

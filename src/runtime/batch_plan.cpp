@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -46,46 +47,55 @@ std::uint64_t BatchPlan::bytes_held() const noexcept {
 void BatchPlan::clear() noexcept {
     batch_ = nullptr;
     size_ = n_outputs_ = 0;
+    fits_ = true;
+}
+
+template <class Input>
+void BatchPlan::build_from(const Input& input, const Batch* batch, const memory::Memory& memory) {
+    clear();
+    try {
+        take(input);
+        finish(batch, memory);
+    } catch (...) {
+        clear();
+        throw;
+    }
 }
 
 void BatchPlan::build(const Batch& batch, const memory::Memory& memory) {
-    clear();
-    try {
-        take(batch);
-        finish(&batch, memory);
-    } catch (...) {
-        clear();
-        throw;
-    }
+    check_size(batch.size(), memory);
+    if (fits_) build_from(batch, &batch, memory);
 }
 
 void BatchPlan::build(std::span<const Token> tokens, const memory::Memory& memory) {
-    clear();
-    try {
-        take(tokens);
-        finish(nullptr, memory);
-    } catch (...) {
-        clear();
-        throw;
-    }
+    check_size(tokens.size(), memory);
+    if (fits_) build_from(tokens, nullptr, memory);
 }
 
 void BatchPlan::finish(const Batch* batch, const memory::Memory& memory) {
     check_sequences();
     resolve_positions(batch, memory);
+    if (!fits_) return;   // there are no more positions to check
     check_order(memory);
     check_starts(memory);
     check_coupling(memory);
-    check_model();
+    check_model(memory);
     choose_outputs(batch);
 }
 
 // ---- size and contents ----------------------------------------------------------------------------------------------
 
+void BatchPlan::check_size(std::size_t n, const memory::Memory& memory) {
+    clear();
+    if (n == 0) refuse_batch("batch is empty");
+    if (n <= ids_.size()) return;
+    if (!limits_.n_batch_is_n_ctx) refuse_batch("batch has ", n, " tokens, limit n_batch = ", limits_.n_batch);
+    if (memory.kv() == nullptr)   // a memory that is never full
+        refuse_batch("batch has ", n, " tokens, more than n_ctx = ", limits_.n_batch, ", which limits a call as long as n_batch is not set");
+    fits_ = false;
+}
+
 void BatchPlan::take(std::span<const Token> tokens) {
-    if (tokens.empty()) refuse_batch("batch is empty");
-    if (tokens.size() > ids_.size())
-        refuse_batch("batch has ", tokens.size(), " tokens, limit n_batch = ", limits_.n_batch);
     size_ = tokens.size();
     for (std::size_t i = 0; i < size_; ++i) {
         ids_[i] = static_cast<std::int32_t>(tokens[i]);
@@ -96,9 +106,6 @@ void BatchPlan::take(std::span<const Token> tokens) {
 
 void BatchPlan::take(const Batch& batch) {
     const auto rows = batch.rows();
-    if (rows.empty()) refuse_batch("batch is empty");
-    if (rows.size() > ids_.size())
-        refuse_batch("batch has ", rows.size(), " tokens, limit n_batch = ", limits_.n_batch);
     check_inputs(batch);
     size_ = rows.size();
     for (std::size_t i = 0; i < size_; ++i) {
@@ -158,13 +165,15 @@ void BatchPlan::check_sequences() {
 void BatchPlan::resolve_positions(const Batch* batch, const memory::Memory& memory) {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
         per_seq_[static_cast<std::size_t>(seq)] = std::int64_t{memory.pos_max(SeqId{seq})} + 1;
+    constexpr std::int64_t kLastOfAll = std::numeric_limits<std::int32_t>::max() - 1;
     const auto limit = (std::int64_t{1} << 31) - static_cast<std::int64_t>(size_);
     for (std::size_t i = 0; i < size_; ++i) {
         const bool given = batch != nullptr && batch->rows()[i].has_pos;
         const std::int64_t pos = given ? batch->rows()[i].pos : per_seq_[slot_of(places_[i].seqs[0])];
         if (pos < 0) refuse_batch("negative position at index ", i);
-        if (pos >= limit) refuse_batch("position ", pos, " at index ", i, " exceeds the largest, ", limit - 1);
-        places_[i].pos = static_cast<std::int32_t>(pos);
+        if (given && pos >= limit) refuse_batch("position ", pos, " at index ", i, " exceeds the largest, ", limit - 1);
+        fits_ = fits_ && pos <= kLastOfAll;
+        places_[i].pos = static_cast<std::int32_t>(std::min(pos, kLastOfAll));
         for (const SeqId seq : places_[i].seqs) per_seq_[slot_of(seq)] = pos + 1;
     }
 }
@@ -219,11 +228,22 @@ void BatchPlan::check_coupling(const memory::Memory& memory) {
 
 // ---- model and outputs ----------------------------------------------------------------------------------------------
 
-void BatchPlan::check_model() const {
-    if (limits_.n_positions > 0)
-        for (const auto& place : tokens())
-            if (place.pos >= limits_.n_positions)
+/// A sequence that comes to the end of the table is full; a position behind it that does not follow another is a mistake.
+void BatchPlan::check_table(const memory::Memory& memory) {
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) per_seq_[static_cast<std::size_t>(seq)] = memory.pos_max(SeqId{seq});
+    for (const auto& place : tokens()) {
+        const std::int64_t before = per_seq_[slot_of(place.seqs[0])];
+        if (place.pos >= limits_.n_positions) {
+            if (before < 0 || place.pos != before + 1)
                 refuse_batch("position ", place.pos, " exceeds the learned position table (", limits_.n_positions, ")");
+            fits_ = false;
+        }
+        for (const SeqId seq : place.seqs) per_seq_[slot_of(seq)] = place.pos;
+    }
+}
+
+void BatchPlan::check_model(const memory::Memory& memory) {
+    if (limits_.n_positions > 0) check_table(memory);
     if (!limits_.causal && size_ > static_cast<std::size_t>(limits_.n_ubatch))
         refuse_batch("non-causal attention needs n_ubatch >= ", size_);
     for (std::size_t i = 0; i < size_ && !limits_.causal; ++i)

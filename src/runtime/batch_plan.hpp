@@ -16,6 +16,7 @@ namespace tinfer::runtime {
 /// What a batch is checked against: options of the context and facts of the model.
 struct BatchLimits {
     std::int32_t n_batch = 1, n_ubatch = 1, n_outputs = 1, n_seq_max = 1;
+    bool n_batch_is_n_ctx = false; ///< the caller has set no smaller limit: a longer batch is one that does not fit
     std::int32_t n_together = 1;   ///< of a causal batch, most tokens of a micro-batch: at most n_ubatch
     std::int32_t n_vocab = 0, n_embd = 0;
     std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
@@ -41,12 +42,14 @@ public:
     explicit BatchPlan(const BatchLimits& limits);
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
-    /// of the plan, which refers to its sequence ids and embeddings.
+    /// of the plan, which refers to its sequence ids and embeddings. Nothing is wrong with a batch that needs more cells or
+    /// more positions than there are: then fits() is false, and the rest of the plan says nothing.
     void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
     void build(std::span<const Token> tokens, const memory::Memory& memory);
     void clear() noexcept;
 
+    [[nodiscard]] bool fits() const noexcept { return fits_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool has_embeddings() const noexcept { return batch_ != nullptr; }
     /// Positions and sequences of all rows, for the cache.
@@ -81,6 +84,9 @@ public:
     [[nodiscard]] std::uint64_t bytes_held() const noexcept;
 
 private:
+    template <class Input>
+    void build_from(const Input& input, const Batch* batch, const memory::Memory& memory);
+    void check_size(std::size_t n, const memory::Memory& memory);
     void take(const Batch& batch);
     void take(std::span<const Token> tokens);
     void check_inputs(const Batch& batch) const;
@@ -91,7 +97,8 @@ private:
     void check_order(const memory::Memory& memory);
     void check_starts(const memory::Memory& memory);
     void check_coupling(const memory::Memory& memory);
-    void check_model() const;
+    void check_model(const memory::Memory& memory);
+    void check_table(const memory::Memory& memory);
     void choose_outputs(const Batch* batch);
     void choose_pooled_rows();
     void finish(const Batch* batch, const memory::Memory& memory);
@@ -100,6 +107,7 @@ private:
     BatchLimits limits_;
     const Batch* batch_ = nullptr;  // of embeddings
     std::size_t size_ = 0, n_outputs_ = 0;
+    bool fits_ = true;
     std::vector<std::int32_t> ids_;           // {n_batch}: -1 for embeddings
     std::vector<memory::KvToken> places_;     // {n_batch}
     std::vector<std::int32_t> output_index_;  // {n_batch}: -1 where the row is no output

@@ -15,7 +15,7 @@ int selecting_slot(Op op) noexcept {
     switch (op) {
         case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_heads: case Op::mul_mat_add: return 1;
         case Op::quantize: case Op::rms_norm_quantize: case Op::silu_mul_quantize: case Op::kv_write: case Op::rope_kv_write:
-        case Op::key_shift: case Op::kv_copy_page: return 0;
+        case Op::key_shift: case Op::kv_copy_page: case Op::kv_move: return 0;
         default: return -1;
     }
 }

@@ -115,6 +115,12 @@ const BoundPlan& Context::Impl::page_copy_plan() {
     return bound_plan({}, false);
 }
 
+const BoundPlan& Context::Impl::compaction_plan() {
+    built_plan_ = nullptr;
+    layout.build_compaction(graph_);
+    return bound_plan({}, false);
+}
+
 const BoundPlan& Context::Impl::key_shift_plan() {
     built_plan_ = nullptr;
     layout.build_key_shift(graph_);
@@ -143,6 +149,13 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
     if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
     if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
+}
+
+// What memory can take, as far as the model has positions for it; without causality all of it is one micro-batch.
+int Context::Impl::room(SeqId seq) const {
+    int most = sequences.room(seq);
+    if (const int n = layout.model().hp.n_pos_table; n > 0) most = std::min(most, std::max(0, n - 1 - sequences.pos_max(seq)));
+    return layout.causal() ? most : std::min(most, options.n_ubatch);
 }
 
 void Context::Impl::clear(bool zero_data) {

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/team_size.hpp"
 #include "runtime/trace_session.hpp"
 
 namespace tinfer {
@@ -45,6 +46,7 @@ struct Context::Impl {
 
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
+    [[nodiscard]] int room(SeqId seq) const;
     void clear(bool zero_data);
     void forget_outputs() noexcept;
     void check_movable(std::string_view operation) const;   ///< positions are not learned
@@ -79,8 +81,9 @@ struct Context::Impl {
     std::optional<Encoder> encoder;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
-    runtime::TeamRunner team = runtime::run_team;   ///< tests may take another
-    int team_limit = runtime::usable_cpu_count();   ///< more threads could only wait for each other; tests may raise it
+    runtime::TeamRunner team = runtime::is_forked() ? runtime::run_new_team : runtime::run_team;   ///< tests may take another
+    int team_limit = executor.n_processors();       ///< more threads could only wait for each other; tests may raise it
+    runtime::TeamSize team_size;                    ///< of runs of few tokens
     Timings timings;
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
@@ -91,7 +94,7 @@ struct Context::Impl {
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, shift_keys, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute };
     enum class Pass : std::uint8_t { decode, encode };   ///< encode: of the encoder in front of a decoder
 
     template <class Input>
@@ -104,10 +107,12 @@ private:
     StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(StepStatus status) noexcept;
     void start_micro_batch();
+    void start_compaction();
     void start_key_shift();
     void start_page_copies();
     void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
+    runtime::RunStatus timed_slice(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
     void collect_outputs();
@@ -121,9 +126,11 @@ private:
     };
     const runtime::BoundPlan& plan_for(const GraphShape& shape);
     const runtime::BoundPlan& page_copy_plan();
+    const runtime::BoundPlan& compaction_plan();
     const runtime::BoundPlan& key_shift_plan();
     runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
+    [[nodiscard]] memory::Compaction compaction() noexcept;
 
     graph::Graph graph_;                               ///< of the run that is running or ran last
     GraphShape built_;
@@ -144,13 +151,15 @@ private:
     memory::Memory* memory_ = &sequences;   ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
     Batch begun_;                           ///< what begin() was given
-    bool fits_ = false;                     ///< else it ends as no_room before anything runs
+    memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;              ///< of the micro-batch
     runtime::MicroBatch micro_batch_;
     const runtime::BoundPlan* running_ = nullptr;
     runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end
     bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
+    bool run_is_timed_ = false;             ///< for team_size
+    struct { double wall = 0, on_processor = 0; } run_time_;   ///< seconds so far
 };
 
 }  // namespace tinfer

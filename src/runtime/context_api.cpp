@@ -153,7 +153,7 @@ std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
 
 int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.count(seq); }); }
 int Context::used() const noexcept { return impl_->sequences.used(); }
-int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.room(seq); }); }
+int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->room(seq); }); }
 
 const Model& Context::model() const& noexcept { return impl_->owner; }
 const ContextOptions& Context::options() const& noexcept { return impl_->options; }

@@ -17,6 +17,8 @@ using Clock = runtime::Executor::Clock;
 
 namespace {
 
+constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smaller
+
 std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
@@ -44,6 +46,10 @@ DecodeStatus outcome(StepStatus status) noexcept {
 void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
     running_ = &bound;
     n_threads = std::min(n_threads, team_limit);
+    // Larger runs meet seldom, and what watches sees the team that was asked for.
+    run_is_timed_ = n_threads > 1 && !tokens.empty() && tokens.size() <= kFewTokens && !session->active();
+    if (run_is_timed_) n_threads = team_size.choose(n_threads, tokens.size());
+    run_time_ = {};
     if (session->active()) {
         session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
                             .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
@@ -51,7 +57,7 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
         run_is_seen_ = true;
     }
     runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
-    if (observer != nullptr && stage_ == Stage::shift_keys) {
+    if (observer != nullptr && (stage_ == Stage::shift_keys || stage_ == Stage::compact)) {
         deferring_.watch(observer);
         observer = &deferring_;
     }
@@ -59,11 +65,21 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
 }
 
 RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
-    const RunStatus status = executor.resume(deadline);
+    const RunStatus status = run_is_timed_ ? timed_slice(deadline) : executor.resume(deadline);
     if (status == RunStatus::paused) return status;
+    if (run_is_timed_ && status == RunStatus::ok) team_size.note(run_time_.wall, run_time_.on_processor);
     const std::exception_ptr deferred = deferring_.take_error();
     end_run(deferred ? RunStatus::failed : status);
     if (deferred) std::rethrow_exception(deferred);
+    return status;
+}
+
+RunStatus Context::Impl::timed_slice(Clock::time_point deadline) {
+    const double on_processor = runtime::thread_seconds();
+    const auto begin = Clock::now();
+    const RunStatus status = executor.resume(deadline);
+    run_time_.wall += std::chrono::duration<double>(Clock::now() - begin).count();
+    run_time_.on_processor += runtime::thread_seconds() - on_processor;
     return status;
 }
 
@@ -157,6 +173,33 @@ void Context::Impl::start_key_shift() {
     }
 }
 
+memory::Compaction Context::Impl::compaction() noexcept {
+    if (memory_->kv() == nullptr) return {};
+    const auto rows = [&](std::string_view role, std::int32_t n_pages) {
+        std::byte* const list = input(role);
+        return integers(list, list == nullptr ? 0 : 3 * memory::CellMoves::n_rows(n_pages * memory::kPageSlots));
+    };
+    return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
+}
+
+// Live cells close ranks where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
+// it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
+void Context::Impl::start_compaction() {
+    const memory::Compaction moves = compaction();
+    if (moves.empty()) {
+        memory_->compact(moves);
+        return;
+    }
+    stage_ = Stage::compact;
+    try {
+        start_run(compaction_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
+    } catch (...) {
+        stage_ = Stage::place;   // nothing has moved
+        throw;
+    }
+    memory_->compact(moves);
+}
+
 void Context::Impl::start_page_copies() {
     const auto write = [&](std::string_view role, std::span<const memory::PageCopy> copies) {
         const auto pairs = integers(input(role), 2 * static_cast<std::size_t>(options.n_seq_max));
@@ -183,11 +226,9 @@ void Context::Impl::open(const Input& input, Pass pass) {
     batch_ = encodes ? &encoder->batch : &batch;
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
-    fits_ = memory_->can_place(batch_->tokens());
-    if (fits_) {
-        memory_->begin();
-        ++n_decodes_;
-    }
+    fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
+    if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
+    if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
     n_done_ = 0;
     number_ = 0;
@@ -197,9 +238,15 @@ void Context::Impl::open(const Input& input, Pass pass) {
 
 // Works off stages until the batch is done or time is over.
 StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
-    if (!fits_) return StepStatus::no_room;
+    if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
+        if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
+            start_compaction();
+            if (stage_ == Stage::place) {
+                memory_->begin();
+                continue;
+            }
+        } else if (stage_ == Stage::place && layout.rotates_keys() && memory_->has_shifts()) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
@@ -218,7 +265,10 @@ StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::cancelled: return StepStatus::cancelled;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
-        if (stage_ == Stage::shift_keys) {
+        if (stage_ == Stage::compact) {
+            memory_->begin();
+            stage_ = Stage::place;
+        } else if (stage_ == Stage::shift_keys) {
             stage_ = Stage::place;
         } else if (stage_ == Stage::copy_pages) {
             start_micro_batch();
@@ -307,7 +357,7 @@ void Context::Impl::abandon() {
     const Busy busy(stepping_);
     if (stage_ == Stage::none) return;
     try {
-        if (stage_ == Stage::shift_keys) continue_run(runtime::Executor::kNoDeadline);
+        if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
     } catch (...) {   // an observer's
         finish(StepStatus::cancelled);

@@ -10,6 +10,10 @@ namespace tinfer::runtime {
 
 namespace {
 
+// Of the leader at barriers, after which it does the rest of a run alone: where threads wait for each other's turns at a
+// shared processor, a step can take as long as a turn.
+constexpr int kMostSleeps = 3;
+
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
 bool wants_cancel(const CancelFn& cancel) noexcept {
     try {
@@ -64,7 +68,7 @@ Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
             return Next::stop;
         }
     }
-    if (deadline_ == kNoDeadline) return Next::go_on;
+    if (deadline_ == kNoDeadline) return n_sleeps_ < kMostSleeps || observer_ != nullptr ? Next::go_on : Next::alone;
     inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
     first_step_ = inside_step_ ? last : last + 1;
     const bool over = first_step_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
@@ -141,12 +145,16 @@ void Executor::loop(int thread, int n_threads) noexcept {
         }
 
         const bool meet = meet_always || bound_->barriers[i] != 0;
+        Next next = Next::go_on;
         if (meet) {
             if (limited) barrier_.wait(n_threads);   // what is left of a step is known when nobody claims
             turn ^= 1;
-            if (leader) decide(turn, after(first, i));
-            barrier_.wait(n_threads);
-            if (next_[turn] == Next::pause && inside_step_) return;
+            if (leader) next = after(first, i);
+            if (leader && n_threads > 1) decide(turn, next);
+            const bool slept = barrier_.wait(n_threads);
+            if (leader && slept) ++n_sleeps_;
+            if (!leader) next = next_[turn];
+            if (next == Next::pause && inside_step_) return;
             if (poison_arena_ != nullptr) {
                 if (leader) poison(bound_->plan.steps[i]);
                 barrier_.wait(n_threads);
@@ -154,8 +162,10 @@ void Executor::loop(int thread, int n_threads) noexcept {
             first = i + 1;
         }
         if constexpr (Traced)
-            if (leader && !error_) observe([&] { observer_->after_step(i, call, queue(i).stopped() || (meet && next_[turn] == Next::stop)); });
-        if (meet && next_[turn] != Next::go_on) return;
+            if (leader && !error_) observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop); });
+        if (next == Next::go_on) continue;
+        if (next != Next::alone || !leader) return;
+        n_threads = 1;
     }
 }
 
@@ -165,6 +175,7 @@ void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* canc
     observer_ = observer;
     team_ = team;
     n_threads_ = n_threads;
+    barrier_.set_crowded(n_threads > n_processors_);
     first_step_ = 0;
     inside_step_ = cancelled_ = false;
     error_ = nullptr;
@@ -177,12 +188,14 @@ void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* canc
 
 RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     next_ = {};
+    n_sleeps_ = 0;
     deadline_ = deadline;
     in_parts_ = deadline != kNoDeadline || inside_step_;
     for (auto* queues : {&queues_, &parts_})
         for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
     if (observer_ != nullptr) observer_->begin_slice();
-    team_(n_threads_, [](void* self, int thread, int team_size) noexcept {
+    const bool forked = team_ == run_team && process_ != process_id();   // its threads have stayed in the parent
+    (forked ? run_new_team : team_)(n_threads_, [](void* self, int thread, int team_size) noexcept {
         auto& executor = *static_cast<Executor*>(self);
 #if !defined(TINFER_TRACE) || TINFER_TRACE
         if (executor.observer_ != nullptr) return executor.loop<true>(thread, team_size);

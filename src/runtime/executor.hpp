@@ -76,7 +76,9 @@ public:
     using Clock = kernels::WorkQueue::Clock;
     static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
 
-    explicit Executor(int max_threads) : workers_(static_cast<std::size_t>(max_threads)) {}
+    explicit Executor(int max_threads, int n_processors = usable_cpu_count())
+        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)) {}
+    [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
     /// What is given here must stay until the run is over.
@@ -91,7 +93,7 @@ public:
     void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
 
 private:
-    enum class Next : std::uint8_t { go_on, pause, stop };
+    enum class Next : std::uint8_t { go_on, alone, pause, stop };   ///< alone: all but the leader leave
 
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
@@ -112,7 +114,10 @@ private:
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
     TeamRunner team_ = run_team;
+    const long process_ = process_id();          ///< that may have threads of OpenMP
+    int n_processors_ = 1;
     int n_threads_ = 1;
+    int n_sleeps_ = 0;                           ///< of the leader in this slice
     std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;   ///< chunks of a step

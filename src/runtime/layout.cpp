@@ -51,6 +51,8 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);   // what std::make_shared puts before the object in libstdc++
 
+std::uint64_t n_move_rows(std::int32_t n_pages) noexcept { return memory::CellMoves::n_rows(n_pages * memory::kPageSlots); }
+
 constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;   // builders use fewer than 110 per layer
 
 }  // namespace
@@ -86,6 +88,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.biases_by_position();
     if (may_release && memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages()) memory_limits_.window = window();
     batch_limits_ = {.n_batch = options_.n_batch, .n_ubatch = options_.n_ubatch, .n_outputs = options_.n_outputs, .n_seq_max = options_.n_seq_max,
+                     .n_batch_is_n_ctx = options.n_batch == 0 || options.n_batch >= options_.n_ctx,
                      .n_together = tokens_together(model.hp, options_.n_ubatch), .n_vocab = model.hp.n_vocab, .n_embd = model.hp.n_embd,
                      .n_positions = model.hp.n_pos_table, .causal = causal(), .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model), .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
@@ -205,6 +208,8 @@ void Layout::add_inputs() {
             add("cross_spans", 16 * T);
         }
         add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+        add("kv_moves", 12 * n_move_rows(n_pages));
+        if (memory_limits_.has_window_pool()) add("kv_moves_window", 12 * n_move_rows(memory_limits_.n_window_pages()));
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
@@ -269,6 +274,25 @@ void Layout::build_page_copies(graph::Graph& graph) const {
         if (cache.tensor_class == TensorClass::recurrent) continue;
         graph.set_layer(cache.layer);
         graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs), cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+    }
+}
+
+void Layout::build_compaction(graph::Graph& graph) const {
+    graph.reset();
+    const model::HParams& hp = model_->hp;
+    const auto moves_of = [&](std::string_view role, std::int32_t n_pages) {
+        return graph.input(role, DType::i32, {3, static_cast<std::int64_t>(n_move_rows(n_pages)), 1, 1});
+    };
+    const bool pool = memory_limits_.has_window_pool();
+    const graph::Tensor moves = moves_of("kv_moves", memory_limits_.kv.n_pages());
+    const graph::Tensor window_moves = pool ? moves_of("kv_moves_window", memory_limits_.n_window_pages()) : moves;
+    graph.set_part(Part::state);
+    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
+        if (cache.tensor_class == TensorClass::recurrent) continue;
+        const bool is_v = cache.tensor_class == TensorClass::cache_v;
+        const AttentionParams heads{.n_head_kv = hp.n_head_kv[static_cast<std::size_t>(cache.layer)], .head_dim_k = hp.head_dim_k, .head_dim_v = hp.head_dim_v};
+        graph.set_layer(cache.layer);
+        graph.name(graph.kv_move(graph.cache(cache), hp.is_windowed(cache.layer) ? window_moves : moves, heads, is_v), is_v ? "cache_v_move" : "cache_k_move");
     }
 }
 
@@ -367,6 +391,8 @@ void Layout::measure_graphs() {
     }
     if (!memory_limits_.has_attention) return;
     build_page_copies(graph);
+    measure();
+    build_compaction(graph);
     measure();
     if (!rotates_keys()) return;
     build_key_shift(graph);

@@ -53,6 +53,8 @@ public:
     void build_encoder(graph::Graph& graph, std::int64_t n_tokens) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
+    /// Builds the graph that moves cells, as kv_moves and kv_moves_window list them.
+    void build_compaction(graph::Graph& graph) const;
     /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
     void build_key_shift(graph::Graph& graph) const;
     /// Keys of some layer are rotated by their position.

@@ -2,12 +2,15 @@
 #include "runtime/threads.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +21,9 @@
 #  include <linux/futex.h>
 #  include <sched.h>
 #  include <sys/syscall.h>
+#endif
+#if defined(__unix__) || defined(__APPLE__)
+#  include <pthread.h>
 #  include <unistd.h>
 #endif
 #if defined(_OPENMP)
@@ -152,8 +158,62 @@ int default_thread_count([[maybe_unused]] const SystemFiles& files) {
 
 int usable_cpu_count(const SystemFiles& files) { return count_cpus(files, false); }
 
-void Barrier::wait(int n_threads) noexcept {
-    if (n_threads == 1) return;
+long process_id() noexcept {
+#if defined(__unix__) || defined(__APPLE__)
+    return static_cast<long>(::getpid());
+#else
+    return 0;
+#endif
+}
+
+// The system marks a process from fork() to exec(). Field 9 of its line holds the mark; field 2, the name, may hold anything.
+bool is_forked([[maybe_unused]] const SystemFiles& files) {
+#if defined(__linux__)
+    constexpr unsigned long kForkNoExec = 0x40;
+    std::ifstream in(files.proc.native() + "/self/stat");
+    if (in) in.exceptions(std::ios::badbit);
+    std::string line, state;
+    try {
+        std::getline(in, line);
+    } catch (const std::ios_base::failure&) {
+        return false;
+    }
+    std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
+    long long number = 0;
+    unsigned long flags = 0;
+    fields >> state;
+    for (int field = 4; field <= 8; ++field) fields >> number;
+    return static_cast<bool>(fields >> flags) && (flags & kForkNoExec) != 0;
+#else
+    return false;
+#endif
+}
+
+double thread_seconds() noexcept {
+#if defined(CLOCK_THREAD_CPUTIME_ID)
+    timespec time{};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0) return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+#endif
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time slice, so that
+// a thread whose fellow lost its processor does not use up its own in vain.
+bool Barrier::passes_soon(std::uint64_t generation) const noexcept {
+    constexpr auto kLongest = std::chrono::microseconds(250);
+    constexpr int kLooks = 64;   // between two looks at the clock
+    const auto begin = std::chrono::steady_clock::now();
+    do {
+        for (int look = 0; look < kLooks; ++look) {
+            if (state_.load(std::memory_order_acquire) >> 32 != generation) return true;
+            pause_cpu();
+        }
+    } while (std::chrono::steady_clock::now() - begin < kLongest);
+    return false;
+}
+
+bool Barrier::wait(int n_threads) noexcept {
+    if (n_threads == 1) return false;
     const std::uint64_t before = state_.fetch_add(1, std::memory_order_acq_rel), generation = before >> 32;
     if (static_cast<std::uint32_t>(before) + 1 == static_cast<std::uint32_t>(n_threads)) {
         state_.store((generation + 1) << 32, std::memory_order_seq_cst);
@@ -161,16 +221,9 @@ void Barrier::wait(int n_threads) noexcept {
             wake_calls_.fetch_add(1, std::memory_order_seq_cst);
             wake_all(wake_calls_);
         }
-        return;
+        return false;
     }
-    for (int spin = 0; spin < 2000; ++spin) {
-        if (state_.load(std::memory_order_acquire) >> 32 != generation) return;
-        pause_cpu();
-    }
-    for (int turn = 0; turn < 50; ++turn) {
-        if (has_passed(generation)) return;
-        std::this_thread::yield();
-    }
+    if (!crowded_ && passes_soon(generation)) return false;
     // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on: one of
     // the two sees the other.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
@@ -180,6 +233,7 @@ void Barrier::wait(int n_threads) noexcept {
         sleep_while(wake_calls_, calls);
     }
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    return !crowded_;
 }
 
 void run_team(int n_threads, TeamFn fn, void* context) noexcept {
@@ -193,5 +247,41 @@ void run_team(int n_threads, TeamFn fn, void* context) noexcept {
     (void)n_threads;
     fn(context, 0, 1);
 }
+
+#if defined(_OPENMP) && (defined(__unix__) || defined(__APPLE__))
+namespace {
+
+/// What the threads of one run share, on the stack of its caller.
+struct NewTeam {
+    TeamFn fn;
+    void* context;
+    std::atomic<int> size{0};   ///< 0 until all have begun that can
+    std::atomic<int> next{1};
+};
+
+void* run_in_new_team(void* shared) {
+    auto& team = *static_cast<NewTeam*>(shared);
+    const int thread = team.next.fetch_add(1, std::memory_order_relaxed);
+    int size = 0;
+    while ((size = team.size.load(std::memory_order_acquire)) == 0) std::this_thread::yield();
+    team.fn(team.context, thread, size);
+    return nullptr;
+}
+
+}  // namespace
+
+void run_new_team(int n_threads, TeamFn fn, void* context) noexcept {
+    constexpr int kMost = 512;
+    NewTeam team{fn, context};
+    std::array<pthread_t, kMost> threads;
+    int n = 1;
+    while (n < std::min(n_threads, kMost) && pthread_create(&threads[static_cast<std::size_t>(n)], nullptr, run_in_new_team, &team) == 0) ++n;
+    team.size.store(n, std::memory_order_release);
+    fn(context, 0, n);
+    for (int t = 1; t < n; ++t) pthread_join(threads[static_cast<std::size_t>(t)], nullptr);
+}
+#else
+void run_new_team(int n_threads, TeamFn fn, void* context) noexcept { run_team(n_threads, fn, context); }
+#endif
 
 }  // namespace tinfer::runtime

@@ -68,14 +68,15 @@ Chain::Chain(const Chain& other)
     candidates_ = other.candidates_;
     links_.reserve(other.links_.size());
     for (const Link& link : other.links_) {
-        append(link.link->clone());
-        if (link.is_users) links_.back().row_link = nullptr;
-        links_.back().is_users = link.is_users;
+        auto copy = link.link->clone();
+        // A clone is of its original's class.
+        auto* const row_link = link.row_link != nullptr ? static_cast<RowLink*>(copy.get()) : nullptr;
+        links_.push_back({std::move(copy), row_link, link.is_users});
     }
 }
 
-void Chain::append(std::unique_ptr<SamplerLink> link) {
-    auto* const row_link = dynamic_cast<RowLink*>(link.get());
+void Chain::append(std::unique_ptr<RowLink> link) {
+    auto* const row_link = link.get();
     links_.push_back({std::move(link), row_link, false});
 }
 

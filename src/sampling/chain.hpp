@@ -56,7 +56,7 @@ private:
         RowLink* row_link;   ///< the same, where it is ours and can work on a row
         bool is_users;       ///< what it leaves is looked at before our links rely on it
     };
-    void append(std::unique_ptr<SamplerLink> link);
+    void append(std::unique_ptr<RowLink> link);
     bool apply(CandidateArray& candidates);
     void keep(const CandidateArray& candidates);
 

@@ -63,7 +63,7 @@ public:
     Dist(std::size_t n_vocab, std::uint32_t seed, const RowOps& ops)
         : seed_(seed), generator_(seed), softmax_(n_vocab, ops), draw_(n_vocab) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "dist"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Dist>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Dist>(*this); }
 
     void apply(CandidateArray& candidates) override {
         softmax_.apply(candidates.data);

@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "base/row_ops.hpp"
+#include "sampling/logit_row.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer::sampling {
 
-using LinkPtr = std::unique_ptr<SamplerLink>;
+using LinkPtr = std::unique_ptr<RowLink>;
 
 /// l += bias for each (id, bias), in order; -infinity bans. Ids that are no candidates are ignored.
 [[nodiscard]] LinkPtr make_logit_bias(std::vector<std::pair<Token, float>> biases);

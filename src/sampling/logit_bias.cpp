@@ -12,7 +12,7 @@ class LogitBias final : public RowLink {
 public:
     explicit LogitBias(std::vector<std::pair<Token, float>> biases) : biases_(std::move(biases)) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "logit_bias"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<LogitBias>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<LogitBias>(*this); }
 
     void apply(CandidateArray& candidates) override {
         for (const auto& [token, bias] : biases_) {

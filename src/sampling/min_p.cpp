@@ -17,7 +17,7 @@ public:
         : is_off_(p <= 0.0f), log_p_(is_off_ ? 0.0f : math::log(p)),
           min_keep_(static_cast<std::size_t>(std::max(min_keep, 0))) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "min_p"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<MinP>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<MinP>(*this); }
 
     void apply(CandidateArray& candidates) override {
         const Candidate* const best = is_off_ ? nullptr : best_candidate(candidates.data);

@@ -19,7 +19,7 @@ public:
         if (options.last_n > 0) window_.resize(static_cast<std::size_t>(options.last_n));
     }
     [[nodiscard]] std::string_view name() const noexcept override { return "penalties"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Penalties>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Penalties>(*this); }
 
     void apply(CandidateArray& candidates) override {
         if (is_neutral() || n_accepted_ == 0) return;

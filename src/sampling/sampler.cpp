@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sampler: the public face of a chain. What needs another layer is in tinfer.cpp: the constructor, which chooses an
 // instruction set, and sample(Context&, int), which tells observers.
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.hpp"
@@ -23,7 +24,9 @@ Sampler::~Sampler() = default;
 
 Token Sampler::sample(std::span<const float> logits) {
     const auto begin = std::chrono::steady_clock::now();
-    const Token token = reporting_memory(kSampling, [&] { return impl_->chain.sample(logits); });
+    // Padded vocabularies: rows of an embedding that no token has are no candidates.
+    const auto tokens = logits.first(std::min(logits.size(), impl_->vocab.size()));
+    const Token token = reporting_memory(kSampling, [&] { return impl_->chain.sample(tokens); });
     impl_->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++impl_->samples;
     return token;

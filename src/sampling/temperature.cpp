@@ -14,7 +14,7 @@ class Temperature final : public RowLink {
 public:
     explicit Temperature(float t) : t_(t) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "temperature"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Temperature>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Temperature>(*this); }
 
     void apply(CandidateArray& candidates) override {
         const Candidate* const best = best_candidate(candidates.data);
@@ -45,7 +45,7 @@ private:
 class Greedy final : public RowLink {
 public:
     [[nodiscard]] std::string_view name() const noexcept override { return "greedy"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<Greedy>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Greedy>(*this); }
 
     void apply(CandidateArray& candidates) override {
         Candidate* const best = best_candidate(candidates.data);

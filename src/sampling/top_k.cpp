@@ -10,7 +10,7 @@ class TopK final : public RowLink {
 public:
     explicit TopK(int k) : k_(k) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "top_k"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<TopK>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<TopK>(*this); }
 
     void apply(CandidateArray& candidates) override {
         keep_front(candidates, k_ <= 0 ? candidates.data.size() : static_cast<std::size_t>(k_));

@@ -19,7 +19,7 @@ public:
     TopP(std::size_t n_vocab, float p, int min_keep, const RowOps& ops)
         : p_(p), min_keep_(static_cast<std::size_t>(std::max(min_keep, 1))), softmax_(p < 1.0f ? n_vocab : 0, ops) {}
     [[nodiscard]] std::string_view name() const noexcept override { return "top_p"; }
-    [[nodiscard]] LinkPtr clone() const override { return std::make_unique<TopP>(*this); }
+    [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<TopP>(*this); }
 
     void apply(CandidateArray& candidates) override {
         if (p_ >= 1.0f) return;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/error.hpp"
 #include "gguf/file.hpp"
@@ -20,28 +21,40 @@ constexpr std::uint64_t kMaxTokens = 1u << 20;
 constexpr std::uint64_t kMaxMerges = 1u << 21;
 constexpr std::uint64_t kMaxTokenBytes = 1u << 20;
 
+constexpr DefaultId kSpmIds[] = {
+    {&SpecialIds::unk, 0, "<unk>"}, {&SpecialIds::bos, 1, "<s>"}, {&SpecialIds::eos, 2, "</s>"}};
+constexpr DefaultId kBpeIds[] = {   // of Falcon, whose first files name no ids
+    {&SpecialIds::bos, 11, "<|endoftext|>"}, {&SpecialIds::eos, 11, "<|endoftext|>"}};
+constexpr DefaultId kWordpieceIds[] = {{&SpecialIds::pad, 0, "[PAD]"}, {&SpecialIds::unk, 100, "[UNK]"},
+                                       {&SpecialIds::bos, 101, "[CLS]"}, {&SpecialIds::sep, 102, "[SEP]"},
+                                       {&SpecialIds::mask, 103, "[MASK]"}};
+constexpr DefaultId kUnigramIds[] = {
+    {&SpecialIds::pad, 0, "<pad>"}, {&SpecialIds::eos, 1, "</s>"}, {&SpecialIds::unk, 2, "<unk>"}};
+constexpr DefaultId kPlamo2Ids[] = {{&SpecialIds::unk, 0, "<|plamo:unk|>"}, {&SpecialIds::bos, 1, "<|plamo:bos|>"},
+                                    {&SpecialIds::eos, 2, "<|plamo:eos|>"}, {&SpecialIds::pad, 3, "<|plamo:pad|>"}};
+
 /// What an algorithm takes for granted where the file says nothing.
 struct AlgorithmDefaults {
     std::string_view model;
     Algorithm algorithm;
     PieceStyle style;
-    std::int32_t bos, eos, unk, sep, pad, mask;
+    std::span<const DefaultId> ids;
     bool add_space_prefix, add_bos, add_eos, clean_spaces;
 };
 constexpr AlgorithmDefaults kAlgorithms[] = {
-    // model      algorithm             pieces                      bos  eos unk  sep  pad mask  space  bos    eos    clean
-    {"llama",    Algorithm::spm,       PieceStyle::escaped_space,   1,   2,   0,  -1,  -1,  -1, true,  true,  false, false},
-    {"gpt2",     Algorithm::bpe,       PieceStyle::mapped_bytes,   11,  11,  -1,  -1,  -1,  -1, false, false, false, true},
-    {"gemma4",   Algorithm::bpe,       PieceStyle::escaped_space,  -1,  -1,  -1,  -1,  -1,  -1, false, true,  false, true},
-    {"bert",     Algorithm::wordpiece, PieceStyle::escaped_space, 101,  -1, 100, 102,   0, 103, false, true,  false, true},
-    {"t5",       Algorithm::unigram,   PieceStyle::escaped_space,  -1,   1,   2,  -1,   0,  -1, false, false, true,  false},
-    {"rwkv",     Algorithm::rwkv,      PieceStyle::rwkv_escapes,   -1,  -1,  -1,  -1,  -1,  -1, false, false, false, false},
-    {"plamo2",   Algorithm::plamo2,    PieceStyle::verbatim,        1,   2,   0,  -1,   3,  -1, false, false, false, false},
-    {"none",     Algorithm::none,      PieceStyle::verbatim,       -1,  -1,  -1,  -1,  -1,  -1, false, false, false, false},
-    {"no_vocab", Algorithm::none,      PieceStyle::verbatim,       -1,  -1,  -1,  -1,  -1,  -1, false, false, false, false},
+    // model      algorithm             pieces                      ids            space  bos    eos    clean
+    {"llama",    Algorithm::spm,       PieceStyle::escaped_space, kSpmIds,       true,  true,  false, false},
+    {"gpt2",     Algorithm::bpe,       PieceStyle::mapped_bytes,  kBpeIds,       false, false, false, true},
+    {"gemma4",   Algorithm::bpe,       PieceStyle::escaped_space, {},            false, true,  false, true},
+    {"bert",     Algorithm::wordpiece, PieceStyle::escaped_space, kWordpieceIds, false, true,  false, true},
+    {"t5",       Algorithm::unigram,   PieceStyle::escaped_space, kUnigramIds,   false, false, true,  false},
+    {"rwkv",     Algorithm::rwkv,      PieceStyle::rwkv_escapes,  {},            false, false, false, false},
+    {"plamo2",   Algorithm::plamo2,    PieceStyle::verbatim,      kPlamo2Ids,    false, false, false, false},
+    {"none",     Algorithm::none,      PieceStyle::verbatim,      {},            false, false, false, false},
+    {"no_vocab", Algorithm::none,      PieceStyle::verbatim,      {},            false, false, false, false},
 };
 constexpr AlgorithmDefaults kUnknownAlgorithm{
-    "", Algorithm::unknown, PieceStyle::verbatim, -1, -1, -1, -1, -1, -1, false, false, false, false};
+    "", Algorithm::unknown, PieceStyle::verbatim, {}, false, false, false, false};
 
 struct IdKey {
     std::string_view key;
@@ -80,7 +93,7 @@ public:
         const ModelNames names{file_.find_string("general.name").value_or(""),
                                file_.find_string("general.architecture").value_or(""),
                                file_.find_string("tokenizer.ggml.pre").value_or("")};
-        vocab_.eog = derive_special_tokens(vocab_.texts, vocab_.attrs, vocab_.special, names);
+        vocab_.eog = derive_special_tokens(vocab_.texts, vocab_.attrs, vocab_.special, names, has_types_);
         vocab_.matcher.build(vocab_.texts, vocab_.attrs);
         vocab_.pieces.build(vocab_.texts, vocab_.attrs, style_);
         fill_byte_tokens();
@@ -149,6 +162,7 @@ private:
         vocab_.attrs.assign(n, TokenAttr::normal);
         if (const auto types = file_.find_array("tokenizer.ggml.token_type")) {
             require_length("tokenizer.ggml.token_type", types->size());
+            has_types_ = true;
             for (std::size_t i = 0; i < n; ++i) {
                 const std::int64_t type = types->integer(i);
                 if (type < 0 || type >= std::ssize(kAttrOfType))
@@ -173,15 +187,8 @@ private:
 
     void read_ids() {
         const auto in_vocabulary = [&](std::int64_t id) { return id >= 0 && static_cast<std::uint64_t>(id) < vocab_.n_tokens; };
-        const auto set = [&](std::int32_t SpecialIds::*id, std::int32_t value) {
-            vocab_.special.*id = in_vocabulary(value) ? value : kNoToken;
-        };
-        set(&SpecialIds::bos, defaults_.bos);
-        set(&SpecialIds::eos, defaults_.eos);
-        set(&SpecialIds::unk, defaults_.unk);
-        set(&SpecialIds::sep, defaults_.sep);
-        set(&SpecialIds::pad, defaults_.pad);
-        set(&SpecialIds::mask, defaults_.mask);
+        for (const DefaultId& row : defaults_.ids)
+            if (holds(row, vocab_.texts, vocab_.attrs, has_types_)) vocab_.special.*row.role = row.id;
         for (const IdKey& row : kIdKeys) {
             if (row.key.ends_with("cls_token_id") && vocab_.algorithm != Algorithm::wordpiece) continue;
             const auto id = file_.find_int(row.key);
@@ -333,7 +340,7 @@ private:
     AlgorithmDefaults defaults_ = kUnknownAlgorithm;
     PieceStyle style_ = PieceStyle::verbatim;
     std::uint8_t flags_ = 0;   // PretokenizerFlag bits
-    bool named_bos_ = false;
+    bool named_bos_ = false, has_types_ = false;
 };
 
 }  // namespace

@@ -17,14 +17,6 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Runs of one character make backtracking deep: 8 MB covers about 100 KB of them, longer ones are retried without JIT
-// on the heap, and what fails even there is cut where words end.
-constexpr std::size_t kJitStackStart = 32 * 1024;
-constexpr std::size_t kJitStackLimit = 8 * 1024 * 1024;
-constexpr std::uint32_t kMatchLimit = 1'000'000'000;
-constexpr std::uint32_t kHeapLimitKiB = 256 * 1024;
-constexpr std::size_t kCutWindow = 64 * 1024;
-
 struct Replacement {
     std::string_view from, to;
 };
@@ -69,20 +61,45 @@ std::string regex_message(int error) {
     return reinterpret_cast<const char*>(text.data());
 }
 
-constexpr bool is_ascii_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+// PCRE2 takes its memory from operator new, as everything else here. `refused` is told when there is none.
+void* allocate(PCRE2_SIZE size, void* refused) noexcept {
+    void* const memory = ::operator new(size, std::nothrow);
+    if (memory == nullptr && refused != nullptr) *static_cast<bool*>(refused) = true;
+    return memory;
+}
+void release(void* memory, void*) noexcept { ::operator delete(memory); }
 
-// Where to cut a piece that no match survives: before the last whitespace inside the window, else at a character
-// boundary near its end.
-std::size_t cut_point(std::string_view piece) noexcept {
-    if (piece.size() <= kCutWindow) return piece.size();
-    std::size_t boundary = kCutWindow;
-    while (boundary > 0 && (static_cast<unsigned char>(piece[boundary]) & 0xC0) == 0x80) --boundary;
-    for (std::size_t i = boundary; i > 1; --i)
-        if (is_ascii_space(piece[i - 1])) return i - 1;
-    return boundary;
+using GeneralContext = std::unique_ptr<pcre2_general_context_8, decltype(&pcre2_general_context_free_8)>;
+
+GeneralContext make_general_context(bool* refused = nullptr) {
+    GeneralContext context(pcre2_general_context_create_8(allocate, release, refused), pcre2_general_context_free_8);
+    if (!context) throw std::bad_alloc();
+    return context;
 }
 
-// One match attempt: JIT first, the interpreter with raised limits when the JIT stack does not suffice.
+// Compiled code is freed through the pointer it was made with, so `refused` lives as long as the code.
+Pretokenizer::Code compile(const PretokenizerFamily& family, std::string_view pattern, bool& refused) {
+    const GeneralContext memory = make_general_context(&refused);
+    const std::unique_ptr<pcre2_compile_context_8, decltype(&pcre2_compile_context_free_8)> context(
+        pcre2_compile_context_create_8(memory.get()), pcre2_compile_context_free_8);
+    if (!context) throw std::bad_alloc();
+    const std::string expanded = expand_pattern(pattern);
+    int error = 0;
+    std::size_t offset = 0;
+    Pretokenizer::Code code(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(expanded.data()), expanded.size(),
+                                            PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &offset,
+                                            context.get()));
+    if (refused) throw std::bad_alloc();
+    if (!code)
+        fail(ErrorCode::not_available, cat("pre-tokenizer family '", family.name, "': PCRE2 ", regex_version(),
+                                           " refuses the expression at ", offset, ": ", regex_message(error)));
+    // Without JIT, or on a system that gives no executable memory, the same matches are found by interpreting.
+    pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);
+    if (refused) throw std::bad_alloc();
+    return code;
+}
+
+// JIT first, the interpreter where the 32 KB stack of JIT code do not suffice.
 int match_once(const pcre2_code_8* code, std::string_view piece, std::size_t start, pcre2_match_data_8* data,
                pcre2_match_context_8* context) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR8>(piece.data());
@@ -96,35 +113,22 @@ int match_once(const pcre2_code_8* code, std::string_view piece, std::size_t sta
 void FreeRegex::operator()(pcre2_code_8* code) const noexcept { pcre2_code_free_8(code); }
 void FreeRegex::operator()(pcre2_match_data_8* data) const noexcept { pcre2_match_data_free_8(data); }
 void FreeRegex::operator()(pcre2_match_context_8* context) const noexcept { pcre2_match_context_free_8(context); }
-void FreeRegex::operator()(pcre2_jit_stack_8* stack) const noexcept { pcre2_jit_stack_free_8(stack); }
 
-RegexScratch::RegexScratch()
-    : data_(pcre2_match_data_create_8(1, nullptr)),
-      stack_(pcre2_jit_stack_create_8(kJitStackStart, kJitStackLimit, nullptr)),
-      context_(pcre2_match_context_create_8(nullptr)) {
+RegexScratch::RegexScratch(RegexLimits limits) : limits_(limits) {
+    const GeneralContext memory = make_general_context();
+    data_.reset(pcre2_match_data_create_8(1, memory.get()));
+    context_.reset(pcre2_match_context_create_8(memory.get()));
     if (!data_ || !context_) throw std::bad_alloc();
-    pcre2_set_match_limit_8(context_.get(), kMatchLimit);
-    pcre2_set_depth_limit_8(context_.get(), kMatchLimit);
-    pcre2_set_heap_limit_8(context_.get(), kHeapLimitKiB);
-    if (stack_) pcre2_jit_stack_assign_8(context_.get(), nullptr, stack_.get());
+    pcre2_set_match_limit_8(context_.get(), limits.n_steps);
+    pcre2_set_depth_limit_8(context_.get(), limits.n_steps);
+    pcre2_set_heap_limit_8(context_.get(), limits.heap_kib);
 }
 
-Pretokenizer::Pretokenizer(const PretokenizerFamily& family, Matching matching) {
+Pretokenizer::Pretokenizer(const PretokenizerFamily& family, Matching matching)
+    : name_(family.name), refused_(std::make_unique<bool>(false)) {
     for (const std::string_view pattern : family.patterns) {
-        if (const ScanFn scan = find_scanner(pattern); scan != nullptr && matching == Matching::scanners_first) {
-            steps_.push_back({scan, nullptr});
-            continue;
-        }
-        const std::string expanded = expand_pattern(pattern);
-        int error = 0;
-        std::size_t offset = 0;
-        Code code(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(expanded.data()), expanded.size(),
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &error, &offset, nullptr));
-        if (!code)
-            fail(ErrorCode::not_available, cat("pre-tokenizer family '", family.name, "': PCRE2 ", regex_version(),
-                                               " refuses the expression at ", offset, ": ", regex_message(error)));
-        pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);   // where there is no JIT, matching interprets
-        steps_.push_back({nullptr, std::move(code)});
+        const ScanFn scan = matching == Matching::scanners_first ? find_scanner(pattern) : nullptr;
+        steps_.push_back({scan, scan == nullptr ? compile(family, pattern, *refused_) : nullptr});
     }
 }
 
@@ -135,36 +139,23 @@ void Pretokenizer::split(std::string_view subject, RegexScratch& scratch, std::v
         ends.clear();
         std::size_t begin = 0;
         for (const std::size_t end : scratch.previous_) {
-            if (scan != nullptr) {
-                scan(subject.substr(begin, end - begin), begin, ends);
-                begin = end;
-                continue;
-            }
-            if (split_piece(code.get(), subject.substr(begin, end - begin), begin, scratch, ends)) {
-                begin = end;
-                continue;
-            }
-            while (begin < end) {   // too deep even for the interpreter: window by window
-                const std::string_view rest = subject.substr(begin, end - begin);
-                const std::string_view window = rest.substr(0, cut_point(rest));
-                if (!split_piece(code.get(), window, begin, scratch, ends)) ends.push_back(begin + window.size());
-                begin += window.size();
-            }
+            const std::string_view piece = subject.substr(begin, end - begin);
+            if (scan != nullptr)
+                scan(piece, begin, ends);
+            else
+                split_piece(code.get(), piece, begin, scratch, ends);
+            begin = end;
         }
     }
 }
 
-bool Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece, std::size_t base,
-                               RegexScratch& scratch, std::vector<std::size_t>& ends) {
-    const std::size_t n_before = ends.size();
+void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece, std::size_t base,
+                               RegexScratch& scratch, std::vector<std::size_t>& ends) const {
     std::size_t last = 0;   // end of the last piece
     for (std::size_t start = 0; start < piece.size();) {
         const int result = match_once(code, piece, start, scratch.data_.get(), scratch.context_.get());
         if (result == PCRE2_ERROR_NOMATCH) break;
-        if (result < 0) {
-            ends.resize(n_before);
-            return false;
-        }
+        if (result < 0) refuse(result, piece.size(), scratch.limits_);
         const std::size_t* match = pcre2_get_ovector_pointer_8(scratch.data_.get());
         if (match[0] > last) ends.push_back(base + (last = match[0]));
         if (match[1] > last) ends.push_back(base + (last = match[1]));
@@ -173,7 +164,22 @@ bool Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece,
             start = match[1] < piece.size() ? match[1] + utf8_front(piece.substr(match[1])).length : piece.size();
     }
     if (last < piece.size()) ends.push_back(base + piece.size());
-    return true;
+}
+
+// A text that cannot be cut as its model cuts it has no tokens.
+void Pretokenizer::refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const {
+    const auto where = [&] {
+        return cat("pre-tokenizer family '", name_, "': matching in a piece of ", n_bytes, " bytes ");
+    };
+    switch (error) {
+        case PCRE2_ERROR_NOMEMORY: throw std::bad_alloc();
+        case PCRE2_ERROR_MATCHLIMIT: case PCRE2_ERROR_DEPTHLIMIT:
+            fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.n_steps, " steps"));
+        case PCRE2_ERROR_HEAPLIMIT:
+            fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.heap_kib, " KiB"));
+        default:
+            fail(ErrorCode::compute_failed, cat(where(), "failed: PCRE2 error ", error, ", ", regex_message(error)));
+    }
 }
 
 std::string expand_pattern(std::string_view pattern) {

@@ -164,6 +164,87 @@ void scan(std::string_view piece, std::size_t base, std::vector<std::size_t>& en
     if (last < piece.size()) ends.push_back(base + piece.size());
 }
 
+// ---- Digits in threes from the right --------------------------------------------------------------------------------
+// The expressions look ahead to the end of the run at every digit, which takes the square of its length. Here the
+// digits of a run are counted once.
+
+utf8proc_category_t category_of(char32_t c) noexcept { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+/// \d
+bool is_decimal(char32_t c) noexcept {
+    return c < 0x80 ? c >= '0' && c <= '9' : category_of(c) == UTF8PROC_CATEGORY_ND;
+}
+
+/// \p{N}
+bool is_any_number(char32_t c) noexcept {
+    return c < 0x80 ? c >= '0' && c <= '9' : kind_of_category(category_of(c)) == kNumber;
+}
+
+/// [\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]: Alphabetic is letters, letter numbers, some marks and four ranges of symbols
+/// (DerivedCoreProperties.txt of Unicode 14).
+bool is_word(char32_t c) noexcept {
+    const bool is_letter_symbol = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                                  (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+    const utf8proc_category_t category = category_of(c);
+    return (kind_of_category(category) & (kLetter | kMark)) != 0 || category == UTF8PROC_CATEGORY_ND ||
+           category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC || is_letter_symbol;
+}
+
+struct Run {
+    std::size_t end, n_characters;
+};
+
+template <bool (*is_digit)(char32_t) noexcept>
+Run digit_run(std::string_view text, std::size_t at) noexcept {
+    Run run{at, 0};
+    while (run.end < text.size()) {
+        const CodePoint point = decode_structural(text.substr(run.end));
+        if (!is_digit(point.value)) break;
+        run.end += point.length;
+        ++run.n_characters;
+    }
+    return run;
+}
+
+/// Calls fn(begin, run) for every run of digits.
+template <bool (*is_digit)(char32_t) noexcept, class Fn>
+void for_each_digit_run(std::string_view piece, const Fn& fn) {
+    for (std::size_t at = 0; at < piece.size();) {
+        const Run run = digit_run<is_digit>(piece, at);
+        if (run.n_characters > 0) fn(at, run);
+        at = run.end;
+        if (at < piece.size()) at += length_by_lead(static_cast<unsigned char>(piece[at]));
+    }
+}
+
+/// D{1,3}(?=(?:D{3})*(?!W)) with the digits D and a class W that holds them: a run that no W follows, the first piece
+/// being what is left over from threes.
+template <bool (*is_digit)(char32_t) noexcept, bool (*hinders)(char32_t) noexcept>
+void scan_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
+    std::size_t last = 0;   // end of the last match
+    for_each_digit_run<is_digit>(piece, [&](std::size_t at, Run run) {
+        if (run.end < piece.size() && hinders(decode_structural(piece.substr(run.end)).value)) return;
+        if (at > last) ends.push_back(base + at);
+        for (std::size_t n_left = run.n_characters; n_left > 0;) {
+            at += decode_structural(piece.substr(at)).length;
+            if (--n_left % 3 == 0) ends.push_back(base + at);
+        }
+        last = run.end;
+    });
+    if (last < piece.size()) ends.push_back(base + piece.size());
+}
+
+/// (?=(\d{3})+(?!\d)): a cut before every group of three, none behind the run.
+void scan_cuts_before_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
+    for_each_digit_run<is_decimal>(piece, [&](std::size_t at, Run run) {
+        for (std::size_t n_left = run.n_characters; n_left > 0; --n_left) {
+            if (n_left % 3 == 0 && at > 0) ends.push_back(base + at);
+            at += decode_structural(piece.substr(at)).length;
+        }
+    });
+    if (!piece.empty()) ends.push_back(base + piece.size());
+}
+
 struct Scanner {
     std::string_view pattern;
     ScanFn scan;
@@ -184,6 +265,9 @@ constexpr Scanner kScanners[] = {
     {R"re([\p{P}\$\+<=>\^~\|`]+)re", scan<match_punctuation<true>>},
     {R"re([\p{P}\$\+<=>\^~\|]+)re", scan<match_punctuation<false>>},
     {R"re([0-9][0-9][0-9])re", scan<match_three_digits>},
+    {R"re(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))re", scan_threes<is_any_number, is_any_number>},
+    {R"re(\d{1,3}(?=(?:\d{3})*(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])))re", scan_threes<is_decimal, is_word>},
+    {R"re((?=(\d{3})+(?!\d)))re", scan_cuts_before_threes},
 };
 
 }  // namespace

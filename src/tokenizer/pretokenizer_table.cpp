@@ -105,11 +105,15 @@ constexpr std::string_view kTinyAya[] = {
     R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// kimi-k2: Published with class intersection (&&[^\p{Han}]); a lookahead says the same.
+// kimi-k2: Published with class intersection, %U%&&[^\p{Han}]. A class that leaves out all other categories and Han
+// says the same; a lookahead before each character would, too, but needs memory for each character of a run.
 constexpr std::string_view kKimiK2[] = {
-    R"re(\p{Han}+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)*(?:(?!\p{Han})%W%)+%C%?)re"
-    R"re(|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)+(?:(?!\p{Han})%W%)*%C%?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)re"
-    R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
+    R"re(\p{Han}+)re"
+    R"re(|[^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*)re"
+    R"re([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+%C%?)re"
+    R"re(|[^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+)re"
+    R"re([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*%C%?)re"
+    R"re(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
 // superbpe: The second expression is zero-width: it cuts before each group of three digits counted from the right.
@@ -137,8 +141,10 @@ constexpr std::string_view kAfmoe[] = {
     R"re(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
+// exaone-moe: Published as (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+, of which only one match is possible: a repetition that
+// never gives back finds it without remembering each word of the text.
 constexpr std::string_view kExaoneMoe[] = {
-    R"re(%C%|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n])re"
+    R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}\p{M}*+(?: ?\p{L}\p{M}*+)*+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n])re"
     R"re(|\s+(?!\S)|\s+)re",
 };
 
@@ -150,9 +156,11 @@ constexpr std::string_view kYoutu[] = {
     R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// jais-2: Whitespace runs are cut by descending powers of two.
+// jais-2: Whitespace runs are cut by descending powers of two. Behind such a cut no line break can follow in the run,
+// or \s*[\r\n]+ had taken it; the lookbehind keeps the rest of the run from being searched for one again at every cut.
 constexpr std::string_view kJais2[] = {
-    R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S))re"
+    R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)re"
+    R"re(|(?<![^\S\r\n])\s*[\r\n]+|\s{512}(?!\S))re"
     R"re(|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))re"
     R"re(|\s{1,2}(?!\S)|\s{1})re",
 };

@@ -16,10 +16,10 @@ std::size_t capacity_bytes(const T& container) noexcept {
 }  // namespace
 
 std::size_t Scratch::bytes() const noexcept {
-    return capacity_bytes(fragments) + capacity_bytes(fragments_next) + capacity_bytes(special_present) +
-           capacity_bytes(special_hits) + capacity_bytes(escaped) + capacity_bytes(text) + capacity_bytes(subject) +
-           capacity_bytes(mapped) + capacity_bytes(piece_ends) + capacity_bytes(symbols) + capacity_bytes(heap) + capacity_bytes(best) +
-           capacity_bytes(path) + capacity_bytes(tokens);
+    return capacity_bytes(fragments) + capacity_bytes(special_found) + capacity_bytes(special_taken) +
+           capacity_bytes(escaped) + capacity_bytes(text) + capacity_bytes(subject) + capacity_bytes(mapped) +
+           capacity_bytes(piece_ends) + capacity_bytes(symbols) + capacity_bytes(heap) + capacity_bytes(marks) +
+           capacity_bytes(best) + capacity_bytes(path) + capacity_bytes(tokens);
 }
 
 ScratchPool::~ScratchPool() {

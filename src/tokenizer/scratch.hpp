@@ -25,6 +25,12 @@ struct Fragment {
     std::int32_t special = kNoToken;
 };
 
+/// A special token that may be cut out where it stands.
+struct SpecialMatch {
+    std::uint32_t entry;   ///< number of the token among the special ones; the lowest goes first
+    std::size_t begin;
+};
+
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 
 /// What merging works on: a stretch of text.
@@ -89,9 +95,9 @@ private:
 };
 
 struct Scratch {
-    std::vector<Fragment> fragments, fragments_next;
-    std::vector<std::uint8_t> special_present;
-    std::vector<std::uint32_t> special_hits;
+    std::vector<Fragment> fragments;
+    std::vector<SpecialMatch> special_found;    ///< a heap
+    std::vector<std::uint8_t> special_taken;    ///< of each byte whether a special token has it
     std::string escaped;   ///< a raw fragment with spaces as U+2581
     std::string text;      ///< a raw fragment as the algorithm wants it
     std::string subject;   ///< the same for PCRE2: valid UTF-8, equal offsets
@@ -99,6 +105,7 @@ struct Scratch {
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
+    std::vector<char32_t> marks;       ///< of one character, until all of them are known
     std::vector<ScoredStep> best;
     std::vector<PathStep> path;
     std::vector<Token> tokens;

@@ -47,6 +47,9 @@ constexpr std::string_view kEogTexts[] = {
 // Channel marks of harmony-style templates: they must show even where control tokens do not.
 constexpr std::string_view kChannelTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
+// Tags of HTML, too: vocabularies trained on web pages have them as pieces.
+constexpr std::string_view kTagTexts[] = {"</s>", "<PRE>", "▁<PRE>"};
+
 // The token's type becomes CONTROL, whatever the file calls it.
 void mark_control(std::uint16_t& attr) {
     if ((attr & TokenAttr::control) == 0) attr = TokenAttr::control;
@@ -57,15 +60,25 @@ struct SpecialRules {
     const TextIndex& texts;
     std::vector<std::uint16_t>& attrs;
     SpecialIds& ids;
+    bool has_types;   // the file says which tokens are ordinary
     std::vector<std::int32_t> eog{};
 
     std::uint16_t& attr(std::int32_t id) { return attrs[static_cast<std::size_t>(id)]; }
+
+    /// Whether a well-known text makes this token special: it is a control token, or was added to the vocabulary with a
+    /// text that is nothing else. A file without types leaves it to the text alone.
+    [[nodiscard]] bool may_be_special(std::int32_t id) const {
+        const std::uint16_t attr = attrs[static_cast<std::size_t>(id)];
+        if ((attr & TokenAttr::control) != 0) return true;
+        if (has_types && (attr & TokenAttr::user_defined) == 0) return false;
+        return std::ranges::find(kTagTexts, texts[static_cast<std::size_t>(id)]) == std::end(kTagTexts);
+    }
 
     void detect_ids() {
         for (const WellKnown& row : kWellKnown)
             for (const std::string_view text : row.texts) {
                 if (ids.*row.id != kNoToken) break;
-                if (const std::int32_t id = texts.find(text); id != kNoToken) {
+                if (const std::int32_t id = texts.find(text); id != kNoToken && may_be_special(id)) {
                     ids.*row.id = id;
                     mark_control(attr(id));
                 }
@@ -76,10 +89,11 @@ struct SpecialRules {
         for (std::size_t i = 0; i < texts.size(); ++i) {
             const std::string_view text = texts[i];
             if (text.size() > 32 || (text[0] != '<' && text[0] != '_' && text[0] != '[')) continue;
-            if (std::ranges::find(kEogTexts, text) == std::end(kEogTexts)) continue;
+            if (std::ranges::find(kEogTexts, text) == std::end(kEogTexts) ||
+                !may_be_special(static_cast<std::int32_t>(i)))
+                continue;
             eog.push_back(static_cast<std::int32_t>(i));
-            // Models that list </s> as USER_DEFINED (phi-3) want it cut out of every input and shown.
-            if (text != "</s>" || (attrs[i] & TokenAttr::user_defined) == 0) mark_control(attrs[i]);
+            mark_control(attrs[i]);
         }
         for (const std::int32_t id : {ids.fim_pad, ids.fim_rep, ids.fim_sep, ids.eos, ids.eot, ids.eom})
             if (id != kNoToken) eog.push_back(id);
@@ -139,9 +153,17 @@ constexpr bool is_strippable(char c) noexcept { return c == ' ' || (c >= '\t' &&
 
 }  // namespace
 
+bool holds(const DefaultId& row, const TextIndex& texts, const std::vector<std::uint16_t>& attrs,
+           bool has_types) noexcept {
+    const auto i = static_cast<std::size_t>(row.id);
+    if (i >= texts.size()) return false;
+    if ((attrs[i] & (TokenAttr::control | TokenAttr::unknown)) != 0 || texts[i] == row.text) return true;
+    return !has_types && row.role != &SpecialIds::bos && row.role != &SpecialIds::eos;
+}
+
 std::vector<std::int32_t> derive_special_tokens(const TextIndex& texts, std::vector<std::uint16_t>& attrs, SpecialIds& ids,
-                                                const ModelNames& names) {
-    SpecialRules rules{texts, attrs, ids};
+                                                const ModelNames& names, bool has_types) {
+    SpecialRules rules{texts, attrs, ids, has_types};
     rules.detect_ids();
     rules.collect_eog();
     rules.correct_eog();
@@ -152,81 +174,123 @@ std::vector<std::int32_t> derive_special_tokens(const TextIndex& texts, std::vec
 void SpecialMatcher::build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs) {
     constexpr std::uint32_t kSpecial = TokenAttr::control | TokenAttr::user_defined | TokenAttr::unknown;
     for (std::size_t id = 0; id < texts.size(); ++id)
-        if ((attrs[id] & kSpecial) != 0) entries_.push_back({texts[id], static_cast<std::int32_t>(id), attrs[id]});
+        if ((attrs[id] & kSpecial) != 0)
+            entries_.push_back({texts[id], static_cast<std::int32_t>(id), attrs[id], kNone});
     std::ranges::stable_sort(entries_, [](const Entry& a, const Entry& b) { return a.text.size() > b.text.size(); });
 
     sorted_.resize(entries_.size());
     std::iota(sorted_.begin(), sorted_.end(), 0u);
-    std::ranges::sort(sorted_, {}, [&](std::uint32_t i) { return entries_[i].text; });
-    for (const Entry& entry : entries_) ++first_[static_cast<unsigned char>(entry.text[0]) + 1u];
+    std::ranges::stable_sort(sorted_, {}, [&](std::uint32_t i) { return entries_[i].text; });
+    for (const Entry& entry : entries_) {
+        const auto first = static_cast<unsigned char>(entry.text[0]);
+        ++first_[first + 1u];
+        if ((entry.attr & TokenAttr::user_defined) != 0) begins_added_[first] = true;
+    }
     std::partial_sum(first_.begin(), first_.end(), first_.begin());
+
+    for (std::size_t i = sorted_.size(); i-- > 0;) {
+        Entry& entry = entries_[sorted_[i]];
+        const bool repeats = i + 1 < sorted_.size() && entries_[sorted_[i + 1]].text == entry.text;
+        entry.shorter = repeats ? sorted_[i + 1] : longest(entry.text.substr(0, entry.text.size() - 1));
+    }
 }
 
-// Which entries occur anywhere. Only those are searched for one by one, so thousands of reserved tokens cost nothing.
-void SpecialMatcher::find_present(std::string_view text, Scratch& scratch) const {
-    scratch.special_present.assign(entries_.size(), 0);
-    scratch.special_hits.clear();
-    std::array<std::uint32_t, 256> unseen{};   // entries of each first byte that have not been met yet
-    for (std::size_t byte = 0; byte < 256; ++byte) unseen[byte] = first_[byte + 1] - first_[byte];
-    for (std::size_t i = 0; i < text.size(); ++i)
-        if (unseen[static_cast<unsigned char>(text[i])] != 0) mark_matches(text.substr(i), unseen, scratch);
-    std::ranges::sort(scratch.special_hits);
-}
-
-// Walks the sorted entries like a trie: after k bytes [low, high) holds those that begin with the first k bytes of `rest`.
-void SpecialMatcher::mark_matches(std::string_view rest, std::array<std::uint32_t, 256>& unseen, Scratch& scratch) const {
-    const auto first = static_cast<unsigned char>(rest[0]);
+// Walks the sorted entries like a trie: after k bytes [low, high) holds those that begin with the first k bytes of
+// `text`.
+std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
+    std::uint32_t found = kNone;
+    if (text.empty()) return found;
+    const auto first = static_cast<unsigned char>(text[0]);
     auto low = sorted_.begin() + first_[first], high = sorted_.begin() + first_[first + 1u];
     for (std::size_t k = 1; low != high; ++k) {
-        for (; low != high && entries_[*low].text.size() == k; ++low) {
-            if (scratch.special_present[*low] != 0) continue;
-            scratch.special_present[*low] = 1;
-            scratch.special_hits.push_back(*low);
-            --unseen[first];
-        }
-        if (k == rest.size()) return;
-        const auto byte = static_cast<unsigned char>(rest[k]);
+        if (entries_[*low].text.size() == k) found = *low;   // of equal texts the first
+        while (low != high && entries_[*low].text.size() == k) ++low;
+        if (k == text.size()) break;
+        const auto byte = static_cast<unsigned char>(text[k]);
         const auto byte_of = [&](std::uint32_t i) { return static_cast<unsigned char>(entries_[i].text[k]); };
         low = std::lower_bound(low, high, byte, [&](std::uint32_t i, unsigned char b) { return byte_of(i) < b; });
         high = std::upper_bound(low, high, byte, [&](unsigned char b, std::uint32_t i) { return b < byte_of(i); });
     }
+    return found;
 }
 
+// The first from `entry` on, down its chain, that may be cut out.
+std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, bool parse_special) const noexcept {
+    while (entry != kNone && !parse_special && (entries_[entry].attr & TokenAttr::user_defined) == 0)
+        entry = entries_[entry].shorter;
+    return entry;
+}
+
+// Where a token begins, the longest one that does. Only those are looked at, so thousands of reserved tokens cost
+// nothing.
+void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::vector<SpecialMatch>& found) const {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const auto first = static_cast<unsigned char>(text[at]);
+        if (parse_special ? first_[first] == first_[first + 1u] : !begins_added_[first]) continue;
+        const std::uint32_t entry = allowed(longest(text.substr(at)), parse_special);
+        if (entry != kNone) found.push_back({entry, at});
+    }
+}
+
+// In the order of entries: a byte is taken by a token at least as long as those that come later, so one of these
+// overlaps it with its first or its last byte. What does not fit makes room for the next shorter token that begins
+// there.
 void SpecialMatcher::partition(std::string_view text, bool parse_special, Scratch& scratch) const {
     std::vector<Fragment>& fragments = scratch.fragments;
+    std::vector<SpecialMatch>& found = scratch.special_found;
+    std::vector<std::uint8_t>& taken = scratch.special_taken;
     fragments.clear();
-    if (text.empty()) return;
-    fragments.push_back({0, text.size()});
-    find_present(text, scratch);
-
-    for (const std::uint32_t hit : scratch.special_hits) {
-        const Entry& entry = entries_[hit];
-        if (!parse_special && (entry.attr & TokenAttr::user_defined) == 0) continue;
-        scratch.fragments_next.clear();
-        const auto keep = [&](std::size_t begin, std::size_t end) {
-            if (begin < end) scratch.fragments_next.push_back({begin, end});
-        };
-        for (const Fragment& fragment : fragments) {
-            if (fragment.special != kNoToken) {
-                scratch.fragments_next.push_back(fragment);
-                continue;
-            }
-            std::size_t begin = fragment.begin;
-            const std::string_view within = text.substr(0, fragment.end);
-            for (std::size_t at; (at = within.find(entry.text, begin)) != within.npos;) {
-                std::size_t left_end = at;
-                if ((entry.attr & TokenAttr::lstrip) != 0)
-                    while (left_end > begin && is_strippable(text[left_end - 1])) --left_end;
-                keep(begin, left_end);
-                begin = at + entry.text.size();
-                scratch.fragments_next.push_back({at, begin, entry.id});
-                if ((entry.attr & TokenAttr::rstrip) != 0)
-                    while (begin < fragment.end && is_strippable(text[begin])) ++begin;
-            }
-            keep(begin, fragment.end);
-        }
-        fragments.swap(scratch.fragments_next);
+    found.clear();
+    find_all(text, parse_special, found);
+    if (found.empty()) {
+        if (!text.empty()) fragments.push_back({0, text.size()});
+        return;
     }
+    const auto goes_later = [](const SpecialMatch& a, const SpecialMatch& b) {
+        return a.entry != b.entry ? a.entry > b.entry : a.begin > b.begin;
+    };
+    taken.assign(text.size(), 0);
+    std::ranges::make_heap(found, goes_later);
+    while (!found.empty()) {
+        std::ranges::pop_heap(found, goes_later);
+        const auto [number, begin] = found.back();
+        found.pop_back();
+        if (taken[begin] != 0) continue;
+        const Entry& entry = entries_[number];
+        const std::size_t end = begin + entry.text.size();
+        if (taken[end - 1] != 0) {
+            if (const std::uint32_t shorter = allowed(entry.shorter, parse_special); shorter != kNone) {
+                found.push_back({shorter, begin});
+                std::ranges::push_heap(found, goes_later);
+            }
+            continue;
+        }
+        fragments.push_back({begin, end, entry.id});
+        std::size_t first = begin, last = end;   // with the white space that goes
+        if ((entry.attr & TokenAttr::lstrip) != 0)
+            while (first > 0 && taken[first - 1] == 0 && is_strippable(text[first - 1])) --first;
+        if ((entry.attr & TokenAttr::rstrip) != 0)
+            while (last < text.size() && taken[last] == 0 && is_strippable(text[last])) ++last;
+        std::fill(taken.begin() + static_cast<std::ptrdiff_t>(first), taken.begin() + static_cast<std::ptrdiff_t>(last),
+                  std::uint8_t{1});
+    }
+
+    // What no token took lies between them.
+    std::ranges::sort(fragments, {}, &Fragment::begin);
+    const std::size_t n_special = fragments.size();
+    std::size_t begin = 0;
+    const auto keep = [&](std::size_t end) {
+        while (begin < end && taken[begin] != 0) ++begin;
+        while (begin < end && taken[end - 1] != 0) --end;
+        if (begin < end) fragments.push_back({begin, end});
+    };
+    for (std::size_t i = 0; i < n_special; ++i) {
+        const auto [special_begin, special_end, id] = fragments[i];
+        keep(special_begin);
+        begin = special_end;
+    }
+    keep(text.size());
+    std::ranges::sort(fragments, {}, &Fragment::begin);
 }
 
 }  // namespace tinfer::tokenizer

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1): accents and case go, the text becomes words and single
-// punctuation marks, and each word is spelt by the longest pieces from the left. In the file pieces that begin a word
-// carry U+2581 in front; those that go on with one are bare.
+// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1), as published BERT cleans its text: control characters
+// go, accents and other nonspacing marks, and case; the text becomes words and single punctuation marks, and each word
+// is spelt by the longest pieces from the left. In the file pieces that begin a word carry U+2581 in front; those that
+// go on with one are bare.
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tokenizer/utf8.hpp"
@@ -13,16 +15,26 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-enum class WordRole : std::uint8_t { letter, space, dropped, alone };
+constexpr std::size_t kMostCharacters = 100;   // of a word that is spelt; longer ones are unknown
 
-/// The character without what is combined with it: the first of its canonical decomposition.
-char32_t without_accent(char32_t c) noexcept {
-    if (c < 0xC0) return c;
-    std::array<utf8proc_int32_t, 8> parts{};
-    int boundary = 0;
-    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(), std::ssize(parts),
-                                           static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
-    return n > 0 ? static_cast<char32_t>(parts[0]) : c;
+enum class WordRole : std::uint8_t { letter, space, alone };
+
+const utf8proc_property_t& properties(char32_t c) noexcept {
+    return *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+}
+
+/// What published BERT cleans away before anything else: control and format characters but for tab and line breaks,
+/// what is in private use, surrogates, NUL and the replacement character.
+bool is_dropped(char32_t c) noexcept {
+    if (c == '\t' || c == '\n' || c == '\r') return false;
+    if (c == 0 || c == 0xFFFD) return true;
+    switch (properties(c).category) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO: return true;
+    default: return false;
+    }
 }
 
 /// Ideographs as the published vocabularies cut them; the sixth range begins late there, too.
@@ -37,10 +49,7 @@ constexpr bool is_ideograph(char32_t c) noexcept {
 
 WordRole word_role(char32_t c) noexcept {
     if (is_white_space(c)) return WordRole::space;
-    if (c == 0 || c == 0xFFFD) return WordRole::dropped;
-    switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-        case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO:
-            return WordRole::dropped;
+    switch (properties(c).category) {
         case UTF8PROC_CATEGORY_PC: case UTF8PROC_CATEGORY_PD: case UTF8PROC_CATEGORY_PS: case UTF8PROC_CATEGORY_PE:
         case UTF8PROC_CATEGORY_PI: case UTF8PROC_CATEGORY_PF: case UTF8PROC_CATEGORY_PO:
             return WordRole::alone;
@@ -50,39 +59,99 @@ WordRole word_role(char32_t c) noexcept {
     }
 }
 
-/// `word` begins with U+2581 and is empty apart from it where there is none.
-void append_word_pieces(const Vocab::Impl& vocab, std::string& word, std::vector<Token>& out) {
-    const std::size_t n_before = out.size();
-    for (std::string_view rest = word; word.size() > kEscapedSpace.size() && !rest.empty();) {
-        const ByteTrie::Match match = vocab.trie.longest(rest);
-        if (match.length == 0) {   // no way to spell it: the whole word is unknown
-            out.resize(n_before);
-            if (vocab.special.unk != kNoToken) out.push_back(Token{vocab.special.unk});
-            break;
-        }
-        out.push_back(Token{match.id});
-        rest.remove_prefix(match.length);
+/// Takes the canonical decomposition (Unicode 15.0 §3.11, NFD) without its nonspacing marks, character by character,
+/// and spells the words it falls into.
+class WordSpeller {
+public:
+    WordSpeller(const Vocab::Impl& vocab, Scratch& scratch, std::vector<Token>& out)
+        : vocab_(vocab), word_(scratch.text), marks_(scratch.marks), out_(out) {
+        word_ = kEscapedSpace;
+        marks_.clear();
     }
-    word = kEscapedSpace;
-}
+
+    /// A character of the text.
+    void put(char32_t c) {
+        std::array<utf8proc_int32_t, kLongestDecomposition> parts{static_cast<utf8proc_int32_t>(c)};
+        utf8proc_ssize_t n = 1;
+        if (c >= 0xC0) {
+            int boundary = 0;
+            n = utf8proc_decompose_char(parts[0], parts.data(), std::ssize(parts),
+                                        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
+                                        &boundary);
+        }
+        for (utf8proc_ssize_t i = 0; i < n; ++i) put_part(static_cast<char32_t>(parts[static_cast<std::size_t>(i)]));
+    }
+    void finish() {
+        put_marks();
+        end_word();
+    }
+
+private:
+    static constexpr std::size_t kLongestDecomposition = 8;   // Unicode has none of more than four characters
+
+    void put_part(char32_t c) {
+        const utf8proc_property_t& property = properties(c);
+        if (property.category == UTF8PROC_CATEGORY_MN) return;
+        if (property.combining_class != 0) {   // a few spacing marks, whose order is canonical, too
+            marks_.push_back(c);
+            return;
+        }
+        put_marks();
+        put_character(c);
+    }
+
+    void put_marks() {
+        if (marks_.empty()) return;
+        std::ranges::stable_sort(marks_, {}, [](char32_t c) { return properties(c).combining_class; });
+        for (const char32_t c : marks_) put_character(c);
+        marks_.clear();
+    }
+
+    void put_character(char32_t c) {
+        const WordRole role = word_role(c);
+        if (role != WordRole::letter) end_word();
+        if (role == WordRole::space) return;
+        if (++n_characters_ <= kMostCharacters)
+            append_utf8(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+        if (role == WordRole::alone) end_word();
+    }
+
+    /// The longest pieces from the left; the word as a whole is unknown where there is no such way.
+    void end_word() {
+        if (n_characters_ == 0) return;
+        const std::size_t n_before = out_.size();
+        bool is_known = n_characters_ <= kMostCharacters;
+        for (std::string_view rest = word_; is_known && !rest.empty();) {
+            const ByteTrie::Match match = vocab_.trie.longest(rest);
+            is_known = match.length > 0;
+            if (is_known) out_.push_back(Token{match.id});
+            rest.remove_prefix(match.length);
+        }
+        if (!is_known) {
+            out_.resize(n_before);
+            if (vocab_.special.unk != kNoToken) out_.push_back(Token{vocab_.special.unk});
+        }
+        word_ = kEscapedSpace;
+        n_characters_ = 0;
+    }
+
+    const Vocab::Impl& vocab_;
+    std::string& word_;               // with U+2581 in front
+    std::size_t n_characters_ = 0;    // of the word, also where it is too long to be kept
+    std::vector<char32_t>& marks_;    // since the last character that begins a sequence
+    std::vector<Token>& out_;
+};
 
 }  // namespace
 
 void encode_wordpiece(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out) {
-    std::string& word = scratch.text;
-    word = kEscapedSpace;
+    WordSpeller speller(vocab, scratch, out);
     while (!fragment.empty()) {
         const CodePoint point = decode_structural(fragment);
         fragment.remove_prefix(point.length);
-        const char32_t c = without_accent(point.value);
-        const WordRole role = word_role(c);
-        if (role == WordRole::dropped) continue;
-        if (role != WordRole::letter) append_word_pieces(vocab, word, out);
-        if (role == WordRole::space) continue;
-        append_utf8(word, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
-        if (role == WordRole::alone) append_word_pieces(vocab, word, out);
+        if (!is_dropped(point.value)) speller.put(point.value);
     }
-    append_word_pieces(vocab, word, out);
+    speller.finish();
 }
 
 }  // namespace tinfer::tokenizer

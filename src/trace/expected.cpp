@@ -125,6 +125,18 @@ void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pair
     out.push_back(all(*node.inputs[1], AccessMode::read));
 }
 
+void expect_moves(const NodeView& node, std::span<const std::int32_t> moves, std::vector<ExpectedAccess>& out) {
+    std::vector<std::int32_t> from, to;
+    for (std::size_t i = 0; i + 2 < moves.size() && moves[i + 2] > 0; i += 3)
+        for (std::int32_t k = 0; k < moves[i + 2]; ++k) {
+            if (moves[i] >= 0) from.push_back(moves[i] + k);
+            if (moves[i + 1] >= 0) to.push_back(moves[i + 1] + k);
+        }
+    out.push_back(rows(*node.inputs[0], AccessMode::read, from));
+    out.push_back(rows(*node.output, AccessMode::write, to));
+    out.push_back(all(*node.inputs[1], AccessMode::read));
+}
+
 }  // namespace
 
 void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess>& out) {
@@ -182,6 +194,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             return;
         }
         case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
+        case Op::kv_move: expect_moves(node, integers(data, *node.inputs[1]), out); return;
         default:
             out.push_back(all(*node.output, AccessMode::write));
             for (std::size_t i = 0; i < node.inputs.size(); ++i) read_whole(i);

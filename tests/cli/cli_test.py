@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The contract of the program tinfer: results on stdout, one-line errors on stderr, exit codes, and numbers that agree
-with what can be computed from its own raw logits.
+"""Text, numbers and files: what the program prints agrees with what can be computed from its own raw logits.
 
 usage: cli_test.py path/to/tinfer [unittest arguments]
 """
@@ -10,198 +9,15 @@ import hashlib
 import io
 import json
 import math
-import os
 import pathlib
 import re
-import signal
 import struct
-import subprocess
-import sys
-import tempfile
-import time
 import unittest
 
-TINFER = sys.argv.pop(1) if len(sys.argv) > 1 else "tinfer"
-HERE = pathlib.Path(__file__).resolve().parent
-WORK = tempfile.TemporaryDirectory(prefix="tinfer-cli-")
-FOLDER = pathlib.Path(WORK.name)
-MODEL = str(FOLDER / "tiny.gguf")
-NO_EOG = ["--logit-bias", "2=-1e9"]
+from cli_support import FOLDER, HERE, MODEL, damaged, floats, tinfer
+
 CSV_HEADER = ("index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,file_end,"
               "padding_before,layer,role,expert_count,bytes_per_expert")
-
-
-def tinfer(*args, input=None, env=None, code=0):
-    """stdout as bytes; fails unless the exit code is `code`."""
-    done = subprocess.run([TINFER, *map(str, args)], input=input, capture_output=True, timeout=300,
-                          env={k: v for k, v in os.environ.items() if not k.startswith("TINFER_")} | (env or {}))
-    if done.returncode != code:
-        raise AssertionError(f"tinfer {' '.join(map(str, args))}: exit {done.returncode}, expected {code}\n{done.stderr.decode()}")
-    tinfer.stderr = done.stderr.decode()
-    return done.stdout
-
-
-def run_json(*args, **kw):
-    return json.loads(tinfer("run", "-m", MODEL, "--temp", "0", "--json", *args, **kw))
-
-
-def floats(path):
-    data = pathlib.Path(path).read_bytes()
-    return struct.unpack(f"<{len(data) // 4}f", data)
-
-
-class Usage(unittest.TestCase):
-    def test_wrong_usage_is_2_and_one_line(self):
-        for args in ([], ["fly"], ["run"], ["run", "-m", MODEL], ["run", "-m", MODEL, "-p", "a", "-n", "many"],
-                     ["run", "-m", MODEL, "-p", "a", "-f", "b"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
-                     ["logits", "-m", MODEL], ["logits", "-m", MODEL, "-p", "a", "--tokens", "1"]):
-            self.assertEqual(tinfer(*args, code=2), b"")
-            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
-
-    def test_errors_are_1_and_one_line(self):
-        broken = FOLDER / "broken.gguf"
-        broken.write_bytes(pathlib.Path(MODEL).read_bytes()[:5000])
-        for args in (["run", "-m", FOLDER / "absent.gguf", "-p", "a"], ["run", "-m", broken, "-p", "a"],
-                     ["tokenize", "-m", MODEL, "-f", FOLDER / "absent.txt"], ["logits", "-m", MODEL, "--tokens", "1 x"],
-                     ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
-                     ["run", "-m", MODEL, "-p", "a", "--override", "key"], ["perplexity", "-m", MODEL, "-p", "short"]):
-            self.assertEqual(tinfer(*args, code=1), b"")
-            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
-
-    def test_help_and_version(self):
-        self.assertRegex(tinfer("--version"), rb"^\d+\.\d+\.\d+\n$")
-        for command in ("run", "tokenize", "detokenize", "logits", "embed", "perplexity", "bench", "inspect", "graph"):
-            self.assertIn(b"Examples:", tinfer(command, "--help"))
-
-    def test_options_from_environment_and_file(self):
-        config = FOLDER / "options.toml"
-        config.write_text(f'predict = 4\n[run]\nmodel = "{MODEL}"\n')
-        base = ["run", "-p", "once", "--temp", "0", "--json", *NO_EOG]
-        count = lambda *args, **kw: len(json.loads(tinfer(*args, **kw))["tokens"])
-        self.assertEqual(count(*base, env={"TINFER_MODEL": MODEL, "TINFER_PREDICT": "3"}), 3)
-        self.assertEqual(count("run", "--json", *NO_EOG, env={"TINFER_MODEL": MODEL, "TINFER_PREDICT": "2", "TINFER_PROMPT": "a"}), 2)
-        self.assertEqual(count(*base, "--config", config), 4)
-        self.assertEqual(count(*base, "--config", config, "-n", "5"), 5)
-
-
-class Run(unittest.TestCase):
-    def test_C1_text_and_json_agree(self):  # [C1]
-        args = ["-p", "once on a time", "-n", "12", *NO_EOG]
-        document = run_json(*args)
-        self.assertEqual(tinfer("run", "-m", MODEL, "--temp", "0", *args), document["text"].encode())
-        self.assertEqual(set(document), {"text", "tokens", "stop", "timings"})
-        self.assertEqual(document["timings"]["generation_n"], 12)
-        self.assertEqual(run_json(*args, "--echo")["text"], "once on a time" + document["text"])
-
-    def test_C12_the_budget_is_exact(self):  # [C12]
-        for n in (0, 1, 2, 7):
-            document = run_json("-p", "a", "-n", n, *NO_EOG)
-            self.assertEqual((len(document["tokens"]), document["stop"]), (n, "limit"))
-        unlimited = run_json("-p", "a", "-c", "64", *NO_EOG)   # until the cache is full: the last token needs no cell
-        prompt = json.loads(tinfer("tokenize", "-m", MODEL, "-p", "a"))
-        self.assertEqual(len(unlimited["tokens"]), 64 - len(prompt) + 1)
-
-    def test_C4_prompt_from_option_file_and_stdin(self):  # [C4]
-        text = "on the inn\nagain"
-        (FOLDER / "prompt.txt").write_text(text)
-        expected = run_json("-p", text, "-n", "4")
-        for document in (run_json("-f", FOLDER / "prompt.txt", "-n", "4"), run_json("-f", "-", "-n", "4", input=text.encode())):
-            self.assertEqual(document["tokens"], expected["tokens"])
-
-    def test_C11_stop_strings_end_before_their_first_occurrence(self):  # [C11]
-        args = ["-p", "once", "-n", "40", *NO_EOG]
-        whole = run_json(*args)
-        text = whole["text"]
-        for length in (1, 2, 3, 5, 8):
-            for start in range(0, min(len(text) - length, 24), 3):
-                stop = text[start:start + length]
-                if "\0" in stop or stop.startswith("-"):
-                    continue
-                document = run_json(*args, "--stop", stop, "--stop", "never to be seen")
-                self.assertEqual(document["text"], text[:text.index(stop)], repr(stop))
-                self.assertEqual(document["stop"], "string")
-                self.assertEqual(document["tokens"], whole["tokens"][:len(document["tokens"])])
-        self.assertEqual(run_json(*args, "--stop", text + "more")["text"], text)   # what was withheld comes at the end
-        ends = run_json("-p", "once", "-n", "40", "--logit-bias", "2=1e9")
-        self.assertEqual((ends["tokens"], ends["stop"]), ([], "eog"))
-
-    def test_the_seed_decides(self):
-        draw = lambda seed: json.loads(tinfer("run", "-m", MODEL, "-p", "a", "-n", 20, "--seed", seed, "--json", *NO_EOG))["tokens"]
-        self.assertEqual(draw(7), draw(7))
-        self.assertNotEqual(draw(7), draw(8))
-
-    def test_an_encoder_reads_the_text_and_the_decoder_answers(self):
-        model = FOLDER / "t5.gguf"
-        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", model, "3", "t5"], check=True)
-        answer = lambda text: json.loads(tinfer("run", "-m", model, "-p", text, "-n", "8", "--temp", "0", "--json", *NO_EOG))
-        document = answer("once on a time")
-        self.assertEqual(document["timings"]["prompt_n"], len(json.loads(tinfer("tokenize", "-m", model, "-p", "once on a time"))) + 1)
-        self.assertEqual(document["timings"]["generation_n"], 8)
-        self.assertEqual(answer("once on a time")["tokens"], document["tokens"])
-        self.assertNotEqual(answer("the inn")["tokens"], document["tokens"])
-        tinfer("logits", "-m", model, "--tokens", "1 2", code=1)
-        self.assertIn("nothing is encoded for sequence 0", tinfer.stderr)
-
-    @unittest.skipIf(os.name == "nt", "signals")
-    def test_an_interrupt_is_130(self):
-        with subprocess.Popen([TINFER, "run", "-m", MODEL, "-p", "a", "-c", "400000", "--json", *NO_EOG],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            time.sleep(3)
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
-        self.assertEqual(json.loads(out)["stop"], "interrupt")
-
-
-class Embed(unittest.TestCase):
-    LINES = ["once on a time", "a", "the inn on the hill, again and again", "time"]
-
-    def vectors(self, *args, **kw):
-        return [json.loads(line)["embedding"] for line in tinfer("embed", "-m", MODEL, *args, **kw).splitlines()]
-
-    def test_E3_lines_together_equal_each_alone(self):  # [E3] [B11]
-        text = "\n".join(self.LINES).encode()
-        together = self.vectors("-f", "-", input=text)
-        self.assertEqual(together, [self.vectors("-p", line)[0] for line in self.LINES])
-        self.assertEqual(together, self.vectors("-f", "-", "--parallel", "2", "-u", "3", input=text))
-        for vector in together:
-            self.assertAlmostEqual(math.hypot(*vector), 1, places=5)
-
-    def test_E2_the_mean_is_that_of_the_rows_of_logits(self):  # [E2]
-        ids = tinfer("tokenize", "-m", MODEL, "-p", self.LINES[0]).decode()
-        out = FOLDER / "rows.f32"
-        document = json.loads(tinfer("logits", "-m", MODEL, "--tokens", ids, "--embeddings", "-o", out))
-        rows = floats(out)
-        width = document["n_embd"]
-        mean = [sum(rows[i::width]) / document["rows"] for i in range(width)]
-        pooled = json.loads(tinfer("logits", "-m", MODEL, "--tokens", ids, "--pooled", "--pooling", "mean", "-o", out))
-        self.assertEqual((pooled["rows"], pooled["n_embd"]), (1, width))
-        for ours, expected, embedded in zip(floats(out), mean, self.vectors("-p", self.LINES[0], "--normalize", "-1")[0]):
-            self.assertAlmostEqual(ours, expected, places=4)
-            self.assertAlmostEqual(ours, embedded, places=5)
-        last = self.vectors("-p", self.LINES[0], "--pooling", "last", "--normalize", "-1", "--dimensions", "5")[0]
-        self.assertEqual(len(last), 5)
-        for ours, expected in zip(last, rows[-width:]):
-            self.assertAlmostEqual(ours, expected, places=5)
-
-    def test_raw_output_and_limits(self):
-        out = FOLDER / "vectors.f32"
-        text = "\n".join(self.LINES).encode()
-        document = json.loads(tinfer("embed", "-m", MODEL, "-f", "-", "-o", out, input=text))
-        self.assertEqual(document["rows"], len(self.LINES))
-        self.assertEqual(document["sha256"], hashlib.sha256(out.read_bytes()).hexdigest())
-        self.assertEqual(len(floats(out)), document["rows"] * document["n_embd"])
-        long = ["-p", "a " * 400, "-c", "64"]
-        tinfer("embed", "-m", MODEL, *long, code=1)
-        self.assertIn("line 1 has", tinfer.stderr)
-        self.assertEqual(len(self.vectors(*long, "--truncate")), 1)
-        self.assertIn("cut", tinfer.stderr)
-        for args in (["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"], ["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"],
-                     ["logits", "-m", MODEL, "-p", "a", "--pooled"]):
-            self.assertEqual(tinfer(*args, code=1), b"")
-            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
-        tinfer("logits", "-m", MODEL, "-p", "a", "--pooled", "--last", code=2)
-
 
 class Text(unittest.TestCase):
     def test_there_and_back(self):
@@ -281,6 +97,16 @@ class Numbers(unittest.TestCase):
         self.assertAlmostEqual(document["error"] / error, 1, places=6)
         self.assertEqual(document["model_sha256"], hashlib.sha256(pathlib.Path(MODEL).read_bytes()).hexdigest())
 
+    def test_perplexity_that_is_not_finite_is_an_error(self):
+        text = "once on a time the inn, again and again. " * 8
+        for model in (damaged("nan.gguf", MODEL, "blk.1.attn_q.weight", 7, [math.nan]),
+                      damaged("large.gguf", MODEL, "blk.0.ffn_down.weight", 0, [3e38] * 64 * 96)):
+            self.assertEqual(tinfer("perplexity", model, "-p", text, "-c", "32", "--json", code=1), b"")
+            error = tinfer.stderr.splitlines()[-1]
+            self.assertRegex(error, r"\Atinfer: .*(blk\.1\.attn_q\.weight|token \d+ of the text).*finite")
+        tinfer("logits", model, "-p", "once")
+        self.assertIn("not finite", tinfer.stderr)
+
     def test_bench_prints_one_document_per_test(self):
         lines = [json.loads(line) for line in
                  tinfer("bench", "-m", MODEL, "-p", "8", "-n", "2", "-d", "0,4", "-t", "1", "-r", "3", "--json").splitlines()]
@@ -352,5 +178,4 @@ class Inspect(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", MODEL], check=True)
     unittest.main(verbosity=2)

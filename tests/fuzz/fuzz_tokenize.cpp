@@ -20,7 +20,8 @@ void expect(bool condition) {
 const std::vector<tinfer::Vocab>& fuzz_vocabs() {
     static const std::vector<tinfer::Vocab> vocabs = [] {
         std::vector<tinfer::Vocab> out{tinfer::test::load_vocab(tinfer::test::small_spm())};
-        for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "kimi-k2", "tiny_aya", "superbpe", "exaone-moe"})
+        for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "kimi-k2", "tiny_aya", "superbpe", "exaone-moe",
+                                 "afmoe", "jais-2", "gpt-4o", "chameleon"})
             out.push_back(tinfer::test::load_vocab(tinfer::test::small_bpe(name)));
         for (const auto& writer : {tinfer::test::small_wordpiece(), tinfer::test::small_unigram(), tinfer::test::small_rwkv(),
                                    tinfer::test::small_plamo2()})

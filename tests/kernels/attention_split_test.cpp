@@ -60,7 +60,7 @@ TestTensor int_tensor(TestTensor::Shape ne, const std::vector<std::int32_t>& val
     return tensor;
 }
 
-/// The operands of one call. Pages of the sequences take turns; cells that no sequence has keep the pattern of
+/// The operands of one call. Pages of the sequences take turns; KV slots that no sequence has keep the pattern of
 /// TestTensor.
 class AttentionOperands {
 public:
@@ -104,39 +104,39 @@ private:
                 entries.insert(entries.end(),
                                {page, ordinal, static_cast<std::int32_t>(live), static_cast<std::int32_t>(live >> 32)});
                 for (int slot = 0; slot < 64; ++slot)
-                    if (live >> slot & 1) cells_.push_back(page * 64 + slot);
+                    if (live >> slot & 1) kv_slots_.push_back(page * 64 + slot);
                 ordinal += std::popcount(live);
             }
             seqs.push_back(static_cast<std::int32_t>(entries.size() / 4) - seqs.back());
         }
-        n_cells_ = std::int64_t{page + 1} * 64;
+        n_kv_slots_ = std::int64_t{page + 1} * 64;
         for (const QueryShape& q : problem_.queries) spans.insert(spans.end(), {q.sequence, q.begin, q.end, q.end - 1});
         tables_.push_back(int_tensor({4, static_cast<std::int64_t>(entries.size() / 4), 1, 1}, entries));
         tables_.push_back(int_tensor({2, static_cast<std::int64_t>(seqs.size() / 2), 1, 1}, seqs));
         tables_.push_back(int_tensor({4, static_cast<std::int64_t>(spans.size() / 4), 1, 1}, spans));
-        std::vector<std::int32_t> positions(static_cast<std::size_t>(n_cells_));
+        std::vector<std::int32_t> positions(static_cast<std::size_t>(n_kv_slots_));
         for (std::int32_t& position : positions) position = static_cast<std::int32_t>(random_.below(1000));
-        tables_.push_back(int_tensor({n_cells_, 1, 1, 1}, positions));
+        tables_.push_back(int_tensor({n_kv_slots_, 1, 1, 1}, positions));
     }
-    /// Random rows, written by the reference kernel into the cells of the sequences.
+    /// Random rows, written by the reference kernel into the KV slots of the sequences.
     TestTensor filled(DType type, std::int64_t d, bool is_v) {
-        const std::int64_t n_kv = problem_.heads.n_head_kv, n = static_cast<std::int64_t>(cells_.size());
-        TestTensor cache(type, {d * n_kv, n_cells_, 1, 1});
+        const std::int64_t n_kv = problem_.heads.n_head_kv, n = static_cast<std::int64_t>(kv_slots_.size());
+        TestTensor cache(type, {d * n_kv, n_kv_slots_, 1, 1});
         TestTensor rows(DType::f32, {d, n_kv, n, 1});
         const auto values = random_floats(d * n_kv * n, random_.bits(), Extremes::none);
         std::copy(values.begin(), values.end(), rows.as<float>().begin());
-        const TestTensor cells = int_tensor({n, 1, 1, 1}, cells_);
+        const TestTensor kv_slots = int_tensor({n, 1, 1, 1}, kv_slots_);
         OpParams params;
         params.attention = problem_.heads;
         params.is_v = is_v ? 1 : 0;
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &cells}, params));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &kv_slots}, params));
         return cache;
     }
 
     AttentionProblem problem_;
     Random random_;
-    std::vector<std::int32_t> cells_;
-    std::int64_t n_cells_ = 0;
+    std::vector<std::int32_t> kv_slots_;
+    std::int64_t n_kv_slots_ = 0;
     std::vector<TestTensor> tables_, k_, v_, q_, sinks_, out_;
 };
 

@@ -11,7 +11,7 @@
 
 #include "base/half.hpp"
 #include "base/math.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
 #include "op_support.hpp"
 
 namespace kernels = tinfer::kernels;
@@ -100,14 +100,14 @@ void put(std::vector<std::byte>& cache, DType type, std::int64_t index, float va
 /// The caches full of NaN but for the visible tokens, the tables, one run of the kernel.
 std::vector<float> attend(const Problem& p, const Placement& place, int n_threads = 1) {
     const AttentionParams& a = p.params;
-    const std::int64_t n_cells = (*std::max_element(place.pages.begin(), place.pages.end()) + 1) * 64;
+    const std::int64_t n_kv_slots = (*std::max_element(place.pages.begin(), place.pages.end()) + 1) * 64;
     const auto cache_of = [&](DType type, int d) {
-        return std::vector<std::byte>(static_cast<std::size_t>(n_cells * d * a.n_head_kv * tinfer::row_bytes(type, 1)),
+        return std::vector<std::byte>(static_cast<std::size_t>(n_kv_slots * d * a.n_head_kv * tinfer::row_bytes(type, 1)),
                                       std::byte{0xFF});
     };
     std::vector<std::byte> keys = cache_of(p.k_type, a.head_dim_k), values = cache_of(p.v_type, a.head_dim_v);
     std::vector<std::int32_t> table{-1, 0, -1, -1};   // an entry of nobody first, so that sequences do not begin at 0
-    std::vector<std::int32_t> positions(static_cast<std::size_t>(n_cells), -1000000);   // free cells: anything
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(n_kv_slots), -1000000);   // free KV slots: anything
     std::int32_t ordinal = 0;
     for (std::size_t e = 0; e < place.pages.size(); ++e) {
         table.insert(table.end(), {place.pages[e], ordinal, static_cast<std::int32_t>(place.masks[e]),
@@ -116,14 +116,14 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
             if ((place.masks[e] >> slot & 1) == 0) continue;
             const bool seen = std::any_of(p.spans.begin(), p.spans.end(),
                                           [&](Span s) { return ordinal >= s.begin && ordinal < s.end; });
-            const std::int64_t cell = place.pages[e] * 64 + slot, token = ordinal++;
-            positions[static_cast<std::size_t>(cell)] = position_of(p, static_cast<std::int32_t>(token));
+            const std::int64_t kv_slot = place.pages[e] * 64 + slot, token = ordinal++;
+            positions[static_cast<std::size_t>(kv_slot)] = position_of(p, static_cast<std::int32_t>(token));
             for (std::int64_t h = 0; h < a.n_head_kv && seen; ++h) {
                 for (std::int64_t d = 0; d < a.head_dim_k; ++d)
-                    put(keys, p.k_type, kernels::k_index(cell, h, a.n_head_kv, a.head_dim_k) + d * kernels::kGroup,
+                    put(keys, p.k_type, kernels::k_index(kv_slot, h, a.n_head_kv, a.head_dim_k) + d * kernels::kGroup,
                         p.k[static_cast<std::size_t>((token * a.n_head_kv + h) * a.head_dim_k + d)]);
                 for (std::int64_t d = 0; d < a.head_dim_v; ++d)
-                    put(values, p.v_type, kernels::v_index(cell, h, a.n_head_kv, a.head_dim_v) + d,
+                    put(values, p.v_type, kernels::v_index(kv_slot, h, a.n_head_kv, a.head_dim_v) + d,
                         p.v[static_cast<std::size_t>((token * a.n_head_kv + h) * a.head_dim_v + d)]);
             }
         }
@@ -138,12 +138,12 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
     params.attention = a;
     auto call =
         call_of({f32(out, {a.head_dim_v * a.n_head, n_queries, 1, 1}), f32(p.q, {a.head_dim_k, a.n_head, n_queries, 1}),
-                 operand(p.k_type, keys.data(), {a.head_dim_k * a.n_head_kv, n_cells, 1, 1}),
-                 operand(p.v_type, values.data(), {a.head_dim_v * a.n_head_kv, n_cells, 1, 1}),
+                 operand(p.k_type, keys.data(), {a.head_dim_k * a.n_head_kv, n_kv_slots, 1, 1}),
+                 operand(p.v_type, values.data(), {a.head_dim_v * a.n_head_kv, n_kv_slots, 1, 1}),
                  f32(table, {4, static_cast<std::int64_t>(table.size() / 4), 1, 1}), f32(seqs, {2, 2, 1, 1}),
                  f32(spans, {4, n_queries, 1, 1})},
                 params);
-    if (a.max_bias != 0.0f || !p.bias.empty()) call.operands[8] = f32(positions, {n_cells, 1, 1, 1});
+    if (a.max_bias != 0.0f || !p.bias.empty()) call.operands[8] = f32(positions, {n_kv_slots, 1, 1, 1});
     if (!p.bias.empty()) call.operands[9] = f32(p.bias, {static_cast<std::int64_t>(p.bias.size()) / a.n_head, a.n_head, 1, 1});
     if (!p.sinks.empty()) call.operands[7] = f32(p.sinks, {a.n_head, 1, 1, 1});
     run(reference_table, Op::attention, DType::none, call, n_threads);
@@ -361,7 +361,7 @@ TEST_CASE("[A13] attention: weights sum to 1, and tokens that are not visible co
     Problem p = make_problem(random, heads(4, 4), 520, {{0, 520}, {77, 300}, {256, 257}});
     for (float& v : p.v) v = 1.0f;
     for (const float x : attend(p, Placement::packed(520))) CHECK(x == doctest::Approx(1.0).epsilon(1e-6));
-    // attend() leaves NaN wherever no query looks: cells before the windows, holes, free pages.
+    // attend() leaves NaN wherever no query looks: KV slots before the windows, holes, free pages.
     p.spans = {{77, 300}};
     p.q.resize(4 * 32);
     for (const float x : attend(p, Placement::scattered(520, random))) CHECK(std::isfinite(x));

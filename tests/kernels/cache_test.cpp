@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Caches whose cells are codes: what is written can be read back within half a step, the layout is that of
-// kernels/kv_layout.hpp, and attention over it equals double on the values that the codes stand for.
+// Caches whose KV slots are codes: what is written can be read back within half a step, the layout is that of
+// kernels/attention/kv_layout.hpp, and attention over it equals double on the values that the codes stand for.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
 #include "support/kernel_call.hpp"
 #include "support/random_blocks.hpp"
 
@@ -21,10 +21,10 @@ using namespace tinfer::test;
 
 namespace {
 
-constexpr std::int64_t kDim = 64, kKvHeads = 2, kCells = 192;
+constexpr std::int64_t kDim = 64, kKvHeads = 2, kKvSlots = 192;
 constexpr DType kCoded[] = {DType::q8_0, DType::q4_0};
 
-TestTensor cells_of(const std::vector<std::int32_t>& values) {
+TestTensor kv_slots_of(const std::vector<std::int32_t>& values) {
     TestTensor tensor(DType::i32, {static_cast<std::int64_t>(values.size()), 1, 1, 1});
     std::copy(values.begin(), values.end(), tensor.as<std::int32_t>().begin());
     return tensor;
@@ -50,11 +50,11 @@ struct Element {
     int code;
     float scale;
 };
-Element element(const TestTensor& cache, bool is_v, std::int64_t cell, std::int64_t head, std::int64_t c) {
+Element element(const TestTensor& cache, bool is_v, std::int64_t kv_slot, std::int64_t head, std::int64_t c) {
     const DType type = cache.operand().type;
-    const std::int64_t bytes = row_bytes(type, kDim), lane = cell % 16;
-    const std::byte* at = cache.operand().data + (is_v ? kernels::v_row_offset(cell, head, kKvHeads, bytes)
-                                                       : kernels::k_group_offset(cell, head, kKvHeads, bytes));
+    const std::int64_t bytes = row_bytes(type, kDim), lane = kv_slot % 16;
+    const std::byte* at = cache.operand().data + (is_v ? kernels::v_row_offset(kv_slot, head, kKvHeads, bytes)
+                                                       : kernels::k_group_offset(kv_slot, head, kKvHeads, bytes));
     const kernels::CodePlace place = is_v ? kernels::v_code(type, c) : kernels::k_code(type, lane, c);
     const int byte = static_cast<int>(at[place.byte]);
     std::uint16_t half;
@@ -63,14 +63,14 @@ Element element(const TestTensor& cache, bool is_v, std::int64_t cell, std::int6
     return {type == DType::q8_0 ? static_cast<std::int8_t>(byte) : (byte >> place.shift & 15) - 8, f16_to_f32(half)};
 }
 
-double decoded(const TestTensor& cache, bool is_v, std::int64_t cell, std::int64_t head, std::int64_t c) {
-    const Element e = element(cache, is_v, cell, head, c);
+double decoded(const TestTensor& cache, bool is_v, std::int64_t kv_slot, std::int64_t head, std::int64_t c) {
+    const Element e = element(cache, is_v, kv_slot, head, c);
     return static_cast<double>(e.scale) * e.code;
 }
 
-TestTensor written(DType type, bool is_v, const TestTensor& rows, const TestTensor& cells) {
-    TestTensor cache(type, {kDim * kKvHeads, kCells, 1, 1});
-    REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &cells},
+TestTensor written(DType type, bool is_v, const TestTensor& rows, const TestTensor& kv_slots) {
+    TestTensor cache(type, {kDim * kKvHeads, kKvSlots, 1, 1});
+    REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &kv_slots},
                        cache_params(is_v)));
     return cache;
 }
@@ -82,7 +82,7 @@ TEST_CASE("[M2] cache: codes stand for what was written, within half a step and 
     const std::vector<float> values = random_floats(kDim * kKvHeads * 6, 31, Extremes::none);
     for (const DType type : kCoded)
         for (const bool is_v : {false, true}) {
-            const TestTensor cache = written(type, is_v, rows_of(values), cells_of(numbers));
+            const TestTensor cache = written(type, is_v, rows_of(values), kv_slots_of(numbers));
             for (std::size_t t = 0; t < numbers.size(); ++t)
                 for (std::int64_t h = 0; h < kKvHeads; ++h)
                     for (std::int64_t c = 0; c < kDim; ++c) {
@@ -110,8 +110,8 @@ TEST_CASE("[M2] cache: rounding, ties, saturation, subnormal and not finite bloc
     values[64] = inf;                         // head 1: a block with infinity, a block that is nearly nothing
     values[96] = 0x1p-140f;
     for (const bool is_v : {false, true}) {
-        const TestTensor q8 = written(DType::q8_0, is_v, rows_of(values), cells_of({17})),
-                         q4 = written(DType::q4_0, is_v, rows_of(values), cells_of({17}));
+        const TestTensor q8 = written(DType::q8_0, is_v, rows_of(values), kv_slots_of({17})),
+                         q4 = written(DType::q4_0, is_v, rows_of(values), kv_slots_of({17}));
         CHECK(element(q8, is_v, 17, 0, 0).code == -127);
         CHECK(element(q8, is_v, 17, 0, 1).code == 2);  // half to even
         CHECK(element(q8, is_v, 17, 0, 2).code == 4);
@@ -135,7 +135,7 @@ TEST_CASE("[M2] cache: rounding, ties, saturation, subnormal and not finite bloc
 
 TEST_CASE(
     "[M2][K9][N4] cache: writing codes, rotated on the way or not, agrees on every table and touches nothing else") {
-    const TestTensor positions = cells_of({0, 3, 77, 4095, 31}), cells = cells_of({3, -1, 130, 17, 64});
+    const TestTensor positions = kv_slots_of({0, 3, 77, 4095, 31}), kv_slots = kv_slots_of({3, -1, 130, 17, 64});
     const TestTensor angles(DType::f32, {kDim, 5, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &positions},
                        cache_params(false)));
@@ -146,18 +146,18 @@ TEST_CASE(
                            cache_params(false)));
         for (const DType type : kCoded)
             for (const bool is_v : {false, true}) {
-                const TestTensor cache(type, {kDim * kKvHeads, kCells, 1, 1});
+                const TestTensor cache(type, {kDim * kKvHeads, kKvSlots, 1, 1});
                 for (const int threads : {1, 3}) {
-                    CHECK(compare_tables(Op::kv_write, type, cache, {&rows, &cells}, cache_params(is_v), threads) ==
+                    CHECK(compare_tables(Op::kv_write, type, cache, {&rows, &kv_slots}, cache_params(is_v), threads) ==
                           "");
-                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&rows, &cells, &angles}, cache_params(is_v),
+                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&rows, &kv_slots, &angles}, cache_params(is_v),
                                          threads) == "");
                 }
                 const TestTensor fused(cache);
                 REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_kv_write, type,
-                                   {&fused, &rows, &cells, &angles}, cache_params(is_v)));
-                CHECK(difference(written(type, is_v, turned, cells), fused) == "");
-                const TestTensor untouched = written(type, is_v, turned, cells_of({3, -1, 130, 17, -1}));
+                                   {&fused, &rows, &kv_slots, &angles}, cache_params(is_v)));
+                CHECK(difference(written(type, is_v, turned, kv_slots), fused) == "");
+                const TestTensor untouched = written(type, is_v, turned, kv_slots_of({3, -1, 130, 17, -1}));
                 std::size_t changed = 0;
                 for (std::size_t i = 0; i < cache.bytes().size(); ++i)
                     changed += cache.bytes()[i] != untouched.bytes()[i] ? 1 : 0;
@@ -168,16 +168,16 @@ TEST_CASE(
 }
 
 TEST_CASE("[M2][M5][K9][N4] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
-    const TestTensor shifts = cells_of({5, -40, 3, 1000}), moved = cells_of({130, 17, -1, 64});
+    const TestTensor shifts = kv_slots_of({5, -40, 3, 1000}), moved = kv_slots_of({130, 17, -1, 64});
     const TestTensor angles(DType::f32, {kDim, 4, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts}, cache_params(false)));
     const std::vector<std::int32_t> numbers{130, 17, 3, 64};
     for (const DType type : kCoded) {
-        const TestTensor before = written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), cells_of(numbers));
+        const TestTensor before = written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), kv_slots_of(numbers));
         std::vector<float> stood_for;
-        for (const std::int32_t cell : numbers)
+        for (const std::int32_t kv_slot : numbers)
             for (std::int64_t h = 0; h < kKvHeads; ++h)
-                for (std::int64_t c = 0; c < kDim; ++c) stood_for.push_back(static_cast<float>(decoded(before, false, cell, h, c)));
+                for (std::int64_t c = 0; c < kDim; ++c) stood_for.push_back(static_cast<float>(decoded(before, false, kv_slot, h, c)));
         const TestTensor rows = rows_of(stood_for), turned(DType::f32, {kDim, kKvHeads, 4, 1}), expected(before), after(before);
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles}, cache_params(false)));
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &turned, &moved}, cache_params(false)));
@@ -209,8 +209,8 @@ TEST_CASE(
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::quantize, DType::x8_32, {&coded, &q}));
     for (const DType k_type : kCoded)
         for (const DType v_type : kCoded) {
-            const TestTensor k = written(k_type, false, rows_of(keys), cells_of(numbers)),
-                             v = written(v_type, true, rows_of(values), cells_of(numbers));
+            const TestTensor k = written(k_type, false, rows_of(keys), kv_slots_of(numbers)),
+                             v = written(v_type, true, rows_of(values), kv_slots_of(numbers));
             const TestTensor out(DType::f32, {kDim * 4, 1, 1, 1});
             REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::attention, DType::none,
                                {&out, &q, &k, &v, &table, &seqs, &spans}, cache_params(false)));

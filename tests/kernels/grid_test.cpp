@@ -11,8 +11,8 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "support/kernel_call.hpp"
 #include "support/random_blocks.hpp"
 

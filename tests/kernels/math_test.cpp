@@ -197,14 +197,14 @@ TEST_CASE("[K5] reduce: sums follow the 16-lane order") {
                 lanes[l] += x[i];
                 squares[l] = std::fma(x[i], x[i], squares[l]);
             }
-        const auto fold = [](const float* s) {
+        const auto reduce = [](const float* s) {
             float t[8];
             for (int l = 0; l < 8; ++l) t[l] = s[l] + s[l + 8];
             return ((t[0] + t[4]) + (t[2] + t[6])) + ((t[1] + t[5]) + (t[3] + t[7]));
         };
         const auto count = static_cast<std::int64_t>(n);
-        CHECK(tinfer::sum16(x.data(), count) == fold(lanes));
-        CHECK(tinfer::dot16(x.data(), x.data(), count) == fold(squares));
+        CHECK(tinfer::sum16(x.data(), count) == reduce(lanes));
+        CHECK(tinfer::dot16(x.data(), x.data(), count) == reduce(squares));
         const float max = tinfer::max_of({x.data(), n});
         const float sum = tinfer::exp_sum16({x.data(), n}, max, p.data());
         CHECK(sum == tinfer::sum16(p.data(), count));

@@ -17,9 +17,9 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/formats.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
 
@@ -99,7 +99,7 @@ struct WideRow {
 WideRow widen_weights(DType type, const std::byte* row, std::int64_t k) {
     WideRow wide{std::vector<float>(static_cast<std::size_t>(k)), std::vector<double>(static_cast<std::size_t>(k))};
     dequantize_row(type, row, k, wide.y.data());
-    const bool quantized = visit_format<reference>(type, [&](auto format) {
+    const bool quantized = with_format<reference>(type, [&](auto format) {
         using Format = decltype(format);
         constexpr int kUnits = Format::kBlockElems / Format::kUnit;
         for (std::int64_t u = 0; u < k / Format::kUnit; ++u) {

@@ -163,7 +163,7 @@ TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, ag
         }
 }
 
-TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in cells agree on every table") {
+TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in KV slots agree on every table") {
     struct Case { std::int32_t d, n_rot, neox; };
     for (const Case c : {Case{128, 128, 1}, {128, 128, 0}, {80, 32, 1}, {80, 32, 0}, {64, 20, 1}, {64, 20, 0},
         {6, 2, 0}, {6, 6, 1}, {100, 70, 0}}) {
@@ -176,7 +176,7 @@ TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in cells agre
         params.attention.n_head_kv = kHeads;
         params.attention.head_dim_k = params.attention.head_dim_v = c.d;
         const TestTensor positions = integers({kTokens, 1, 1, 1}, {0, 1, 77, 4095, 31}),
-            cells = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
+            kv_slots = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
         const TestTensor empty_table(DType::f32, {c.n_rot, kTokens, 1, 1});
         CHECK(compare_tables(Op::rope_table, DType::none, empty_table, {&positions}, params) == "");
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none,
@@ -188,8 +188,8 @@ TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in cells agre
             for (const DType type : {DType::f32, DType::f16, DType::bf16})
                 for (params.is_v = 0; params.is_v < 2; ++params.is_v) {
                     const TestTensor cache(type, {c.d * kHeads, 192, 1, 1});
-                    CHECK(compare_tables(Op::kv_write, type, cache, {&x, &cells}, params, 2) == "");
-                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&x, &cells, &empty_table}, params, 3) == "");
+                    CHECK(compare_tables(Op::kv_write, type, cache, {&x, &kv_slots}, params, 2) == "");
+                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&x, &kv_slots, &empty_table}, params, 3) == "");
                 }
         }
     }
@@ -227,10 +227,10 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     const AttentionParams& p = c.heads;
     const std::vector<std::int32_t> entries = page_table(c.n_tokens, c.holes, random);
     const auto n_entries = static_cast<std::int64_t>(entries.size() / 4);
-    const std::int64_t n_cells = (n_entries + 1) / 2 * 128;
+    const std::int64_t n_kv_slots = (n_entries + 1) / 2 * 128;
     const auto cache = [&](DType type, std::int64_t d) {
-        TestTensor tensor(type, {d * p.n_head_kv, n_cells, 1, 1});
-        const std::vector<std::byte> bytes = random_weights(type, d * p.n_head_kv, n_cells, random.bits(), c.extremes);
+        TestTensor tensor(type, {d * p.n_head_kv, n_kv_slots, 1, 1});
+        const std::vector<std::byte> bytes = random_weights(type, d * p.n_head_kv, n_kv_slots, random.bits(), c.extremes);
         std::copy(bytes.begin(), bytes.end(), tensor.bytes().begin());
         return tensor;
     };
@@ -250,9 +250,9 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     const TestTensor span_rows = integers({4, kQueries, 1, 1}, spans),
         sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
     const TestTensor out(DType::f32, {p.head_dim_v * p.n_head, kQueries, 1, 1});
-    std::vector<std::int32_t> at(static_cast<std::size_t>(n_cells));    // anywhere, also behind the query
+    std::vector<std::int32_t> at(static_cast<std::size_t>(n_kv_slots));    // anywhere, also behind the query
     for (std::int32_t& position : at) position = static_cast<std::int32_t>(random.below(2000));
-    const TestTensor positions = integers({n_cells, 1, 1, 1}, at);
+    const TestTensor positions = integers({n_kv_slots, 1, 1, 1}, at);
     const TestTensor bias = floats({2 * c.farthest + 1, p.n_head, 1, 1}, seed + 3, Extremes::none);
     const bool by_distance = c.farthest > 0;
     OpParams params;

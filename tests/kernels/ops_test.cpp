@@ -11,9 +11,9 @@
 
 #include "base/half.hpp"
 #include "base/math.hpp"
-#include "kernels/kv_layout.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 #include "op_support.hpp"
 
 namespace kernels = tinfer::kernels;
@@ -344,24 +344,24 @@ TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors eq
 
 // ---- Caches ---------------------------------------------------------------------------------------------------------
 
-TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative cells") {
+TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative KV slots") {
     OpRandom random(7);
-    const std::int64_t d = 32, n_head = 2, n_tokens = 4, n_cells = 192;
+    const std::int64_t d = 32, n_head = 2, n_tokens = 4, n_kv_slots = 192;
     std::vector<float> x = random.floats(static_cast<std::size_t>(d * n_head * n_tokens), 10.0f);
     x[0] = 1e6f, x[1] = -65519.0f, x[2] = kNaN, x[3] = kInf, x[4] = 1e-7f;
-    const std::vector<std::int32_t> cells{0, 63, -1, 130};
+    const std::vector<std::int32_t> kv_slots{0, 63, -1, 130};
     for (const DType type : {DType::f32, DType::f16, DType::bf16})
         for (const int is_v : {0, 1})
             for (const bool flat : {false, true}) {
                 const auto element = static_cast<std::size_t>(tinfer::row_bytes(type, 1));
-                std::vector<std::byte> cache(static_cast<std::size_t>(n_cells * d * n_head) * element, std::byte{0x5A}),
+                std::vector<std::byte> cache(static_cast<std::size_t>(n_kv_slots * d * n_head) * element, std::byte{0x5A}),
                     threaded = cache;
                 OpParams params;
                 params.is_v = is_v;
                 params.attention = {.n_head = 4, .n_head_kv = n_head, .head_dim_k = d, .head_dim_v = d};
                 const Shape rows = flat ? Shape{d * n_head, n_tokens, 1, 1} : Shape{d, n_head, n_tokens, 1};
                 auto call = call_of(
-                    {operand(type, cache.data(), {d * n_head, n_cells, 1, 1}), f32(x, rows), f32(cells, {4, 1, 1, 1})},
+                    {operand(type, cache.data(), {d * n_head, n_kv_slots, 1, 1}), f32(x, rows), f32(kv_slots, {4, 1, 1, 1})},
                     params);
                 run(reference_table, Op::kv_write, type, call);
                 call.operands[0].data = threaded.data();
@@ -370,11 +370,11 @@ TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the la
                 std::size_t touched = 0;
                 for (std::size_t t = 0; t < 4; ++t)
                     for (std::int64_t h = 0; h < n_head; ++h)
-                        for (std::int64_t j = 0; j < d && cells[t] >= 0; ++j, ++touched) {
+                        for (std::int64_t j = 0; j < d && kv_slots[t] >= 0; ++j, ++touched) {
                             const float value = x[t * 64 + static_cast<std::size_t>(h * d + j)];
                             const auto at = static_cast<std::size_t>(
-                                is_v != 0 ? kernels::v_index(cells[t], h, n_head, d) + j
-                                          : kernels::k_index(cells[t], h, n_head, d) + j * kernels::kGroup);
+                                is_v != 0 ? kernels::v_index(kv_slots[t], h, n_head, d) + j
+                                          : kernels::k_index(kv_slots[t], h, n_head, d) + j * kernels::kGroup);
                             float stored = 0.0f, expected = value;
                             std::uint16_t half = 0;
                             std::memcpy(&half, cache.data() + at * element, 2);
@@ -404,7 +404,7 @@ TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
     const std::int64_t d = 48, n_head = 3, n_tokens = 5;
     const Shape ne{d, n_head, n_tokens, 1};
     const std::vector<float> x = random.floats(count(ne));
-    const std::vector<std::int32_t> positions{9, 10, 11, 12, 13}, cells{64, 1, 2, 127, 65};
+    const std::vector<std::int32_t> positions{9, 10, 11, 12, 13}, kv_slots{64, 1, 2, 127, 65};
     for (const int neox : {0, 1})
         for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
             OpParams params;
@@ -418,9 +418,9 @@ TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
                 fused = apart;
             const Shape cache_ne{d * n_head, 128, 1, 1};
             auto call =
-                call_of({operand(type, apart.data(), cache_ne), f32(turned, ne), f32(cells, {5, 1, 1, 1})}, params);
+                call_of({operand(type, apart.data(), cache_ne), f32(turned, ne), f32(kv_slots, {5, 1, 1, 1})}, params);
             run(reference_table, Op::kv_write, type, call);
-            call = call_of({operand(type, fused.data(), cache_ne), f32(x, ne), f32(cells, {5, 1, 1, 1}),
+            call = call_of({operand(type, fused.data(), cache_ne), f32(x, ne), f32(kv_slots, {5, 1, 1, 1}),
                             f32(table, {32, n_tokens, 1, 1})},
                            params);
             run(reference_table, Op::rope_kv_write, type, call, 2);

@@ -15,8 +15,8 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
-#include "kernels/quants/dequantize.hpp"
-#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
 
@@ -138,7 +138,7 @@ TEST_CASE("[K1] quants: the list of formats is the list of weight types, with th
     for (std::uint32_t id = 0; id < 64; ++id) {
         const DTypeInfo* info = find_dtype(id);
         const auto type = static_cast<DType>(id);
-        const bool found = visit_format<reference>(type, [&](auto format) {
+        const bool found = with_format<reference>(type, [&](auto format) {
             using Format = decltype(format);
             REQUIRE(info != nullptr);
             CHECK(Format::kBlockElems == info->block_elems);
@@ -156,7 +156,7 @@ TEST_CASE("[K1] quants: the list of formats is the list of weight types, with th
 
 TEST_CASE("[K1] quants: codes and scales keep the ranges that products rely on") {
     for (const DType type : kQuantized)
-        visit_format<reference>(type, [&](auto format) {
+        with_format<reference>(type, [&](auto format) {
             using Format = decltype(format);
             const std::int64_t n_blocks = 200;
             const auto data = test::random_weights(type, Format::kBlockElems, n_blocks, 7, Extremes::finite);
@@ -326,7 +326,7 @@ TEST_CASE("[A6] quants: rows need no alignment and blocks do not depend on their
 namespace {
 
 /// The sums of 32 codes and the two bounds of super-block b, counted from its codes.
-void check_reach(const Activations& parts, std::size_t b) {
+void check_max_partial_sum(const Activations& parts, std::size_t b) {
     int largest_side = 0, largest_magnitude = 0;
     for (std::size_t j = 0; j < 16; ++j) {
         int positive[2] = {0, 0}, negative[2] = {0, 0}, magnitude = 0;   // of 16 codes from j on, and of the next 16
@@ -340,8 +340,8 @@ void check_reach(const Activations& parts, std::size_t b) {
         largest_side = std::max({largest_side, positive[0] + positive[1], negative[0] + negative[1]});
         REQUIRE(parts.sum32[8 * b + j / 2] == positive[0] + positive[1] - negative[0] - negative[1]);
     }
-    REQUIRE(parts.reach[2 * b] == largest_side);
-    REQUIRE(parts.reach[2 * b + 1] == largest_magnitude);
+    REQUIRE(parts.max_partial_sum[2 * b] == largest_side);
+    REQUIRE(parts.max_partial_sum[2 * b + 1] == largest_magnitude);
 }
 
 }  // namespace
@@ -367,7 +367,7 @@ TEST_CASE("[K2] quants: activations are quantized by amax/127, half to even") {
                 REQUIRE(row.parts.sum[b] == sum);
                 REQUIRE(bits_of(row.parts.s[b]) == bits_of(d * static_cast<float>(sum)));
             }
-            if (type == DType::x8_256) check_reach(row.parts, b);
+            if (type == DType::x8_256) check_max_partial_sum(row.parts, b);
         }
     }
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/declare.hpp"
+#include "kernels/access.hpp"
 #include "op_support.hpp"
 #include "support/kernel_call.hpp"
 

@@ -97,14 +97,18 @@ std::vector<KvToken> kv_tokens(const std::vector<TestToken>& tokens) {
 class Bench {
 public:
     explicit Bench(const KvLimits& limits)
-        : cache(limits), rows(static_cast<std::size_t>(cache.n_pages() * kPageSlots), -1) {}
+        : cache(limits), rows(static_cast<std::size_t>(cache.n_pages() * kPageSlots), -1), moves(cache.n_pages() * kPageSlots) {}
 
-    /// One decode call; `fail_after` runs it is rolled back. Returns false when there was no room.
+    static constexpr int kAtTheEnd = 1 << 30;
+
+    /// One decode call; `fail_after` runs (kAtTheEnd: after the last) it is rolled back. Returns false when there was no room.
     bool decode(const std::vector<TestToken>& tokens, int fail_after = -1) {
         const auto all = kv_tokens(tokens);
-        if (!cache.can_place(all)) return false;
+        const bool fits = cache.can_place(all);
+        if (!fits && !cache.can_compact(all.size(), moves)) return false;
+        if (!fits) close_ranks();
         const auto before = model;
-        cache.begin();
+        cache.begin(fits ? Placing::by_pages : Placing::tight);
         std::size_t first = 0;
         for (int run = 0; first < tokens.size(); ++run) {
             if (run == fail_after) {
@@ -120,7 +124,12 @@ public:
             first += placed.tokens;
             ++n_runs;
         }
-        cache.commit();
+        if (fail_after == kAtTheEnd) {
+            cache.rollback();
+            model = before;
+        } else {
+            cache.commit();
+        }
         return true;
     }
 
@@ -152,9 +161,24 @@ public:
     KvCache cache;
     CellList model;
     std::vector<int> rows;  // id of the token whose K and V a cell holds
-    int n_copies = 0, n_runs = 0;
+    CellMoves moves;
+    int n_copies = 0, n_runs = 0, n_compacted = 0, n_moved = 0;
 
 private:
+    void close_ranks() {
+        std::vector<std::int32_t> list(3 * CellMoves::n_rows(cache.n_pages() * kPageSlots));
+        moves.write(list);
+        int buffer = -1;
+        for_each_move(list, [&](std::int32_t from, std::int32_t to) {
+            const int row = from == kMoveBuffer ? buffer : rows[static_cast<std::size_t>(from)];
+            (to == kMoveBuffer ? buffer : rows[static_cast<std::size_t>(to)]) = row;
+            ++n_moved;
+        });
+        cache.compact(list);
+        ++n_compacted;
+        compare();
+    }
+
     /// What the runtime does with a run: copy pages, write rows, attend.
     void compute(std::span<const TestToken> tokens) {
         std::set<int> sources, targets;
@@ -219,13 +243,6 @@ std::vector<TestToken> run_of(const Bench& bench, int seq, int n) {
     return tokens;
 }
 
-bool fits(KvCache& cache, int seq, int n) {
-    const SeqId id{seq};
-    std::vector<KvToken> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back({cache.pos_max(id) + 1 + i, std::span(&id, 1)});
-    return cache.can_place(tokens);
-}
-
 class Fuzzer {
 public:
     Fuzzer(const KvLimits& limits, std::uint32_t seed) : bench(limits), n_seqs(limits.n_seq_max), random(seed) {}
@@ -281,8 +298,9 @@ private:
 
     void check_room() {
         const int seq = below(n_seqs), room = bench.cache.room(SeqId{seq});
-        CHECK(fits(bench.cache, seq, room));
-        CHECK_FALSE(fits(bench.cache, seq, room + 1));
+        CHECK(room == bench.cache.limits().n_ctx - bench.cache.used());
+        CHECK_FALSE(bench.decode(run_of(bench, seq, room + 1)));
+        if (room > 0) REQUIRE(bench.decode(run_of(bench, seq, room), below(3) == 0 ? -1 : Bench::kAtTheEnd));
     }
 
     /// A legal batch: tokens of several sequences interleaved, some shared by sequences with one history.
@@ -370,9 +388,66 @@ TEST_CASE("[M4] kv_cache: removing leaves holes, frees empty pages and gives the
     bench.cache.seq_rm(SeqId{0}, Pos{150}, kToEnd);
     bench.model.remove(0, 150, 1 << 30);
     bench.compare();
-    CHECK(bench.cache.room(SeqId{0}) == 42 + 128);
+    CHECK(bench.cache.room(SeqId{0}) == 42 + 128 + 26);   // of the pages, and of the hole
     REQUIRE(bench.decode(run_of(bench, 0, 42 + 128)));
+    CHECK(bench.n_compacted == 0);
+    REQUIRE(bench.decode(run_of(bench, 0, 26)));
+    CHECK(bench.n_compacted == 1);
     bench.compare();
+}
+
+TEST_CASE("[M4] kv_cache: what moves is what lies behind a hole, and pages without one stay where they are") {
+    Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 256});
+    REQUIRE(bench.decode(run_of(bench, 0, 256)));
+    bench.cache.seq_rm(SeqId{0}, Pos{140}, Pos{150});
+    bench.model.remove(0, 140, 150);
+    REQUIRE(bench.decode(run_of(bench, 0, 10)));
+    bench.compare();
+    CHECK(bench.n_moved == 106);
+    CHECK(bench.cache.entries(SeqId{0}).size() == 4);
+    bench.cache.seq_rm(SeqId{0}, Pos{0}, Pos{64});
+    bench.model.remove(0, 0, 64);
+    REQUIRE(bench.decode(run_of(bench, 0, 64)));
+    CHECK(bench.n_compacted == 1);   // a page of its own was free
+    bench.compare();
+}
+
+TEST_CASE("[M3][M7] kv_cache: n_ctx tokens fit also where sequences part in the middle of pages") {
+    Bench bench({.n_ctx = 128, .n_seq_max = 4, .n_run = 16});
+    REQUIRE(bench.decode(run_of(bench, 0, 10)));
+    for (int seq = 1; seq < 4; ++seq) {
+        bench.cache.seq_cp(SeqId{0}, SeqId{seq}, kFromStart, kToEnd);
+        bench.model.copy(0, seq, 0, 1 << 30);
+    }
+    for (int i = 0; bench.cache.used() < 128; ++i) {
+        CHECK(bench.cache.room(SeqId{i % 4}) == 128 - bench.cache.used());
+        REQUIRE(bench.decode(run_of(bench, i % 4, std::min(7, bench.cache.room(SeqId{0})))));
+        bench.compare();
+    }
+    CHECK_FALSE(bench.decode(run_of(bench, 0, 1)));
+}
+
+TEST_CASE("[M5][M7] kv_cache: a copy of tokens that have moved behind others on their page is in order, and so is what follows") {
+    Bench bench({.n_ctx = 128, .n_seq_max = 2, .n_run = 64});
+    REQUIRE(bench.decode(run_of(bench, 0, 10)));
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
+    bench.cache.seq_rm(SeqId{1}, Pos{0}, Pos{5});
+    bench.cache.seq_rm(SeqId{0}, Pos{5}, kToEnd);
+    bench.cache.seq_add(SeqId{0}, Pos{0}, kToEnd, 20);
+    bench.cache.seq_cp(SeqId{0}, SeqId{1}, Pos{20}, kToEnd);
+    bench.model.cells.clear();
+    for (int pos = 0; pos < 5; ++pos) bench.model.cells.push_back({20 + pos, pos, {0, 1}});
+    for (int pos = 5; pos < 10; ++pos) bench.model.cells.push_back({pos, pos, {1}});
+    bench.compare();
+    CHECK(bench.cache.pos_min(SeqId{1}) == 5);
+    CHECK(bench.cache.pos_max(SeqId{1}) == 24);
+    bench.cache.seq_keep(SeqId{1});   // the page is its own now; slots 5 to 9 are not free
+    bench.model.keep(1, 2);
+    REQUIRE(bench.decode(run_of(bench, 1, 20)));
+    bench.compare();
+    REQUIRE(bench.decode(run_of(bench, 1, 98)));
+    bench.compare();
+    CHECK(bench.cache.room(SeqId{1}) == 0);
 }
 
 TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page that is partly filled") {
@@ -470,13 +545,15 @@ TEST_CASE("[M13] kv_cache: a cleared cache places tokens like a new one") {
 }
 
 TEST_CASE("[M3][M4][M7][N5] kv_cache: random operations agree with a list of cells") {
-    int n_copies = 0, n_rolled_back = 0, n_coupled = 0, n_refused = 0;
+    int n_copies = 0, n_rolled_back = 0, n_coupled = 0, n_refused = 0, n_compacted = 0, n_moved = 0;
     const KvLimits shapes[] = {{64, 1, 8}, {64, 2, 5}, {128, 3, 64}, {256, 4, 7}, {512, 8, 32}};
     for (const auto& limits : shapes) {
         for (std::uint32_t seed = 1; seed <= 12; ++seed) {
             Fuzzer fuzzer(limits, seed * 7919);
             for (int i = 0; i < 150; ++i) fuzzer.step();
             n_copies += fuzzer.bench.n_copies;
+            n_compacted += fuzzer.bench.n_compacted;
+            n_moved += fuzzer.bench.n_moved;
             n_rolled_back += fuzzer.n_rolled_back;
             n_coupled += fuzzer.n_coupled;
             n_refused += fuzzer.n_refused;
@@ -484,6 +561,8 @@ TEST_CASE("[M3][M4][M7][N5] kv_cache: random operations agree with a list of cel
     }
     // The walk went where it should.
     CHECK(n_copies > 200);
+    CHECK(n_compacted > 50);
+    CHECK(n_moved > 2000);
     CHECK(n_rolled_back > 500);
     CHECK(n_coupled > 500);
     CHECK(n_refused > 200);

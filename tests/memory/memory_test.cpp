@@ -40,7 +40,10 @@ struct Bench {
             tokens.push_back({next[static_cast<std::size_t>(row.seqs[0])], row.seqs});
             for (const SeqId seq : row.seqs) next[static_cast<std::size_t>(seq)] = tokens.back().pos + 1;
         }
-        REQUIRE(memory.can_place(tokens));
+        const Compaction compaction{moves};
+        const Memory::Fit fit = memory.fit(tokens, compaction);
+        REQUIRE(fit != Memory::Fit::no_room);
+        if (fit == Memory::Fit::compacted) memory.compact(compaction);   // rows of states do not move
         memory.begin();
         for (std::size_t done = 0; done < tokens.size();) {
             const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(n_run, tokens.size() - done)));
@@ -85,6 +88,7 @@ struct Bench {
 
     Memory memory;
     std::vector<History> rows;
+    std::vector<std::int32_t> moves = std::vector<std::int32_t>(3 * CellMoves::n_rows(limits_of(true, true).kv.n_pages() * kPageSlots));
 };
 
 struct RandomSteps {

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
+#include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
 
@@ -258,6 +260,52 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
         CHECK(alone[1] != alone[2]);
         CHECK(weights_hash(model) == before);
     }
+}
+
+TEST_CASE("[S1][L11] rows of an embedding beyond the vocabulary are said at load and never offered") {
+    const TempFolder folder;
+    const GgufWriter text = small_bpe();
+    text.save(folder / "vocab.gguf");
+    const std::size_t n_tokens = Vocab::load(folder / "vocab.gguf").size();
+    const auto save = [&](std::size_t n_rows) {
+        TinyModel tiny = TinyModel::of("llama");
+        tiny.n_vocab = static_cast<int>(n_rows);
+        GgufWriter w = tiny.writer();
+        w.take(text)
+            .set("general.architecture", GgufValue{tiny.arch})
+            .set("llama.vocab_size", GgufValue{static_cast<std::uint32_t>(n_rows)});
+        const auto path = folder / (std::to_string(n_rows) + ".gguf");
+        w.save(path);
+        return path;
+    };
+    std::vector<std::string> said;
+    const ModelOptions options{.log = [&](LogLevel, std::string_view line) { said.emplace_back(line); }};
+    (void)Model::load(save(n_tokens), options);
+    CHECK(said.empty());
+    const auto model = Model::load(save(n_tokens + 7), options);
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].find(std::to_string(n_tokens + 7) + " tokens") != std::string::npos);
+    CHECK(said[0].find("has " + std::to_string(n_tokens)) != std::string::npos);
+
+    Context context(model, {.n_ctx = 64, .n_threads = 1});
+    REQUIRE(context.decode(std::vector{Token{1}}) == DecodeStatus::ok);
+    const auto logits = context.logits(-1);
+    REQUIRE(logits.size() == n_tokens + 7);   // what the model computes stays as it is
+    std::vector<float> row(logits.begin(), logits.end());
+    std::fill(row.begin() + static_cast<std::ptrdiff_t>(n_tokens), row.end(), 1000.0f);
+    for (const float temp : {0.0f, 1.0f})
+        for (const int top_k : {0, 1, 40}) {
+            Sampler sampler(model.vocab(), {.top_k = top_k, .temp = temp, .seed = 1});
+            for (int i = 0; i < 20; ++i) {
+                CHECK(static_cast<std::size_t>(sampler.sample(row)) < n_tokens);
+                for (const Candidate& candidate : sampler.probs(1000))
+                    CHECK(static_cast<std::size_t>(candidate.id) < n_tokens);
+                CHECK(static_cast<std::size_t>(sampler.sample(context)) < n_tokens);
+            }
+            CHECK(sampler.recent_text(20).size() > 0);
+        }
+    row[n_tokens] = std::numeric_limits<float>::quiet_NaN();   // nor is their value looked at
+    CHECK(static_cast<std::size_t>(Sampler(model.vocab(), {.seed = 1}).sample(row)) < n_tokens);
 }
 
 TEST_CASE("[L23] a context keeps its model alive") {

@@ -12,7 +12,7 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
-if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
+if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
     set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     if(NOT WAY STREQUAL "find_package")
         # With the command lines of the build that is tested, so that a compiler cache has what they make.
@@ -20,6 +20,17 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
     endif()
     if(WAY STREQUAL "no_trace")
         list(APPEND how -D TINFER_TRACE=OFF)
+    endif()
+    if(WAY STREQUAL "one_table")
+        foreach(wrong avx3 "reference\\;sse")   # a name that is none is refused, never dropped
+            execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK}/refused -G ${GENERATOR}
+                -D CMAKE_CXX_COMPILER=${CXX} ${how} -D TINFER_ISAS=${wrong}
+                RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE printed)
+            if(result EQUAL 0 OR NOT printed MATCHES "TINFER_ISAS: there is no kernel table '(avx3|sse)'")
+                message(FATAL_ERROR "TINFER_ISAS=${wrong} should be refused by name:\n${printed}")
+            endif()
+        endforeach()
+        list(APPEND how -D TINFER_ISAS=reference)
     endif()
     run(${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
         -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${how})
@@ -31,6 +42,51 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
             message(FATAL_ERROR "${library} should have a plain executor loop and no traced one")
         endif()
     endif()
+elseif(WAY STREQUAL "plugin")   # what a static library holds stays in the plug-in it is linked into
+    run(${CMAKE_COMMAND} -S ${SOURCE}/plugin -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
+        -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+    run(${CMAKE_COMMAND} --build ${WORK})
+    execute_process(COMMAND ${NM} -D --defined-only ${WORK}/plugin.so OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+    string(REGEX MATCHALL "[^\n]*6tinfer[^\n]*" leaked "${symbols}")
+    list(LENGTH leaked n_leaked)
+    if(n_leaked GREATER 0 OR NOT symbols MATCHES "plugin_tokens")
+        message(FATAL_ERROR "the plug-in should show plugin_tokens and none of tinfer; ${n_leaked} of tinfer:\n${symbols}")
+    endif()
+    return()
+elseif(WAY STREQUAL "c_only")
+    set(how -S ${SOURCE}/c_only -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+    execute_process(COMMAND ${CMAKE_COMMAND} ${how} -B ${WORK}/insist -D INSIST=ON
+        RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE printed)
+    string(REGEX REPLACE "[ \n]+" " " printed "${printed}")
+    if(result EQUAL 0 OR NOT printed MATCHES "tinfer is a C\\+\\+20 library without an interface for C: say project")
+        message(FATAL_ERROR "a project in C should be told why tinfer is not found:\n${printed}")
+    endif()
+    execute_process(COMMAND ${CMAKE_COMMAND} ${how} -B ${WORK}/ask -D INSIST=OFF
+        OUTPUT_VARIABLE printed ERROR_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+    if(NOT printed MATCHES "found: '(FALSE|0)'")
+        message(FATAL_ERROR "a project in C that can do without should go on:\n${printed}")
+    endif()
+    return()
+elseif(WAY STREQUAL "cxx17")
+    execute_process(COMMAND ${CXX} -std=c++17 -fsyntax-only -I ${STAGE}/include ${SOURCE}/consumer/main.cpp
+        RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE printed)
+    string(REGEX MATCH "[^\n]*error:[^\n]*" first "${printed}")
+    if(result EQUAL 0 OR NOT first MATCHES "tinfer needs C\\+\\+20: compile with -std=c\\+\\+20")
+        message(FATAL_ERROR "the first error should ask for C++20:\n${first}")
+    endif()
+    return()
+elseif(WAY STREQUAL "no_build_type")
+    foreach(flags "" "-O1")   # flags of the user's own are enough, and stay
+        execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK}/build${flags} -G ${GENERATOR}
+            -D CMAKE_CXX_COMPILER=${CXX} -D TINFER_SUBDIRECTORY=${PROJECT} -D CMAKE_CXX_FLAGS=${flags}
+            -D CMAKE_EXPORT_COMPILE_COMMANDS=ON OUTPUT_VARIABLE printed ERROR_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+        file(STRINGS ${WORK}/build${flags}/compile_commands.json commands REGEX "\"command\".*/src/tinfer.cpp")
+        if(NOT "${commands}" MATCHES "-O[12] " OR (flags AND "${commands}" MATCHES "-O2 ") OR
+                (NOT flags AND NOT printed MATCHES "CMAKE_BUILD_TYPE is not set; the library is compiled with -O2"))
+            message(FATAL_ERROR "flags '${flags}' and no build type give\n${commands}\n${printed}")
+        endif()
+    endforeach()
+    return()
 elseif(WAY STREQUAL "pkg_config")
     file(GLOB_RECURSE pc ${STAGE}/*/tinfer.pc)
     get_filename_component(folder "${pc}" DIRECTORY)

@@ -68,11 +68,11 @@ TEST_CASE("[K8] binding: every call knows the processor's own ways") {
     const auto model = Model::load(test::TinyModel::of("llama").save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 2});
     for (const bool is : {false, true}) {
-        const Bound bound(detail::impl_of(context).layout, 3, true, {.asks_near = is, .one_multiplier = !is});
+        const Bound bound(detail::impl_of(context).layout, 3, true, {.prefetch_to_l1 = is, .single_512_fma = !is});
         REQUIRE(!bound.plan.calls.empty());
         for (const auto& call : bound.plan.calls) {
-            CHECK(call.processor.asks_near == is);
-            CHECK(call.processor.one_multiplier == !is);
+            CHECK(call.processor.prefetch_to_l1 == is);
+            CHECK(call.processor.single_512_fma == !is);
         }
     }
 }

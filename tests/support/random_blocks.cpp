@@ -11,8 +11,8 @@
 
 #include "base/dtype.hpp"
 #include "base/half.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 
 namespace tinfer::test {
 

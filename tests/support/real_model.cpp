@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "gguf/file.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "support/temp_folder.hpp"
 
 namespace tinfer::test {

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a two-layer llama or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
+"""Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
 programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed] [llama|t5]
+usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5] [shards]
+With several shards the others are out.gguf.1, out.gguf.2 and so on, names that do not say so.
 """
 import struct
 import sys
 
 E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT, BUCKETS = 64, 96, 2, 4, 2, 256, 32
-U32, F32, STRING, ARRAY, I32 = 4, 6, 8, 9, 5
+U16, U32, F32, STRING, ARRAY, I32 = 2, 4, 6, 8, 9, 5
 ALIGNMENT = 32
 
 
@@ -51,6 +52,16 @@ def llama_shapes(n_vocab):
             yield f"blk.{layer}.{role}", shape
 
 
+def gpt2_shapes(n_vocab):
+    yield from [("token_embd", (E, n_vocab)), ("position_embd", (E, CONTEXT)), ("output_norm", (E,)), ("output_norm.bias", (E,))]
+    for layer in range(LAYERS):
+        for role, shape in {
+            "attn_norm": (E,), "attn_qkv": (E, 3 * E), "attn_output": (E, E), "ffn_norm": (E,), "ffn_up": (E, FF), "ffn_down": (FF, E),
+        }.items():
+            yield f"blk.{layer}.{role}", shape
+            yield f"blk.{layer}.{role}.bias", shape[-1:]
+
+
 def t5_shapes(n_vocab):
     kv = E // HEADS * HEADS_KV
     yield from [("token_embd", (E, n_vocab)), ("enc.output_norm", (E,)), ("dec.output_norm", (E,))]
@@ -65,10 +76,10 @@ def t5_shapes(n_vocab):
 
 
 def tensors(arch, n_vocab, state):
-    for role, shape in {"llama": llama_shapes, "t5": t5_shapes}[arch](n_vocab):
-        name = role + ".weight"
+    for role, shape in {"llama": llama_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
+        name = role if role.endswith(".bias") else role + ".weight"
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        data = struct.pack(f"<{count}f", *[1.0] * count) if "norm" in name else random_floats(count, 0.3, state)
+        data = struct.pack(f"<{count}f", *[1.0] * count) if "norm.weight" in name else random_floats(count, 0.3, state)
         yield name, shape, data
 
 
@@ -94,9 +105,10 @@ def main():
         f"{arch}.embedding_length": u32(E),
         f"{arch}.feed_forward_length": u32(FF),
         f"{arch}.attention.head_count": u32(HEADS),
-        f"{arch}.attention.head_count_kv": u32(HEADS_KV),
-        f"{arch}.attention.layer_norm_rms_epsilon": (F32, struct.pack("<f", 1e-5)),
-        **({"llama.rope.dimension_count": u32(E // HEADS)} if arch == "llama" else {"t5.attention.relative_buckets_count": u32(BUCKETS)}),
+        f"{arch}.attention.head_count_kv": u32(HEADS if arch == "gpt2" else HEADS_KV),
+        f"{arch}.attention.layer_norm_{'' if arch == 'gpt2' else 'rms_'}epsilon": (F32, struct.pack("<f", 1e-5)),
+        **{"llama": {"llama.rope.dimension_count": u32(E // HEADS)}, "gpt2": {},
+           "t5": {"t5.attention.relative_buckets_count": u32(BUCKETS)}}[arch],
         "tokenizer.ggml.model": (STRING, text("llama")),
         "tokenizer.ggml.tokens": array(STRING, [t for t, _, _ in vocabulary], text),
         "tokenizer.ggml.scores": array(F32, [s for _, s, _ in vocabulary], lambda v: struct.pack("<f", v)),
@@ -106,6 +118,18 @@ def main():
         "tokenizer.ggml.eos_token_id": u32(2),
     }
     listing = list(tensors(arch, len(vocabulary), state))
+    n_shards = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    if n_shards == 1:
+        write(sys.argv[1], metadata, listing)
+        return 0
+    for shard in range(n_shards):
+        split = {"split.no": (U16, struct.pack("<H", shard)), "split.count": (U16, struct.pack("<H", n_shards)),
+                 "split.tensors.count": (I32, struct.pack("<i", len(listing)))}
+        write(sys.argv[1] + (f".{shard}" if shard else ""), split | metadata if shard == 0 else split, listing[shard::n_shards])
+    return 0
+
+
+def write(path, metadata, listing):
     head = b"GGUF" + struct.pack("<IQQ", 3, len(listing), len(metadata))
     for key, (kind, value) in metadata.items():
         head += text(key) + struct.pack("<I", kind) + value
@@ -115,9 +139,8 @@ def main():
         head += struct.pack("<IQ", 0, len(data))
         data += values + b"\0" * (-len(values) % ALIGNMENT)
     head += b"\0" * (-len(head) % ALIGNMENT)
-    with open(sys.argv[1], "wb") as out:
+    with open(path, "wb") as out:
         out.write(head + data)
-    return 0
 
 
 if __name__ == "__main__":

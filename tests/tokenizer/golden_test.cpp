@@ -30,6 +30,30 @@ TEST_CASE("[T1][T2][T3][T6][T7][golden] tokenizer: token ids equal the recorded 
     }
 }
 
+TEST_CASE("[T3][golden] tokenizer: token ids equal those of the published tokenizers where other engines give others") {
+    if (skip_without_golden()) return;
+    const auto files = golden_entries("published");
+    if (files.empty()) {
+        MESSAGE("skipped: the golden data has no folder 'published'");
+        return;
+    }
+    for (const auto& path : files) {
+        if (path.extension() != ".json") continue;
+        const json data = read_json(path);
+        const auto file = golden_file("vocabs/" + data.at("vocab").get<std::string>());
+        if (!file) continue;
+        const Vocab vocab = load_vocab_file(*file);
+        Differences differences;
+        for (const json& c : data.at("cases")) {
+            const std::string text = case_text(c);
+            const auto expected = c.at("ids").get<std::vector<int>>();
+            differences.compare(ids(vocab.encode(text, {.add_special = false})), expected,
+                                path.stem().string() + " " + shown(c));
+        }
+        differences.expect_none(path.stem().string());
+    }
+}
+
 TEST_CASE("[T11][golden] tokenizer: pieces and decoded texts equal the recorded ones") {
     if (skip_without_golden()) return;
     for (const auto& [name, data, vocab] : golden_vocabs()) {

@@ -2,11 +2,13 @@
 #include "tokenizer/golden_vocabs.hpp"
 
 #include <doctest/doctest.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "support/golden.hpp"
+#include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
@@ -19,6 +21,19 @@ std::string from_hex(const std::string& hex) {
     std::string bytes;
     for (std::size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
     return bytes;
+}
+
+/// The recorded engine keeps nonspacing marks that stand alone, which makes the word unknown; published WordPiece drops
+/// them (folder `published`). Cases of that kind were taken out of the recorded ones, but for those that are no UTF-8.
+bool keeps_marks(const Vocab& vocab, const json& c) {
+    if (vocab.algorithm() != "bert" || c.contains("text")) return false;
+    const std::string text = case_text(c);
+    for (std::string_view rest = text; !rest.empty();) {
+        const tokenizer::CodePoint point = tokenizer::decode_structural(rest);
+        if (utf8proc_category(static_cast<utf8proc_int32_t>(point.value)) == UTF8PROC_CATEGORY_MN) return true;
+        rest.remove_prefix(point.length);
+    }
+    return false;
 }
 
 }  // namespace
@@ -36,6 +51,11 @@ std::vector<GoldenVocab> golden_vocabs(const ModelOptions& options) {
         const auto file = golden_file("vocabs/" + data.at("meta").at("vocab").get<std::string>());
         if (!file) continue;
         Vocab vocab = load_vocab_file(*file, options);
+        json& cases = data["cases"];
+        const auto kept =
+            std::remove_if(cases.begin(), cases.end(), [&](const json& c) { return keeps_marks(vocab, c); });
+        CHECK(cases.end() - kept <= 3);
+        cases.erase(kept, cases.end());
         out.push_back({path.stem().string(), std::move(data), std::move(vocab)});
     }
     return out;

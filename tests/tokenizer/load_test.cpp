@@ -182,6 +182,73 @@ TEST_CASE("[T12] vocab: ends of generation are found by key and by text, in ever
     CHECK(vocab.special(Special::eom) == Token{4});
 }
 
+TEST_CASE("[T12] vocab: an ordinary piece ends nothing, whatever its text; nor does a tag that was added") {
+    // Types: 1 ordinary, 3 control, 4 added.
+    const auto with = [](std::vector<std::string> tokens, std::vector<std::int32_t> types) {
+        return load_vocab(write_vocab("llama", tokens, types));
+    };
+    const std::vector<std::string> texts{"<unk>", "<s>", "<|end|>", "</s>", "<PRE>", "[PAD]", "<eos>", "<fim_pad>"};
+    const Vocab ordinary = with(texts, {2, 3, 1, 1, 1, 1, 1, 1});
+    CHECK(ordinary.eog_tokens().empty());
+    CHECK(ordinary.eot() == std::nullopt);
+    CHECK(ordinary.eos() == std::nullopt);
+    CHECK(ordinary.special(Special::fim_pre) == std::nullopt);
+    CHECK(ordinary.special(Special::fim_pad) == std::nullopt);
+    for (int id = 2; id < 8; ++id) CHECK(ordinary.attr(Token{id}) == TokenAttr::normal);
+    const Vocab added = with(texts, {2, 3, 4, 4, 4, 4, 4, 4});
+    CHECK(added.is_eog(Token{2}));
+    CHECK_FALSE(added.is_eog(Token{3}));
+    CHECK(added.attr(Token{3}) == TokenAttr::user_defined);
+    CHECK(added.special(Special::fim_pre) == std::nullopt);
+    CHECK(added.attr(Token{4}) == TokenAttr::user_defined);
+    const Vocab control = with(texts, {2, 3, 3, 3, 3, 3, 3, 3});
+    for (const int id : {2, 3, 6, 7}) CHECK(control.is_eog(Token{id}));
+    CHECK(control.special(Special::fim_pre) == Token{4});
+
+    GgufWriter by_key = write_vocab("llama", texts, {2, 3, 1, 1, 1, 1, 1, 1});
+    by_key.kv("tokenizer.ggml.eos_token_id", 3u).kv("tokenizer.ggml.eot_token_id", 5u);
+    CHECK(load_vocab(by_key).eog_tokens() == std::vector<Token>{Token{3}, Token{5}});   // what the file says is so
+}
+
+TEST_CASE("[T12][L11] vocab: a default id is none where an ordinary piece stands there") {
+    BpeParts parts = small_bpe_parts();   // token 11 is a byte
+    const auto without_ids = [](const BpeParts& p) {
+        GgufWriter writer;
+        writer.kv("general.architecture", "gpt2").kv("tokenizer.ggml.model", "gpt2").kv("tokenizer.ggml.pre", "gpt-2");
+        writer.array("tokenizer.ggml.tokens", p.tokens).array("tokenizer.ggml.merges", p.merges);
+        if (!p.types.empty()) writer.array("tokenizer.ggml.token_type", p.types);
+        return load_vocab(writer);
+    };
+    const Token last{static_cast<std::int32_t>(parts.tokens.size()) - 1};   // <|endoftext|>, control
+    CHECK(without_ids(parts).bos() == std::nullopt);
+    CHECK(without_ids(parts).eos() == std::nullopt);
+    CHECK(without_ids(parts).eog_tokens() == std::vector<Token>{last});
+    parts.types.clear();
+    CHECK(without_ids(parts).eos() == std::nullopt);
+    CHECK_FALSE(without_ids(parts).is_eog(Token{11}));
+    parts = small_bpe_parts();
+    std::swap(parts.tokens[11], parts.tokens.back());   // as in Falcon
+    std::swap(parts.types[11], parts.types.back());
+    CHECK(without_ids(parts).bos() == Token{11});
+    CHECK(without_ids(parts).eos() == Token{11});
+
+    const std::vector<std::string> texts{"x", "y", "z", "w", "<s>", "</s>"};
+    for (const char* model : {"llama", "t5", "plamo2"}) {
+        CAPTURE(model);
+        const Vocab vocab = load_vocab(write_vocab(model, texts, {1, 1, 1, 1, 3, 3}));
+        CHECK(vocab.bos() == std::nullopt);
+        CHECK(vocab.eos() == std::nullopt);
+        CHECK(vocab.special(Special::unk) == std::nullopt);
+        CHECK(vocab.special(Special::pad) == std::nullopt);
+        CHECK(vocab.eog_tokens() == std::vector<Token>{Token{5}});   // a control token
+    }
+    std::vector<std::string> words(110, "word");
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] += std::to_string(i);
+    const Vocab wordpiece = load_vocab(write_vocab("bert", words, std::vector<std::int32_t>(110, 1)));
+    for (const auto id : {wordpiece.bos(), wordpiece.special(Special::unk), wordpiece.special(Special::sep), wordpiece.special(Special::pad), wordpiece.special(Special::mask)})
+        CHECK(id == std::nullopt);
+}
+
 TEST_CASE("[T12] vocab: separators of channels do not end a generation and are always shown") {
     const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>"}));
     CHECK_FALSE(vocab.is_eog(Token{3}));

@@ -44,9 +44,52 @@ TEST_CASE("[T3] wordpiece: the longest pieces from the left, a word that cannot 
     CHECK(spelt(vocab, "\xE4\xB8\xAD\xE6\x96\x87") == "▁中|▁文|");         // ideographs stand alone
     CHECK(spelt(vocab, "a\xE2\x80\x8B" "b") == "▁a|b|");                   // a format character vanishes
     CHECK(spelt(vocab, std::string_view("a\0b\xFF", 4)) == "▁a|b|");       // so do NUL and what is no UTF-8
-    CHECK(spelt(vocab, "a\xC2\xA0\xE3\x80\x80\t\na") == "▁a|▁a|");
+    CHECK(spelt(vocab, "a\xC2\xA0\xE3\x80\x80\t\r\na") == "▁a|▁a|");
     CHECK(spelt(vocab, " \t").empty());
     CHECK(spelt(vocab, "\xC4\xB0") == "▁i|");                              // İ
+    CHECK(spelt(vocab, "a\vb a\x85" "b a\u0085b") == "▁a|b|▁a|b|▁a|b|");  // other control characters do not part words
+}
+
+TEST_CASE("[T3] wordpiece: the canonical decomposition without nonspacing marks, whatever the spelling") {
+    const auto with = [](std::vector<std::string> pieces) {
+        std::vector<std::string> tokens{"[UNK]"};
+        tokens.insert(tokens.end(), pieces.begin(), pieces.end());
+        GgufWriter writer = write_vocab("bert", tokens);
+        writer.kv("tokenizer.ggml.unknown_token_id", 0u);
+        return load_vocab(writer);
+    };
+    const Vocab latin = with({"▁cafe", "▁a", "a", "c", "x"});
+    CHECK(spelt(latin, "caf\u00E9") == "▁cafe|");
+    CHECK(spelt(latin, "cafe\u0301") == "▁cafe|");
+    CHECK(spelt(latin, "\u1EA5 a\u0302\u0301 a\u0301\u0302") == "▁a|▁a|▁a|");
+    CHECK(spelt(latin, "\u0301").empty());
+    CHECK(spelt(latin, "a\uFE0F") == "▁a|");
+    CHECK(spelt(latin, "a\u20DD") == "[UNK]|");                               // an enclosing mark stays
+    // Every letter of a Hangul syllable, the vowel and the final consonant too.
+    const Vocab hangul = with({"▁\u1112", "\u1161", "\u11AB"});
+    CHECK(spelt(hangul, "\uD55C") == "▁\u1112|\u1161|\u11AB|");
+    CHECK(spelt(hangul, "\u1112\u1161\u11AB") == "▁\u1112|\u1161|\u11AB|");
+    CHECK(spelt(hangul, "\uD558") == "▁\u1112|\u1161|");
+    const Vocab scripts = with({"▁\u05E9\u05DC\u05D5\u05DD", "▁\u0643\u062A\u0628", "▁\u0915", "\u093F", "\u0930"});
+    CHECK(spelt(scripts, "\u05E9\u05C1\u05B8\u05DC\u05D5\u05B9\u05DD") == "▁\u05E9\u05DC\u05D5\u05DD|");
+    CHECK(spelt(scripts, "\u0643\u064E\u062A\u064E\u0628\u064E") == "▁\u0643\u062A\u0628|");
+    CHECK(spelt(scripts, "\u0915\u093F\u0930\u094D") == "▁\u0915|\u093F|\u0930|");   // spacing vowel signs stay
+    // Marks that stay are in canonical order: U+1D16D (class 226) goes behind U+1D165 (class 216).
+    const Vocab music = with({"▁a", "\U0001D165", "\U0001D16D"});
+    CHECK(spelt(music, "a\U0001D16D\u0301\U0001D165") == "▁a|\U0001D165|\U0001D16D|");
+    CHECK(spelt(music, "a\U0001D165\U0001D16D") == "▁a|\U0001D165|\U0001D16D|");
+}
+
+TEST_CASE("[T3] wordpiece: a word of more than a hundred characters is unknown") {
+    const Vocab vocab = load_vocab(small_wordpiece());
+    std::string hundred = "\u2581a";
+    for (int i = 1; i < 100; ++i) hundred += "|a";
+    CHECK(spelt(vocab, std::string(100, 'a')) == hundred + "|");
+    CHECK(spelt(vocab, std::string(101, 'a')) == "[UNK]|");
+    CHECK(spelt(vocab, std::string(100'000, 'a') + " b a") == "[UNK]|[UNK]|▁a|");
+    std::string marked;
+    for (int i = 0; i < 100; ++i) marked += "a\u0301";   // marks that go are not counted
+    CHECK(spelt(vocab, marked) == hundred + "|");
 }
 
 TEST_CASE("[T3][T6][T7] wordpiece: CLS and SEP frame every text, whatever the flags of the file say") {

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/table.hpp"
+#include "kernels/isa/make_table.hpp"
 // Compiled with the flags of cmake/isa.cmake: nothing but templates over the tag may be instantiated here.
 constinit const tinfer::kernels::KernelTable tinfer::kernels::amx_table = make_table<tinfer::kernels::amx>("amx");

@@ -22,7 +22,7 @@
 
 namespace tinfer::kernels {
 
-/// Tag of the table of plain loops. The others are in kernels/simd_x86.hpp and kernels/simd_neon.hpp.
+/// Tag of the table of plain loops. The others are in kernels/simd/x86.hpp and kernels/simd/neon.hpp.
 struct reference {};
 
 struct Codes256 {

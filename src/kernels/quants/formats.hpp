@@ -38,14 +38,14 @@ using AllFormats = FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5
                               IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M>;
 
 template <class Arch, class Fn, class... Formats>
-constexpr bool visit_format_in(FormatList<Formats...>, DType type, Fn& fn) noexcept {
+constexpr bool with_format_in(FormatList<Formats...>, DType type, Fn& fn) noexcept {
     return ((type == Formats::kType && (fn(Formats{}), true)) || ...);
 }
 
 /// Calls fn(Format{}) for the block format of `type`; false where it has none (floats, integers, activations).
 template <class Arch, class Fn>
-constexpr bool visit_format(DType type, Fn fn) noexcept {
-    return visit_format_in<Arch>(AllFormats{}, type, fn);
+constexpr bool with_format(DType type, Fn fn) noexcept {
+    return with_format_in<Arch>(AllFormats{}, type, fn);
 }
 
 }  // namespace tinfer::kernels

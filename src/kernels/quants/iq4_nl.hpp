@@ -2,7 +2,7 @@
 // IQ4_NL: 32 values of 4 bits that index a fixed, unevenly spaced set of levels (finer near zero), with one scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/codebook.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"

@@ -2,7 +2,7 @@
 // IQ4_XS: the levels of IQ4_NL in 256 values: eight sub-blocks of 32, each with a signed 6-bit scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/codebook.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"

@@ -2,7 +2,7 @@
 // MXFP4 (OCP Microscaling, v1.0): 32 values of FP4 E2M1 under one power-of-two scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/codebook.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"

@@ -2,7 +2,7 @@
 // Q2_K: 256 values of 2 bits in sixteen sub-blocks, each with a 4-bit scale and a 4-bit minimum.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

@@ -2,7 +2,7 @@
 // Q3_K: 256 values of 3 bits in sixteen sub-blocks, each with a signed 6-bit scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

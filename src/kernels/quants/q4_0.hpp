@@ -2,7 +2,7 @@
 // Q4_0: 32 values of 4 bits around zero with one scale, the oldest format still in use.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

@@ -2,7 +2,7 @@
 // Q4_1: 32 values of 4 bits above a minimum, with one scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

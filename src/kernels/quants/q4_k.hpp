@@ -3,7 +3,7 @@
 // Q4_K_M files.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

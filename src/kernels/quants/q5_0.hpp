@@ -2,7 +2,7 @@
 // Q5_0: 32 values of 5 bits around zero with one scale; the fifth bits lie together in one word.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

@@ -2,7 +2,7 @@
 // Q5_K: Q4_K with a fifth bit per value.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 #include "kernels/quants/q4_k.hpp"

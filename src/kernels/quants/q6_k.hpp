@@ -2,7 +2,7 @@
 // Q6_K: 256 values of 6 bits around zero in sixteen sub-blocks, each with a signed 8-bit scale.
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

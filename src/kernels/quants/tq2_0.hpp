@@ -2,7 +2,7 @@
 // TQ2_0: 256 values −1, 0, 1 with one scale, two bits each. (The spare code means 2.)
 #pragma once
 
-#include "kernels/quants/bits.hpp"
+#include "kernels/quants/bit_layout.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/quants/half.hpp"
 

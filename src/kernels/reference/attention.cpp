@@ -8,8 +8,8 @@
 #include "base/dtype.hpp"
 #include "base/math.hpp"
 #include "base/reduce.hpp"
-#include "kernels/kv_layout.hpp"
-#include "kernels/reference/cell.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/reference/kv_slot.hpp"
 #include "kernels/reference/ops.hpp"
 
 namespace tinfer::kernels::ref {
@@ -19,10 +19,10 @@ namespace {
 constexpr std::int64_t kTile = 64, kChunk = 256;
 constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
-/// Walks the live tokens of a sequence whose ordinals lie in [begin, end).
-class VisibleCells {
+/// Reads the live tokens of a sequence whose ordinals lie in [begin, end).
+class VisibleKvSlots {
 public:
-    VisibleCells(const KernelCall& call, std::int64_t token) noexcept : table_(call[4]) {
+    VisibleKvSlots(const KernelCall& call, std::int64_t token) noexcept : table_(call[4]) {
         const auto* span = call[6].row<const std::int32_t>(token);
         begin_ = span[1];
         end_ = span[2];
@@ -32,7 +32,7 @@ public:
         entries_end_ = sequence[0] + sequence[1];
     }
     struct Token {
-        std::int64_t ordinal, cell;
+        std::int64_t ordinal, kv_slot;
     };
     /// False at the end.
     bool next(Token& token) noexcept {
@@ -93,10 +93,10 @@ struct Softmax {
     }
 };
 
-/// 64 consecutive ordinals; cells that are not visible are −1 and take no part.
+/// 64 consecutive ordinals; KV slots that are not visible are −1 and take no part.
 struct Tile {
     std::int64_t number = -1;
-    std::int64_t cell[kTile];
+    std::int64_t kv_slot[kTile];
 };
 
 /// One (query, head).
@@ -115,17 +115,17 @@ struct QueryHead {
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = q · k (cell.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
+    /// s = q · k (kv_slot.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
     /// the distance being p_k − p_q, to the bias no farther than its ends.
-    [[nodiscard]] float score(std::int64_t cell) const noexcept {
+    [[nodiscard]] float score(std::int64_t kv_slot) const noexcept {
         const AttentionParams& p = call.params.attention;
         const auto* group =
-            call[2].data + k_group_offset(cell, kv_head(), p.n_head_kv, row_bytes(call[2].type, p.head_dim_k));
-        float s = K::dot(q, group, cell % kGroup, p.head_dim_k);
+            call[2].data + k_group_offset(kv_slot, kv_head(), p.n_head_kv, row_bytes(call[2].type, p.head_dim_k));
+        float s = K::dot(q, group, kv_slot % kGroup, p.head_dim_k);
         s *= p.scale;
         if (p.softcap != 0.0f) s = p.softcap * math::tanh(s / p.softcap);
         if (slope == 0.0f && bias == nullptr) return s;
-        const std::int64_t distance = call[8].row<const std::int32_t>(0)[cell] - position;
+        const std::int64_t distance = call[8].row<const std::int32_t>(0)[kv_slot] - position;
         if (slope != 0.0f) s = std::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), s);
         if (bias != nullptr) s += bias[distance < -farthest ? -farthest : distance > farthest ? farthest : distance];
         return s;
@@ -138,16 +138,16 @@ struct QueryHead {
         float p[kTile];
         float m = state.m;
         for (std::int64_t i = 0; i < kTile; ++i) {
-            if (tile.cell[i] < 0) continue;
-            p[i] = score(tile.cell[i]);
+            if (tile.kv_slot[i] < 0) continue;
+            p[i] = score(tile.kv_slot[i]);
             m = m < p[i] ? p[i] : m;
         }
         state.rescale(m);
-        for (std::int64_t i = 0; i < kTile; ++i) p[i] = tile.cell[i] < 0 ? 0.0f : math::exp(p[i] - m);
+        for (std::int64_t i = 0; i < kTile; ++i) p[i] = tile.kv_slot[i] < 0 ? 0.0f : math::exp(p[i] - m);
         state.l += sum16(p, kTile);
         for (std::int64_t i = 0; i < kTile; ++i) {
-            if (tile.cell[i] < 0) continue;
-            const auto* v = call[3].data + v_row_offset(tile.cell[i], kv_head(), params.n_head_kv,
+            if (tile.kv_slot[i] < 0) continue;
+            const auto* v = call[3].data + v_row_offset(tile.kv_slot[i], kv_head(), params.n_head_kv,
                                                         row_bytes(call[3].type, params.head_dim_v));
             for (std::int64_t d = 0; d < params.head_dim_v; ++d)
                 state.o[d] = std::fma(p[i], V::value(v, d, params.head_dim_v), state.o[d]);
@@ -158,7 +158,7 @@ struct QueryHead {
 /// Chunks start empty; the first is taken over as it is, later ones are merged in ascending order; a sink is one more
 /// part with m = sink, l = 1, o = 0, merged last. Finally out = o / l, or 0 where nothing is visible.
 template <class K, class V>
-void attend(const QueryHead<K, V>& query, VisibleCells visible, Softmax chunk, Softmax whole, float* out) noexcept {
+void attend(const QueryHead<K, V>& query, VisibleKvSlots visible, Softmax chunk, Softmax whole, float* out) noexcept {
     std::int64_t n_chunks = 0;
     const auto close_chunk = [&] {
         if (n_chunks++ == 0) {
@@ -173,12 +173,12 @@ void attend(const QueryHead<K, V>& query, VisibleCells visible, Softmax chunk, S
     whole.clear();
     chunk.clear();
     Tile tile;
-    VisibleCells::Token token{};
+    VisibleKvSlots::Token token{};
     for (bool more = visible.next(token); more;) {
         tile.number = token.ordinal / kTile;
-        for (std::int64_t& cell : tile.cell) cell = -1;
+        for (std::int64_t& kv_slot : tile.kv_slot) kv_slot = -1;
         for (; more && token.ordinal / kTile == tile.number; more = visible.next(token))
-            tile.cell[token.ordinal % kTile] = token.cell;
+            tile.kv_slot[token.ordinal % kTile] = token.kv_slot;
         query.add(tile, chunk);
         if (!more || token.ordinal / kChunk != tile.number * kTile / kChunk) close_chunk();
     }
@@ -189,7 +189,7 @@ void attend(const QueryHead<K, V>& query, VisibleCells visible, Softmax chunk, S
 
 }  // namespace
 
-/// out[t, h] = Σ_j softmax_j(score(q[t,h], K[j])) · V[j] over the tokens j that kv_spans makes visible. Cells outside
+/// out[t, h] = Σ_j softmax_j(score(q[t,h], K[j])) · V[j] over the tokens j that kv_spans makes visible. KV slots outside
 /// are never read, so they may hold anything. Orders: score, add, Softmax, attend above.
 void attention(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &q = call[1];
@@ -198,8 +198,8 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
     const std::int64_t dv = p.head_dim_v, padded = (dv + 15) / 16 * 16;
     const Range items = slice.share(call[6].ne[1] * p.n_head);
     const CodedQuery codes = coded_query<reference>(buffer + 2 * padded, p.head_dim_k);
-    visit_cells(call[2].type, [&]<class K>(K) {
-        visit_cells(call[3].type, [&]<class V>(V) {
+    with_kv_slots(call[2].type, [&]<class K>(K) {
+        with_kv_slots(call[3].type, [&]<class V>(V) {
             for (std::int64_t i = items.begin; i < items.end; ++i) {
                 const std::int64_t token = i / p.n_head, head = i % p.n_head;
                 const float slope =
@@ -209,7 +209,7 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
                 const std::int64_t farthest = call[9].ne[0] / 2;
                 const float* bias = call[9].present() ? call[9].row<const float>(head) + farthest : nullptr;
                 const QueryHead<K, V> query{call, channels, head, call[6].row<const std::int32_t>(token)[3], slope, bias, farthest};
-                attend(query, VisibleCells(call, token), Softmax{0.0f, 0.0f, buffer, dv},
+                attend(query, VisibleKvSlots(call, token), Softmax{0.0f, 0.0f, buffer, dv},
                        Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);
             }
         });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Reference: writing rows of K and V into cells of a cache, and copying pages of it.
+// Reference: writing rows of K and V into KV slots of a cache, and copying pages of it.
 #include <cstring>
 
 #include "base/dtype.hpp"
-#include "kernels/kv_layout.hpp"
-#include "kernels/reference/cell.hpp"
+#include "kernels/attention/kv_layout.hpp"
+#include "kernels/reference/kv_slot.hpp"
 #include "kernels/reference/ops.hpp"
 
 namespace tinfer::kernels::ref {
@@ -19,31 +19,31 @@ const float* head_row(const Operand& rows, std::int64_t token, std::int64_t head
 }
 
 /// Calls row(token, x, d, put) for this thread's share of (token, head), where x are the head's channels and
-/// put(channel, value) takes what the cache gets. Cells of codes are quantized when a row is complete.
+/// put(channel, value) takes what the cache gets. KV slots of codes are quantized when a row is complete.
 template <class Fn>
-void write_cells(const KernelCall& call, WorkSlice slice, Fn row) noexcept {
-    const Operand &cache = call[0], &cells = call[2];
+void write_kv_slots(const KernelCall& call, WorkSlice slice, Fn row) noexcept {
+    const Operand &cache = call[0], &kv_slots = call[2];
     const AttentionParams& p = call.params.attention;
     const bool is_v = call.params.is_v != 0;
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k, bytes = row_bytes(cache.type, d);
-    const Range items = slice.share(cells.ne[0] * n_head);
+    const Range items = slice.share(kv_slots.ne[0] * n_head);
     auto* buffer = reinterpret_cast<float*>(call.scratch(slice.thread));
     for (std::int64_t i = items.begin; i < items.end; ++i) {
-        const std::int64_t token = i / n_head, head = i % n_head, cell = cells.row<const std::int32_t>(0)[token];
-        if (cell < 0) continue;
+        const std::int64_t token = i / n_head, head = i % n_head, kv_slot = kv_slots.row<const std::int32_t>(0)[token];
+        if (kv_slot < 0) continue;
         const float* x = head_row(call[1], token, head, n_head, d);
         if (is_coded<reference>(cache.type)) {
             row(token, x, d, [&](std::int64_t channel, float value) { buffer[channel] = value; });
-            store_cell<reference>(cache.type, is_v,
-                                  cache.data + (is_v ? v_row_offset(cell, head, n_head, bytes)
-                                                     : k_group_offset(cell, head, n_head, bytes)),
-                                  d, cell % kGroup, buffer);
+            store_kv_slot<reference>(cache.type, is_v,
+                                  cache.data + (is_v ? v_row_offset(kv_slot, head, n_head, bytes)
+                                                     : k_group_offset(kv_slot, head, n_head, bytes)),
+                                  d, kv_slot % kGroup, buffer);
         }
-        visit_cell(cache.type, [&]<class Cell>(Cell) {
-            auto* elements = reinterpret_cast<typename Cell::Stored*>(cache.data);
-            const std::int64_t first = is_v ? v_index(cell, head, n_head, d) : k_index(cell, head, n_head, d);
+        with_kv_slot(cache.type, [&]<class KvSlot>(KvSlot) {
+            auto* elements = reinterpret_cast<typename KvSlot::Stored*>(cache.data);
+            const std::int64_t first = is_v ? v_index(kv_slot, head, n_head, d) : k_index(kv_slot, head, n_head, d);
             row(token, x, d, [&](std::int64_t channel, float value) {
-                elements[first + channel * (is_v ? 1 : kGroup)] = Cell::store(value);
+                elements[first + channel * (is_v ? 1 : kGroup)] = KvSlot::store(value);
             });
         });
     }
@@ -51,9 +51,9 @@ void write_cells(const KernelCall& call, WorkSlice slice, Fn row) noexcept {
 
 }  // namespace
 
-/// Each element rounded once to the cache's type, or quantized. A negative cell number is skipped.
+/// Each element rounded once to the cache's type, or quantized. A negative KV slot number is skipped.
 void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
-    write_cells(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
+    write_kv_slots(call, slice, [](std::int64_t, const float* x, std::int64_t d, auto put) {
         for (std::int64_t j = 0; j < d; ++j) put(j, x[j]);
     });
 }
@@ -61,7 +61,7 @@ void kv_write(const KernelCall& call, WorkSlice slice) noexcept {
 /// rope, then kv_write: the same bits as the two.
 void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
     const RopeParams& params = call.params.rope;
-    write_cells(call, slice, [&](std::int64_t token, const float* x, std::int64_t d, auto put) {
+    write_kv_slots(call, slice, [&](std::int64_t token, const float* x, std::int64_t d, auto put) {
         const auto* angles = call[3].row<const float>(token);
         for (std::int64_t p = 0; p < params.n_rot / 2; ++p) {
             const Pair at = pair_of(params, p);
@@ -74,21 +74,21 @@ void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 /// Keys of a head as floats, the part from params.first rotated as rope does, stored again with one rounding: of the pairs
-/// alone where cells are floats, of all channels where they are codes.
+/// alone where KV slots are floats, of all channels where they are codes.
 void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand &cache = call[0], &table = call[2], &cells = call[3];
+    const Operand &cache = call[0], &table = call[2], &kv_slots = call[3];
     const AttentionParams& p = call.params.attention;
     const RopeParams& rope = call.params.rope;
     const std::int64_t n_head = p.n_head_kv, d = p.head_dim_k, bytes = row_bytes(cache.type, d);
-    const Range items = slice.share(cells.ne[0] * n_head);
+    const Range items = slice.share(kv_slots.ne[0] * n_head);
     auto* keys = reinterpret_cast<float*>(call.scratch(slice.thread));
     for (std::int64_t i = items.begin; i < items.end; ++i) {
-        const std::int64_t head = i % n_head, cell = cells.row<const std::int32_t>(0)[i / n_head];
-        if (cell < 0) continue;
-        std::byte* const group = cache.data + k_group_offset(cell, head, n_head, bytes);
+        const std::int64_t head = i % n_head, kv_slot = kv_slots.row<const std::int32_t>(0)[i / n_head];
+        if (kv_slot < 0) continue;
+        std::byte* const group = cache.data + k_group_offset(kv_slot, head, n_head, bytes);
         const auto* angles = table.row<const float>(i / n_head);
-        visit_cells(cache.type, [&]<class Cells>(Cells) {
-            for (std::int64_t c = 0; c < d; ++c) keys[c] = Cells::key(group, cell % kGroup, c, d);
+        with_kv_slots(cache.type, [&]<class KvSlots>(KvSlots) {
+            for (std::int64_t c = 0; c < d; ++c) keys[c] = KvSlots::key(group, kv_slot % kGroup, c, d);
         });
         for (std::int64_t pair = 0; pair < rope.n_rot / 2; ++pair) {
             const Pair at = pair_of(rope, pair);
@@ -97,10 +97,10 @@ void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
             a = turned.a;
             c = turned.c;
         }
-        if (is_coded<reference>(cache.type)) store_cell<reference>(cache.type, false, group, d, cell % kGroup, keys);
-        visit_cell(cache.type, [&]<class Cell>(Cell) {
-            auto* elements = reinterpret_cast<typename Cell::Stored*>(group) + cell % kGroup;
-            for (std::int64_t c = call.params.first; c < call.params.first + rope.n_rot; ++c) elements[c * kGroup] = Cell::store(keys[c]);
+        if (is_coded<reference>(cache.type)) store_kv_slot<reference>(cache.type, false, group, d, kv_slot % kGroup, keys);
+        with_kv_slot(cache.type, [&]<class KvSlot>(KvSlot) {
+            auto* elements = reinterpret_cast<typename KvSlot::Stored*>(group) + kv_slot % kGroup;
+            for (std::int64_t c = call.params.first; c < call.params.first + rope.n_rot; ++c) elements[c * kGroup] = KvSlot::store(keys[c]);
         });
     }
 }
@@ -115,6 +115,55 @@ void kv_copy_page(const KernelCall& call, WorkSlice slice) noexcept {
         if (pair[0] >= 0)
             std::memcpy(to.data + pair[1] * bytes, from.data + pair[0] * bytes, static_cast<std::size_t>(bytes));
     }
+}
+
+namespace {
+
+/// Calls piece(offset, bytes) for what a cell has of a head's group of K or row of V, from the begin of that group or row.
+template <class Fn>
+void for_each_piece(DType type, bool is_v, std::int64_t d, std::int64_t lane, Fn piece) noexcept {
+    if (is_v) return piece(0, row_bytes(type, d));
+    const auto column = [&](std::int64_t first, std::int64_t n, std::int64_t bytes) {
+        for (std::int64_t i = 0; i < n; ++i) piece(first + (i * kGroup + lane) * bytes, bytes);
+    };
+    if (!is_coded<reference>(type)) return column(0, d, row_bytes(type, 1));
+    column(0, code_bytes(type, d) / 4, 4);
+    column(kGroup * code_bytes(type, d), d / kKvBlock, 2);
+}
+
+}  // namespace
+
+/// Cells as they are, whatever they hold; each thread moves them in the same order, for its share of the heads.
+void kv_move(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &cache = call[0], &moves = call[2];
+    const AttentionParams& p = call.params.attention;
+    const bool is_v = call.params.is_v != 0;
+    const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k, bytes = row_bytes(cache.type, d);
+    std::byte* const buffer = call.scratch(slice.thread);
+    const auto begin_of = [&](std::int64_t cell, std::int64_t head) {
+        return cache.data + (is_v ? v_row_offset(cell, head, n_head, bytes) : k_group_offset(cell, head, n_head, bytes));
+    };
+    const Range heads = slice.share(n_head);
+    for (std::int64_t head = heads.begin; head < heads.end; ++head)
+        for (std::int64_t i = 0; i < moves.ne[1]; ++i) {
+            const auto* move = moves.row<const std::int32_t>(i);
+            if (move[2] == 0) break;
+            for (std::int64_t k = 0; k < move[2]; ++k) {
+                const std::int64_t from = move[0] < 0 ? -1 : move[0] + k, to = move[1] < 0 ? -1 : move[1] + k;
+                std::byte* const source = from < 0 ? buffer : begin_of(from, head);
+                std::byte* const target = to < 0 ? buffer : begin_of(to, head);
+                // A cell lies in the buffer as it does in the first place of a group.
+                const std::int64_t lane_from = from < 0 ? 0 : from % kGroup, lane_to = to < 0 ? 0 : to % kGroup;
+                std::int64_t packed = 0;
+                for_each_piece(cache.type, is_v, d, lane_from, [&](std::int64_t offset, std::int64_t n) {
+                    const std::int64_t step = is_v ? 0 : (lane_to - lane_from) * n;
+                    std::byte* const read = from < 0 ? source + packed : source + offset;
+                    std::byte* const write = to < 0 ? target + packed : target + offset + step;
+                    std::memmove(write, read, static_cast<std::size_t>(n));
+                    packed += n;
+                });
+            }
+        }
 }
 
 }  // namespace tinfer::kernels::ref

@@ -4,8 +4,8 @@
 
 #include "base/dtype.hpp"
 #include "base/math.hpp"
-#include "kernels/quants/quantize_activation.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/reference/ops.hpp"
 

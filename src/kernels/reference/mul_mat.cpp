@@ -7,9 +7,9 @@
 
 #include "base/dtype.hpp"
 #include "base/reduce.hpp"
-#include "kernels/quants/dequantize.hpp"
+#include "kernels/dequantize/dequantize.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/formats.hpp"
-#include "kernels/quants/quantize_activation.hpp"
 
 namespace tinfer::kernels::ref {
 
@@ -116,13 +116,13 @@ void multiply_rows(const Operand& w, std::int64_t matrix, Range rows, const Colu
 }
 
 /// Rows of matrix number `matrix` of a stack times a tile, for whatever type the weights have.
-void multiply_tile(const Operand& w, std::int64_t matrix, Range rows, const ColumnTile& tile) noexcept {
+void multiply_micro_tile(const Operand& w, std::int64_t matrix, Range rows, const ColumnTile& tile) noexcept {
     switch (w.type) {
         case DType::f32: return multiply_rows<FloatRow<DType::f32>>(w, matrix, rows, tile);
         case DType::f16: return multiply_rows<FloatRow<DType::f16>>(w, matrix, rows, tile);
         case DType::bf16: return multiply_rows<FloatRow<DType::bf16>>(w, matrix, rows, tile);
         default:
-            visit_format<reference>(w.type, [&](auto format) {
+            with_format<reference>(w.type, [&](auto format) {
                 multiply_rows<QuantizedRow<decltype(format)>>(w, matrix, rows, tile);
             });
     }
@@ -141,7 +141,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
             if (addend.present()) added = addend.flat_row<const float>(addend.n_rows() == 1 ? 0 : t);
             tile.columns[tile.n++] = {x.flat_row<std::byte>(t), out.flat_row<float>(t), added};
         }
-        multiply_tile(w, 0, rows, tile);
+        multiply_micro_tile(w, 0, rows, tile);
     }
 }
 
@@ -158,10 +158,10 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
                 if ((ids.present() ? ids.row<const std::int32_t>(t)[i] : i) != expert) continue;
                 tile.columns[tile.n++] = {x.row<std::byte>(x.ne[1] == 1 ? 0 : i, t), out.row<float>(i, t), nullptr};
                 if (tile.n < ColumnTile::kMax) continue;
-                multiply_tile(w, expert, rows, tile);
+                multiply_micro_tile(w, expert, rows, tile);
                 tile.n = 0;
             }
-        if (tile.n > 0) multiply_tile(w, expert, rows, tile);
+        if (tile.n > 0) multiply_micro_tile(w, expert, rows, tile);
     }
 }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/reduce.hpp"
-#include "kernels/quants/quantize_activation.hpp"
+#include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
 #include "kernels/reference/ops.hpp"
 

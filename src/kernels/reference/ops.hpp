@@ -16,7 +16,7 @@ RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus;
 RunFn silu_mul, silu_mul_quantize;
 RunFn rope_table, rope, log_temperature;                          // rope.cpp
 RunFn relative_bias;                                              // relative_bias.cpp
-RunFn kv_write, rope_kv_write, key_shift, kv_copy_page;           // cache.cpp
+RunFn kv_write, rope_kv_write, key_shift, kv_copy_page, kv_move;  // cache.cpp
 RunFn segment_sum;                                                // pooling.cpp
 RunFn attention;                                                  // attention.cpp
 RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp

@@ -2,7 +2,7 @@
 // The table of plain loops: the oracle of every test and the fallback of every machine.
 #include <iterator>
 
-#include "kernels/declare.hpp"
+#include "kernels/access.hpp"
 #include "kernels/reference/mul_mat.hpp"
 #include "kernels/reference/ops.hpp"
 #include "kernels/tables.hpp"
@@ -25,7 +25,8 @@ namespace {
     describe("kv_write." #type, Op::kv_write, DType::type, ref::kv_write),               \
     describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, ref::rope_kv_write), \
     describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page)
+    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
+    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 constexpr KernelDescriptor kReferenceKernels[] = {
     TINFER_WEIGHT_KERNELS(f32),     TINFER_WEIGHT_KERNELS(f16),    TINFER_WEIGHT_KERNELS(bf16),

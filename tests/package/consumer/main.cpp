@@ -13,6 +13,10 @@ int main(int argc, char** argv) try {
     if (argc != 2) return 2;
     const auto model = tinfer::Model::load(argv[1]);
     tinfer::Context context(model, {.n_ctx = 64, .logits_all = true});
+#ifdef CONSUMER_REFERENCE_ONLY   // the only table that TINFER_ISAS named, whatever the machine has
+    if (tinfer::available_isas() != std::vector{tinfer::Isa::reference}) return 1;
+    if (context.isa() != "reference") return 1;
+#endif
 #ifdef CONSUMER_UNTRACED   // built without tracing: asking for it is refused, and nothing else is different
     try {
         (void)context.attach(std::make_shared<tinfer::Roofline>());

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT
+// Shared options: names, bounds, and what the library gets from them.
+#include "options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "common.hpp"
+
+namespace cli {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw tinfer::Error(tinfer::ErrorCode::bad_parameter, message); }
+
+/// The whole text as a number.
+template <class T>
+std::optional<T> parse(std::string_view text) {
+    T value{};
+    if (text.starts_with('+')) text.remove_prefix(1);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+}
+
+std::string shown(double value) {
+    std::array<char, 32> text;
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+/// KEY=TYPE:VALUE with the types int, float, bool, str.
+tinfer::MetadataOverride parse_override(const std::string& text) {
+    const auto equals = text.find('=');
+    const auto colon = text.find(':', equals == std::string::npos ? 0 : equals);
+    if (equals == std::string::npos || colon == std::string::npos)
+        refuse("--override '" + text + "': expected KEY=TYPE:VALUE");
+    const std::string type = text.substr(equals + 1, colon - equals - 1), value = text.substr(colon + 1);
+    tinfer::MetadataOverride result{text.substr(0, equals), value};
+    if (type == "str") return result;
+    if (type == "bool" && (value == "true" || value == "false")) return result.value = value == "true", result;
+    if (const auto n = parse<std::int64_t>(value); type == "int" && n) return result.value = *n, result;
+    if (const auto x = parse<double>(value); type == "float" && x) return result.value = *x, result;
+    refuse("--override '" + text + "': type is int, float, bool or str, and the value must be one");
+}
+
+tinfer::KvType parse_kv_type(const std::string& name) {
+    for (const auto type :
+         {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16, tinfer::KvType::q8_0, tinfer::KvType::q4_0})
+        if (tinfer::to_string(type) == name) return type;
+    refuse("cache type '" + name + "': f32, f16, bf16, q8_0 or q4_0");
+}
+
+tinfer::Isa parse_isa(const std::string& name) {
+    if (name == "auto") return tinfer::Isa::automatic;
+    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
+                           tinfer::Isa::avx512vnni, tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
+        if (tinfer::to_string(isa) == name) return isa;
+    refuse("--isa '" + name + "': auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot");
+}
+
+template <class T>
+std::string check_bounds(const std::string& text, T value, T least, T most, const std::string& least_text,
+                         const std::string& most_text) {
+    if (value < least) return "must be at least " + least_text + ", not " + text;
+    if (value > most) return "must be at most " + most_text + ", not " + text;
+    return {};
+}
+
+void append_utf8(std::string& out, std::uint32_t code) {
+    if (code < 0x80) {
+        out += static_cast<char>(code);
+    } else if (code < 0x800) {
+        out += static_cast<char>(0xC0 | (code >> 6));
+        out += static_cast<char>(0x80 | (code & 63));
+    } else {
+        out += static_cast<char>(0xE0 | (code >> 12));
+        out += static_cast<char>(0x80 | ((code >> 6) & 63));
+        out += static_cast<char>(0x80 | (code & 63));
+    }
+}
+
+}  // namespace
+
+// ---- Values ---------------------------------------------------------------------------------------------------------
+
+CLI::Validator whole(std::int64_t least, std::int64_t most) {
+    return {[=](std::string& text) {
+                const auto value = parse<std::int64_t>(text);
+                if (!value) return "'" + text + "' is no whole number";
+                return check_bounds(text, *value, least, most, std::to_string(least), std::to_string(most));
+            },
+            ""};
+}
+
+CLI::Validator number(double least, double most) {
+    return {[=](std::string& text) {
+                const auto value = parse<double>(text);
+                if (!value || !std::isfinite(*value)) return "'" + text + "' is no number";
+                return check_bounds(text, *value, least, most, shown(least), shown(most));
+            },
+            ""};
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+    return {[words = std::move(words)](std::string& text) {
+                if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+                return "'" + text + "' is none of " + CLI::detail::join(words, ", ");
+            },
+            ""};
+}
+
+std::vector<tinfer::Token> parse_tokens(std::string_view text) {
+    std::vector<tinfer::Token> tokens;
+    const std::string_view separators = " \t\r\n,[]";
+    for (auto at = text.find_first_not_of(separators); at != text.npos; at = text.find_first_not_of(separators, at)) {
+        const auto stop = std::min(text.find_first_of(separators, at), text.size());
+        const auto word = text.substr(at, stop - at);
+        const auto id = parse<std::int32_t>(word);
+        if (!id) refuse("'" + std::string(word.substr(0, 32)) + "' is no token id");
+        tokens.push_back(tinfer::Token{*id});
+        at = stop;
+    }
+    return tokens;
+}
+
+tinfer::Pooling parse_pooling(std::string_view name) {
+    using tinfer::Pooling;
+    for (const Pooling kind : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank})
+        if (tinfer::to_string(kind) == name) return kind;
+    refuse("'" + std::string(name.substr(0, 32)) + "' is no kind of pooling: mean, cls, last or rank");
+}
+
+std::string unescape(std::string_view text, std::string_view option) {
+    std::string out;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        if (text[at] != '\\') {
+            out += text[at];
+            continue;
+        }
+        const char kind = ++at < text.size() ? text[at] : '\0';
+        if (constexpr std::string_view kNames = "ntr\\'\"0"; kind != '\0' && kNames.find(kind) != kNames.npos) {
+            out += "\n\t\r\\'\"\0"[kNames.find(kind)];
+            continue;
+        }
+        const std::size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : 0;
+        const auto hex = text.substr(std::min(at + 1, text.size()), digits);
+        std::uint32_t code = 0;
+        const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
+        if (digits == 0 || hex.size() != digits || error != std::errc() || end != hex.data() + hex.size())
+            throw UsageError(std::string(option) + " '" + std::string(text) +
+                             "': after \\ comes n, t, r, \\, xHH or uHHHH (\\\\ is a backslash)");
+        if (digits == 2)
+            out += static_cast<char>(code);
+        else
+            append_utf8(out, code);
+        at += digits;
+    }
+    return out;
+}
+
+// ---- Model ----------------------------------------------------------------------------------------------------------
+
+void ModelArgs::add_to(CLI::App& command) {
+    const std::string group = "Model", more = rare(group);
+    command.add_option("-m,--model,model", files, "GGUF file, with or without -m; a further -m adds a shard")
+        ->allow_extra_args(false)
+        ->type_name("FILE")
+        ->group(group);
+    command
+        .add_option("--override", overrides, "metadata value instead of the file's; TYPE is int, float, bool or str")
+        ->allow_extra_args(false)
+        ->type_name("KEY=TYPE:VALUE")
+        ->group(more);
+    command.add_option("--pretokenizer", pretokenizer, "pre-tokenizer instead of the file's")
+        ->type_name("NAME")
+        ->group(more);
+    command.add_flag("--no-mmap", no_mmap, "read the file instead of mapping it")->group(more);
+    command.add_flag("--mlock", mlock, "lock the weights in memory")->group(more);
+    command.add_flag("--populate", populate, "touch all of the mapping at load")->group(more);
+    command.add_flag("--check-tensors", check_tensors, "scan every block for values that are not finite")->group(more);
+    command
+        .add_flag("--allow-unused-tensors", allow_unused_tensors, "accept tensors that the architecture does not use")
+        ->group(more);
+    command.add_flag("--allow-unknown-keys", allow_unknown_keys, "accept keys that would change the computation")
+        ->group(more);
+    command.add_option("--log-level", log_level, "messages of the library: none, warning, info or debug")
+        ->check(one_of({"none", "warning", "info", "debug"}))
+        ->type_name("LEVEL")
+        ->group(more);
+}
+
+tinfer::LogSink ModelArgs::log() const {
+    if (log_level == "none" || is_quiet()) return {};
+    const auto least = log_level == "debug"  ? tinfer::LogLevel::debug
+                       : log_level == "info" ? tinfer::LogLevel::info
+                                             : tinfer::LogLevel::warning;
+    return [least](tinfer::LogLevel level, std::string_view message) {
+        if (level < least) return;
+        const bool warns = level == tinfer::LogLevel::warning;
+        note("tinfer: " + std::string(warns ? "warning: " : "") + std::string(message),
+             warns ? Look::warning : Look::plain);
+    };
+}
+
+tinfer::ModelOptions ModelArgs::options() const {
+    tinfer::ModelOptions options;
+    options.use_mmap = !no_mmap;
+    options.mlock = mlock;
+    options.populate = populate;
+    options.check_tensors = check_tensors;
+    options.allow_unused_tensors = allow_unused_tensors;
+    options.allow_unknown_keys = allow_unknown_keys;
+    options.pretokenizer_override = pretokenizer;
+    options.log = log();
+    options.progress = [](double) { return !interrupted(); };
+    for (const auto& text : overrides) options.overrides.push_back(parse_override(text));
+    return options;
+}
+
+void ModelArgs::require() const {
+    if (files.empty()) throw UsageError("a model is needed: MODEL.gguf, or --model MODEL.gguf");
+}
+
+std::vector<std::filesystem::path> ModelArgs::paths() const {
+    namespace fs = std::filesystem;
+    require();
+    std::error_code ignored;
+    for (const auto& file : files) {
+        const auto status = fs::status(file, ignored);
+        const auto refuse_kind = [&](const char* what) {
+            throw tinfer::Error(tinfer::ErrorCode::io_error, file + ": is " + what);
+        };
+        if (fs::is_directory(status)) refuse_kind("a directory, a GGUF file is needed");
+        if (fs::is_fifo(status)) refuse_kind("a pipe: a model is read in any order, so it must be a file");
+        if (fs::is_socket(status) || fs::is_character_file(status))
+            refuse_kind("a device or socket, a GGUF file is needed");
+    }
+    return {files.begin(), files.end()};
+}
+
+// One path is not a list: the other shards of its set are found beside it.
+tinfer::Model ModelArgs::load() const {
+    const auto list = paths();
+    return list.size() == 1 ? tinfer::Model::load(list[0], options()) : tinfer::Model::load(list, options());
+}
+
+tinfer::ModelFile ModelArgs::open() const {
+    const auto list = paths();
+    return list.size() == 1 ? tinfer::ModelFile::open(list[0], options()) : tinfer::ModelFile::open(list, options());
+}
+
+tinfer::Vocab ModelArgs::load_vocab() const {
+    const auto list = paths();
+    return list.size() == 1 ? tinfer::Vocab::load(list[0], options()) : tinfer::Vocab::load(list, options());
+}
+
+// ---- Context --------------------------------------------------------------------------------------------------------
+
+void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
+    const std::string group = "Context", more = rare(group);
+    command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained")
+        ->default_str(std::string(default_ctx))
+        ->check(whole())
+        ->type_name("N")
+        ->group(group);
+    command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the context's")
+        ->check(whole())
+        ->type_name("N")
+        ->group(more);
+    command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once; 0 = those of a decode")
+        ->check(whole())
+        ->type_name("N")
+        ->group(more);
+    command
+        .add_option("--isa", isa, "kernels: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")
+        ->type_name("NAME")
+        ->group(more);
+    command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")
+        ->type_name("TYPE")
+        ->group(more);
+    command.add_option("--kv-type-v", type_v, "cache type of values")->type_name("TYPE")->group(more);
+    command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
+    command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
+}
+
+void ContextArgs::add_threads_to(CLI::App& command) {
+    command.add_option("-t,--threads", n_threads, "threads for one token; 0 = one per core")
+        ->check(whole())
+        ->type_name("N")
+        ->group("Context");
+    command.add_option("--threads-batch", n_threads_batch, "threads for more tokens; 0 = as --threads")
+        ->check(whole())
+        ->type_name("N")
+        ->group(rare("Context"));
+}
+
+tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const tinfer::ModelInfo& info,
+                                            int needed) const {
+    tinfer::ContextOptions options;
+    options.n_ctx = n_ctx;
+    if (n_ctx < 0) {
+        options.n_ctx = info.n_ctx_train > 0 ? std::min(info.n_ctx_train, 4096) : 4096;
+        options.n_ctx = std::max(options.n_ctx, needed);
+    }
+    options.n_batch = n_batch;
+    options.n_ubatch = n_ubatch;
+    options.n_threads = n_threads;
+    options.n_threads_batch = n_threads_batch;
+    options.isa = parse_isa(isa);
+    options.type_k = parse_kv_type(type_k);
+    options.type_v = parse_kv_type(type_v);
+    options.fuse = !no_fuse;
+    options.swa_full = swa_full;
+    options.log = model_args.log();
+    options.cancel = [] { return interrupted(); };
+    return options;
+}
+
+// ---- Text -----------------------------------------------------------------------------------------------------------
+
+void TextArgs::add_to(CLI::App& command) {
+    prompt_option = command.add_option("-p,--prompt", prompt, "the text")->type_name("TEXT")->group("Text");
+    file_option =
+        command.add_option("-f,--file", file, "the text is in this file; - is stdin")->type_name("FILE")->group("Text");
+}
+
+void TextArgs::require() const {
+    if (prompt_option->count() + file_option->count() != 1)
+        throw UsageError("a text is needed: --prompt TEXT or --file FILE, one of them");
+}
+
+std::string TextArgs::read() const {
+    require();
+    return file_option->count() > 0 ? read_text(file) : prompt;
+}
+
+void EncodeArgs::add_to(CLI::App& command) {
+    const std::string more = rare("Text");
+    command.add_flag("--no-add-special", no_add_special, "do not add the tokens that begin or end a text")->group(more);
+    command.add_flag("--parse-special", parse_special, "the text of control tokens becomes their ids")->group(more);
+    command.add_flag("--force-bos", force_bos, "exactly one BOS in front of the text, whatever the vocabulary adds")
+        ->group(more);
+    command
+        .add_flag("--close-turn", close_turn,
+                  "EOT, or EOS where there is none, in front of everything: ends an interrupted turn")
+        ->group(more);
+}
+
+// ---- Sampler --------------------------------------------------------------------------------------------------------
+
+void SamplerArgs::add_to(CLI::App& command) {
+    const std::string group = "Sampler", more = rare(group);
+    command.add_option("--seed", seed, "of the random draw; -1 = another one each time")
+        ->check(whole(-1, 0xFFFFFFFF))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--temp", options.temp, "temperature; 0 = always the most probable token")
+        ->check(number())
+        ->type_name("X")
+        ->group(group);
+    command.add_option("--top-k", options.top_k, "keep the k best; 0 = all")
+        ->check(whole(-1))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--top-p", options.top_p, "keep the best that sum to p; 1 = all")
+        ->check(number(0, 1))
+        ->type_name("X")
+        ->group(group);
+    command.add_option("--min-p", options.min_p, "keep those with at least this share of the best; 0 = all")
+        ->check(number(0, 1))
+        ->type_name("X")
+        ->group(group);
+    command
+        .add_option("--penalty-repeat", options.penalty_repeat, "above 1: what was said becomes less likely; 1 = off")
+        ->check(number(0))
+        ->type_name("X")
+        ->group(group);
+    command.add_option("--min-keep", options.min_keep, "never keep fewer")->check(whole())->type_name("N")->group(more);
+    command.add_option("--penalty-last-n", options.penalty_last_n, "tokens that penalties look at; 0 = off")
+        ->check(whole(-1))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--penalty-freq", options.penalty_freq, "by how often a token came; 0 = off")
+        ->check(number())
+        ->type_name("X")
+        ->group(more);
+    command.add_option("--penalty-present", options.penalty_present, "if a token came at all; 0 = off")
+        ->check(number())
+        ->type_name("X")
+        ->group(more);
+    command.add_option("--logit-bias", logit_bias, "added to the logit of a token; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("ID=BIAS")
+        ->group(more);
+    command.add_option("--order", options.order, "links of the chain: e penalties, k, p, m, t temperature")
+        ->type_name("LETTERS")
+        ->group(more);
+}
+
+tinfer::SamplerOptions SamplerArgs::get() const {
+    tinfer::SamplerOptions result = options;
+    result.seed = seed < 0 ? tinfer::kRandomSeed : static_cast<std::uint32_t>(seed);
+    for (const auto& text : logit_bias) {
+        const auto equals = std::min(text.find('='), text.size());
+        const auto id = parse<std::int32_t>(std::string_view(text).substr(0, equals));
+        const auto bias = parse<float>(std::string_view(text).substr(std::min(equals + 1, text.size())));
+        if (!id || !bias) refuse("--logit-bias '" + text + "': expected ID=BIAS");
+        result.logit_bias.emplace_back(tinfer::Token{*id}, *bias);
+    }
+    result.validate();
+    return result;
+}
+
+}  // namespace cli

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// The options that several sub-commands share, each a struct that adds itself to a sub-command and gives what the
+// library takes.
+#pragma once
+
+#include <tinfer/tinfer.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace cli {
+
+/// Wrong usage that shows after parsing: exit code 2.
+class UsageError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+// ---- Values ---------------------------------------------------------------------------------------------------------
+
+/// A whole number from `least` to `most`; refusals read as a person would write them.
+[[nodiscard]] CLI::Validator whole(std::int64_t least = 0,
+                                   std::int64_t most = std::numeric_limits<std::int32_t>::max());
+/// Any finite number from `least` to `most`.
+[[nodiscard]] CLI::Validator number(double least = -std::numeric_limits<double>::infinity(),
+                                    double most = std::numeric_limits<double>::infinity());
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
+
+/// "1 2 3", "1,2,3" or "[1, 2, 3]". Throws bad_parameter naming what is no token id.
+[[nodiscard]] std::vector<tinfer::Token> parse_tokens(std::string_view text);
+/// "mean" and its like. Throws bad_parameter.
+[[nodiscard]] tinfer::Pooling parse_pooling(std::string_view name);
+/// \n, \t, \r, \\, \xHH and \uHHHH become what they stand for. Throws UsageError naming `option` for anything else.
+[[nodiscard]] std::string unescape(std::string_view text, std::string_view option);
+
+// ---- Options --------------------------------------------------------------------------------------------------------
+
+/// The model, as -m or without, and everything that says how a file is loaded.
+struct ModelArgs {
+    std::vector<std::string> files;
+    std::vector<std::string> overrides;
+    std::string pretokenizer;
+    std::string log_level = "warning";
+    bool no_mmap = false, mlock = false, populate = false, check_tensors = false;
+    bool allow_unused_tensors = false, allow_unknown_keys = false;
+
+    void add_to(CLI::App& command);
+    [[nodiscard]] tinfer::LogSink log() const;
+    [[nodiscard]] tinfer::ModelOptions options() const;
+    [[nodiscard]] tinfer::Model load() const;
+    [[nodiscard]] tinfer::ModelFile open() const;
+    [[nodiscard]] tinfer::Vocab load_vocab() const;
+    /// Throws UsageError where no file is named.
+    void require() const;
+
+private:
+    [[nodiscard]] std::vector<std::filesystem::path> paths() const;
+};
+
+/// -c, -b, -u, -t and the rest of a context.
+struct ContextArgs {
+    int n_ctx = -1;  ///< -1: not given
+    int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
+    std::string isa = "auto", type_k = "f16", type_v = "f16";
+    bool no_fuse = false, swa_full = false;
+
+    void add_to(CLI::App& command, std::string_view default_ctx = "what is trained, 4096 at most");
+    void add_threads_to(CLI::App& command);
+    /// Without -c: room for 4096 tokens, less if the model was trained on less, more if `needed` is more.
+    [[nodiscard]] tinfer::ContextOptions options(const ModelArgs& model_args, const tinfer::ModelInfo& info,
+                                                 int needed) const;
+};
+
+/// -p or -f.
+struct TextArgs {
+    std::string prompt, file;
+    CLI::Option* prompt_option = nullptr;
+    CLI::Option* file_option = nullptr;
+
+    void add_to(CLI::App& command);
+    [[nodiscard]] bool given() const { return prompt_option->count() + file_option->count() > 0; }
+    /// Throws UsageError unless exactly one is given.
+    void require() const;
+    [[nodiscard]] std::string read() const;
+};
+
+/// The sampler's fields under their names with dashes.
+struct SamplerArgs {
+    tinfer::SamplerOptions options;
+    std::int64_t seed = -1;
+    std::vector<std::string> logit_bias;
+
+    void add_to(CLI::App& command);
+    [[nodiscard]] tinfer::SamplerOptions get() const;
+};
+
+/// How text becomes tokens.
+struct EncodeArgs {
+    bool no_add_special = false, parse_special = false, force_bos = false, close_turn = false;
+
+    void add_to(CLI::App& command);
+    [[nodiscard]] tinfer::EncodeOptions get() const {
+        return {.add_special = !no_add_special,
+                .parse_special = parse_special,
+                .force_bos = force_bos,
+                .close_turn = close_turn};
+    }
+};
+
+}  // namespace cli

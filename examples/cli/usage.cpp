@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+// Help, "did you mean", configuration files, environment, and errors of usage.
+#include "usage.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <set>
+
+namespace cli {
+
+namespace {
+
+// ---- Did you mean ---------------------------------------------------------------------------------------------------
+
+/// Insertions, deletions, substitutions and swaps of neighbours between two words (optimal string alignment).
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+    std::iota(last.begin(), last.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = std::min(row[j], before[j - 2] + 1);
+        }
+        before.swap(last);
+        last.swap(row);
+    }
+    return last[b.size()];
+}
+
+/// The parts of "penalty-repeat" in the order of the alphabet.
+std::vector<std::string> parts(std::string_view word) {
+    std::vector<std::string> out(1);
+    for (const char c : word)
+        if (c == '-' || c == '_')
+            out.emplace_back();
+        else
+            out.back() += c;
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+std::vector<std::string> names_of(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options())
+        for (const auto& name : option->get_lnames()) names.push_back(name);
+    return names;
+}
+
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+    return app.get_subcommands([](CLI::App*) { return true; });
+}
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+    return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string did_you_mean(std::string_view prefix, std::string_view word, const std::vector<std::string>& known) {
+    const std::string best = closest(word, known);
+    return best.empty() ? "" : ": did you mean " + std::string(prefix) + best + "?";
+}
+
+// ---- Help -----------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kColumn = 28, kWidth = 100;
+
+/// Appends `text` from column kColumn on, in lines of kWidth columns.
+void append_wrapped(std::string& out, std::string_view text) {
+    std::size_t column = kColumn;
+    while (!text.empty()) {
+        const std::size_t n = std::min(text.find(' '), text.size());
+        if (column > kColumn && column + 1 + n > kWidth) {
+            out += "\n" + std::string(kColumn, ' ');
+            column = kColumn;
+        } else if (column > kColumn) {
+            out += ' ';
+            ++column;
+        }
+        out += text.substr(0, n);
+        column += n;
+        text.remove_prefix(std::min(n + 1, text.size()));
+    }
+    out += "\n";
+}
+
+std::string describe(const CLI::Option& option) {
+    std::string left = "  ", separator;
+    for (const auto& name : option.get_snames()) left += std::exchange(separator, ", ") + "-" + name;
+    for (const auto& name : option.get_lnames()) left += std::exchange(separator, ", ") + "--" + name;
+    if (option.get_items_expected_max() > 0 && option.get_type_size() != 0) left += " " + option.get_type_name();
+    std::string right = option.get_description();
+    if (const auto& value = option.get_default_str(); !value.empty() && option.get_type_size() != 0)
+        right += " (default " + value + ")";
+    left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
+    append_wrapped(left, right);
+    return left;
+}
+
+class Help : public CLI::Formatter {
+public:
+    std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode mode) const override {
+        const CLI::App* parent = app->get_parent();
+        const std::string name = (parent != nullptr ? parent->get_name() + " " : "") + app->get_name();
+        std::string out = app->get_description() + "\n\nUsage: " + name;
+        if (parent == nullptr)
+            return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" +
+                   options(*app, "Options") + options(*app, "Version") + "\ntinfer COMMAND --help tells more.\n" +
+                   app->get_footer() + "\n";
+        for (const CLI::Option* option : app->get_options())
+            if (option->get_positional()) out += " MODEL";
+        out += " [options]\n";
+        const bool all = mode == CLI::AppFormatMode::All;
+        std::size_t n_hidden = 0;
+        for (const auto& title : titles(*app)) {
+            std::string text = title == "Options" ? "" : options(*app, title);
+            const std::string hidden = options(*app, rare(title));
+            if (all)
+                text += hidden;
+            else
+                n_hidden += static_cast<std::size_t>(
+                    std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
+            if (!text.empty()) out += "\n" + title + ":\n" + text;
+        }
+        out += "\nCommon:\n" + options(*app, "Options") + options(*parent, "Options");
+        if (n_hidden > 0)
+            out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
+        else
+            out += "\n";
+        return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
+               "\n";
+    }
+
+private:
+    static std::vector<std::string> titles(const CLI::App& app) {
+        std::vector<std::string> out;
+        for (const CLI::Option* option : app.get_options()) {
+            std::string title = option->get_group();
+            if (title.starts_with(kRare)) title.erase(0, kRare.size());
+            if (!title.empty() && std::find(out.begin(), out.end(), title) == out.end()) out.push_back(title);
+        }
+        return out;
+    }
+
+    static std::string options(const CLI::App& app, std::string_view group) {
+        std::string out;
+        for (const CLI::Option* option : app.get_options())
+            if (option->get_group() == group && !(app.get_parent() == nullptr && option->check_name("--help")))
+                out += describe(*option);
+        return out;
+    }
+
+    static std::string commands(const CLI::App& app) {
+        std::string out;
+        for (const CLI::App* command : commands_of(app)) {
+            std::string line = "  " + command->get_name();
+            line += std::string(16 - line.size(), ' ') + command->get_description();
+            line.resize(std::min(line.find_first_of(".;:", 16), line.size()));  // its first clause
+            out += line + "\n";
+        }
+        return out;
+    }
+};
+
+// ---- Configuration file ---------------------------------------------------------------------------------------------
+
+/// Keys at the top of a file, beside those in [run] and its like, count for the chosen sub-command if it has them. What
+/// no sub-command knows is an error.
+class Config : public CLI::ConfigBase {
+public:
+    explicit Config(const CLI::App& app) : app_(app) {}
+
+    std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+        std::vector<CLI::ConfigItem> kept;
+        for (auto& item : ConfigBase::from_config(input)) {
+            if (item.name == "++" || item.name == "--") {  // a section begins or ends
+                if (!item.parents.empty()) (void)section(item.parents);
+                continue;
+            }
+            if (is_known(item) && item.parents.empty()) {
+                for (const CLI::App* command : app_.get_subcommands())
+                    if (find(*command, item.name)) item.parents = {command->get_name()};
+                if (!item.parents.empty() || find(app_, item.name)) kept.push_back(std::move(item));
+            } else if (item.parents.front() == chosen()) {
+                kept.push_back(std::move(item));
+            }
+        }
+        return kept;
+    }
+
+private:
+    static bool find(const CLI::App& command, const std::string& key) {
+        for (const CLI::Option* option : command.get_options())
+            if (option->check_lname(key) || (key.size() == 1 && option->check_sname(key))) return true;
+        return false;
+    }
+
+    [[nodiscard]] std::string chosen() const {
+        return app_.get_subcommands().empty() ? "" : app_.get_subcommands()[0]->get_name();
+    }
+    [[nodiscard]] std::string file() const { return app_.get_config_ptr()->as<std::string>(); }
+
+    [[nodiscard]] const CLI::App& section(const std::vector<std::string>& names) const {
+        std::vector<std::string> known;
+        for (const CLI::App* command : commands_of(app_)) {
+            known.push_back(command->get_name());
+            if (names.size() == 1 && known.back() == names[0]) return *command;
+        }
+        const std::string name = CLI::detail::join(names, ".");
+        throw CLI::ConfigError(file() + ": unknown section [" + name + "]" + did_you_mean("", name, known));
+    }
+
+    /// Throws where it is not.
+    [[nodiscard]] bool is_known(const CLI::ConfigItem& item) const {
+        std::vector<std::string> known;
+        std::vector<const CLI::App*> places =
+            item.parents.empty() ? commands_of(app_) : std::vector{&section(item.parents)};
+        places.push_back(&app_);
+        for (const CLI::App* place : places) {
+            if (find(*place, item.name)) return true;
+            for (auto& name : names_of(*place)) known.push_back(std::move(name));
+        }
+        throw CLI::ConfigError(file() + ": unknown key '" + item.fullname() + "'" + did_you_mean("", item.name, known));
+    }
+
+    const CLI::App& app_;
+};
+
+/// What CLI11 says of a value that is missing or that it could not convert, for people.
+std::string reword(const std::string& message) {
+    if (message.find(" required ") != message.npos && message.ends_with(" missing"))
+        return message.substr(0, message.find(':')) + ": its value is missing";
+    constexpr std::string_view kNotConverted = "Could not convert: ";
+    if (!message.starts_with(kNotConverted)) return message;
+    const auto equals = message.find(" = ");
+    if (equals == message.npos) return message;
+    return message.substr(kNotConverted.size(), equals - kNotConverted.size()) + ": '" + message.substr(equals + 3) +
+           "' is not such a value";
+}
+
+}  // namespace
+
+std::string closest(std::string_view word, const std::vector<std::string>& known) {
+    const std::string* best = nullptr;
+    std::size_t least = word.size() / 3 + 1;  // more changes than that make another word
+    for (const auto& name : known) {
+        std::size_t d = distance(word, name);
+        const auto shorter = std::min(word.size(), name.size());
+        if (shorter >= 3 && word.substr(0, shorter) == std::string_view(name).substr(0, shorter))
+            d = std::min<std::size_t>(d, 1);
+        if (parts(word) == parts(name)) d = std::min<std::size_t>(d, 1);
+        if (d < least || (d == least && best == nullptr && d > 0)) {
+            best = &name;
+            least = d;
+        }
+    }
+    return best == nullptr ? std::string() : *best;
+}
+
+void set_up_usage(CLI::App& app) {
+    app.formatter(std::make_shared<Help>());
+    app.config_formatter(std::make_shared<Config>(app));
+    app.get_help_ptr()->description("this text");
+    for (CLI::App* command : commands_of(app)) {
+        command->formatter(app.get_formatter());
+        command->set_help_flag("-h,--help", "this text");
+        command->set_help_all_flag("--help-all", "all options");
+        for (CLI::Option* option : command->get_options())
+            if (option->get_type_size() != 0 && option->get_default_str().empty() &&
+                option->get_items_expected_max() == 1)
+                option->capture_default_str();
+    }
+}
+
+void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
+    const auto bind = [](CLI::App& command) {
+        for (CLI::Option* option : command.get_options()) {
+            if (option->get_lnames().empty()) continue;
+            std::string name = "TINFER_" + option->get_lnames()[0];
+            static const std::set<std::string> kNotThese{"TINFER_help", "TINFER_help-all", "TINFER_version"};
+            if (kNotThese.contains(name)) continue;
+            std::transform(name.begin(), name.end(), name.begin(),
+                           [](unsigned char c) { return c == '-' ? '_' : char(std::toupper(c)); });
+            option->envname(name);
+        }
+    };
+    bind(app);
+    for (const auto& arg : args)
+        for (CLI::App* command : commands_of(app))
+            if (command->get_name() == arg) return bind(*command);
+}
+
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::string command = chosen.empty() ? "tinfer" : "tinfer " + chosen[0]->get_name();
+    std::string message = error.what();
+    message.resize(std::min(message.find('\n'), message.size()));
+    if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return message;
+    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr)
+        return app.get_config_ptr()->as<std::string>() + ": cannot be opened";
+
+    const auto rest = app.remaining(true);
+    const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+    const auto option = std::find_if(rest.begin(), rest.end(), is_option);
+    const auto word = std::find_if_not(rest.begin(), rest.end(), is_option);
+    if (chosen.empty() && word != rest.end()) {
+        std::vector<std::string> known;
+        for (const CLI::App* other : commands_of(app)) known.push_back(other->get_name());
+        message = "unknown command '" + *word + "'" + did_you_mean("", *word, known);
+    } else if (option != rest.end()) {
+        const std::string name = option->substr(0, option->find('='));
+        const auto known = names_of(chosen.empty() ? app : *chosen[0]);
+        const auto first = name.find_first_not_of('-');
+        message = "unknown option " + name +
+                  did_you_mean("--", first == name.npos ? "" : std::string_view(name).substr(first), known);
+    } else if (word != rest.end()) {
+        message = "unexpected '" + *word + "': the model is given already, anything else follows the name of an option";
+    } else if (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+        message = "a command is needed";
+    }
+    return reword(message) + " (see " + command + " --help)";
+}
+
+}  // namespace cli

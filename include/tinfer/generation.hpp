@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// The loop of generation: prompt in, text out, until something ends it.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 2048});
+//     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
+//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 20});
+//     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
+//     std::cout << "\nended by: " << *story.stop() << '\n';
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/context.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/sampling.hpp"
+#include "tinfer/text.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+/// What ended a generation: a token that ends one (Vocab::is_eog), n_predict, a stop string, the user (a cancelled
+/// decode or end()), or a context without room for one token more.
+enum class StopReason : std::uint8_t { eog, limit, string, interrupt, context };
+[[nodiscard]] TINFER_API std::string_view to_string(StopReason reason) noexcept;
+
+struct GenerationOptions {
+    std::int64_t n_predict = -1;  ///< most tokens; -1 = until something else ends it
+    /// The text ends before the first of these to be complete, over the borders of tokens too. One that is the text of
+    /// a control token also ends it at that token.
+    std::vector<std::string> stop{};
+    SeqId seq = SeqId{0};  ///< the sequence of the context that it fills
+    int prompt_piece = 0;  ///< most prompt tokens of one next(); 0 = the context's n_batch
+};
+
+/// One text in the making, as a value: copies go on independently, on contexts of their own. It holds neither context
+/// nor sampler, only what they have to do next and what came of it. So an exception loses nothing: tokens() and text()
+/// stay, and next() may be called again, because a decode that threw has changed nothing. One thread at a time.
+class TINFER_API Generation {
+public:
+    /// An empty prompt goes on from the last output of the context. Throws bad_parameter for n_predict below -1
+    /// and prompt_piece below 0.
+    Generation(const Vocab& vocab, std::vector<Token> prompt, GenerationOptions options = {});
+    Generation(const Generation& other);
+    Generation& operator=(const Generation& other);
+    Generation(Generation&&) noexcept;
+    Generation& operator=(Generation&&) noexcept;
+    ~Generation();
+
+    /// Decodes pending(), at most one piece of a prompt, and, when all of it is decoded, samples a token. Gives the
+    /// text that can be shown now, in whole UTF-8 characters: empty after a piece of a prompt, inside a character, and
+    /// while it may become a stop string. nullopt once the generation has ended and all text was given. The view is
+    /// valid until the next call of a member that is not const. The sampler accepts the tokens of the prompt. Throws
+    /// what decode and sample throw.
+    std::optional<std::string_view> next(Context& context, Sampler& sampler);
+    /// next() until the end; `show` gets every text that is not empty, and ends the generation by returning false.
+    StopReason run(Context& context, Sampler& sampler, const std::function<bool(std::string_view)>& show = {});
+
+    /// For programs that decode several generations in one batch: pending() went through the context, and `token` was
+    /// drawn behind it. Gives text as next() does. Nothing happens once the generation has ended.
+    std::string_view accept(Token token);
+    /// Ends it from outside and gives the text that was held back.
+    std::string_view end(StopReason reason = StopReason::interrupt);
+    /// Goes on, ended or not, with more tokens behind pending(): the next turn of a conversation. tokens(), text(), the
+    /// budget and timings() begin anew.
+    void prompt(std::span<const Token> tokens);
+
+    /// nullopt while it goes on.
+    [[nodiscard]] std::optional<StopReason> stop() const noexcept;
+    /// What was generated, without a token that ended it.
+    [[nodiscard]] std::span<const Token> tokens() const& noexcept;
+    /// The text given so far: that of tokens() up to a stop string.
+    [[nodiscard]] const std::string& text() const& noexcept;
+    /// What the context has not decoded yet: the rest of the prompt, or the token drawn last, also one that ended it.
+    [[nodiscard]] std::span<const Token> pending() const& noexcept;
+    /// Of the calls of next(): prompt tokens decoded, with the time up to the first token; tokens decoded after they
+    /// were drawn, with the time that these and their successors took. load_s is 0.
+    [[nodiscard]] const Timings& timings() const& noexcept;
+
+    // Of a generation that is about to go, views would dangle.
+    std::span<const Token> tokens() const&& = delete;
+    const std::string& text() const&& = delete;
+    std::span<const Token> pending() const&& = delete;
+    const Timings& timings() const&& = delete;
+
+    struct Impl;  ///< the library's own
+
+private:
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tinfer

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// Attention over KV slots of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact, with
+// one float step per 32 channels; V widened as code times scale.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/attention/kv_quantize.hpp"
+#include "kernels/attention/microkernels.hpp"
+
+namespace tinfer::kernels {
+
+// ---- Lanes ----------------------------------------------------------------------------------------------------------
+
+// half_values: N of f16. signed_nibbles: the low or the high four bits of 16 bytes, less 8.
+#if defined(__x86_64__)
+template <int N>
+static TINFER_INLINE void half_values(const std::byte* p, float (&out)[4]) {
+    std::uint64_t halves = 0;
+    std::memcpy(&halves, p, 2 * N);
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<long long>(halves))));
+}
+static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m128i nibbles = _mm_and_si128(high ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+    _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm_sub_epi8(nibbles, _mm_set1_epi8(8)));
+}
+// A register's worth of signed bytes as floats.
+static TINFER_INLINE f32v<avx2> float_bytes(const void* p, avx2) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+}
+/// acc + the four products of each lane: w signed bytes above −128, or unsigned ones up to 15; a signed.
+static TINFER_INLINE i32v<avx2> dot_key(i32v<avx2> acc, i32v<avx2> w, i32v<avx2> a, avx2) {
+    return dot2(acc, dot_signed_bytes(w, a, avx2{}), i32v<avx2>(0x00010001), avx2{});
+}
+#if defined(__AVXVNNI__)
+static TINFER_INLINE i32v<avxvnni> dot_key(i32v<avxvnni> acc, i32v<avxvnni> w, i32v<avxvnni> a, avxvnni) {
+    return dot4(acc, w, a, avxvnni{});
+}
+#endif
+#if defined(__AVX512DQ__)
+static TINFER_INLINE f32v<avx512> float_bytes(const void* p, avx512) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
+static TINFER_INLINE i32v<avx512> dot_key(i32v<avx512> acc, i32v<avx512> w, i32v<avx512> a, avx512) {
+    return dot2(acc, dot_signed_bytes(w, a, avx512{}), i32v<avx512>(0x00010001), avx512{});
+}
+#endif
+#if defined(__AVX512VNNI__)
+static TINFER_INLINE i32v<avx512vnni> dot_key(i32v<avx512vnni> acc, i32v<avx512vnni> w, i32v<avx512vnni> a,
+                                              avx512vnni) {
+    return dot4(acc, w, a, avx512vnni{});
+}
+#endif
+#elif defined(__aarch64__)
+template <int N>
+static TINFER_INLINE void half_values(const std::byte* p, float (&out)[4]) {
+    std::uint64_t halves = 0;
+    std::memcpy(&halves, p, 2 * N);
+    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
+}
+static TINFER_INLINE void signed_nibbles(const std::byte* p, bool high, std::int8_t (&out)[16]) {
+    const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p));
+    const uint8x16_t nibbles = high ? vshrq_n_u8(bytes, 4) : vandq_u8(bytes, vdupq_n_u8(15));
+    vst1q_s8(out, vsubq_s8(vreinterpretq_s8_u8(nibbles), vdupq_n_s8(8)));
+}
+static TINFER_INLINE f32v<neon> float_bytes(const void* p, neon) {
+    std::int32_t four;
+    std::memcpy(&four, p, 4);
+    const int16x8_t words = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(words)));
+}
+static TINFER_INLINE i32v<neon> dot_key(i32v<neon> acc, i32v<neon> w, i32v<neon> a, neon) {
+    return dot4(acc, w, a, neon{});
+}
+#if defined(__ARM_FEATURE_DOTPROD)
+static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
+    return dot4(acc, w, a, neon_dot{});
+}
+#endif
+#endif
+
+// ---- KV slots ----------------------------------------------------------------------------------------------------------
+
+/// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
+template <class Arch, DType Type>
+struct CodedKvSlot {
+    /// Of n channels, with their share of the scales.
+    static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return code_bytes(Type, n) + n * 2 / kKvBlock; }
+    /// 16·Pieces channels of a row, from one on: a whole block's first, where they are more than 16. Scales are widened
+    /// together and go through memory, from where an instruction takes one for all lanes.
+    template <int Pieces>
+    struct Row {
+        static_assert(Pieces <= 8);
+        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept : codes(row), first(channel) {
+            half_values<(Pieces + 1) / 2>(row + v_scale(Type, d, channel / kKvBlock), scale);
+        }
+        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept {
+            const std::byte* bytes = codes + (Type == DType::q8_0 ? first + 16 * piece : first / 32 * 16 + piece / 2 * 16);
+            alignas(16) std::int8_t low[16];
+            if constexpr (Type == DType::q4_0) {
+                signed_nibbles(bytes, Pieces > 1 ? piece % 2 != 0 : first % 32 != 0, low);
+                bytes = reinterpret_cast<const std::byte*>(low);
+            }
+            return f32x16<Arch>::broadcast(scale + piece / 2) * f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
+        }
+        const std::byte* codes;
+        std::int64_t first;
+        float scale[4];
+    };
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept {
+        return Row<1>(row, channel, d).load(0);
+    }
+    static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
+                                               int) noexcept {
+        return load_row(row, channel, d);
+    }
+};
+
+/// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
+template <class Arch, DType Type>
+inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
+                                : Arch::kHasDot4 && !Arch::kSignedDot4 ? 128
+                                                                       : 0;
+
+/// s[r][16·g + l] = Σ over blocks of fma(d_k · d_q, float(Σ code_k · code_q), s).
+template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
+[[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
+                                 std::int64_t d, float* const* s) noexcept {
+    constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
+    constexpr std::int64_t kStep = kWords * 64, kShare = Groups * (kStep + 2 * kGroup);   // a block's share of the scales
+    f32x16<Arch> sum[Queries][Groups];
+    for (int r = 0; r < Queries; ++r)
+        for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
+    const std::int64_t scales = kGroup * code_bytes(Type, d);
+    for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
+        i32v<Arch> acc[Queries][Groups][kParts];
+#pragma GCC unroll 8
+        for (int r = 0; r < Queries; ++r)
+#pragma GCC unroll 4
+            for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                for (int i = 0; i < kParts; ++i) acc[r][g][i] = i32v<Arch>(q[r].acc_init[b]);
+        if constexpr (Ahead) next.prefetch<kShare>(b * kShare);
+        for (int w = 0; w < kWords; ++w) {
+            i32v<Arch> codes[Groups][kParts];
+#pragma GCC unroll 4
+            for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                for (int i = 0; i < kParts; ++i) {
+                    codes[g][i] = load_i32<Arch>(k[g] + b * kStep + w * 64 + i * Arch::kLanes * 4);
+                    if constexpr (kKeyBias<Arch, Type> == 128)
+                        codes[g][i] = codes[g][i] ^ i32v<Arch>(static_cast<std::int32_t>(0x80808080u));
+                }
+#pragma GCC unroll 2
+            for (int half = 0; half < 8 / kWords; ++half)
+#pragma GCC unroll 8
+                for (int r = 0; r < Queries; ++r) {
+                    const auto a = bcast4<Arch>(q[r].codes + b * kKvBlock + w * (32 / kWords) + 4 * half);
+#pragma GCC unroll 4
+                    for (int g = 0; g < Groups; ++g)
+#pragma GCC unroll 2
+                        for (int i = 0; i < kParts; ++i) {
+                            i32v<Arch> key = codes[g][i];
+                            if constexpr (Type == DType::q4_0)
+                                key = (half == 0 ? key : key >> 4) & i32v<Arch>(0x0F0F0F0F);
+                            acc[r][g][i] = dot_key(acc[r][g][i], key, a, Arch{});
+                        }
+                }
+        }
+#pragma GCC unroll 4
+        for (int g = 0; g < Groups; ++g) {
+            const auto scale =
+                f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(k[g] + scales + b * kGroup * 2));
+#pragma GCC unroll 8
+            for (int r = 0; r < Queries; ++r) {
+                const auto dot = f32x16<Arch>::each([&](int i) { return as_float(acc[r][g][i], Arch{}); });
+                sum[r][g] = fma(scale * f32x16<Arch>::broadcast(q[r].d + b), dot, sum[r][g]);
+            }
+        }
+    }
+    for (int r = 0; r < Queries; ++r)
+        for (int g = 0; g < Groups; ++g) sum[r][g].store(s[r] + g * kGroup);
+}
+
+/// The same for n ≤ Queries queries and four groups.
+template <class Arch, DType Type, bool Ahead, int Queries>
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], NextRead next,
+                             std::int64_t d, float* const* s) noexcept {
+    if constexpr (Queries > 1)
+        if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
+    const auto run = [&](auto groups) {
+        constexpr int kGroups = groups();
+        const std::int64_t group = kGroup * row_bytes(Type, d);
+        for (int g = 0; g < 4; g += kGroups) {
+            float* to[Queries];
+            for (int r = 0; r < Queries; ++r) to[r] = s[r] + g * kGroup;
+            dot_codes<Arch, Type, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        }
+    };
+    // Measured. Codes take little arithmetic, so that from memory one stream is best where processors fetch along it.
+    if constexpr (Ahead && Arch::kLanes == 16 && Queries <= 2)
+        if (next.to_l1) return run(std::integral_constant<int, 4>{});
+    run(std::integral_constant<int, Ahead || Arch::kLanes < 16 ? 1 : 2>{});
+}
+
+/// Calls fn with the KV slots of V of any cache.
+template <class Arch, class Fn>
+TINFER_INLINE void with_value_slots(DType type, Fn fn) noexcept {
+    with_kv_slot<Arch>(type, fn);
+    if (type == DType::q8_0) fn(CodedKvSlot<Arch, DType::q8_0>{});
+    if (type == DType::q4_0) fn(CodedKvSlot<Arch, DType::q4_0>{});
+}
+
+}  // namespace tinfer::kernels

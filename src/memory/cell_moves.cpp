@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "memory/cell_moves.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace tinfer::memory {
+
+CellMoves::CellMoves(std::int32_t n_cells) : source_(at(n_cells), -1), target_(at(n_cells), -1), targets_(at(n_cells)) {}
+
+std::uint64_t CellMoves::bytes_held() const noexcept {
+    return (source_.capacity() + target_.capacity() + targets_.capacity()) * sizeof(std::int32_t);
+}
+
+void CellMoves::clear() noexcept {
+    std::ranges::fill(source_, -1);
+    std::ranges::fill(target_, -1);
+    n_targets_ = 0;
+}
+
+void CellMoves::add(std::int32_t from, std::int32_t to) noexcept {
+    if (from == to) return;
+    TINFER_ASSERT(target_[at(from)] < 0 && source_[at(to)] < 0);
+    target_[at(from)] = to;
+    source_[at(to)] = from;
+    targets_[n_targets_++] = to;
+}
+
+/// A copy that goes on where the last one ended joins it.
+void CellMoves::emit(std::int32_t from, std::int32_t to) noexcept {
+    std::int32_t* const last = n_rows_ > 0 ? &out_[3 * (n_rows_ - 1)] : nullptr;
+    if (last != nullptr && from >= 0 && to >= 0 && last[0] >= 0 && last[1] >= 0 && last[0] + last[2] == from && last[1] + last[2] == to) {
+        ++last[2];
+        return;
+    }
+    std::int32_t* const row = &out_[3 * n_rows_++];
+    row[0] = from;
+    row[1] = to;
+    row[2] = 1;
+}
+
+/// Fills a cell whose own content is out of the way.
+void CellMoves::fill(std::int32_t target) noexcept {
+    const std::int32_t from = source_[at(target)];
+    emit(from, target);
+    target_[at(from)] = -1;
+    source_[at(target)] = -1;
+}
+
+std::size_t CellMoves::write(std::span<std::int32_t> out) noexcept {
+    out_ = out;
+    n_rows_ = 0;
+    const auto targets = std::span(targets_).first(n_targets_);
+    // Cells that close ranks are free when their turn comes, which keeps neighbours together.
+    for (const std::int32_t target : targets)
+        if (target_[at(target)] < 0) fill(target);
+    // Others follow their chain from its free end.
+    for (std::int32_t target : targets)
+        while (source_[at(target)] >= 0 && target_[at(target)] < 0) {
+            const std::int32_t freed = source_[at(target)];
+            fill(target);
+            target = freed;
+        }
+    // What is left are rings: one cell of each steps aside.
+    for (std::int32_t target : targets) {
+        if (source_[at(target)] < 0) continue;
+        const std::int32_t aside = target, to = target_[at(target)];
+        emit(aside, kMoveBuffer);
+        while (target != to) {
+            const std::int32_t freed = source_[at(target)];
+            fill(target);
+            target = freed;
+        }
+        emit(kMoveBuffer, to);
+        source_[at(to)] = target_[at(aside)] = -1;
+    }
+    n_targets_ = 0;
+    std::fill_n(&out_[3 * n_rows_], 3, 0);
+    out_ = {};
+    return n_rows_;
+}
+
+}  // namespace tinfer::memory

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Live cells close ranks: the tokens of every sequence line up in order, each token once, and the lines fill pages without a
+// gap. As many pages are free afterwards as if the sequences had just been decoded.
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+#include "memory/kv_cache.hpp"
+
+namespace tinfer::memory {
+
+/// The longest sequences first: what others share with them then stays in one piece.
+void KvCache::order_by_length() noexcept {
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) {
+        std::size_t place = index(seq);
+        for (; place > 0 && tables_[index(order_[place - 1])].count < tables_[index(seq)].count; --place) order_[place] = order_[place - 1];
+        order_[place] = SeqId{seq};
+    }
+}
+
+/// The cells of a sequence that are in no line yet begin a line, at the begin of a page. Cells of others between them come
+/// along, so that tokens of several sequences on one page do not part.
+void KvCache::line_up(SeqId seq) noexcept {
+    for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
+    const std::size_t begin = n_line_;
+    for (const KvEntry& entry : table(seq)) {
+        const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live), to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
+        std::uint64_t cells = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
+        for (; cells != 0; cells &= cells - 1) {
+            const std::int32_t cell = entry.page * kPageSlots + first_slot(cells);
+            std::int32_t& place = place_[index(cells_[index(cell)].token)];
+            if (place >= 0) continue;   // the token has another cell, or others have brought it along
+            place = static_cast<std::int32_t>(n_line_);
+            line_[n_line_++] = cell;
+        }
+    }
+    for (const KvEntry& entry : table(seq)) own_[index(entry.page)] = 0;
+    if (n_line_ == begin) return;
+    while (n_line_ % kPageSlots != 0) line_[n_line_++] = -1;
+}
+
+/// Where what is a page's worth of a line begins a page now, it stays there; else it goes to the page of its first cell, or to
+/// any.
+void KvCache::choose_pages() noexcept {
+    const auto n_taken = n_line_ / kPageSlots;
+    const auto taken = std::span(page_of_line_).first(n_taken);
+    std::ranges::fill(taken, -1);
+    const auto take = [&](std::size_t i, std::int32_t page) {
+        if (own_[index(page)] != 0) return false;
+        own_[index(page)] = 1;
+        taken[i] = page;
+        return true;
+    };
+    for (std::size_t i = 0; i < n_taken; ++i)
+        if (line_[i * kPageSlots] % kPageSlots == 0) (void)take(i, line_[i * kPageSlots] / kPageSlots);
+    std::int32_t any = 0;
+    for (std::size_t i = 0; i < n_taken; ++i) {
+        if (taken[i] >= 0 || take(i, line_[i * kPageSlots] / kPageSlots)) continue;
+        while (!take(i, any)) ++any;
+    }
+    std::ranges::fill(own_, 0);
+}
+
+/// The table of a sequence as it will be; no more of it than `out` has room for.
+std::size_t KvCache::pieces(SeqId seq, std::span<KvEntry> out) const noexcept {
+    std::size_t n = 0;
+    for (const KvEntry& entry : table(seq))
+        for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
+            const std::int32_t cell = compacted(entry.page * kPageSlots + first_slot(rest)), page = cell / kPageSlots;
+            const std::uint64_t slot = std::uint64_t{1} << cell % kPageSlots;
+            if (n > 0 && out[n - 1].page == page && out[n - 1].live < slot) {
+                out[n - 1].live |= slot;
+                continue;
+            }
+            if (n == out.size()) return n + 1;
+            out[n++] = {page, 0, slot};
+        }
+    return n;
+}
+
+bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
+    TINFER_ASSERT(!in_transaction_);
+    if (n_tokens > index(n_free_tokens_)) return false;
+    find_occupied();
+    std::ranges::fill(place_, -1);
+    std::ranges::fill(own_, 0);
+    n_line_ = 0;
+    order_by_length();
+    for (const SeqId seq : order_) line_up(seq);
+    TINFER_ASSERT(n_line_ <= line_.size());   // n_ctx tokens in at most n_seq_max lines
+    choose_pages();
+
+    moves.clear();
+    for (std::size_t i = 0; i < n_line_; ++i) {
+        if (line_[i] < 0) continue;
+        const std::int32_t to = page_of_line_[i / kPageSlots] * kPageSlots + static_cast<std::int32_t>(i % kPageSlots);
+        place_[index(cells_[index(line_[i])].token)] = to;
+        moves.add(line_[i], to);
+    }
+    // As for seq_cp: later tokens may add an entry per page.
+    const std::int32_t capacity = limits_.table_capacity();
+    const bool may_fill_it = limits_.n_seq_max == 1 || capacity == limits_.n_ctx;
+    const auto limit = index(may_fill_it ? capacity : capacity - limits_.n_pages());
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
+        if (pieces(SeqId{seq}, std::span(scratch_).first(limit)) > limit) return false;
+    return true;
+}
+
+void KvCache::compact(std::span<const std::int32_t> moves) noexcept {
+    for (Page& page : pages_) page.references = 0;
+    for (std::int32_t s = 0; s < limits_.n_seq_max; ++s) {
+        const SeqId seq{s};
+        const std::size_t n = pieces(seq, scratch_);
+        tables_[index(s)].size = static_cast<std::int32_t>(n);
+        std::copy_n(scratch_.begin(), n, table(seq).begin());
+        std::int32_t ordinal = 0;
+        for (KvEntry& entry : table(seq)) {
+            entry.first = ordinal;
+            ordinal += std::popcount(entry.live);
+            ++pages_[index(entry.page)].references;
+        }
+    }
+    Cell buffer{};
+    for_each_move(moves, [&](std::int32_t from, std::int32_t to) {
+        (to == kMoveBuffer ? buffer : cells_[index(to)]) = from == kMoveBuffer ? buffer : cells_[index(from)];
+    });
+    n_free_pages_ = 0;
+    for (std::int32_t page = limits_.n_pages() - 1; page >= 0; --page)   // the lowest on top
+        if (pages_[index(page)].references == 0) free_pages_[index(n_free_pages_++)] = page;
+}
+
+}  // namespace tinfer::memory

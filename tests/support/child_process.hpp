@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// A piece of a test in a process of its own, made by fork(): for what may hang or kill.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+namespace tinfer::test {
+
+/// "exit 0", "signal 7" or "still running" after so many seconds (and then killed). `fn` returns the exit code; what it
+/// throws is 99. Nothing of doctest inside.
+template <class Fn>
+std::string in_child(int seconds, Fn&& fn) {
+    const pid_t child = ::fork();
+    if (child < 0) return "cannot fork";
+    if (child == 0) {
+        int code = 99;
+        try {
+            code = fn();
+        } catch (...) {
+        }
+        ::_exit(code);
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    for (int status = 0;;) {
+        if (::waitpid(child, &status, WNOHANG) == child)
+            return WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status)) : "signal " + std::to_string(WTERMSIG(status));
+        if (std::chrono::steady_clock::now() > end) {
+            ::kill(child, SIGKILL);
+            ::waitpid(child, &status, 0);
+            return "still running";
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+}
+
+}  // namespace tinfer::test
