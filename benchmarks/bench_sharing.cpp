@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -103,7 +102,7 @@ private:
     std::vector<std::jthread> loops_;   // last: joined before stop_ goes
 };
 
-/// Two ways in turn, every round the other one first; `more` adds to the record.
+/// Two ways in turn, every round the other one first: the ratios of their rates.
 template <class A, class B>
 std::vector<double> ratios(const Setting& s, std::vector<double>& a_rates, std::vector<double>& b_rates, const A& a, const B& b) {
     std::vector<double> out;

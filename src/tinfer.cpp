@@ -58,28 +58,27 @@ std::vector<std::filesystem::path> ModelFile::paths() const {
 
 std::vector<MetadataEntry> ModelFile::metadata() const& {
     return reporting_memory(kListing, [&] {
-        std::vector<MetadataEntry> out;
-        for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
-        return out;
+        return impl_->file->reading([&] {
+            std::vector<MetadataEntry> out;
+            for (std::size_t i = 0; i < impl_->file->n_keys(); ++i) out.push_back(impl_->file->entry(i));
+            return out;
+        });
     });
 }
 
 std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
-    return reporting_memory(kListing, [&] { return impl_->file->value_text(key); });
+    return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return impl_->file->value_text(key); }); });
 }
 
 std::span<const TensorInfo> ModelFile::tensors() const& noexcept { return impl_->file->tensors(); }
 const TensorInfo* ModelFile::find(const void* address) const& noexcept { return impl_->file->find_tensor(address); }
 const TensorInfo* ModelFile::find(std::string_view name) const& noexcept { return impl_->file->find_tensor(name); }
 std::vector<TypeCount> ModelFile::type_mix() const { return reporting_memory(kListing, [&] { return impl_->file->type_mix(); }); }
-std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return gguf::csv(*impl_->file); }); }
-std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return gguf::json(*impl_->file); }); }
+std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::csv(*impl_->file); }); }); }
+std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::json(*impl_->file); }); }); }
 
 void ModelFile::check_data() const {
-    reporting_memory("checking a file: an allocation failed", [&] {
-        if (!impl_->file->data_loaded()) impl_->file->load_data({});
-        impl_->file->check_data();
-    });
+    reporting_memory("checking a file: an allocation failed", [&] { impl_->file->check_data(); });
 }
 
 std::array<std::uint8_t, 16> ModelFile::fingerprint() const {
@@ -113,8 +112,8 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
     return reporting_memory("loading a model: an allocation failed", [&] {
         const auto begin = std::chrono::steady_clock::now();
         auto file = gguf::File::open(shards, options);
-        auto bound = model::bind_model(file, options);
-        auto vocab = detail::Access::make<Vocab>(tokenizer::load_vocab(*file, options));
+        auto bound = file->reading([&] { return model::bind_model(file, options); });
+        auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
         file->load_data(options);
         warn_unused_overrides(*file, options);
         say_surplus_rows(bound, vocab, options);
@@ -141,7 +140,7 @@ Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options
 Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
         const auto file = gguf::File::open(shards, options);
-        return Vocab(tokenizer::load_vocab(*file, options));
+        return Vocab(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
     });
 }
 
@@ -157,7 +156,7 @@ Context::Context(Model model, ContextOptions options)
 MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
-        const auto bound = model::bind_model(file, model_options);
+        const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
         const kernels::KernelTable* table = kernels::find_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();

@@ -47,7 +47,7 @@ enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope
 struct ContextOptions {
     int n_ctx = 512;               ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
     int n_seq_max = 1;             ///< sequences 0 … n_seq_max-1; 1 … 256
-    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx
+    int n_batch = 0;               ///< most tokens of one decode call; 0 = n_ctx: a longer batch gets no_room
     int n_ubatch = 512;            ///< most tokens computed at once; 0 = n_batch. 256 at most without experts
     int n_outputs = 0;             ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
     int n_threads = 0;             ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
@@ -98,7 +98,9 @@ struct MemoryPlan {
                                          const ContextOptions& context_options = {});
 [[nodiscard]] TINFER_API MemoryPlan plan(const Model& model, const ContextOptions& context_options = {});
 
-/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs.
+/// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs. `no_room`: the
+/// batch has more tokens than Context::room tells, for want of cells or of learned positions; fewer may fit, or these after
+/// others are removed, or in a larger context.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t { ok, cancelled, no_room };
 [[nodiscard]] TINFER_API std::string_view to_string(DecodeStatus status) noexcept;
 /// The same of a decode in slices of time (Context::step); `pending`: there is more to do.
@@ -109,10 +111,12 @@ enum class [[nodiscard]] StepStatus : std::uint8_t { ok, cancelled, no_room, pen
 enum class [[nodiscard]] RemoveStatus : std::uint8_t { ok, partial_state, window_lost };
 [[nodiscard]] TINFER_API std::string_view to_string(RemoveStatus status) noexcept;
 
-/// Seconds and counts since construction or reset_timings().
+/// Seconds and counts since construction or reset_timings(), of calls that ended in `ok`: one that was cancelled, failed or
+/// had no room counts neither its tokens nor its time. A call is generation where it takes one token of each of its
+/// sequences, and prompt otherwise; encode() and models without causal attention know prompts only.
 struct Timings {
     double load_s = 0;                          ///< of the model
-    double prompt_s = 0, generation_s = 0;      ///< decode calls with more than one token, with one
+    double prompt_s = 0, generation_s = 0;      ///< inside the calls: time between two steps of one is not theirs
     std::uint64_t prompt_n = 0, generation_n = 0;   ///< tokens
 };
 
@@ -130,8 +134,9 @@ public:
     ~Context();
 
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
-    /// length up to n_batch: all of it, or nothing. Throws invalid_batch (context unchanged), compute_failed. Where the model
-    /// has an encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
+    /// length up to n_batch: all of it, or nothing. Throws invalid_batch (context unchanged), compute_failed, and io_error
+    /// where a part of the mapped model file cannot be read any more (ModelOptions::guard_mapping). Where the model has an
+    /// encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is nothing.
     DecodeStatus decode(std::span<const Token> tokens);
     DecodeStatus decode(std::initializer_list<Token> tokens) { return decode(std::span<const Token>(tokens.begin(), tokens.size())); }
     /// The same for tokens of any sequences, with positions and outputs of their own.
@@ -206,8 +211,11 @@ public:
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;                        ///< tokens of a sequence
-    [[nodiscard]] int used() const noexcept;                         ///< cells in use
-    [[nodiscard]] int room(SeqId seq) const;                         ///< tokens the sequence can take now
+    [[nodiscard]] int used() const noexcept;                         ///< tokens in the cache, or states where there is none
+    /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx less used(),
+    /// whatever lies where (the cache is compacted when need be, in a maintenance run that observers see; no bit changes),
+    /// or fewer where the model has learned positions and comes to the end of their table.
+    [[nodiscard]] int room(SeqId seq) const;
 
     /// Observers see every kernel call of this context until the handle is destroyed. Throws busy inside a callback, and
     /// not_available in builds without tracing.

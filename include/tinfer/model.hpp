@@ -40,6 +40,11 @@ struct MetadataOverride {
 /// How a file is opened and loaded.
 struct ModelOptions {
     bool use_mmap = true;                ///< false: ordinary reads into one buffer; same bits
+    /// While the library works on a mapped file, a part that cannot be read any more (the file was cut short, its storage
+    /// failed) is io_error, in this call and in every later one on the model. For that a handler of SIGBUS is installed as
+    /// long as a mapped file is open; signals that are not the library's go to the one that was there before. Elsewhere, in
+    /// code that reads TensorInfo::address for example, nothing is changed. false: no handler, and such a file ends the program.
+    bool guard_mapping = true;
     bool mlock = false;                  ///< lock the weights in RAM; failure is a warning
     bool populate = false;               ///< fault the mapping in at load
     bool check_tensors = false;          ///< scan every block for scales that are not finite (bad_tensor_data)
@@ -91,7 +96,8 @@ public:
     [[nodiscard]] std::string csv() const;
     /// Everything as one JSON document: version, metadata, tensors, type mix.
     [[nodiscard]] std::string json() const;
-    /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block.
+    /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block. Changes nothing, so that any number
+    /// of threads may call it: what is neither mapped nor loaded is read in pieces (ModelOptions::use_mmap).
     void check_data() const;
     /// Which model this is, in 16 bytes: the beginning of the SHA-256 of the metadata, the tensor directory, the length of the
     /// data and a sample of it (64 pieces of 4 KiB at even distances; all of it where that is less). The same for a file that

@@ -46,7 +46,7 @@ enum class Op : std::uint16_t {
     segment_sum,                 ///< adds each row to the sum of its segment: pooling
     key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
-    kv_move,                     ///< cells inside the cache: live ones close the gaps between them
+    kv_move,                     ///< cells inside the cache: compaction
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
     count_

@@ -2,8 +2,9 @@
 // Files to read from, mappings of whole files, and pages locked in RAM: the three things of the operating system that
 // loading weights needs, each owned by one object.
 //
-// A file that another process cuts short while it is mapped raises SIGBUS at the next touch of a lost page, and one that is
-// rewritten changes under our hands. No library can prevent that; read instead of mapping where the storage is not trusted.
+// A file that another process cuts short while it is mapped raises SIGBUS at the next touch of a lost page
+// (base/fault_guard.hpp), and one that is rewritten changes under our hands. No library can prevent that; read instead of
+// mapping where the storage is not trusted.
 #pragma once
 
 #include <cstddef>

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/fault_guard.hpp"
 #include "base/mapped_file.hpp"
 #include "gguf/file.hpp"
 #include "gguf/name_index.hpp"
@@ -60,6 +62,7 @@ struct Shard {
     std::string name;                                  ///< for messages
     InputFile file;
     MappedFile map;
+    GuardedMap guarded;                                ///< of `map`
     AlignedBuffer header;                              ///< header bytes when they were read
     const std::byte* in_place = nullptr;               ///< the whole file, when it is in memory: mapped, or the caller's bytes
     std::uint64_t file_bytes = 0;
@@ -89,6 +92,8 @@ struct Shard {
 [[nodiscard]] std::vector<std::uint32_t> check_placement(const Shard& shard);
 
 struct File::Impl {
+    std::optional<FaultHandler> fault_handler;         ///< where mappings are guarded
+    mutable GuardedMaps guarded;                       ///< of all shards
     std::deque<Shard> shards;
     std::vector<std::filesystem::path> paths;
     std::vector<TensorInfo> tensors;
@@ -103,6 +108,9 @@ struct File::Impl {
     LockedPages locked;                                ///< after what it locks, so that it goes first
     bool data_loaded = false;
     std::uint64_t mapped_bytes = 0;
+
+    /// Maps the file of a shard, unless the system refuses.
+    void map(Shard& shard, const ModelOptions& options);
 
     [[nodiscard]] std::string_view tensor_name(std::size_t i) const noexcept { return tensors[i].name; }
     /// The override of a key, marked as asked for, or null.

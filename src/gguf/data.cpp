@@ -84,6 +84,28 @@ private:
 
 }  // namespace
 
+void File::Impl::map(Shard& shard, const ModelOptions& options) {
+    int error = 0;
+    shard.map = shard.file.map(error);
+    if (!shard.map.is_mapped()) {
+        if (options.log) options.log(LogLevel::info, cat(shard.name, ": cannot map (", errno_text(error), "), reading instead"));
+        return;
+    }
+    shard.in_place = shard.map.bytes().data();
+    shard.guarded.set(shard.map.bytes());
+    guarded.add(shard.guarded);
+}
+
+GuardedMaps* File::guarded_maps() const noexcept { return impl_->fault_handler ? &impl_->guarded : nullptr; }
+
+void File::check_intact() const {
+    if (impl_->guarded.damaged() == nullptr) return;
+    for (const Shard& shard : impl_->shards)
+        if (const std::uint64_t offset = shard.guarded.lost_at(); offset != GuardedMap::kIntact)
+            fail(ErrorCode::io_error, cat(shard.name, ": cannot read at byte ", offset, " of the mapped file, which had ", shard.file_bytes,
+                                          " bytes when opened: it was cut short, or its storage failed"));
+}
+
 bool File::data_loaded() const noexcept { return impl_->data_loaded; }
 std::uint64_t File::mapped_bytes() const noexcept { return impl_->mapped_bytes; }
 std::uint64_t File::copied_bytes() const noexcept { return impl_->weights.size(); }
@@ -93,16 +115,14 @@ namespace {
 
 /// Decides for each shard whether its tensors stay where they are or are read. A mapping made for the header alone is cut
 /// back when mapping is not wanted for tensors.
-void choose_places(std::deque<Shard>& shards, const ModelOptions& options) {
-    for (Shard& shard : shards) {
+void choose_places(File::Impl& impl, const ModelOptions& options) {
+    for (Shard& shard : impl.shards) {
         if (shard.map.is_mapped() && !options.use_mmap) {
             shard.map.keep_front(static_cast<std::size_t>(shard.header_end));
+            shard.guarded.set(shard.map.bytes());
             shard.in_place = nullptr;
         } else if (!shard.map.is_mapped() && shard.in_place == nullptr && options.use_mmap) {
-            int error = 0;
-            shard.map = shard.file.map(error);
-            if (shard.map.is_mapped()) shard.in_place = shard.map.bytes().data();
-            else if (options.log) options.log(LogLevel::info, cat(shard.name, ": cannot map (", errno_text(error), "), reading instead"));
+            impl.map(shard, options);
         }
     }
 }
@@ -143,12 +163,15 @@ void bring(const Shard& shard, const TensorInfo& tensor, std::span<std::byte> bu
 }  // namespace
 
 void File::load_data(const ModelOptions& options) {
-    if (impl_->data_loaded) return;
+    if (!impl_->data_loaded) reading([&] { bring_all(options); });
+}
+
+void File::bring_all(const ModelOptions& options) {
     const std::string& name = impl_->shards.front().name;
     try {
         const std::uint64_t total = bytes_of(impl_->tensors);
         ProgressMeter progress(options.progress, options.check_tensors ? 2 * total : total, name);   // no overflow: below 2^63
-        choose_places(impl_->shards, options);
+        choose_places(*impl_, options);
         AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_)));
         Locker locker(options.mlock, options.log, name);
 
@@ -188,6 +211,10 @@ void File::load_data(const ModelOptions& options) {
 }
 
 void File::check_data() const {
+    reading([&] { scan_all(); });
+}
+
+void File::scan_all() const {
     constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
     const ProgressFn silent;
     ProgressMeter progress(silent, 0, impl_->shards.front().name);

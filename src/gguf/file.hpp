@@ -11,8 +11,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "base/fault_guard.hpp"
 #include "tinfer/model.hpp"
 
 namespace tinfer::gguf {
@@ -69,6 +71,15 @@ public:
     /// See ModelFile::fingerprint.
     [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
 
+    /// Calls fn, which reads what may be mapped, on this thread. Where a part of a file cannot be read any more, it throws what
+    /// check_intact() does, whatever fn made of it.
+    template <class Fn>
+    decltype(auto) reading(Fn&& fn) const;
+    /// Throws io_error, naming file and offset, once a part of a mapped file could not be read: what is there is zeros.
+    void check_intact() const;
+    /// What whoever reads tensors guards itself with; null: mappings are not guarded, or there are none.
+    [[nodiscard]] GuardedMaps* guarded_maps() const noexcept;
+
     // ---- metadata: the caller's overrides first, then shard 0. find_*: nullopt when absent; require_*: missing_key.
     // A value of another family: wrong_type; an integer that does not fit or is negative where it must not be: bad_key;
     // an override of the wrong family, or of an array: bad_override.
@@ -116,9 +127,33 @@ public:
 
 private:
     File();
+    void bring_all(const ModelOptions& options);
+    void scan_all() const;
     std::unique_ptr<Impl> impl_;
     friend std::string json(const File& file);
 };
+
+template <class Fn>
+decltype(auto) File::reading(Fn&& fn) const {
+    GuardedMaps* const maps = guarded_maps();
+    if (maps == nullptr) return fn();
+    std::array<GuardedWork::ThreadName, 1> threads{};
+    GuardedWork work(*maps, threads);
+    const GuardedWork::Thread guarded(&work, 0);
+    try {
+        if constexpr (std::is_void_v<decltype(fn())>) {
+            fn();
+            check_intact();
+        } else {
+            decltype(auto) result = fn();
+            check_intact();
+            return result;
+        }
+    } catch (...) {
+        check_intact();
+        throw;
+    }
+}
 
 /// `layer` and `role` of a tensor name: "blk.3.attn_q.weight" → 3, "attn_q"; "output_norm.weight" → -1, "output_norm";
 /// a ".bias" keeps its suffix: "attn_q.bias".

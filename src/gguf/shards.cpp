@@ -43,19 +43,13 @@ void read_and_parse(Shard& shard) {
     }
 }
 
-void open_shard(Shard& shard, const std::filesystem::path& path, const ModelOptions& options) {
+void open_shard(File::Impl& impl, Shard& shard, const std::filesystem::path& path, const ModelOptions& options) {
     shard.path = path;
     shard.name = display_name(path);
     shard.file = InputFile(path);
     shard.file_bytes = shard.file.size();
-    if (options.use_mmap && shard.file_bytes != 0) {
-        int error = 0;
-        shard.map = shard.file.map(error);
-        if (!shard.map.is_mapped())
-            log_note(options, LogLevel::info, cat(shard.name, ": cannot map (", errno_text(error), "), reading instead"));
-    }
+    if (options.use_mmap && shard.file_bytes != 0) impl.map(shard, options);
     if (shard.map.is_mapped()) {
-        shard.in_place = shard.map.bytes().data();
         static_cast<void>(parse(shard, shard.map.bytes()));   // the whole file is there: the header cannot go on behind it
     } else {
         read_and_parse(shard);
@@ -115,16 +109,17 @@ std::int64_t announced_shards(const Shard& first) {
     return count;
 }
 
-void open_set(std::deque<Shard>& shards, std::span<const std::filesystem::path> paths, const ModelOptions& options) {
+void open_set(File::Impl& impl, std::span<const std::filesystem::path> paths, const ModelOptions& options) {
     if (paths.empty()) fail(ErrorCode::bad_parameter, "no path of a model file given");
-    open_shard(shards.emplace_back(), paths[0], options);
+    std::deque<Shard>& shards = impl.shards;
+    open_shard(impl, shards.emplace_back(), paths[0], options);
     const Shard& first = shards.front();
     const std::int64_t count = announced_shards(first);
     if (paths.size() > 1 && static_cast<std::int64_t>(paths.size()) != count)
         fail(ErrorCode::bad_split, cat(first.name, ": ", paths.size(), " shards given, split.count is ", count));
     for (std::int64_t k = 1; k < count; ++k) {
         const bool listed = paths.size() > 1;
-        open_shard(shards.emplace_back(), listed ? paths[static_cast<std::size_t>(k)] : sibling_path(first, k, count), options);
+        open_shard(impl, shards.emplace_back(), listed ? paths[static_cast<std::size_t>(k)] : sibling_path(first, k, count), options);
         check_shard_number(shards.back(), k, count);
     }
 }
@@ -233,9 +228,12 @@ std::shared_ptr<File> File::open(std::span<const std::filesystem::path> paths, c
     return with_memory_errors([&] {
         std::shared_ptr<File> file(new File);
         set_overrides(*file->impl_, options);
-        open_set(file->impl_->shards, paths, options);
-        merge_shards(*file->impl_, options);
-        check_directory(*file->impl_);
+        if (options.use_mmap && options.guard_mapping) file->impl_->fault_handler.emplace();
+        file->reading([&] {
+            open_set(*file->impl_, paths, options);
+            merge_shards(*file->impl_, options);
+            check_directory(*file->impl_);
+        });
         return file;
     });
 }

@@ -108,11 +108,8 @@ public:
     }
     void flush() noexcept {
         if (n_ > 0)
-            sink_.range(slot_, mode_,
-                        {.offset = unsigned_bytes(first_) * row_bytes_,
-                         .length = unsigned_bytes(n_) * row_bytes_,
-                         .weight = weight_,
-                         .padding = padding_});
+            sink_.range(slot_, mode_, {.offset = unsigned_bytes(first_) * row_bytes_, .length = unsigned_bytes(n_) * row_bytes_,
+                                       .weight = weight_, .padding = padding_});
         n_ = 0;
     }
 
@@ -276,9 +273,7 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
-void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept { declare_kv_copy_page(shape, sink); }
-
-void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     sink.dynamic(1, kRead);
     declare_inputs(shape, 2, sink);
@@ -375,6 +370,30 @@ void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
 
 namespace {
 
+struct Piece { std::int64_t first, n; };
+
+/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for none.
+/// Lists are short, so there is one pass over them for every piece, ascending.
+template <class Fn>
+void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pieces, Fn piece) noexcept {
+    for (const int slot : {0, 1}) {
+        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
+        for (Piece next{-1, 1}; next.n > 0;) {
+            const std::int64_t last = next.first;
+            std::uint32_t times = 0;
+            next.n = 0;
+            for (std::int64_t i = 0; i < n_pieces; ++i) {
+                const Piece candidate = piece(i, slot);
+                if (candidate.n == 0 || candidate.first <= last || (next.n > 0 && candidate.first > next.first)) continue;
+                times = candidate.first == next.first ? times + 1 : 1;
+                next = candidate;
+            }
+            runs.add(next.first, next.n, times);
+        }
+        runs.flush();
+    }
+}
+
 // Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
 // other KV slots with them: those are padding.
 void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
@@ -408,42 +427,11 @@ void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexc
 }
 
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
-    for (const int slot : {0, 1}) {
-        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
-        DistinctIds kv_slots(call[3]);
-        for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next()) runs.add(kv_slot.id, 1, kv_slot.count);
-        runs.flush();
-    }
+    resolve_pieces(call, sink, call[3].ne[0], [&](std::int64_t i, int) {
+        const std::int64_t kv_slot = call[3].row<const std::int32_t>(0)[i];
+        return Piece{kv_slot, kv_slot < 0 ? 0 : 1};
+    });
 }
-
-namespace {
-
-struct Piece { std::int64_t first, n; };
-
-/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for none.
-/// Lists are short, so there is one pass over them for every piece, ascending.
-template <class Fn>
-void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pieces, Fn piece) noexcept {
-    for (const int slot : {0, 1}) {
-        RowRuns runs(sink, slot, slot == 0 ? kWrite : kRead, call[slot]);
-        for (std::int64_t last = -1;;) {
-            Piece next{-1, 0};
-            std::uint32_t times = 0;
-            for (std::int64_t i = 0; i < n_pieces; ++i) {
-                const Piece candidate = piece(i, slot);
-                if (candidate.n == 0 || candidate.first <= last) continue;
-                if (next.n == 0 || candidate.first < next.first) times = 0, next = candidate;
-                if (candidate.first == next.first) ++times;
-            }
-            if (next.n == 0) break;
-            runs.add(next.first, next.n, times);
-            last = next.first;
-        }
-        runs.flush();
-    }
-}
-
-}  // namespace
 
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_pieces(call, sink, call[2].ne[1], [&](std::int64_t i, int slot) {
@@ -506,8 +494,7 @@ std::uint64_t scratch_attention(const StepShape& shape) noexcept {
 }
 
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {
-    const AttentionParams& p = shape.params.attention;
-    return scratch_floats(shape, p.head_dim_k > p.head_dim_v ? p.head_dim_k : p.head_dim_v);
+    return scratch_floats(shape, std::max(shape.params.attention.head_dim_k, shape.params.attention.head_dim_v));
 }
 
 }  // namespace tinfer::kernels

@@ -19,8 +19,7 @@ void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
-void declare_key_shift(const StepShape& shape, AccessSink& sink) noexcept;
-void declare_kv_copy_page(const StepShape& shape, AccessSink& sink) noexcept;
+void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept;   ///< a cache written and read, by lists of rows
 
 /// Recurrent ops: the state's slot, state_rows in the next one.
 template <int StateSlot>
@@ -106,16 +105,16 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
         kernel.scratch_bytes = scratch_attention;
         break;
     case Op::key_shift:
-        kernel.declare = declare_key_shift;
+        kernel.declare = declare_in_cache;
         kernel.resolve = resolve_key_shift;
         kernel.scratch_bytes = scratch_kv_write;
         break;
     case Op::kv_copy_page:
-        kernel.declare = declare_kv_copy_page;
+        kernel.declare = declare_in_cache;
         kernel.resolve = resolve_kv_copy_page;
         break;
     case Op::kv_move:
-        kernel.declare = declare_kv_copy_page;
+        kernel.declare = declare_in_cache;
         kernel.resolve = resolve_kv_move;
         kernel.scratch_bytes = scratch_kv_write;
         break;

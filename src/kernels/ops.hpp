@@ -60,8 +60,8 @@
 // (low word, high word). Slots of a page ascend with the ordinal. kv_seqs: per sequence (first entry, number of entries).
 // state_rows: per token the row of every state that it goes on from (-1: all zeros), and the row it leaves it in. Tokens
 // take their turn in order, so a row may be read after an earlier token has written it; states are read and written.
-// moves: cells in their order, one row after the other: first cell to read, first to write, how many; 0 ends the list. A cell of
-// -1 is a buffer that holds one cell. No cell is read after it was written, none is written twice.
+// moves: copies of consecutive KV slots, made in this order: first one read, first one written, how many; 0 ends the list. -1 is a
+// buffer of one KV slot. No KV slot is read after it was written, none is written twice.
 // kv_spans: per token (sequence index, first visible ordinal, end of visible ordinals, position). kv_positions: of the token
 // in each KV slot, by KV slot number; others hold anything. Slot 10 is scratch.
 //

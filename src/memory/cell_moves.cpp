@@ -52,7 +52,7 @@ std::size_t CellMoves::write(std::span<std::int32_t> out) noexcept {
     out_ = out;
     n_rows_ = 0;
     const auto targets = std::span(targets_).first(n_targets_);
-    // Cells that close ranks are free when their turn comes, which keeps neighbours together.
+    // Where all cells move towards the front, each target is free when its turn comes, which keeps neighbours together.
     for (const std::int32_t target : targets)
         if (target_[at(target)] < 0) fill(target);
     // Others follow their chain from its free end.
@@ -62,18 +62,18 @@ std::size_t CellMoves::write(std::span<std::int32_t> out) noexcept {
             fill(target);
             target = freed;
         }
-    // What is left are rings: one cell of each steps aside.
+    // What is left are rings: one cell of each goes through the buffer.
     for (std::int32_t target : targets) {
         if (source_[at(target)] < 0) continue;
-        const std::int32_t aside = target, to = target_[at(target)];
-        emit(aside, kMoveBuffer);
+        const std::int32_t buffered = target, to = target_[at(target)];
+        emit(buffered, kMoveBuffer);
         while (target != to) {
             const std::int32_t freed = source_[at(target)];
             fill(target);
             target = freed;
         }
         emit(kMoveBuffer, to);
-        source_[at(to)] = target_[at(aside)] = -1;
+        source_[at(to)] = target_[at(buffered)] = -1;
     }
     n_targets_ = 0;
     std::fill_n(&out_[3 * n_rows_], 3, 0);

@@ -55,8 +55,8 @@ KvCache::KvCache(const KvLimits& limits) : limits_(limits) {
     is_saved_.resize(n_seqs);
     occupied_.resize(n_pages);
     place_.resize(n_ctx);
-    line_.resize(n_pages * kPageSlots);
-    page_of_line_.resize(n_pages);
+    listed_.resize(n_pages * kPageSlots);
+    target_page_.resize(n_pages);
     own_.resize(n_pages);
     order_.resize(n_seqs);
     run_tokens_.resize(index(limits.n_run));
@@ -80,7 +80,7 @@ std::uint64_t KvCache::bytes_held() const noexcept {
     return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
            bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +
-           bytes_of(occupied_) + bytes_of(place_) + bytes_of(line_) + bytes_of(page_of_line_) + bytes_of(own_) + bytes_of(order_);
+           bytes_of(occupied_) + bytes_of(place_) + bytes_of(listed_) + bytes_of(target_page_) + bytes_of(own_) + bytes_of(order_);
 }
 
 // ---- tables ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 // clears mask bits.
 //
 // The holes this leaves, and cells that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do not
-// fit as the pages lie, the cache is compacted: live cells close ranks, in order, and what follows is placed tightly.
+// fit as the pages lie, the cache is compacted: live cells move together, in order, and what follows is placed tightly.
 //
 // A decode is a transaction:
 //     const bool fits = cache.can_place(tokens);
@@ -137,7 +137,7 @@ public:
     [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept;
     void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept;
 
-    // -- closing ranks, outside transactions
+    // -- compaction, outside transactions
 
     /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial copies
     /// have cut a sequence into more pieces than a table holds.
@@ -243,7 +243,7 @@ private:
     [[nodiscard]] std::int32_t filled(std::int32_t page) const noexcept { return 64 - std::countl_zero(occupied_[index(page)]); }
 
     void order_by_length() noexcept;
-    void line_up(SeqId seq) noexcept;
+    void list_cells(SeqId seq) noexcept;
     void choose_pages() noexcept;
     [[nodiscard]] std::size_t pieces(SeqId seq, std::span<KvEntry> out) const noexcept;
     [[nodiscard]] Fit place_one(const KvToken& token, bool may_wait) noexcept;
@@ -273,11 +273,11 @@ private:
     std::vector<std::uint64_t> occupied_;      // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
 
     std::vector<std::int32_t> place_;          // {n_ctx}: new cell of the token with this id, or -1
-    std::vector<std::int32_t> line_;           // {64, n_pages}: cells as they will follow each other, or -1
-    std::vector<std::int32_t> page_of_line_;   // {n_pages}: where each 64 of them will lie, or -1
-    std::vector<std::uint64_t> own_;           // {n_pages}: slots of the sequence that lines up; of the pages taken, not 0
+    std::vector<std::int32_t> listed_;         // {64, n_pages}: cells as they will follow each other, or -1
+    std::vector<std::int32_t> target_page_;   // {n_pages}: where each 64 of them will lie, or -1
+    std::vector<std::uint64_t> own_;           // {n_pages}: slots of the sequence whose cells are listed; while pages are chosen: not 0 where taken
     std::vector<SeqId> order_;                 // {n_seq_max}
-    std::size_t n_line_ = 0;
+    std::size_t n_listed_ = 0;
 
     std::uint64_t transaction_ = 0, run_ = 0;  // numbers, from 1
     std::vector<RunToken> run_tokens_;         // {n_run}

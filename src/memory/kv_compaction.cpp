@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Live cells close ranks: the tokens of every sequence line up in order, each token once, and the lines fill pages without a
-// gap. As many pages are free afterwards as if the sequences had just been decoded.
+// Compaction: the tokens of one sequence after the other are listed in order, each token once, and a list fills pages without
+// a gap. As many pages are free afterwards as if the sequences had just been decoded.
 #include <algorithm>
 #include <bit>
 
@@ -18,32 +18,31 @@ void KvCache::order_by_length() noexcept {
     }
 }
 
-/// The cells of a sequence that are in no line yet begin a line, at the begin of a page. Cells of others between them come
-/// along, so that tokens of several sequences on one page do not part.
-void KvCache::line_up(SeqId seq) noexcept {
+/// The cells of a sequence that are in no list yet are a list, which begins a page. Cells of others between them are listed
+/// with them, so that tokens of several sequences that interleave on one page stay together.
+void KvCache::list_cells(SeqId seq) noexcept {
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
-    const std::size_t begin = n_line_;
+    const std::size_t begin = n_listed_;
     for (const KvEntry& entry : table(seq)) {
         const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live), to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
         std::uint64_t cells = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
         for (; cells != 0; cells &= cells - 1) {
             const std::int32_t cell = entry.page * kPageSlots + first_slot(cells);
             std::int32_t& place = place_[index(cells_[index(cell)].token)];
-            if (place >= 0) continue;   // the token has another cell, or others have brought it along
-            place = static_cast<std::int32_t>(n_line_);
-            line_[n_line_++] = cell;
+            if (place >= 0) continue;   // the token has another cell, or is listed with others
+            place = static_cast<std::int32_t>(n_listed_);
+            listed_[n_listed_++] = cell;
         }
     }
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] = 0;
-    if (n_line_ == begin) return;
-    while (n_line_ % kPageSlots != 0) line_[n_line_++] = -1;
+    if (n_listed_ == begin) return;
+    while (n_listed_ % kPageSlots != 0) listed_[n_listed_++] = -1;
 }
 
-/// Where what is a page's worth of a line begins a page now, it stays there; else it goes to the page of its first cell, or to
-/// any.
+/// 64 cells of a list whose first one begins a page now stay there; others go to the page of their first cell, or to any.
 void KvCache::choose_pages() noexcept {
-    const auto n_taken = n_line_ / kPageSlots;
-    const auto taken = std::span(page_of_line_).first(n_taken);
+    const auto n_taken = n_listed_ / kPageSlots;
+    const auto taken = std::span(target_page_).first(n_taken);
     std::ranges::fill(taken, -1);
     const auto take = [&](std::size_t i, std::int32_t page) {
         if (own_[index(page)] != 0) return false;
@@ -52,10 +51,10 @@ void KvCache::choose_pages() noexcept {
         return true;
     };
     for (std::size_t i = 0; i < n_taken; ++i)
-        if (line_[i * kPageSlots] % kPageSlots == 0) (void)take(i, line_[i * kPageSlots] / kPageSlots);
+        if (listed_[i * kPageSlots] % kPageSlots == 0) (void)take(i, listed_[i * kPageSlots] / kPageSlots);
     std::int32_t any = 0;
     for (std::size_t i = 0; i < n_taken; ++i) {
-        if (taken[i] >= 0 || take(i, line_[i * kPageSlots] / kPageSlots)) continue;
+        if (taken[i] >= 0 || take(i, listed_[i * kPageSlots] / kPageSlots)) continue;
         while (!take(i, any)) ++any;
     }
     std::ranges::fill(own_, 0);
@@ -84,18 +83,18 @@ bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
     find_occupied();
     std::ranges::fill(place_, -1);
     std::ranges::fill(own_, 0);
-    n_line_ = 0;
+    n_listed_ = 0;
     order_by_length();
-    for (const SeqId seq : order_) line_up(seq);
-    TINFER_ASSERT(n_line_ <= line_.size());   // n_ctx tokens in at most n_seq_max lines
+    for (const SeqId seq : order_) list_cells(seq);
+    TINFER_ASSERT(n_listed_ <= listed_.size());   // n_ctx tokens in at most n_seq_max lists
     choose_pages();
 
     moves.clear();
-    for (std::size_t i = 0; i < n_line_; ++i) {
-        if (line_[i] < 0) continue;
-        const std::int32_t to = page_of_line_[i / kPageSlots] * kPageSlots + static_cast<std::int32_t>(i % kPageSlots);
-        place_[index(cells_[index(line_[i])].token)] = to;
-        moves.add(line_[i], to);
+    for (std::size_t i = 0; i < n_listed_; ++i) {
+        if (listed_[i] < 0) continue;
+        const std::int32_t to = target_page_[i / kPageSlots] * kPageSlots + static_cast<std::int32_t>(i % kPageSlots);
+        place_[index(cells_[index(listed_[i])].token)] = to;
+        moves.add(listed_[i], to);
     }
     // As for seq_cp: later tokens may add an entry per page.
     const std::int32_t capacity = limits_.table_capacity();

@@ -178,7 +178,7 @@ void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes&
         cells[i] = map_[at_page(cache_inputs.cells[i] / kPageSlots)] * kPageSlots + cache_inputs.cells[i] % kPageSlots;
 }
 
-// ---- closing ranks -------------------------------------------------------------------------------------------------
+// ---- compaction ----------------------------------------------------------------------------------------------------
 
 bool WindowPages::is_scattered(const KvCache& cache) noexcept {
     mark_all(cache);

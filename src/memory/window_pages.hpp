@@ -29,7 +29,7 @@ public:
     void commit(const KvCache& cache) noexcept;
     void rollback() noexcept;
 
-    // -- closing ranks with the cache, outside transactions
+    // -- compaction with the cache, outside transactions
 
     /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might find
     /// none left.
@@ -84,7 +84,7 @@ private:
     std::vector<PageCopy> copies_;        // {n_seq_max}
     std::vector<std::int32_t> first_;     // {n_seq_max}: first position of the run in each sequence, or -1
     std::vector<std::int32_t> source_;    // {cells of the cache}: what a cell will hold lies in this one now, or is lost: -1
-    std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after closing ranks
+    std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after the compaction
     std::vector<std::uint8_t> used_;      // {pages of the pool}
     std::int32_t n_seq_max_ = 1;
     std::int32_t n_free_ = 0, n_mapped_ = 0;

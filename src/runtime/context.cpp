@@ -40,6 +40,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
       scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
       embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
+    executor.guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
         std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;

@@ -152,6 +152,8 @@ private:
     runtime::BatchPlan* batch_ = &batch;
     Batch begun_;                           ///< what begin() was given
     memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
+    bool generates_ = false;                ///< the call counts as generation
+    double spent_s_ = 0;                    ///< on the call so far
     std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;              ///< of the micro-batch
     runtime::MicroBatch micro_batch_;

@@ -22,11 +22,13 @@ constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smal
 std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
-// Prefill: more than one token of any sequence. Tokens of a sequence need not be neighbours, but rows ascend.
-bool is_prefill(std::span<const TokenView> tokens) {
-    for (std::size_t i = 0; i < tokens.size(); ++i)
+// Prefill: more than one token of any sequence; one token each of some sequences is a step of their generation, however many
+// they are. Tokens of a sequence need not be neighbours, but rows ascend.
+template <class SeqOf>
+bool is_prefill(std::size_t n, const SeqOf& seq_of) {
+    for (std::size_t i = 0; i < n; ++i)
         for (std::size_t k = 0; k < i; ++k)
-            if (tokens[i].first_seq == tokens[k].first_seq) return true;
+            if (seq_of(i) == seq_of(k)) return true;
     return false;
 }
 
@@ -153,7 +155,8 @@ void Context::Impl::start_micro_batch() {
     if (encodes) forget_encoded();   // what it left is written over
     const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch_->has_embeddings(), encodes});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
-    start_run(bound, encodes || !layout.causal() ? Phase::encode : is_prefill(tokens) ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    const bool prefill = is_prefill(tokens.size(), [&](std::size_t i) { return tokens[i].first_seq; });
+    start_run(bound, encodes || !layout.causal() ? Phase::encode : prefill ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
 // Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
@@ -182,7 +185,7 @@ memory::Compaction Context::Impl::compaction() noexcept {
     return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
 }
 
-// Live cells close ranks where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
+// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
 // it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
 void Context::Impl::start_compaction() {
     const memory::Compaction moves = compaction();
@@ -224,12 +227,15 @@ void Context::Impl::open(const Input& input, Pass pass) {
     pass_ = pass;
     memory_ = encodes ? &encoder->sequences : &sequences;
     batch_ = encodes ? &encoder->batch : &batch;
+    layout.model().file->check_intact();   // another context of the model may have found it
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
     fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
     if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
     if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
+    generates_ = !encodes && layout.causal() && !is_prefill(batch_->size(), [&](std::size_t i) { return batch_->tokens()[i].seqs.front(); });
+    spent_s_ = 0;
     n_done_ = 0;
     number_ = 0;
     stage_ = Stage::place;
@@ -240,7 +246,7 @@ void Context::Impl::open(const Input& input, Pass pass) {
 StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && !memory_->in_transaction()) {   // cells close ranks before anything is placed
+        if (stage_ == Stage::place && !memory_->in_transaction()) {   // first the compaction
             start_compaction();
             if (stage_ == Stage::place) {
                 memory_->begin();
@@ -263,6 +269,7 @@ StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::ok: break;
             case RunStatus::paused: return StepStatus::pending;
             case RunStatus::cancelled: return StepStatus::cancelled;
+            case RunStatus::damaged: layout.model().file->check_intact(); break;
             case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
         }
         if (stage_ == Stage::compact) {
@@ -291,7 +298,8 @@ void Context::Impl::finish(StepStatus status) noexcept {
         layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_outputs = pass_ == Pass::decode;
-        (batch_->size() > 1 ? timings.prompt_n : timings.generation_n) += batch_->size();
+        (generates_ ? timings.generation_n : timings.prompt_n) += batch_->size();
+        (generates_ ? timings.generation_s : timings.prompt_s) += spent_s_;
     } else {
         if (memory_->in_transaction()) memory_->rollback();
         forget_outputs();
@@ -313,7 +321,7 @@ StepStatus Context::Impl::advance(Clock::time_point deadline) {
         finish(StepStatus::cancelled);
         throw;
     }
-    (batch_->size() > 1 ? timings.prompt_s : timings.generation_s) += std::chrono::duration<double>(Clock::now() - begin).count();
+    spent_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (status != StepStatus::pending) finish(status);
     return status;
 }

@@ -59,7 +59,7 @@ void Executor::observe(Fn&& fn) noexcept {
 // The leader's decision at a barrier, about the steps since the last one: an observer threw; the cancel callback said so (in
 // the queue's poll between chunks, or here between steps); or, when nobody works on the step any more, time is over.
 Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
-    if (error_) return Next::stop;
+    if (error_ || (maps_ != nullptr && maps_->damaged() != nullptr)) return Next::stop;
     if (cancel_ != nullptr) {
         bool cancelled = wants_cancel(*cancel_);
         for (std::size_t i = first; i <= last; ++i) cancelled = cancelled || queue(i).stopped();
@@ -109,6 +109,7 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
 // time is limited, somebody looks at the step's end, or each thread's time is taken.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
+    const GuardedWork::Thread guarded(work_, thread);
     const FpEnvironment environment;   // round to nearest, denormals kept; the caller's comes back at the end
     const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
     const bool immediate = Traced && observer_->immediate();
@@ -186,14 +187,7 @@ void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* canc
     for (kernels::WorkQueue& any : parts_) any.rearm();
 }
 
-RunStatus Executor::resume(Clock::time_point deadline) noexcept {
-    next_ = {};
-    n_sleeps_ = 0;
-    deadline_ = deadline;
-    in_parts_ = deadline != kNoDeadline || inside_step_;
-    for (auto* queues : {&queues_, &parts_})
-        for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
-    if (observer_ != nullptr) observer_->begin_slice();
+void Executor::run_team_on_steps() noexcept {
     const bool forked = team_ == run_team && process_ != process_id();   // its threads have stayed in the parent
     (forked ? run_new_team : team_)(n_threads_, [](void* self, int thread, int team_size) noexcept {
         auto& executor = *static_cast<Executor*>(self);
@@ -202,7 +196,26 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
 #endif
         executor.loop<false>(thread, team_size);
     }, this);
+}
+
+RunStatus Executor::resume(Clock::time_point deadline) noexcept {
+    next_ = {};
+    n_sleeps_ = 0;
+    deadline_ = deadline;
+    in_parts_ = deadline != kNoDeadline || inside_step_;
+    for (auto* queues : {&queues_, &parts_})
+        for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
+    if (observer_ != nullptr) observer_->begin_slice();
+    if (maps_ != nullptr) {
+        GuardedWork work(*maps_, thread_names_);
+        work_ = &work;
+        run_team_on_steps();
+        work_ = nullptr;
+    } else {
+        run_team_on_steps();
+    }
     if (error_) return RunStatus::failed;
+    if (maps_ != nullptr && maps_->damaged() != nullptr) return RunStatus::damaged;
     if (cancelled_) return RunStatus::cancelled;
     return deadline != kNoDeadline && first_step_ < bound_->calls.size() ? RunStatus::paused : RunStatus::ok;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault_guard.hpp"
 #include "runtime/binding.hpp"
 #include "runtime/threads.hpp"
 #include "tinfer/context.hpp"
@@ -69,7 +70,7 @@ private:
     std::exception_ptr error_;
 };
 
-enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused };
+enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused, damaged };   ///< damaged: a mapping has lost something
 
 class Executor {
 public:
@@ -77,7 +78,9 @@ public:
     static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
 
     explicit Executor(int max_threads, int n_processors = usable_cpu_count())
-        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)) {}
+        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)), thread_names_(static_cast<std::size_t>(max_threads)) {}
+    /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
+    void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
@@ -87,7 +90,7 @@ public:
     /// thread. An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * sizeof(kernels::Worker); }
+    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName)); }
 
     /// For tests: fills results that nobody reads any more with NaN patterns after each step.
     void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
@@ -97,6 +100,7 @@ private:
 
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
+    void run_team_on_steps() noexcept;
     void run_step(std::size_t step, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last) noexcept;
     /// Written only where it is news: the others' copies of the cache line stay good for hundreds of barriers.
@@ -123,6 +127,9 @@ private:
     std::array<kernels::WorkQueue, kQueues> queues_;   ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;    ///< parts of a step that knows no chunks, where time is limited
     std::vector<kernels::Worker> workers_;       ///< per thread
+    std::vector<GuardedWork::ThreadName> thread_names_;
+    GuardedMaps* maps_ = nullptr;
+    GuardedWork* work_ = nullptr;                ///< while a team runs
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot overtake
     // a slow reader of the last one.
     std::array<Next, 2> next_{};

@@ -295,7 +295,7 @@ TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
     }
 }
 
-TEST_CASE("[N3] a batch that cannot grow is as it was") {
+TEST_CASE("a batch that cannot grow is as it was") {
     Batch batch;
     const std::vector<SeqId> seqs{SeqId{0}, SeqId{1}, SeqId{2}};
     const std::vector<float> row(100);

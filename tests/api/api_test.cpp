@@ -105,7 +105,7 @@ TEST_CASE("[L24] api: the structure dump joins with a trace without missing rows
     for (const auto& [id, name] : seen->weights) CHECK(rows[std::to_string(id)] == name);
 }
 
-TEST_CASE("[G9][G12] api: graph and plan are drawn without running, and the plan lists each node's kernel") {
+TEST_CASE("[G9] api: graph and plan are drawn without running, and the plan lists each node's kernel") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("llama-moe").save(folder.path()));
     const std::string dot = export_graph(model, {}, {.n_tokens = 3});

@@ -153,7 +153,7 @@ TEST_CASE("[N6] a budget one byte too small is refused with the shortfall, and e
     CHECK(context.memory().context_total() == needs);
 }
 
-TEST_CASE("[N6] sizes beyond all memory are refused before anything is allocated") {
+TEST_CASE("sizes beyond all memory are refused before anything is allocated") {
     const TempFolder folder;
     const auto model = Model::load(TinyModel::of("llama").save(folder.path()));
     const AllocationScope scope;

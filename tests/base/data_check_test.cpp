@@ -50,7 +50,7 @@ TEST_CASE("[L18] base: the data check finds a bad value in every field that must
     }
 }
 
-TEST_CASE("[L18] base: iq1_m is judged by the scale assembled from four nibbles") {
+TEST_CASE("base: iq1_m is judged by the scale assembled from four nibbles") {
     std::vector<std::byte> bytes(56 * 3, std::byte{0x0f});   // low nibbles belong to other fields
     for (std::size_t i = 0; i < bytes.size(); i += 56)
         for (std::size_t k = 48; k < 56; ++k) bytes[i + k] = std::byte{0x0f};
@@ -62,7 +62,7 @@ TEST_CASE("[L18] base: iq1_m is judged by the scale assembled from four nibbles"
     CHECK_FALSE(first_bad_block(DType::iq1_m, bytes).has_value());
 }
 
-TEST_CASE("[L18] base: what has no scale is never bad") {
+TEST_CASE("base: what has no scale is never bad") {
     const std::vector<std::byte> ones(36 * 8, std::byte{0xff});
     for (const DType type : {DType::i8, DType::i16, DType::i32, DType::i64, DType::nvfp4}) CHECK_FALSE(first_bad_block(type, ones).has_value());
     CHECK_FALSE(first_bad_block(DType::f32, {}).has_value());

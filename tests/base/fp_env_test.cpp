@@ -18,7 +18,7 @@ float quotient(float a, float b) {
 
 }  // namespace
 
-TEST_CASE("[N2] fp_env: inside the guard division rounds to nearest whatever the caller chose") {
+TEST_CASE("fp_env: inside the guard division rounds to nearest whatever the caller chose") {
     const float nearest = quotient(1.0f, 3.0f);
     REQUIRE(std::fesetround(FE_UPWARD) == 0);
     const float up = quotient(1.0f, 10.0f);
@@ -41,7 +41,7 @@ TEST_CASE("[N2] fp_env: inside the guard division rounds to nearest whatever the
 }
 
 #if defined(TINFER_FP_CONTROL)
-TEST_CASE("[N2] fp_env: subnormals survive inside the guard, and the caller's flush modes come back") {
+TEST_CASE("fp_env: subnormals survive inside the guard, and the caller's flush modes come back") {
     using namespace tinfer::test;
     const std::uint64_t callers = fp_control();
     set_fp_control(callers | kFlush);

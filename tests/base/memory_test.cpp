@@ -15,7 +15,7 @@
 
 namespace tinfer {
 
-TEST_CASE("[N3] base: checked arithmetic finds every overflow and nothing else") {
+TEST_CASE("base: checked arithmetic finds every overflow and nothing else") {
     constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
     CHECK(checked_add(max - 1, 1) == max);
     CHECK_FALSE(checked_add(max, 1).has_value());

@@ -73,7 +73,7 @@ bool is_mapped_anywhere(std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("[L3] gguf: mapped and read tensors hold the same bytes, and reading maps nothing") {
+TEST_CASE("gguf: mapped and read tensors hold the same bytes, and reading maps nothing") {
     TempFolder folder;
     const auto path = folder / "sample-to-read.gguf";
     sample_writer().save(path);
@@ -109,7 +109,7 @@ TEST_CASE("[L3] gguf: mapped and read tensors hold the same bytes, and reading m
     }
 }
 
-TEST_CASE("[L3][L4] gguf: a long header is found whole by ordinary reads") {
+TEST_CASE("gguf: a long header is found whole by ordinary reads") {
     TempFolder folder;
     std::vector<std::string> tokens;
     for (int i = 0; i < 60000; ++i) tokens.push_back("token number " + std::to_string(i));
@@ -235,7 +235,7 @@ TEST_CASE("[L19] gguf: progress is monotone from 0 to 1, and a stop ends the loa
         }
 }
 
-TEST_CASE("[L5] gguf: a tensor is found by its name and by every address inside it, and by no other") {
+TEST_CASE("gguf: a tensor is found by its name and by every address inside it, and by no other") {
     TempFolder folder;
     sample_writer().save(folder / "sample.gguf");
     for (const bool use_mmap : {true, false}) {
@@ -283,7 +283,7 @@ TEST_CASE("[L18] gguf: a scale that is not finite is reported with tensor and bl
     }
 }
 
-TEST_CASE("[N3] gguf: a file that has become shorter is reported when it is read") {
+TEST_CASE("gguf: a file that has become shorter is reported when it is read") {
     TempFolder folder;
     sample_writer().save(folder / "sample.gguf");
     const ModelOptions options{.use_mmap = false};

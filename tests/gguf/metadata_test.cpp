@@ -120,7 +120,7 @@ TEST_CASE("[L4] gguf: every value of an independent writer is read back equal, a
     }
 }
 
-TEST_CASE("[L4] gguf: accessors accept any integer width, refuse other families, and check the range") {
+TEST_CASE("gguf: accessors accept any integer width, refuse other families, and check the range") {
     GgufWriter writer;
     writer.kv("small", std::uint8_t{200}).kv("wide", std::uint64_t{1} << 40).kv("huge", ~std::uint64_t{0}).kv("negative", -1);
     writer.kv("flag", true).kv("float", 1.0f).kv("text", "7").array("list", {1, 2, 3}).array("bytes", std::vector<std::uint8_t>{1, 2});
@@ -155,7 +155,7 @@ TEST_CASE("[L4] gguf: accessors accept any integer width, refuse other families,
     CHECK(code_of([&] { static_cast<void>(bytes.integer(2)); }) == ErrorCode::index_out_of_range);
 }
 
-TEST_CASE("[L4] gguf: a per-layer key is one number for all or one for each") {
+TEST_CASE("gguf: a per-layer key is one number for all or one for each") {
     GgufWriter writer;
     writer.kv("scalar", 3u).array("three", {1, 2, 3}).array("signed", {1, -2, 3}).array("floats", {1.f, 2.f, 3.f});
     const Parsed parsed(writer);
@@ -201,7 +201,7 @@ TEST_CASE("[L17] gguf: an override changes the accessor, one of the wrong type o
     CHECK(code_of([&] { load_with(128); }) == ErrorCode::bad_override);
 }
 
-TEST_CASE("[L4] gguf: entries for display show types, counts and the first eight elements") {
+TEST_CASE("gguf: entries for display show types, counts and the first eight elements") {
     GgufWriter writer;
     writer.kv("f", 0.1f).kv("s", "text").array("a", {1, 2, 3, 4, 5, 6, 7, 8, 9}).array("t", {"x\n", "y"});
     const Parsed parsed(writer);

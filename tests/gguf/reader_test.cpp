@@ -85,7 +85,7 @@ TEST_CASE("[L4][L5] gguf: the worked example is read as described") {
     CHECK(0.5 * static_cast<std::int8_t>(row1[2 + 5]) == 18.5);   // element (row 1, column 5)
 }
 
-TEST_CASE("[L4][N3] gguf: every damaged form of the worked example is refused by its own code") {
+TEST_CASE("gguf: every damaged form of the worked example is refused by its own code") {
     const Mutation mutations[] = {
         {0, {0x46, 0x55, 0x47, 0x47}, ErrorCode::not_gguf},
         {4, {0x04}, ErrorCode::unsupported_version},
@@ -127,7 +127,7 @@ TEST_CASE("[L4][N3] gguf: every damaged form of the worked example is refused by
     CHECK((nested == ErrorCode::truncated || nested == ErrorCode::limit_exceeded || nested == ErrorCode::bad_metadata));
 }
 
-TEST_CASE("[N3] gguf: a file cut at any length is refused unless only padding is missing") {
+TEST_CASE("gguf: a file cut at any length is refused unless only padding is missing") {
     const auto whole = worked_example();
     for (std::size_t length = 0; length <= whole.size(); ++length) {
         CAPTURE(length);
@@ -155,7 +155,7 @@ TEST_CASE("[L6] gguf: a repeated tensor name is refused by name") {
     }
 }
 
-TEST_CASE("[L4] gguf: a repeated key, an empty tensor name and over-long names are refused") {
+TEST_CASE("gguf: a repeated key, an empty tensor name and over-long names are refused") {
     std::string message;
     CHECK(refusal(GgufWriter().kv("a", 1).kv("b", 2).kv("a", 3).bytes(), &message) == ErrorCode::bad_metadata);
     CHECK(message.find("key 'a'") != std::string::npos);
@@ -166,7 +166,7 @@ TEST_CASE("[L4] gguf: a repeated key, an empty tensor name and over-long names a
     CHECK(refusal(GgufWriter().kv(std::string(65536, 'k'), 1).bytes()) == ErrorCode::limit_exceeded);
 }
 
-TEST_CASE("[L4] gguf: names in messages cannot forge a terminal sequence") {
+TEST_CASE("gguf: names in messages cannot forge a terminal sequence") {
     std::string message;
     GgufWriter writer;
     writer.tensor("\x1b[2J\xff'x", static_cast<DType>(5), {1}, {1.0f});
@@ -175,7 +175,7 @@ TEST_CASE("[L4] gguf: names in messages cannot forge a terminal sequence") {
     CHECK(message.find("type id 5") != std::string::npos);
 }
 
-TEST_CASE("[N3] gguf: bools must be 0 or 1") {
+TEST_CASE("gguf: bools must be 0 or 1") {
     auto bytes = GgufWriter().kv("flag", true).bytes();
     CHECK_FALSE(refusal(bytes).has_value());
     bytes[24 + 8 + 4 + 4] = std::byte{2};
@@ -195,7 +195,7 @@ GgufValue nested(int depth) {
 
 }  // namespace
 
-TEST_CASE("[L4][N3] gguf: arrays nest four deep and no deeper, whatever the depth asked for") {
+TEST_CASE("gguf: arrays nest four deep and no deeper, whatever the depth asked for") {
     for (int depth = 1; depth <= 4; ++depth) {
         const auto bytes = GgufWriter().kv("deep", nested(depth)).bytes();
         const auto file = parse_bytes(bytes);
@@ -207,7 +207,7 @@ TEST_CASE("[L4][N3] gguf: arrays nest four deep and no deeper, whatever the dept
     CHECK(refusal(GgufWriter().kv("deep", nested(400)).bytes()) == ErrorCode::bad_metadata);
 }
 
-TEST_CASE("[N3] gguf: counts larger than the file are refused before they size anything") {
+TEST_CASE("gguf: counts larger than the file are refused before they size anything") {
     // An array of 2^27 empty strings would take a gigabyte of file; here it has none.
     GgufWriter writer;
     writer.kv("strings", GgufValue{GgufArray{8, {}}});
@@ -220,7 +220,7 @@ TEST_CASE("[N3] gguf: counts larger than the file are refused before they size a
     CHECK(refusal(bytes) == ErrorCode::limit_exceeded);
 }
 
-TEST_CASE("[N3] gguf: sizes whose product wraps are refused") {
+TEST_CASE("gguf: sizes whose product wraps are refused") {
     const auto refuse = [](DType type, std::vector<std::int64_t> ne) {
         return refusal(GgufWriter().tensor("t", type, std::move(ne), {1.0f}).bytes());
     };
@@ -233,7 +233,7 @@ TEST_CASE("[N3] gguf: sizes whose product wraps are refused") {
     CHECK(refuse(DType::f32, {2, -1}) == ErrorCode::bad_tensor_info);
 }
 
-TEST_CASE("[L5] gguf: tensors may lie in any order and with gaps, and a scalar has no dimensions") {
+TEST_CASE("gguf: tensors may lie in any order and with gaps, and a scalar has no dimensions") {
     GgufWriter writer({.alignment = 128, .reverse_data = true, .gap = 300});
     writer.tensor("x", DType::f32, {2}, {1, 2}).tensor("scalar", DType::f32, {}, {5}).tensor("y", DType::f32, {3}, {6, 7, 8});
     const auto bytes = writer.bytes();
@@ -250,7 +250,7 @@ TEST_CASE("[L5] gguf: tensors may lie in any order and with gaps, and a scalar h
     CHECK(*static_cast<const float*>(file->find_tensor("scalar")->address) == 5);
 }
 
-TEST_CASE("[L5] gguf: a file without tensors may end right after its keys") {
+TEST_CASE("gguf: a file without tensors may end right after its keys") {
     auto bytes = GgufWriter().kv("general.architecture", "llama").bytes();
     bytes.resize(24 + 8 + 20 + 4 + 8 + 5);
     const auto file = parse_bytes(bytes);
@@ -261,7 +261,7 @@ TEST_CASE("[L5] gguf: a file without tensors may end right after its keys") {
     CHECK(file->copied_bytes() == 0);
 }
 
-TEST_CASE("[L4] gguf: keys are found among many, and among keys of equal hash") {
+TEST_CASE("gguf: keys are found among many, and among keys of equal hash") {
     GgufWriter writer;
     for (int i = 0; i < 20000; ++i) writer.kv("k" + std::to_string(i), static_cast<std::uint8_t>(i));
     // Pairs with the same 32-bit FNV-1a hash.

@@ -86,7 +86,7 @@ TEST_CASE("[L7] gguf: a missing shard is named") {
     CHECK(message.find(shard_name(1, 3)) != std::string::npos);
 }
 
-TEST_CASE("[L7] gguf: inconsistent split sets are refused") {
+TEST_CASE("gguf: inconsistent split sets are refused") {
     TempFolder folder;
     for (int k = 0; k < 3; ++k) shard_writer(k, 3, 6).save(folder / shard_name(k, 3));
     std::string message;
@@ -121,7 +121,7 @@ TEST_CASE("[L7] gguf: inconsistent split sets are refused") {
     }
 }
 
-TEST_CASE("[L6][L7] gguf: a tensor name repeated in another shard is refused by name") {
+TEST_CASE("[L6] gguf: a tensor name repeated in another shard is refused by name") {
     TempFolder folder;
     shard_writer(0, 2, 5).save(folder / shard_name(0, 2));
     auto second = shard_writer(1, 2, 5);
@@ -144,7 +144,7 @@ TEST_CASE("[L8] gguf: shards of any name open when given in order") {
     CHECK(code_of_open({folder / "single", path(1)}) == ErrorCode::bad_split);
 }
 
-TEST_CASE("[L7] gguf: the first shard may hold metadata only, and split.count may be 0 or 1") {
+TEST_CASE("gguf: the first shard may hold metadata only, and split.count may be 0 or 1") {
     TempFolder folder;
     GgufWriter().kv("split.no", 0u).kv("split.count", 2u).kv("split.tensors.count", 2u).save(folder / shard_name(0, 2));
     shard_writer(1, 2, 2).save(folder / shard_name(1, 2));
@@ -155,7 +155,7 @@ TEST_CASE("[L7] gguf: the first shard may hold metadata only, and split.count ma
     }
 }
 
-TEST_CASE("[N3] gguf: what is no regular file is refused") {
+TEST_CASE("gguf: what is no regular file is refused") {
     TempFolder folder;
     CHECK(code_of_open({folder.path()}) == ErrorCode::io_error);
     CHECK(code_of_open({folder / "absent.gguf"}) == ErrorCode::io_error);

@@ -132,7 +132,7 @@ TEST_CASE("[G12][X15] export: Graphviz accepts graph and plan, with one node per
     }
 }
 
-TEST_CASE("[G12] export: names from a hostile file stay inside their quotes") {
+TEST_CASE("export: names from a hostile file stay inside their quotes") {
     Graph g(16, 16);
     const std::string names[]{"\"];evil[label=\"", "back\\slash\\",        "new\nline\r\x01",
                               "<b>html</b>",       "caf\xc3\xa9 \xff\xfe", std::string(500, '"')};
@@ -155,7 +155,7 @@ TEST_CASE("[G12] export: names from a hostile file stay inside their quotes") {
         for (const char c : text) CHECK((static_cast<unsigned char>(c) >= 0x20 || c == '\n'));
 }
 
-TEST_CASE("[G9][G12] export: text lists every node, and every step with kernel, operands and places") {
+TEST_CASE("[G9] export: text lists every node, and every step with kernel, operands and places") {
     const SampleModel model;
     Graph g(512, 1024);
     model.build(g, 5, 2);
@@ -176,7 +176,7 @@ TEST_CASE("[G9][G12] export: text lists every node, and every step with kernel, 
           static_cast<std::ptrdiff_t>(1 + g.values().size()));  // a header, then a line per leaf and node
 }
 
-TEST_CASE("[G12] plan hash: independent of addresses and of earlier plans, dependent on the work") {
+TEST_CASE("plan hash: independent of addresses and of earlier plans, dependent on the work") {
     const SampleModel here({}, nullptr), there({}, &here);
     Graph g(512, 1024), other(512, 1024), wide(900, 2000);
     here.build(g, 5, 2);
@@ -204,7 +204,7 @@ TEST_CASE("[G12] plan hash: independent of addresses and of earlier plans, depen
     CHECK(different.size() == 6);
 }
 
-TEST_CASE("[G13] names: every enumerator of ops, classes, parts and phases has its own name") {
+TEST_CASE("names: every enumerator of ops, classes, parts and phases has its own name") {
     std::set<std::string_view> names;
     for (int i = 0; i < static_cast<int>(Op::count_); ++i) CHECK(names.insert(to_string(static_cast<Op>(i))).second);
     CHECK(to_string(Op::count_) == "unknown");

@@ -69,7 +69,7 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("[K7] fuse: a norm whose only reader is its quantization is never stored") {
+TEST_CASE("fuse: a norm whose only reader is its quantization is never stored") {
     Bench b;
     b.product(b.norm());
     const Plan plan = plan_of(b.g);
@@ -79,7 +79,7 @@ TEST_CASE("[K7] fuse: a norm whose only reader is its quantization is never stor
     CHECK(ops_of(plan_of(b.g, false)) == std::vector{Op::rms_norm, Op::quantize, Op::mul_mat});
 }
 
-TEST_CASE("[K7] fuse: a norm that others read, or that is an output, is stored beside its quantized form") {
+TEST_CASE("fuse: a norm that others read, or that is an output, is stored beside its quantized form") {
     for (const bool read_again : {true, false}) {
         Bench b;
         const Tensor h = b.norm();
@@ -91,7 +91,7 @@ TEST_CASE("[K7] fuse: a norm that others read, or that is an output, is stored b
     }
 }
 
-TEST_CASE("[K7] fuse: a norm that is read before its quantization, directly or through a view, stays where it is") {
+TEST_CASE("fuse: a norm that is read before its quantization, directly or through a view, stays where it is") {
     for (const bool through_view : {true, false}) {
         Bench b;
         const Tensor h = b.norm();
@@ -101,7 +101,7 @@ TEST_CASE("[K7] fuse: a norm that is read before its quantization, directly or t
     }
 }
 
-TEST_CASE("[K7] fuse: silu times up, in either order, and its quantization") {
+TEST_CASE("fuse: silu times up, in either order, and its quantization") {
     for (const bool gate_first : {true, false}) {
         Bench b;
         const Tensor a = b.g.silu(b.x);
@@ -117,7 +117,7 @@ TEST_CASE("[K7] fuse: silu times up, in either order, and its quantization") {
     }
 }
 
-TEST_CASE("[K7] fuse: results with a second reader or kept as outputs are not fused away") {
+TEST_CASE("fuse: results with a second reader or kept as outputs are not fused away") {
     SUBCASE("silu is an output") {
         Bench b;
         const Tensor a = b.g.silu(b.x);
@@ -166,7 +166,7 @@ TEST_CASE("[K7] fuse: results with a second reader or kept as outputs are not fu
     }
 }
 
-TEST_CASE("[K7] fuse: a product and the residual or bias added to it") {
+TEST_CASE("fuse: a product and the residual or bias added to it") {
     for (const int form : {0, 1, 2}) {
         Bench b;
         const Tensor p = b.g.name(b.product(b.x), "p");
@@ -180,7 +180,7 @@ TEST_CASE("[K7] fuse: a product and the residual or bias added to it") {
 }
 
 TEST_CASE(
-    "[K7] fuse: of two products the later one takes the sum, and a bias leaves the residual to an add of its own") {
+    "fuse: of two products the later one takes the sum, and a bias leaves the residual to an add of its own") {
     Bench b;
     const Tensor first = b.g.name(b.product(b.x), "first"), second = b.g.name(b.product(b.y), "second");
     const Tensor sum = b.g.name(b.g.add(first, second), "sum");
@@ -191,7 +191,7 @@ TEST_CASE(
     CHECK(operands_of(b.g, plan, 3) == std::set<std::string>{"0:sum", "1:q8", "2:y", "3:first", "[4:second]"});
 }
 
-TEST_CASE("[K7] fuse: rotated keys go straight into the cache, keys kept for others do not") {
+TEST_CASE("fuse: rotated keys go straight into the cache, keys kept for others do not") {
     for (const bool kept : {false, true}) {
         Bench b;
         RopeParams rope;
@@ -216,7 +216,7 @@ TEST_CASE("[K7] fuse: rotated keys go straight into the cache, keys kept for oth
     }
 }
 
-TEST_CASE("[K7][G2] fuse: every tensor a node names appears in its step, and fusing loses no node of a whole model") {
+TEST_CASE("[K7] fuse: every tensor a node names appears in its step, and fusing loses no node of a whole model") {
     for (const int n_expert : {0, 4}) {
         const SampleModel model({.n_expert = n_expert});
         Graph g(512, 1024);

@@ -159,7 +159,7 @@ TEST_CASE("[G13][X12] graph: every node of a layer carries its number and a stab
     CHECK(g.display_name(g.weight(model.tensor("blk.1.attn_q.weight")).id) == "blk.1.attn_q.weight");
 }
 
-TEST_CASE("[G1] graph: products of one input share its quantized form, one per activation type") {
+TEST_CASE("graph: products of one input share its quantized form, one per activation type") {
     Graph g(64, 64);
     const Tensor x = g.input("x", DType::f32, {256, 3, 1, 1});
     const TensorInfo a = tensor(0, "a", DType::q4_k, {256, 8, 1, 1}), b = tensor(1, "b", DType::q6_k, {256, 4, 1, 1});
@@ -189,7 +189,7 @@ TEST_CASE("[G13] graph: a quantized form lives in the layer and under the name o
     CHECK(g.display_name(g.nodes()[2].output) == "mul_mat-3");
 }
 
-TEST_CASE("[G3] graph: the same tensor is the same leaf within a graph and never a stale one after reset") {
+TEST_CASE("graph: the same tensor is the same leaf within a graph and never a stale one after reset") {
     Graph g(64, 64);
     const TensorInfo a = tensor(7, "a", DType::f32, {8, 1, 1, 1}), b = tensor(3, "b", DType::f32, {8, 1, 1, 1});
     CHECK(g.weight(a) == g.weight(a));
@@ -202,7 +202,7 @@ TEST_CASE("[G3] graph: the same tensor is the same leaf within a graph and never
     CHECK(g.display_name(second.id) == "a");
 }
 
-TEST_CASE("[G3] graph: views have strides, offset and root of what they look at") {
+TEST_CASE("graph: views have strides, offset and root of what they look at") {
     Graph g(64, 64);
     const Tensor x = g.input("qkv", DType::f32, {24, 5, 1, 1});
     const Tensor k = g.heads(g.view(x, 8, 8), 2);   // heads of a slice of every row: no copy
@@ -231,7 +231,7 @@ TEST_CASE("[G3] graph: views have strides, offset and root of what they look at"
     CHECK(!g.value(g.copy(k)).is_view);
 }
 
-TEST_CASE("[G13] graph: mistakes are reported in names and shapes") {
+TEST_CASE("graph: mistakes are reported in names and shapes") {
     Graph g(64, 64);
     const TensorInfo w = tensor(0, "blk.0.attn_q.weight", DType::q8_0, {64, 64, 1, 1}),
                      odd = tensor(1, "odd.weight", DType::q8_1, {64, 64, 1, 1});
@@ -257,7 +257,7 @@ TEST_CASE("[G13] graph: mistakes are reported in names and shapes") {
     CHECK_NOTHROW(graph::verify(g));
 }
 
-TEST_CASE("[G3] graph: experts read one shared row of a token, or one row each") {
+TEST_CASE("graph: experts read one shared row of a token, or one row each") {
     Graph g(64, 64);
     const TensorInfo w = tensor(0, "exps", DType::q8_0, {32, 16, 8, 1}),
                      down = tensor(1, "down", DType::q8_0, {32, 12, 8, 1});
@@ -271,7 +271,7 @@ TEST_CASE("[G3] graph: experts read one shared row of a token, or one row each")
     }
 }
 
-TEST_CASE("[G4] graph: the signature sees shapes, attributes, outputs, operands and names") {
+TEST_CASE("graph: the signature sees shapes, attributes, outputs, operands and names") {
     const TensorInfo a = tensor(0, "a", DType::f32, {8, 1, 1, 1}), b = tensor(1, "b", DType::f32, {8, 1, 1, 1});
     struct Variant {
         std::int64_t n_tokens = 4;
@@ -300,7 +300,7 @@ TEST_CASE("[G4] graph: the signature sees shapes, attributes, outputs, operands 
     CHECK(signature({}) == signature({}));
 }
 
-TEST_CASE("[G4] graph: the time of building, hashing and planning is reported") {
+TEST_CASE("graph: the time of building, hashing and planning is reported") {
     const SampleModel model({.n_layer = 32});
     Graph g(2048, 4096);
     graph::Planner planner(2048, 4096);

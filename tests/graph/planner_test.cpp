@@ -131,7 +131,7 @@ TEST_CASE("[G10] planner: in whole models every read sees what was written for i
                 }
 }
 
-TEST_CASE("[G10] planner: random graphs are placed without overlap, fused or not") {
+TEST_CASE("planner: random graphs are placed without overlap, fused or not") {
     const std::deque<TensorInfo> weights = random_weights();
     graph::Planner planner(kNodes, kValues);
     Plan plan;
@@ -152,7 +152,7 @@ TEST_CASE("[G10] planner: random graphs are placed without overlap, fused or not
     CHECK(fused_steps > 1000);   // the draw does meet the patterns
 }
 
-TEST_CASE("[G10] planner: memory is reused, and the peak is far below the sum of all results") {
+TEST_CASE("planner: memory is reused, and the peak is far below the sum of all results") {
     const SampleModel model({.n_layer = 16});
     Graph g(1024, 2048);
     model.build(g, 8, 8);
@@ -210,7 +210,7 @@ TEST_CASE("[G4] planner: planning again allocates nothing") {
     CHECK(allocations == 0);
 }
 
-TEST_CASE("[G4] alloc_counter: counts allocations and fails the one asked for, once") {
+TEST_CASE("alloc_counter: counts allocations and fails the one asked for, once") {
     const test::AllocationScope scope;
     auto number = std::make_unique<int>(1);
     CHECK(scope.count() == 1);
@@ -231,7 +231,7 @@ TEST_CASE("[G4] alloc_counter: counts allocations and fails the one asked for, o
     CHECK(!test::allocation_failed());
 }
 
-TEST_CASE("[G10] planner: only stored results have places, kept ones are never declared dead") {
+TEST_CASE("planner: only stored results have places, kept ones are never declared dead") {
     const SampleModel model;
     Graph g(kNodes, kValues);
     const Tensor logits = model.build(g, 4, 1);
@@ -248,7 +248,7 @@ TEST_CASE("[G10] planner: only stored results have places, kept ones are never d
     CHECK(plan.signature == g.signature());
 }
 
-TEST_CASE("[G10] verify: a damaged plan is found") {
+TEST_CASE("verify: a damaged plan is found") {
     const SampleModel model;
     Graph g(kNodes, kValues);
     model.build(g, 4, 1);

@@ -113,6 +113,7 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const AttentionParams one_head{.n_head_kv = 1, .head_dim_k = static_cast<std::int32_t>(keys.ne[0])};
     g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}), rope, one_head, 2);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
+    g.kv_move(g.cache(model.tensor("cache_k.0")), g.input("moves", DType::i32, {3, 5, 1, 1}), one_head, false);
 }
 
 std::string verdict(const Damaged& d) {
@@ -356,6 +357,9 @@ const std::vector<Attack>& attacks() {
         {Op::delta_rule, "gamma and beta must be f32 {H,T}", [](Damaged& d) { d.stretch(5, 0); }},
         {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::kv_move, "cells are moved inside one cache", [](Damaged& d) { d.result().root = 0; }},
+        {Op::kv_move, "a cache row must hold head_dim · n_head_kv values", [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
+        {Op::kv_move, "moves must be i32 {3,n}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::alias, "a view has type and class of its source", [](Damaged& d) { d.result().type = DType::f16; }},
         {Op::alias, "a view lies in the memory of its source", [](Damaged& d) { d.result().root = 0; }},
         {Op::alias, "a view stays inside its source", [](Damaged& d) { d.result().offset += 1 << 20; }},
@@ -390,20 +394,20 @@ const std::vector<Attack>& attacks() {
 
 }  // namespace
 
-TEST_CASE("[G3] verify: sound graphs of dense and expert models pass, and hold every op") {
+TEST_CASE("verify: sound graphs of dense and expert models pass, and hold every op") {
     Graph g(512, 1024);
     const test::SampleModel experts({.n_expert = 4}), dense;
     build_all_ops(g, experts);
     CHECK_NOTHROW(graph::verify(g));
     std::set<Op> seen;
     for (const Node& node : g.nodes()) seen.insert(node.op);
-    for (auto op = static_cast<int>(Op::alias); op <= static_cast<int>(Op::kv_copy_page); ++op)
+    for (auto op = static_cast<int>(Op::alias); op <= static_cast<int>(Op::kv_move); ++op)
         CHECK_MESSAGE(seen.contains(static_cast<Op>(op)), to_string(static_cast<Op>(op)));
     build_all_ops(g, dense);
     CHECK_NOTHROW(graph::verify(g));
 }
 
-TEST_CASE("[G3] verify: each rule, broken once, is found and names node and rule") {
+TEST_CASE("verify: each rule, broken once, is found and names node and rule") {
     Graph g(512, 1024);
     const test::SampleModel model({.n_expert = 4});
     build_all_ops(g, model);
@@ -419,7 +423,7 @@ TEST_CASE("[G3] verify: each rule, broken once, is found and names node and rule
     }
 }
 
-TEST_CASE("[G3] verify: a message names node, op, operands and shapes") {
+TEST_CASE("verify: a message names node, op, operands and shapes") {
     Graph g(512, 1024);
     const test::SampleModel model;
     model.build(g, 3, 1);

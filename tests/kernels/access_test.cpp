@@ -71,7 +71,7 @@ std::vector<AccessRange> resolved(Op op, DType type, const kernels::KernelCall& 
 
 }  // namespace
 
-TEST_CASE("[N1] declare: packed operands are whole, absent ones silent, scratch shown") {
+TEST_CASE("declare: packed operands are whole, absent ones silent, scratch shown") {
     const std::vector<float> x(64), y(64), w(16);
     auto call = call_of({f32(y, {16, 4, 1, 1}), f32(x, {16, 4, 1, 1}), f32(w, {16, 1, 1, 1})});
     Recorder sink = declared(Op::rms_norm, DType::none, call);
@@ -87,7 +87,7 @@ TEST_CASE("[N1] declare: packed operands are whole, absent ones silent, scratch 
         (sink.slots[kernels::kScratchSlot].whole && sink.slots[kernels::kScratchSlot].mode == AccessMode::read_write));
 }
 
-TEST_CASE("[N1] declare: a view is the pieces it is made of") {
+TEST_CASE("declare: a view is the pieces it is made of") {
     const std::vector<float> y(96), x(256);
     kernels::Operand view = f32(x, {64, 4, 1, 1});
     view.ne = {8, 3, 4, 1};                      // three heads of eight out of rows of 64 floats
@@ -107,7 +107,7 @@ TEST_CASE("[N1] declare: a view is the pieces it is made of") {
     CHECK(declared(Op::copy, DType::none, call).slots[1].ranges == std::vector<AccessRange>{{.length = 512}});
 }
 
-TEST_CASE("[N1] declare: operands that depend on data are dynamic, and resolve exists exactly for them") {
+TEST_CASE("declare: operands that depend on data are dynamic, and resolve exists exactly for them") {
     for (std::size_t i = 0; i < reference_table.n_kernels; ++i) {
         const kernels::KernelDescriptor& kernel = reference_table.kernels[i];
         Recorder sink;
@@ -119,7 +119,7 @@ TEST_CASE("[N1] declare: operands that depend on data are dynamic, and resolve e
     }
 }
 
-TEST_CASE("[N1] get_rows: each distinct row once, with its id and how often") {
+TEST_CASE("get_rows: each distinct row once, with its id and how often") {
     const std::vector<std::byte> matrix(32 * 18 * 4);
     const std::vector<float> out(256 * 4);
     const auto ranges = [&](const std::vector<std::int32_t>& ids) {
@@ -137,7 +137,7 @@ TEST_CASE("[N1] get_rows: each distinct row once, with its id and how often") {
     CHECK(ranges({15, 14, 1, 0}) == std::vector<AccessRange>{at(0, 1), at(1, 1), at(14, 1), at(15, 1)});
 }
 
-TEST_CASE("[A16] mul_mat_id: only slices of chosen experts, weighted by the rows routed to them") {
+TEST_CASE("mul_mat_id: only slices of chosen experts, weighted by the rows routed to them") {
     const std::vector<float> w(8 * 4 * 6), x(8 * 3), out(4 * 2 * 3);
     const std::vector<std::int32_t> ids{4, 1, 1, 5, 4, 1};
     const auto call =
@@ -149,7 +149,7 @@ TEST_CASE("[A16] mul_mat_id: only slices of chosen experts, weighted by the rows
     CHECK(reference_table.find(Op::mul_mat, DType::f32)->macs(plain) == 8 * 4 * 3);
 }
 
-TEST_CASE("[A16] add_id: only biases of chosen experts, weighted by the rows routed to them") {
+TEST_CASE("add_id: only biases of chosen experts, weighted by the rows routed to them") {
     const std::vector<float> x(8 * 2 * 3), bias(8 * 6), out(8 * 2 * 3);
     const std::vector<std::int32_t> ids{4, 1, 1, 5, 4, 1};
     const auto call =
@@ -158,7 +158,7 @@ TEST_CASE("[A16] add_id: only biases of chosen experts, weighted by the rows rou
           std::vector<AccessRange>{{32, 32, 0, 1, 1, 3}, {128, 32, 0, 1, 4, 2}, {160, 32, 0, 1, 5, 1}});
 }
 
-TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") {
+TEST_CASE("kv_write and kv_copy_page: logical rows, adjacent ones merged") {
     const std::vector<std::byte> cache(12 * 2 * 512);
     const std::vector<float> rows(12 * 5);
     const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
@@ -176,7 +176,18 @@ TEST_CASE("[N1] kv_write and kv_copy_page: logical rows, adjacent ones merged") 
     CHECK(read == std::vector<AccessRange>{{0, page, 0, 1, 0, 1}, {6 * page, page, 0, 1, 0, 2}});
 }
 
-TEST_CASE("[N1] attention: runs of the KV slots that any query sees, shared pages once, holes and windows left out") {
+TEST_CASE("[N1] kv_move: the rows that change places, neither the buffer nor what stands behind the end of the list") {
+    const std::vector<std::byte> cache(12 * 2 * 512);
+    const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
+    const std::vector<std::int32_t> moves{100, 64, 28, 70, -1, 1, 300, 200, 3, 203, 98, 2, -1, 203, 1, 0, 0, 0, 400, 401, 5};
+    const auto call = call_of({f16, f16, f32(moves, {3, 7, 1, 1})});
+    CHECK(resolved(Op::kv_move, DType::f16, call, 0, AccessMode::write) ==
+          std::vector<AccessRange>{{64 * 24, 28 * 24, 0, 1, 0, 1}, {98 * 24, 48, 0, 1, 0, 1}, {200 * 24, 4 * 24, 0, 1, 0, 1}});
+    CHECK(resolved(Op::kv_move, DType::f16, call, 1, AccessMode::read) ==
+          std::vector<AccessRange>{{70 * 24, 24, 0, 1, 0, 1}, {100 * 24, 28 * 24, 0, 1, 0, 1}, {203 * 24, 48, 0, 1, 0, 1}, {300 * 24, 3 * 24, 0, 1, 0, 1}});
+}
+
+TEST_CASE("attention: runs of the KV slots that any query sees, shared pages once, holes and windows left out") {
     OpRandom random(31);
     for (int trial = 0; trial < 60; ++trial) {
         // OpRandom sequences over eight pages; from trial 20 on pages may be shared, before that they ascend and are
@@ -236,7 +247,7 @@ TEST_CASE("[N1] attention: runs of the KV slots that any query sees, shared page
     }
 }
 
-TEST_CASE("[K8] work queue: every chunk once, polled on the leading thread, nothing after a stop") {
+TEST_CASE("work queue: every chunk once, polled on the leading thread, nothing after a stop") {
     kernels::WorkQueue queue;
     std::vector<int> seen(10, 0);
     for (std::int64_t c = queue.claim(1, 10); c != kernels::WorkQueue::kNoChunk; c = queue.claim(1, 10))
@@ -257,7 +268,7 @@ TEST_CASE("[K8] work queue: every chunk once, polled on the leading thread, noth
     CHECK(polls < 100);                  // at most one per millisecond
 }
 
-TEST_CASE("[N12] work queue: when time is over a thread gets one chunk per slice, and what is left is known") {
+TEST_CASE("work queue: when time is over a thread gets one chunk per slice, and what is left is known") {
     using kernels::WorkQueue;
     WorkQueue queue;
     kernels::Worker worker;

@@ -148,7 +148,7 @@ constexpr DType kCacheTypes[] = {DType::f32, DType::f16, DType::bf16, DType::q8_
 
 }  // namespace
 
-TEST_CASE("[A14][K9][N2][N4] attention: one token over 1 to 3 chunks and one more or less, any number of threads") {
+TEST_CASE("[K9] attention: one token over 1 to 3 chunks and one more or less, any number of threads") {
     std::uint64_t seed = 500;
     for (const std::int32_t n : {1, 63, 64, 65, 255, 256, 257, 511, 512, 513, 767, 768, 769, 1100})
         for (const int group : {1, 4, 8}) {
@@ -160,7 +160,7 @@ TEST_CASE("[A14][K9][N2][N4] attention: one token over 1 to 3 chunks and one mor
         }
 }
 
-TEST_CASE("[A14][M2][K9][N4] attention: caches of every pair of types, one token, a few and a block") {
+TEST_CASE("[K9] attention: caches of every pair of types, one token, a few and a block") {
     std::uint64_t seed = 600;
     for (const DType k : kCacheTypes)
         for (const DType v : kCacheTypes)
@@ -178,7 +178,7 @@ TEST_CASE("[A14][M2][K9][N4] attention: caches of every pair of types, one token
 }
 
 TEST_CASE(
-    "[A14][K9][N4] attention: blocks of queries that end in different tiles, head sizes that fill no vector, windows") {
+    "[K9] attention: blocks of queries that end in different tiles, head sizes that fill no vector, windows") {
     std::uint64_t seed = 700;
     for (const auto& [n_head, n_kv] : {std::pair{1, 1}, std::pair{7, 1}, std::pair{8, 2}})
         for (const auto& [dk, dv] : {std::pair{64, 64}, std::pair{80, 20}, std::pair{5, 33}, std::pair{128, 112}})
@@ -199,7 +199,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "[A14][K9][N4] attention: several sequences, with holes and without, in one call, and queries that see nothing") {
+    "[K9] attention: several sequences, with holes and without, in one call, and queries that see nothing") {
     std::uint64_t seed = 800;
     const std::vector<SequenceShape> sequences{{700, false}, {1, false}, {300, true}, {64, false}, {257, true}};
     for (const std::int32_t each : {1, 3, 20}) {
@@ -220,7 +220,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("[A14][K9][N4] attention: more heads than a block holds, and one KV head for all") {
+TEST_CASE("[K9] attention: more heads than a block holds, and one KV head for all") {
     const AttentionOperands many({heads_of(400, 1, 32, 16), DType::f16, DType::f16, {{300, false}}, causal(0, 300, 2)},
                                  900);
     const AttentionOperands each({heads_of(70, 70, 16, 16), DType::f16, DType::f16, {{600, false}}, causal(0, 600, 1)},
@@ -231,7 +231,7 @@ TEST_CASE("[A14][K9][N4] attention: more heads than a block holds, and one KV he
     }
 }
 
-TEST_CASE("[A14][K9][N4] attention: few rows take KV heads together, in runs of chunks, with windows and holes") {
+TEST_CASE("[K9] attention: few rows take KV heads together, in runs of chunks, with windows and holes") {
     std::uint64_t seed = 950;
     for (const auto& [n_head, n_kv] : {std::pair{5, 5}, std::pair{10, 5}, std::pair{32, 4}})
         for (const std::int32_t n_queries : {1, 2, 4})
@@ -251,7 +251,7 @@ TEST_CASE("[A14][K9][N4] attention: few rows take KV heads together, in runs of 
     for (const int threads : {1, 2}) CHECK(each.compare(threads) == "");
 }
 
-TEST_CASE("[A14][K9][N4] attention: weights agree over the whole range of exponents, subnormal ones and NaN included") {
+TEST_CASE("[K9] attention: weights agree over the whole range of exponents, subnormal ones and NaN included") {
     // Two tokens, K = {0, 1} and V = {0, 1}: a query x ≤ 0 gives exp(x) / (1 + exp(x)).
     constexpr std::int64_t kQueries = 8192;
     TestTensor q(DType::f32, {1, 1, kQueries, 1}), k(DType::f32, {1, 64, 1, 1}), v(DType::f32, {1, 64, 1, 1});

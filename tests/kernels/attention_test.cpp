@@ -285,7 +285,7 @@ TEST_CASE("[A10] attention: equals double for head ratios 1, 4, 8 around tile an
         }
 }
 
-TEST_CASE("[A10] attention: other head sizes, f16 and bf16 caches, K and V of different widths") {
+TEST_CASE("attention: other head sizes, f16 and bf16 caches, K and V of different widths") {
     OpRandom random(22);
     for (const DType k : {DType::f32, DType::f16, DType::bf16})
         for (const DType v : {DType::f32, DType::f16, DType::bf16})
@@ -296,7 +296,7 @@ TEST_CASE("[A10] attention: other head sizes, f16 and bf16 caches, K and V of di
             }
 }
 
-TEST_CASE("[A10] attention: windows may begin and end anywhere") {
+TEST_CASE("attention: windows may begin and end anywhere") {
     OpRandom random(23);
     std::vector<Span> spans;
     for (const std::int32_t begin : {0, 1, 63, 64, 65, 100, 255, 256, 257, 500})
@@ -306,7 +306,7 @@ TEST_CASE("[A10] attention: windows may begin and end anywhere") {
     check_against_double(p, attend(p, Placement::packed(700)));
 }
 
-TEST_CASE("[A10][A11] attention: score cap, ALiBi and sinks enter as the formulas say") {
+TEST_CASE("[A11] attention: score cap, ALiBi and sinks enter as the formulas say") {
     OpRandom random(24);
     AttentionParams params = heads(6, 2);
     const std::vector<Span> spans{{0, 1}, {0, 70}, {30, 300}, {0, 400}};
@@ -324,7 +324,7 @@ TEST_CASE("[A10][A11] attention: score cap, ALiBi and sinks enter as the formula
     check_against_double(p, attend(p, Placement::packed(400)));
 }
 
-TEST_CASE("[A10][A11] attention: biases by distance are added to the scores, and those of the ends to all that is farther") {
+TEST_CASE("attention: biases by distance are added to the scores, and those of the ends to all that is farther") {
     OpRandom random(30);
     Problem p = make_problem(random, heads(6, 2), 400, {{0, 1}, {0, 70}, {30, 300}, {0, 400}});
     p.bias = random.floats(6 * 41, 3.0f);   // 20 positions to either side
@@ -338,7 +338,7 @@ TEST_CASE("[A10][A11] attention: biases by distance are added to the scores, and
     check_against_double(p, attend(p, Placement::packed(400)));
 }
 
-TEST_CASE("[A11] relative_bias: every head's bias of every distance is that of its bucket, on any number of threads") {
+TEST_CASE("relative_bias: every head's bias of every distance is that of its bucket, on any number of threads") {
     OpRandom random(31);
     const std::vector<float> table = random.floats(3 * 10);   // three heads, ten buckets: five to either side, or ten to one
     OpParams params;
@@ -367,7 +367,7 @@ TEST_CASE("[A13] attention: weights sum to 1, and tokens that are not visible co
     for (const float x : attend(p, Placement::scattered(520, random))) CHECK(std::isfinite(x));
 }
 
-TEST_CASE("[A13] attention: a query that sees nothing gives zeros; a NaN key spoils only the queries that see it") {
+TEST_CASE("attention: a query that sees nothing gives zeros; a NaN key spoils only the queries that see it") {
     OpRandom random(26);
     Problem p = make_problem(random, heads(2, 1), 100, {{0, 0}, {0, 50}, {0, 100}});
     p.k[60 * 32] = std::numeric_limits<float>::quiet_NaN();
@@ -377,7 +377,7 @@ TEST_CASE("[A13] attention: a query that sees nothing gives zeros; a NaN key spo
     CHECK(std::all_of(out.begin() + 128, out.end(), [](float x) { return std::isnan(x); }));
 }
 
-TEST_CASE("[N2] attention: the bits are those of tiles of 64 in chunks of 256 by absolute ordinals, merged in order") {
+TEST_CASE("attention: the bits are those of tiles of 64 in chunks of 256 by absolute ordinals, merged in order") {
     OpRandom random(28);
     AttentionParams params = heads(4, 2, 40, 24);
     for (const bool capped : {false, true})
@@ -403,7 +403,7 @@ TEST_CASE("[N2] attention: the bits are those of tiles of 64 in chunks of 256 by
         }
 }
 
-TEST_CASE("[N2] attention: bits depend neither on pages, holes, neighbours and threads nor on the batch") {
+TEST_CASE("attention: bits depend neither on pages, holes, neighbours and threads nor on the batch") {
     OpRandom random(27);
     for (const std::int32_t n : {1, 64, 100, 257, 530}) {
         std::vector<Span> spans;

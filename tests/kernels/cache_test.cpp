@@ -77,7 +77,7 @@ TestTensor written(DType type, bool is_v, const TestTensor& rows, const TestTens
 
 }  // namespace
 
-TEST_CASE("[M2] cache: codes stand for what was written, within half a step and the rounding of the scale") {
+TEST_CASE("cache: codes stand for what was written, within half a step and the rounding of the scale") {
     const std::vector<std::int32_t> numbers{5, 130, 64, 191, 0, 79};
     const std::vector<float> values = random_floats(kDim * kKvHeads * 6, 31, Extremes::none);
     for (const DType type : kCoded)
@@ -101,7 +101,7 @@ TEST_CASE("[M2] cache: codes stand for what was written, within half a step and 
         }
 }
 
-TEST_CASE("[M2] cache: rounding, ties, saturation, subnormal and not finite blocks are those of the definition") {
+TEST_CASE("cache: rounding, ties, saturation, subnormal and not finite blocks are those of the definition") {
     const float inf = std::numeric_limits<float>::infinity();
     std::vector<float> values(kDim * kKvHeads, 0.0f);
     values[0] = -127.0f;  // block 0: d = 1
@@ -134,7 +134,7 @@ TEST_CASE("[M2] cache: rounding, ties, saturation, subnormal and not finite bloc
 }
 
 TEST_CASE(
-    "[M2][K9][N4] cache: writing codes, rotated on the way or not, agrees on every table and touches nothing else") {
+    "[K9] cache: writing codes, rotated on the way or not, agrees on every table and touches nothing else") {
     const TestTensor positions = kv_slots_of({0, 3, 77, 4095, 31}), kv_slots = kv_slots_of({3, -1, 130, 17, 64});
     const TestTensor angles(DType::f32, {kDim, 5, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &positions},
@@ -167,7 +167,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("[M2][M5][K9][N4] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
+TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
     const TestTensor shifts = kv_slots_of({5, -40, 3, 1000}), moved = kv_slots_of({130, 17, -1, 64});
     const TestTensor angles(DType::f32, {kDim, 4, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts}, cache_params(false)));
@@ -189,8 +189,38 @@ TEST_CASE("[M2][M5][K9][N4] cache: keys that turn are those that the codes stand
     }
 }
 
+TEST_CASE("[M4][K5] kv_move: cells that change places hold what was written, the others stay, in every type and table") {
+    const std::vector<float> values = random_floats(kDim * kKvHeads * kKvSlots, 77, Extremes::none);
+    std::vector<std::int32_t> all(kKvSlots);
+    for (std::int32_t i = 0; i < kKvSlots; ++i) all[static_cast<std::size_t>(i)] = i;
+    // Ranks that close over the end of a page, a ring of two, single cells between groups.
+    const std::vector<std::int32_t> list{50, 40, 100, 3, -1, 1, 17, 3, 1, -1, 17, 1, 191, 20, 1, 160, 30, 5, 0, 0, 0, 7, 8, 1};
+    std::vector<std::int32_t> source = all;
+    for (std::int32_t i = 0; i < 100; ++i) source[static_cast<std::size_t>(40 + i)] = 50 + i;
+    for (std::int32_t i = 0; i < 5; ++i) source[static_cast<std::size_t>(30 + i)] = 160 + i;
+    source[3] = 17, source[17] = 3, source[20] = 191;
+    TestTensor moves(DType::i32, {3, static_cast<std::int64_t>(list.size()) / 3, 1, 1});
+    std::copy(list.begin(), list.end(), moves.as<std::int32_t>().begin());
+    std::vector<float> expected_values;
+    for (const std::int32_t cell : source) {
+        const auto row = values.begin() + std::ptrdiff_t{cell} * kDim * kKvHeads;
+        expected_values.insert(expected_values.end(), row, row + kDim * kKvHeads);
+    }
+    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0})
+        for (const bool is_v : {false, true}) {
+            CAPTURE(is_v);
+            const TestTensor before = written(type, is_v, rows_of(values), kv_slots_of(all));
+            const TestTensor expected = written(type, is_v, rows_of(expected_values), kv_slots_of(all));
+            TestTensor after(before);
+            REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_move, type, {&after, &after, &moves}, cache_params(is_v)));
+            CHECK(difference(expected, after) == "");
+            for (const int threads : {1, 3})
+                CHECK(compare_tables(Op::kv_move, type, before, {&before, &moves}, cache_params(is_v), threads) == "");
+        }
+}
+
 TEST_CASE(
-    "[M2][A13] cache: attention over codes equals double on the values that codes and quantized queries stand for") {
+    "cache: attention over codes equals double on the values that codes and quantized queries stand for") {
     constexpr std::int32_t kTokens = 150;
     std::vector<std::int32_t> numbers(kTokens);
     for (std::int32_t i = 0; i < kTokens; ++i) numbers[static_cast<std::size_t>(i)] = i;

@@ -84,7 +84,7 @@ std::int64_t block_elems(DType type) { return find_dtype(type)->block_elems; }
 
 }  // namespace
 
-TEST_CASE("[K3] products: codes, scales and activations of super-blocks at their largest, of either sign") {
+TEST_CASE("products: codes, scales and activations of super-blocks at their largest, of either sign") {
     struct Format {
         DType type;
         std::size_t bytes, scales, scale_bytes, d, n_d;   ///< of a block, and where in it they lie
@@ -115,7 +115,7 @@ TEST_CASE("[K3] products: codes, scales and activations of super-blocks at their
     }
 }
 
-TEST_CASE("[K3] products: codebooks' first and last rows, all signs and the largest scales meet the largest activations of either sign") {
+TEST_CASE("products: codebooks' first and last rows, all signs and the largest scales meet the largest activations of either sign") {
     struct Format {
         DType type;
         std::size_t bytes;
@@ -150,7 +150,7 @@ TEST_CASE("[K3] products: codebooks' first and last rows, all signs and the larg
     }
 }
 
-TEST_CASE("[K1][N4] products: formats with codebooks, one to four tokens of any few rows, short and long") {
+TEST_CASE("products: formats with codebooks, one to four tokens of any few rows, short and long") {
     for (const DType type : {DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m})
         for (const std::int64_t k : {256, 512, 2048})
             for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 64, 131})
@@ -160,7 +160,7 @@ TEST_CASE("[K1][N4] products: formats with codebooks, one to four tokens of any 
                 }
 }
 
-TEST_CASE("[K1][K3][N4] products: every weight type gives the reference's bits, for any shape") {
+TEST_CASE("[K1][K3] products: every weight type gives the reference's bits, for any shape") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t block = block_elems(type);
@@ -171,38 +171,38 @@ TEST_CASE("[K1][K3][N4] products: every weight type gives the reference's bits, 
     }
 }
 
-TEST_CASE("[K1][N4] products: codes and scales at the ends of their ranges, subnormals, infinities and NaN agree") {
+TEST_CASE("products: codes and scales at the ends of their ranges, subnormals, infinities and NaN agree") {
     for (const DType type : kWeightTypes)
         for (const Extremes extremes : {Extremes::finite, Extremes::non_finite})
             for (const std::int64_t tokens : {1, 2, 5, 11})
                 check_product({type, 5 * std::max<std::int64_t>(block_elems(type), 32), 41, tokens, 0, 1, extremes});
 }
 
-TEST_CASE("[K1][N4] products: threads and strides of rows change no bit") {
+TEST_CASE("products: threads and strides of rows change no bit") {
     for (const DType type : kWeightTypes)
         for (const int n_threads : {2, 3})
             check_product({type, 4 * std::max<std::int64_t>(block_elems(type), 32), 199, 7, 6, n_threads});
 }
 
-TEST_CASE("[K1][N4] products: every count of tokens from 1 to 20, every count of rows from 1 to 70") {
+TEST_CASE("[K1] products: every count of tokens from 1 to 20, every count of rows from 1 to 70") {
     for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::q4_0, DType::q4_1,
              DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4, DType::f16, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s,
              DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m})
         for (std::int64_t i = 1; i <= 70; ++i) check_product({type, 512, i, (i - 1) % 20 + 1});
 }
 
-TEST_CASE("[K1][N4] products: so many tokens that reading hardly counts, and one less") {
+TEST_CASE("products: so many tokens that reading hardly counts, and one less") {
     for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1, DType::iq4_xs, DType::f16})
         for (const std::int64_t tokens : {27, 28, 50, 72, 73})
             for (const int n_threads : {1, 2, 3}) check_product({type, 768, 133, tokens, 0, n_threads});
 }
 
-TEST_CASE("[K1][N4] products: nothing in front of the first weight is read") {   // where a matrix fills whole pages of 4 KB
+TEST_CASE("products: nothing in front of the first weight is read") {   // where a matrix fills whole pages of 4 KB
     for (const DType type : {DType::q4_k, DType::iq4_xs, DType::q2_k, DType::iq1_m, DType::iq3_xxs})
         for (std::int64_t tokens = 1; tokens <= 9; ++tokens) check_product({type, 4096, 64, tokens});
 }
 
-TEST_CASE("[K1][N4] products: short rows that end in half a group of blocks, which go in pairs, dense or apart") {
+TEST_CASE("products: short rows that end in half a group of blocks, which go in pairs, dense or apart") {
     for (const DType type : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::iq4_nl, DType::mxfp4})
         for (const std::int64_t k : {64, 192, 576})
             for (const std::int64_t rows : {31, 32, 50, 64, 100, 161})
@@ -213,7 +213,7 @@ TEST_CASE("[K1][N4] products: short rows that end in half a group of blocks, whi
                 }
 }
 
-TEST_CASE("[K1][N4] products: results that leave the caches, of many activations and of few, equal the reference") {
+TEST_CASE("products: results that leave the caches, of many activations and of few, equal the reference") {
     for (const int n_threads : {1, 2}) {
         check_product({DType::f16, 512, 1031, 262, 5, n_threads});
         check_product({DType::q4_k, 256, 1031, 262, 0, n_threads});
@@ -221,7 +221,7 @@ TEST_CASE("[K1][N4] products: results that leave the caches, of many activations
     check_product({DType::q4_k, 2048, 1024, 262, 0, 2});
 }
 
-TEST_CASE("[K1][N4] products: float weights and many tokens, whose lanes are worked one after the other, give the reference's bits") {
+TEST_CASE("products: float weights and many tokens, whose lanes are worked one after the other, give the reference's bits") {
     constexpr Extremes kExtremes[] = {Extremes::none, Extremes::finite, Extremes::non_finite};
     int i = 0;
     for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
@@ -237,7 +237,7 @@ TEST_CASE("[K1][N4] products: float weights and many tokens, whose lanes are wor
     CHECK(compare_tables(Op::mul_mat_id, DType::f16, out, {&w, &x, &ids}, {}, 2) == "");
 }
 
-TEST_CASE("[K1][K2][N4] products: an addend per row or per result is added after the sum, once") {
+TEST_CASE("products: an addend per row or per result is added after the sum, once") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t k = 2 * std::max<std::int64_t>(block_elems(type), 32);
@@ -251,7 +251,7 @@ TEST_CASE("[K1][K2][N4] products: an addend per row or per result is added after
     }
 }
 
-TEST_CASE("[K1][G11][N4] products: many tokens of an expert, some of them twice") {
+TEST_CASE("[G11] products: many tokens of an expert, some of them twice") {
     for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1, DType::iq4_xs, DType::f16}) {
         CAPTURE(to_string(type));
         const std::int64_t n_experts = 4, used = 2, n_tokens = 75;
@@ -268,7 +268,7 @@ TEST_CASE("[K1][G11][N4] products: many tokens of an expert, some of them twice"
     }
 }
 
-TEST_CASE("[K1][G11][N4] products: one row of activations meets experts of its own and, between them, one of many tokens") {
+TEST_CASE("[G11] products: one row of activations meets experts of its own and, between them, one of many tokens") {
     for (const DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq2_xxs, DType::iq3_s, DType::iq1_m}) {
         CAPTURE(to_string(type));
         const std::int64_t n_tokens = 40;   // the first picks experts 0, 1 and 2, all others 1, 3 and 3
@@ -280,7 +280,7 @@ TEST_CASE("[K1][G11][N4] products: one row of activations meets experts of its o
     }
 }
 
-TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and separate inputs, unused experts") {
+TEST_CASE("[G11] products: experts chosen by index, with shared and separate inputs, unused experts") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t k = 2 * std::max<std::int64_t>(block_elems(type), 32), n_experts = 7, used = 3, n_tokens = 9;
@@ -297,7 +297,7 @@ TEST_CASE("[K1][G11][N4] products: experts chosen by index, with shared and sepa
     }
 }
 
-TEST_CASE("[K1][G11][N4] products: one to twenty tokens of several experts, or of heads, whose rows make chunks of many lengths") {
+TEST_CASE("[G11] products: one to twenty tokens of several experts, or of heads, whose rows make chunks of many lengths") {
     for (const DType type : {DType::q4_k, DType::q8_0, DType::q4_1, DType::iq2_s, DType::iq3_xxs, DType::f16})
         for (const std::int64_t rows : {16, 300})
             for (const std::int64_t n_tokens : {1, 2, 3, 7, 20}) {
@@ -318,7 +318,7 @@ TEST_CASE("[K1][G11][N4] products: one to twenty tokens of several experts, or o
             }
 }
 
-TEST_CASE("[K1][G11][N4] products: a matrix for every head gives the reference's bits") {
+TEST_CASE("[G11] products: a matrix for every head gives the reference's bits") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t k = std::max<std::int64_t>(block_elems(type), 32), n_heads = 5, n_tokens = 9;
@@ -328,7 +328,7 @@ TEST_CASE("[K1][G11][N4] products: a matrix for every head gives the reference's
     }
 }
 
-TEST_CASE("[K1][K9][N4][slow] products: the wide grid of types, blocks, rows, tokens, threads and extremes") {
+TEST_CASE("[K1][K9][slow] products: the wide grid of types, blocks, rows, tokens, threads and extremes") {
     for (const DType type : kWeightTypes)
         for (std::int64_t blocks = 1; blocks <= 5; ++blocks)
             for (std::int64_t rows = 1; rows <= 70; rows += 3)

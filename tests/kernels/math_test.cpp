@@ -76,11 +76,11 @@ void check_all(std::uint32_t step) {
 
 }  // namespace
 
-TEST_CASE("[A9] math: float functions stay within their stated ulps over a sweep of all floats") { check_all(1021); }
+TEST_CASE("math: float functions stay within their stated ulps over a sweep of all floats") { check_all(1021); }
 
-TEST_CASE("[A9] math: float functions stay within their stated ulps over every float [slow]") { check_all(1); }
+TEST_CASE("math: float functions stay within their stated ulps over every float [slow]") { check_all(1); }
 
-TEST_CASE("[A9] math: gelu is its tanh form within 2e-7 · max(1, |x|), and reaches its limits") {
+TEST_CASE("math: gelu is its tanh form within 2e-7 · max(1, |x|), and reaches its limits") {
     using L = long double;
     for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 10007) {
         const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
@@ -94,7 +94,7 @@ TEST_CASE("[A9] math: gelu is its tanh form within 2e-7 · max(1, |x|), and reac
     CHECK(std::isnan(math::gelu(kNaN)));
 }
 
-TEST_CASE("[A13] math: exp is exact at 0, saturates above, vanishes below and keeps NaN") {
+TEST_CASE("math: exp is exact at 0, saturates above, vanishes below and keeps NaN") {
     CHECK(math::exp(0.0f) == 1.0f);
     CHECK(math::exp(-0.0f) == 1.0f);
     CHECK(math::exp(88.72284f) == kInf);   // the first float whose exponential exceeds the largest float
@@ -108,7 +108,7 @@ TEST_CASE("[A13] math: exp is exact at 0, saturates above, vanishes below and ke
     CHECK(std::isnan(math::exp(-kNaN)));
 }
 
-TEST_CASE("[A13] math: NaN stays NaN and limits are limits") {
+TEST_CASE("math: NaN stays NaN and limits are limits") {
     for (float (*function)(float) noexcept : {static_cast<float (*)(float) noexcept>(math::log), math::log1p,
                                               math::softplus, math::tanh, math::erf, math::sigmoid, math::silu})
         CHECK(std::isnan(function(kNaN)));
@@ -126,7 +126,7 @@ TEST_CASE("[A13] math: NaN stays NaN and limits are limits") {
     CHECK(math::softplus(kInf) == kInf);
 }
 
-TEST_CASE("[A9] math: double functions are good to a few units of 1e-16") {
+TEST_CASE("math: double functions are good to a few units of 1e-16") {
     for (int i = -70000; i <= 70000; ++i) {
         const double x = i * 0.01003;
         CHECK(std::fabs(math::exp(x) / std::exp(static_cast<long double>(x)) - 1) < 3e-16L);
@@ -149,7 +149,7 @@ TEST_CASE("[A9] math: double functions are good to a few units of 1e-16") {
     CHECK(std::fabs(math::pow(1e6, -0.73) / std::pow(1e6L, -0.73L) - 1) < 3e-15L);
 }
 
-TEST_CASE("[A11] math: ALiBi slopes are the published powers") {
+TEST_CASE("math: ALiBi slopes are the published powers") {
     CHECK(math::alibi_slope(8.0f, 0, 8) == 0.5f);            // arXiv:2108.12409: 1/2, 1/4, … 1/256 for 8 heads
     CHECK(math::alibi_slope(8.0f, 7, 8) == 1.0f / 256);
     CHECK(math::alibi_slope(8.0f, 15, 16) == 1.0f / 256);
@@ -158,7 +158,7 @@ TEST_CASE("[A11] math: ALiBi slopes are the published powers") {
     CHECK(math::alibi_slope(8.0f, 9, 12) == doctest::Approx(std::pow(2.0, -1.5)));
 }
 
-TEST_CASE("[A11] math: buckets of relative positions are those of the formula in extended precision, at every distance") {
+TEST_CASE("math: buckets of relative positions are those of the formula in extended precision, at every distance") {
     constexpr int kFarthest = 128;
     for (int n_bucket = 4; n_bucket < 256; ++n_bucket)
         for (const bool both : {false, true}) {
@@ -183,7 +183,7 @@ TEST_CASE("[A11] math: buckets of relative positions are those of the formula in
         CHECK(math::relative_bucket(distance, 32, kFarthest, true) == bucket);   // of 16: 8 · 2^(j/2) begins bucket 8 + j
 }
 
-TEST_CASE("[K5] reduce: sums follow the 16-lane order") {
+TEST_CASE("reduce: sums follow the 16-lane order") {
     std::vector<float> x(37), p(37);
     std::uint32_t state = 1;
     for (float& value : x) {

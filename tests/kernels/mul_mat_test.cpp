@@ -189,7 +189,7 @@ int check_product(DType type, std::array<std::int64_t, 3> knt, std::uint64_t see
 
 }  // namespace
 
-TEST_CASE("[K1][K2] mul_mat: every weight type agrees with double precision within its rounding bound") {
+TEST_CASE("[K1] mul_mat: every weight type agrees with double precision within its rounding bound") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t block = is_float(type) ? 1 : find_dtype(type)->block_elems;
@@ -207,7 +207,7 @@ TEST_CASE("[K1][K2] mul_mat: every weight type agrees with double precision with
     }
 }
 
-TEST_CASE("[K1][K2][golden] mul_mat: the golden dot products") {
+TEST_CASE("[golden] mul_mat: the golden dot products") {
     if (skip_without_golden()) return;
     int n_dots = 0;
     const auto bytes_at = [](const nlohmann::json& hex) {
@@ -257,7 +257,7 @@ TEST_CASE("[K1][K2][golden] mul_mat: the golden dot products") {
     MESSAGE(n_dots << " dot products");
 }
 
-TEST_CASE("[K1] mul_mat: codes of -128 in q8_0 and the largest super-block sums are exact") {
+TEST_CASE("mul_mat: codes of -128 in q8_0 and the largest super-block sums are exact") {
     const std::int64_t k = 64;
     std::vector<std::byte> data(68, std::byte{0x80});
     for (std::size_t b = 0; b < 2; ++b) data[34 * b] = std::byte{0}, data[34 * b + 1] = std::byte{0x3C};   // d = 1
@@ -278,7 +278,7 @@ TEST_CASE("[K1] mul_mat: codes of -128 in q8_0 and the largest super-block sums 
     CHECK(out.at(0, 0) == 256.0f * 32 * 128 * 127);
 }
 
-TEST_CASE("[K1] mul_mat: float products keep 16 lanes and their tree") {
+TEST_CASE("mul_mat: float products keep 16 lanes and their tree") {
     // 2^24 + 1 − 2^24 is 0 in one chain and 1 where the ones wait in another lane.
     std::vector<float> w(32, 0.0f), x(32, 1.0f);
     w[0] = 0x1p24f, w[16] = -0x1p24f, w[1] = 1.0f, w[17] = 1.0f;
@@ -293,7 +293,7 @@ TEST_CASE("[K1] mul_mat: float products keep 16 lanes and their tree") {
     CHECK(out.at(0, 0) == 1.0f);
 }
 
-TEST_CASE("[K1] mul_mat: a value that is not finite stays in its row and its token") {
+TEST_CASE("mul_mat: a value that is not finite stays in its row and its token") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t k = is_float(type) ? 40 : 2 * find_dtype(type)->block_elems, n = 24, t = 3;
@@ -334,7 +334,7 @@ TEST_CASE("[K1] mul_mat: a value that is not finite stays in its row and its tok
     }
 }
 
-TEST_CASE("[K1][N2] mul_mat: neither threads nor batch cuts nor strides change a bit") {
+TEST_CASE("mul_mat: neither threads nor batch cuts nor strides change a bit") {
     for (const DType type : kWeightTypes) {
         CAPTURE(to_string(type));
         const std::int64_t k = is_float(type) ? 100 : 2 * find_dtype(type)->block_elems, n = 13, t = 21;
@@ -366,7 +366,7 @@ TEST_CASE("[K1][N2] mul_mat: neither threads nor batch cuts nor strides change a
     }
 }
 
-TEST_CASE("[K1] mul_mat_add: the product plus a bias or a residual, one addition") {
+TEST_CASE("mul_mat_add: the product plus a bias or a residual, one addition") {
     const std::int64_t k = 256, n = 6, t = 18;
     const Array w(DType::q4_k, {k, n, 1}, random_weights(DType::q4_k, k, n, 1, Extremes::none));
     const Array x(DType::x8_256, {k, t, 1}, random_activations(DType::x8_256, k, t, 2, Extremes::none));
@@ -382,7 +382,7 @@ TEST_CASE("[K1] mul_mat_add: the product plus a bias or a residual, one addition
         for (std::int64_t i = 0; i < n; ++i) CHECK(same_bits(out.at(i, j), plain.at(i, j) + residual.at(i, j)));
 }
 
-TEST_CASE("[K1] mul_mat_id: each row is the product with the expert chosen for it") {
+TEST_CASE("mul_mat_id: each row is the product with the expert chosen for it") {
     const std::int64_t n = 5, n_experts = 4, used = 3, t = 19;
     for (const DType type : {DType::q4_0, DType::q6_k, DType::mxfp4, DType::f16}) {
         CAPTURE(to_string(type));
@@ -412,7 +412,7 @@ TEST_CASE("[K1] mul_mat_id: each row is the product with the expert chosen for i
     }
 }
 
-TEST_CASE("[K1] mul_mat_heads: each row is the product with the matrix of its head") {
+TEST_CASE("mul_mat_heads: each row is the product with the matrix of its head") {
     const std::int64_t k = 256, n = 5, n_heads = 3, t = 4;
     for (const DType type : {DType::q4_0, DType::q6_k, DType::f16}) {
         CAPTURE(to_string(type));
@@ -432,7 +432,7 @@ TEST_CASE("[K1] mul_mat_heads: each row is the product with the matrix of its he
     }
 }
 
-TEST_CASE("[K1][N2] quantize: rows of any stride, cut by blocks over any number of threads") {
+TEST_CASE("quantize: rows of any stride, cut by blocks over any number of threads") {
     for (const DType type : {DType::x8_32, DType::x8_256}) {
         const std::int64_t k = 1024, rows = 3, slices = 2;
         const Array x(DType::f32, {k, rows, slices}, 64);

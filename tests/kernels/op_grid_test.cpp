@@ -44,7 +44,7 @@ OpParams with_eps(float eps) {
 
 }  // namespace
 
-TEST_CASE("[G11][K9][N4] norms: rms_norm of any width, with shared, separate and no weights, agrees on every table") {
+TEST_CASE("[G11][K9] norms: rms_norm of any width, with shared, separate and no weights, agrees on every table") {
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
@@ -56,7 +56,7 @@ TEST_CASE("[G11][K9][N4] norms: rms_norm of any width, with shared, separate and
         }
 }
 
-TEST_CASE("[G11][K9][N4] norms: layer_norm of any width, with weights and biases of every kind, agrees on every table") {
+TEST_CASE("[G11][K9] norms: layer_norm of any width, with weights and biases of every kind, agrees on every table") {
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
@@ -68,7 +68,7 @@ TEST_CASE("[G11][K9][N4] norms: layer_norm of any width, with weights and biases
         }
 }
 
-TEST_CASE("[G11][K9][N4] quantize: activation rows, alone or behind a norm or a gate, agree on every table") {
+TEST_CASE("[G11][K9] quantize: activation rows, alone or behind a norm or a gate, agree on every table") {
     for (const DType type : {DType::x8_32, DType::x8_256})
         for (const std::int64_t n_blocks : {1, 2, 5, 9})
             for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
@@ -88,7 +88,7 @@ TEST_CASE("[G11][K9][N4] quantize: activation rows, alone or behind a norm or a 
             }
 }
 
-TEST_CASE("[G11][K9][N4] elementwise: every op, width, stride and repetition agrees on every table") {
+TEST_CASE("[G11][K9] elementwise: every op, width, stride and repetition agrees on every table") {
     OpParams params;
     params.scale = 0.3125f;
     params.low = -0.5f;
@@ -108,7 +108,7 @@ TEST_CASE("[G11][K9][N4] elementwise: every op, width, stride and repetition agr
         }
 }
 
-TEST_CASE("[G11][K9][N4] elementwise: activations agree over the whole range of exponents") {
+TEST_CASE("[G11][K9] elementwise: activations agree over the whole range of exponents") {
     const std::int64_t n = 4096;
     const TestTensor x(DType::f32, {n, 4, 1, 1}), out(DType::f32, {n, 4, 1, 1});
     for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i) x.as<std::uint32_t>()[i] =
@@ -116,7 +116,7 @@ TEST_CASE("[G11][K9][N4] elementwise: activations agree over the whole range of 
     for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::softmax}) CHECK(compare_tables(op, DType::none, out, {&x}) == "");
 }
 
-TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree on every table") {
+TEST_CASE("[G11][K9] experts and heads: concat, keep_groups and add_id agree on every table") {
     const TestTensor a = floats({24, 3, 5, 1}, 11, Extremes::non_finite, 4), b = floats({9, 3, 5, 1}, 12),
         one = floats({9, 1, 5, 1}, 13), joined(DType::f32, {33, 3, 5, 1});
     CHECK(compare_tables(Op::concat, DType::none, joined, {&a, &b}, {}, 2) == "");
@@ -145,7 +145,7 @@ TEST_CASE("[G11][K9][N4] experts and heads: concat, keep_groups and add_id agree
     CHECK(compare_tables(Op::log_temperature, DType::none, factors, {&segments}, temperature, 2) == "");
 }
 
-TEST_CASE("[G11][K9][N4] experts: weighted sums of any width agree on every table") {
+TEST_CASE("[G11][K9] experts: weighted sums of any width agree on every table") {
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
@@ -154,7 +154,7 @@ TEST_CASE("[G11][K9][N4] experts: weighted sums of any width agree on every tabl
         }
 }
 
-TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, agree on every table") {
+TEST_CASE("[G11][K9] softmax: rows of any width, with infinities and NaN, agree on every table") {
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
@@ -163,7 +163,7 @@ TEST_CASE("[G11][K9][N4] softmax: rows of any width, with infinities and NaN, ag
         }
 }
 
-TEST_CASE("[G11][K9][N4] rope and cache: rotation and rounded rows in KV slots agree on every table") {
+TEST_CASE("[G11][K9] rope and cache: rotation and rounded rows in KV slots agree on every table") {
     struct Case { std::int32_t d, n_rot, neox; };
     for (const Case c : {Case{128, 128, 1}, {128, 128, 0}, {80, 32, 1}, {80, 32, 0}, {64, 20, 1}, {64, 20, 0},
         {6, 2, 0}, {6, 6, 1}, {100, 70, 0}}) {
@@ -265,7 +265,7 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks, ALiBi and biases by distance agree on every table") {
+TEST_CASE("[G11][K9] attention: heads, windows, holes, caps, sinks, ALiBi and biases by distance agree on every table") {
     std::uint64_t seed = 100;
     for (const std::int32_t n_tokens : {1, 15, 63, 64, 65, 255, 256, 257, 700}) {
         CAPTURE(n_tokens);
@@ -285,7 +285,7 @@ TEST_CASE("[A14][G11][K9][N4] attention: heads, windows, holes, caps, sinks, ALi
     }
 }
 
-TEST_CASE("[K9] comparison: one bit of a result, of padding or of a code is a difference, a NaN's payload is none") {
+TEST_CASE("comparison: one bit of a result, of padding or of a code is a difference, a NaN's payload is none") {
     const TestTensor rows = floats({5, 3, 1, 1}, 1, Extremes::none, 4);
     TestTensor other(rows);
     CHECK(difference(rows, other) == "");

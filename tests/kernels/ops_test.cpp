@@ -43,7 +43,7 @@ std::vector<float> packed(Op op, const Shape& ne, std::vector<kernels::Operand> 
 
 }  // namespace
 
-TEST_CASE("[A7] rms_norm: within 1e-6 of double for any width, rows strided or not, any thread count") {
+TEST_CASE("[A7][K5] rms_norm: within 1e-6 of double for any width, rows strided or not, any thread count") {
     OpRandom random(1);
     for (const std::int64_t n : {1, 15, 16, 17, 64, 100, 4096}) {
         const Shape ne{n, 3, 2, 1};
@@ -71,7 +71,7 @@ TEST_CASE("[A7] rms_norm: within 1e-6 of double for any width, rows strided or n
     }
 }
 
-TEST_CASE("[A7] layer_norm: within 2e-6 of double, with and without weight and bias, shared or per head") {
+TEST_CASE("layer_norm: within 2e-6 of double, with and without weight and bias, shared or per head") {
     OpRandom random(21);
     for (const std::int64_t n : {1, 15, 16, 17, 100, 4096})
         for (const std::int64_t heads : {1, 3}) {
@@ -102,7 +102,7 @@ TEST_CASE("[A7] layer_norm: within 2e-6 of double, with and without weight and b
         }
 }
 
-TEST_CASE("[A7] rms_norm: a NaN stays in its row") {
+TEST_CASE("rms_norm: a NaN stays in its row") {
     std::vector<float> x(40, 1.0f);
     x[7] = kNaN;
     const std::vector<float> w(20, 1.0f);
@@ -111,7 +111,7 @@ TEST_CASE("[A7] rms_norm: a NaN stays in its row") {
     CHECK(std::all_of(y.begin() + 20, y.end(), [](float v) { return v == 1.0f; }));
 }
 
-TEST_CASE("[A7] fused norms and gates: rms_norm_quantize and silu_mul_quantize give the bits of their parts") {
+TEST_CASE("fused norms and gates: rms_norm_quantize and silu_mul_quantize give the bits of their parts") {
     OpRandom random(2);
     const Shape ne{512, 3, 1, 1};
     const std::vector<float> x = random.floats(count(ne), 4.0f), u = random.floats(count(ne)), w = random.floats(512);
@@ -205,7 +205,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("[A13] softmax: rows sum to 1, follow the formula, and keep NaN to themselves") {
+TEST_CASE("[A13][K5] softmax: rows sum to 1, follow the formula, and keep NaN to themselves") {
     OpRandom random(5);
     for (const std::int64_t n : {1, 8, 31, 500, 32000}) {
         const Shape ne{n, 3, 1, 1};
@@ -264,7 +264,7 @@ long double exact_angle(const RopeParams& r, long double p, int i, long double f
 
 }  // namespace
 
-TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors equal a rotation in long double") {
+TEST_CASE("[A9][K5] rope: adjacent, half-split, partial, linear, YaRN and factors equal a rotation in long double") {
     std::vector<RopeCase> cases{
         {"norm", {.n_rot = 64}, 64, false},
         {"neox", {.n_rot = 64, .neox = 1, .freq_base = 1e6f}, 64, false},
@@ -344,7 +344,7 @@ TEST_CASE("[A9] rope: adjacent, half-split, partial, linear, YaRN and factors eq
 
 // ---- Caches ---------------------------------------------------------------------------------------------------------
 
-TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative KV slots") {
+TEST_CASE("kv_write: rounds once, saturates f16, puts channels where the layout says, skips negative KV slots") {
     OpRandom random(7);
     const std::int64_t d = 32, n_head = 2, n_tokens = 4, n_kv_slots = 192;
     std::vector<float> x = random.floats(static_cast<std::size_t>(d * n_head * n_tokens), 10.0f);
@@ -399,7 +399,7 @@ TEST_CASE("[K5] kv_write: rounds once, saturates f16, puts channels where the la
             }
 }
 
-TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
+TEST_CASE("rope_kv_write: the bits of rope followed by kv_write") {
     OpRandom random(8);
     const std::int64_t d = 48, n_head = 3, n_tokens = 5;
     const Shape ne{d, n_head, n_tokens, 1};
@@ -428,7 +428,7 @@ TEST_CASE("[A9] rope_kv_write: the bits of rope followed by kv_write") {
         }
 }
 
-TEST_CASE("[K5] kv_copy_page: whole pages move, the others stay") {
+TEST_CASE("kv_copy_page: whole pages move, the others stay") {
     OpRandom random(9);
     std::vector<float> cache = random.floats(5 * 64 * 6);
     const std::vector<float> before = cache;
@@ -497,7 +497,7 @@ TEST_CASE("[A16] keep_groups: groups ranked by the sum of their two largest scor
     for (std::size_t i = 0; i < 18; ++i) CHECK(one[i] == (i == 3 || i == 15 ? x[i] : kHidden));
 }
 
-TEST_CASE("[A16] add_id: the bias of the chosen expert, row by row") {
+TEST_CASE("add_id: the bias of the chosen expert, row by row") {
     OpRandom random(22);
     const std::vector<float> x = random.floats(7 * 2 * 3), b = random.floats(7 * 4);
     const std::vector<std::int32_t> ids{3, 0, 1, 1, 2, 3};
@@ -505,7 +505,7 @@ TEST_CASE("[A16] add_id: the bias of the chosen expert, row by row") {
     for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == x[i] + b[static_cast<std::size_t>(ids[i / 7]) * 7 + i % 7]);
 }
 
-TEST_CASE("[E3] segment_sum: rows are added to what their segment has so far, one after the other") {
+TEST_CASE("segment_sum: rows are added to what their segment has so far, one after the other") {
     OpRandom random(24);
     const std::vector<float> x = random.floats(9 * 5), sums = random.floats(9 * 3);
     const std::vector<std::int32_t> segments{1, 0, 1, 1, 0};
@@ -519,7 +519,7 @@ TEST_CASE("[E3] segment_sum: rows are added to what their segment has so far, on
     }
 }
 
-TEST_CASE("[A4] log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, within one rounding") {
+TEST_CASE("log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, within one rounding") {
     OpParams params;
     params.scale = 0.1f;
     params.k = 8192;
@@ -533,7 +533,7 @@ TEST_CASE("[A4] log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, wit
     }
 }
 
-TEST_CASE("[K4] concat: rows of b behind rows of a, one row of b for all heads of a token") {
+TEST_CASE("concat: rows of b behind rows of a, one row of b for all heads of a token") {
     OpRandom random(23);
     const std::vector<float> a = random.floats(5 * 3 * 2), b = random.floats(4 * 3 * 2), one = random.floats(4 * 2);
     for (const bool shared : {false, true}) {
@@ -544,7 +544,7 @@ TEST_CASE("[K4] concat: rows of b behind rows of a, one row of b for all heads o
     }
 }
 
-TEST_CASE("[A16] moe_sum: one fma per expert from zero, in router order") {
+TEST_CASE("moe_sum: one fma per expert from zero, in router order") {
     OpRandom random(11);
     const std::vector<float> y = random.floats(33 * 4 * 3), w = random.floats(4 * 3);
     for (const int threads : {1, 2}) {
@@ -560,7 +560,7 @@ TEST_CASE("[A16] moe_sum: one fma per expert from zero, in router order") {
 }
 
 TEST_CASE(
-    "[K9] reference table: every op that computes has a kernel, found by its selecting type, with a unique name") {
+    "reference table: every op that computes has a kernel, found by its selecting type, with a unique name") {
     for (int i = static_cast<int>(Op::get_rows); i < static_cast<int>(Op::count_); ++i) {
         const auto op = static_cast<Op>(i);
         const bool found = std::any_of(reference_table.kernels, reference_table.kernels + reference_table.n_kernels,

@@ -264,7 +264,7 @@ std::vector<float> random_states(const Recurrence& r) {
 
 }  // namespace
 
-TEST_CASE("[A17] recurrence: every op follows its formula, token by token, in the rows it is told") {
+TEST_CASE("recurrence: every op follows its formula, token by token, in the rows it is told") {
     for (const Recurrence& r : all_recurrences()) {
         CAPTURE(std::string(to_string(r.op)));
         const auto rows = interleaved_rows();
@@ -293,7 +293,7 @@ TEST_CASE("[A17] recurrence: every op follows its formula, token by token, in th
     }
 }
 
-TEST_CASE("[A17][N2][N4] recurrence: any cut into calls, any number of threads and every table give the same bits") {
+TEST_CASE("[A17] recurrence: any cut into calls, any number of threads and every table give the same bits") {
     std::vector<const kernels::KernelTable*> tables = fast_tables();
     tables.push_back(&kernels::reference_table);
     for (const Recurrence& r : all_recurrences()) {
@@ -333,7 +333,7 @@ struct StateAccess : kernels::AccessSink {
 
 }  // namespace
 
-TEST_CASE("[N1][X3] recurrence: rows read from before and rows written are named, a row the run itself left is not read") {
+TEST_CASE("recurrence: rows read from before and rows written are named, a row the run itself left is not read") {
     const Recurrence r = token_shift(8);
     const auto rows = interleaved_rows();   // reads: none for the first sequence, row 4; writes 2, 5 and 0
     const std::vector<float> states = random_states(r), x(8 * kTokens), out(8 * kTokens);
@@ -349,7 +349,7 @@ TEST_CASE("[N1][X3] recurrence: rows read from before and rows written are named
           std::vector<AccessRange>{{.offset = 0, .length = 32, .weight = 4}, {.offset = 2 * 32, .length = 32, .weight = 5}, {.offset = 5 * 32, .length = 32, .weight = 4}});
 }
 
-TEST_CASE("[A7][K4] recurrence: l2_norm, sum_rows, exp and softplus follow their formulas") {
+TEST_CASE("recurrence: l2_norm, sum_rows, exp and softplus follow their formulas") {
     OpRandom random(8);
     const Shape ne{19, 4, 1, 1};
     const std::vector<float> x = random.floats(76, 9.0f);

@@ -33,7 +33,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
-TEST_CASE("[S1][N2] row ops: block maxima and sums of exponentials have the same bits in every table") {
+TEST_CASE("row ops: block maxima and sums of exponentials have the same bits in every table") {
     std::mt19937 random(3);
     for (const Isa isa : available_isas()) {
         const RowOps& ops = *kernels::find_table(isa)->row_ops;

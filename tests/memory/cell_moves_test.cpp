@@ -58,7 +58,7 @@ TEST_CASE("[M4] cell moves: any cells may change places, chains and rings among 
     }
 }
 
-TEST_CASE("[M4] cell moves: cells that close ranks are one row, those that stay are none") {
+TEST_CASE("[M4] cell moves: cells that move towards the front are one row, those that stay are none") {
     CellMoves moves(64);
     moves.clear();
     for (int cell = 0; cell < 10; ++cell) moves.add(cell, cell);

@@ -106,7 +106,7 @@ public:
         const auto all = kv_tokens(tokens);
         const bool fits = cache.can_place(all);
         if (!fits && !cache.can_compact(all.size(), moves)) return false;
-        if (!fits) close_ranks();
+        if (!fits) compact();
         const auto before = model;
         cache.begin(fits ? Placing::by_pages : Placing::tight);
         std::size_t first = 0;
@@ -165,7 +165,7 @@ public:
     int n_copies = 0, n_runs = 0, n_compacted = 0, n_moved = 0;
 
 private:
-    void close_ranks() {
+    void compact() {
         std::vector<std::int32_t> list(3 * CellMoves::n_rows(cache.n_pages() * kPageSlots));
         moves.write(list);
         int buffer = -1;
@@ -342,7 +342,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("[M1] kv_cache: tokens of a sequence lie in order, page after page") {
+TEST_CASE("kv_cache: tokens of a sequence lie in order, page after page") {
     Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 32});
     REQUIRE(bench.decode(run_of(bench, 0, 130)));
     bench.compare();
@@ -355,7 +355,7 @@ TEST_CASE("[M1] kv_cache: tokens of a sequence lie in order, page after page") {
     bench.compare();
 }
 
-TEST_CASE("[M1] kv_cache: n_ctx tokens fit however they are spread over the sequences") {
+TEST_CASE("kv_cache: n_ctx tokens fit however they are spread over the sequences") {
     std::mt19937 random(7);
     for (int trial = 0; trial < 50; ++trial) {
         Bench bench({.n_ctx = 256, .n_seq_max = 5, .n_run = 64});
@@ -377,7 +377,7 @@ TEST_CASE("[M3] kv_cache: a batch that does not fit changes nothing") {
     bench.compare();
 }
 
-TEST_CASE("[M4] kv_cache: removing leaves holes, frees empty pages and gives the end back") {
+TEST_CASE("kv_cache: removing leaves holes, frees empty pages and gives the end back") {
     Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 256});
     REQUIRE(bench.decode(run_of(bench, 0, 200)));
     bench.cache.seq_rm(SeqId{0}, Pos{50}, Pos{140});
@@ -450,7 +450,7 @@ TEST_CASE("[M5][M7] kv_cache: a copy of tokens that have moved behind others on 
     CHECK(bench.cache.room(SeqId{1}) == 0);
 }
 
-TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page that is partly filled") {
+TEST_CASE("kv_cache: a copy shares pages, and going on copies only the page that is partly filled") {
     Bench bench({.n_ctx = 512, .n_seq_max = 3, .n_run = 64});
     REQUIRE(bench.decode(run_of(bench, 0, 100)));
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
@@ -473,7 +473,7 @@ TEST_CASE("[M7] kv_cache: a copy shares pages, and going on copies only the page
 }
 
 TEST_CASE(
-    "[B3] kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
+    "kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
     Bench bench({.n_ctx = 256, .n_seq_max = 3, .n_run = 64});
     std::vector<TestToken> tokens;
     for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, pos, {SeqId{0}, SeqId{1}, SeqId{2}}});
@@ -485,7 +485,7 @@ TEST_CASE(
     CHECK(bench.n_runs == 2);
 }
 
-TEST_CASE("[B3] kv_cache: sequences share history also where one holds a copy of the pages") {
+TEST_CASE("kv_cache: sequences share history also where one holds a copy of the pages") {
     Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 64});
     REQUIRE(bench.decode(run_of(bench, 0, 70)));
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
@@ -499,7 +499,7 @@ TEST_CASE("[B3] kv_cache: sequences share history also where one holds a copy of
     bench.compare();
 }
 
-TEST_CASE("[N5] kv_cache: a rolled back transaction leaves entries, free pages and room as they were") {
+TEST_CASE("kv_cache: a rolled back transaction leaves entries, free pages and room as they were") {
     Bench bench({.n_ctx = 256, .n_seq_max = 2, .n_run = 16});
     REQUIRE(bench.decode(run_of(bench, 0, 90)));
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
@@ -513,7 +513,7 @@ TEST_CASE("[N5] kv_cache: a rolled back transaction leaves entries, free pages a
     }
 }
 
-TEST_CASE("[N5] kv_cache: rows that a sequence has left behind by a copy outlast the transaction") {
+TEST_CASE("kv_cache: rows that a sequence has left behind by a copy outlast the transaction") {
     // Both share page 0 up to slot 49; sequence 0 goes on with a copy of it, and then sequence 1 has the page for
     // itself. Writing to slots 40..49 there would be right after a commit only.
     for (const int fail_after : {1, -1}) {
@@ -532,7 +532,7 @@ TEST_CASE("[N5] kv_cache: rows that a sequence has left behind by a copy outlast
     bench.compare();
 }
 
-TEST_CASE("[M13] kv_cache: a cleared cache places tokens like a new one") {
+TEST_CASE("kv_cache: a cleared cache places tokens like a new one") {
     Bench used({.n_ctx = 192, .n_seq_max = 2, .n_run = 64}), fresh({.n_ctx = 192, .n_seq_max = 2, .n_run = 64});
     REQUIRE(used.decode(run_of(used, 1, 77)));
     used.cache.seq_cp(SeqId{1}, SeqId{0}, kFromStart, kToEnd);
@@ -544,7 +544,7 @@ TEST_CASE("[M13] kv_cache: a cleared cache places tokens like a new one") {
     CHECK(std::ranges::equal(used.cache.entries(SeqId{0}), fresh.cache.entries(SeqId{0})));
 }
 
-TEST_CASE("[M3][M4][M7][N5] kv_cache: random operations agree with a list of cells") {
+TEST_CASE("kv_cache: random operations agree with a list of cells") {
     int n_copies = 0, n_rolled_back = 0, n_coupled = 0, n_refused = 0, n_compacted = 0, n_moved = 0;
     const KvLimits shapes[] = {{64, 1, 8}, {64, 2, 5}, {128, 3, 64}, {256, 4, 7}, {512, 8, 32}};
     for (const auto& limits : shapes) {
@@ -568,7 +568,7 @@ TEST_CASE("[M3][M4][M7][N5] kv_cache: random operations agree with a list of cel
     CHECK(n_refused > 200);
 }
 
-TEST_CASE("[M7] kv_cache: copies that interleave too many pieces are refused whole") {
+TEST_CASE("kv_cache: copies that interleave too many pieces are refused whole") {
     Bench bench({.n_ctx = 64 * 600, .n_seq_max = 2, .n_run = 64 * 600});
     const auto limit = bench.cache.limits().table_capacity() - bench.cache.n_pages();
     REQUIRE(bench.decode(run_of(bench, 0, 9000)));
@@ -585,7 +585,7 @@ TEST_CASE("[M7] kv_cache: copies that interleave too many pieces are refused who
     bench.compare();
 }
 
-TEST_CASE("[M3] kv_cache: sequence ids and limits are checked by name") {
+TEST_CASE("kv_cache: sequence ids and limits are checked by name") {
     KvCache cache({.n_ctx = 64, .n_seq_max = 2, .n_run = 1});
     const auto refused = [](ErrorCode code, const std::string& text, auto&& call) {
         try {
@@ -604,7 +604,7 @@ TEST_CASE("[M3] kv_cache: sequence ids and limits are checked by name") {
     refused(ErrorCode::bad_parameter, "n_seq_max = 257 outside 1..256", [] { KvCache bad({64, 257, 1}); });
 }
 
-TEST_CASE("[N6] kv_cache: metadata takes the bytes that were told before") {
+TEST_CASE("kv_cache: metadata takes the bytes that were told before") {
     for (const KvLimits limits : {KvLimits{64, 1, 1}, KvLimits{4096, 4, 512}, KvLimits{65536, 256, 100}})
         CHECK(KvCache(limits).bytes_held() == KvCache::bytes(limits));
 }

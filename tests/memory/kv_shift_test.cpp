@@ -120,7 +120,7 @@ struct ShiftBench {
 
 }  // namespace
 
-TEST_CASE("[M5][M6] cache: positions move as those of a list do, and keys are owed exactly the difference") {
+TEST_CASE("cache: positions move as those of a list do, and keys are owed exactly the difference") {
     ShiftBench bench;
     int n_moved = 0, n_refused = 0, n_shared = 0;
     for (int step = 0; step < 2000; ++step) {

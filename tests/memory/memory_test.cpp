@@ -117,7 +117,7 @@ std::vector<Bench::Row> random_batch(RandomSteps& random, std::array<History, kS
 
 }  // namespace
 
-TEST_CASE("[M11][N5] memory: states follow their sequences through random operations, commits and rollbacks") {
+TEST_CASE("memory: states follow their sequences through random operations, commits and rollbacks") {
     for (const bool attention : {false, true}) {
         CAPTURE(attention);
         Bench bench(attention);
@@ -172,7 +172,7 @@ TEST_CASE("[M11][N5] memory: states follow their sequences through random operat
     }
 }
 
-TEST_CASE("[M11] memory: a state stands for all of its tokens: ranges that cut it are refused and change nothing") {
+TEST_CASE("memory: a state stands for all of its tokens: ranges that cut it are refused and change nothing") {
     for (const bool attention : {false, true}) {
         CAPTURE(attention);
         Bench bench(attention);
@@ -209,6 +209,7 @@ TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens
     Memory& memory = bench.memory;
     CHECK(memory.capacity() == 2 * kSeqs);
     const SeqId seq{0};
+    CHECK(memory.room(seq) == 2147483647);   // positions 0 to 2^31 - 2
     for (int i = 0; i < 5000; ++i) {
         const KvToken token{i, std::span(&seq, 1)};
         memory.begin();
@@ -228,7 +229,7 @@ TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens
     CHECK(memory.pos_max(SeqId{0}) == -1);
 }
 
-TEST_CASE("[M11][N6] memory: what it will hold is known before it is made") {
+TEST_CASE("memory: what it will hold is known before it is made") {
     for (const bool attention : {false, true})
         for (const bool states : {false, true}) {
             if (!attention && !states) continue;

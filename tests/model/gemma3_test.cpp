@@ -13,7 +13,7 @@ constexpr RealModel kGemma3{"gemma3", "gemma-3-270m-q4_k_m.gguf"};
 
 }  // namespace
 
-TEST_CASE("[A1][K2][model] gemma3: greedy text is English and goes on as the prompt asks") {
+TEST_CASE("[model] gemma3: greedy text is English and goes on as the prompt asks") {
     if (kGemma3.skip()) return;
     const auto model = Model::load(kGemma3.path());
     struct Expected { const char *prompt, *begins, *has; };
@@ -27,7 +27,7 @@ TEST_CASE("[A1][K2][model] gemma3: greedy text is English and goes on as the pro
     }
 }
 
-TEST_CASE("[A1][model] gemma3: layers without a window quote what the windows of 512 tokens no longer see") {
+TEST_CASE("[model] gemma3: layers without a window quote what the windows of 512 tokens no longer see") {
     if (kGemma3.skip()) return;
     const auto model = Model::load(kGemma3.path());
     const auto tokens = model.vocab().encode(prose() + "\nThe oldest of the three, whose name was");
@@ -37,7 +37,7 @@ TEST_CASE("[A1][model] gemma3: layers without a window quote what the windows of
     CHECK(text.starts_with(" Martin, remembered a night when the fog was so thick"));
 }
 
-TEST_CASE("[A1][model][slow] gemma3: perplexity within 0.5 % of the same file exactly dequantized to F32") {
+TEST_CASE("[model][slow] gemma3: perplexity within 0.5 % of the same file exactly dequantized to F32") {
     if (kGemma3.skip()) return;
     const auto [quantized, exact] = perplexity_against_dequantized(kGemma3.path());
     CHECK(quantized / exact == doctest::Approx(1.0).epsilon(0.005));

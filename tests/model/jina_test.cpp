@@ -19,7 +19,7 @@ using Row = SmallJina::Row;
 
 }  // namespace
 
-TEST_CASE("[A3][E2][E3] model: jina-bert-v2 in every variant agrees with a straight-line evaluation, both pooled and not") {
+TEST_CASE("[E2][E3][B11] model: jina-bert-v2 in every variant agrees with a straight-line evaluation, both pooled and not") {
     const std::vector<int> ids{5, 9, 9, 0, 59, 31, 7, 22, 40, 3, 18, 6, 2};
     std::vector<Token> tokens;
     for (const int id : ids) tokens.push_back(Token{id});

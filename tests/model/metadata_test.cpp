@@ -99,7 +99,7 @@ TEST_CASE("[L9] an architecture nobody knows and one that is not implemented are
     CHECK(load(number).code == ErrorCode::wrong_type);
 }
 
-TEST_CASE("[L9] a file that is no model is refused as what it is") {
+TEST_CASE("a file that is no model is refused as what it is") {
     for (const char* type : {"adapter", "mmproj", "imatrix"}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.kv("general.type", type);
@@ -157,7 +157,7 @@ TEST_CASE("[L10] every field of the model's info is what the metadata says") {
     }
 }
 
-TEST_CASE("[L10] keys that may be missing have their defaults") {
+TEST_CASE("keys that may be missing have their defaults") {
     TinyModel m = TinyModel::of("llama");
     m.n_head_kv = m.n_head;
     GgufWriter w = m.writer();
@@ -281,14 +281,14 @@ TEST_CASE("[L13] a wrong rank, a wrong extent and an unusable type have codes of
     }
 }
 
-TEST_CASE("[L13] trailing extents of one are equal to absent dimensions") {
+TEST_CASE("trailing extents of one are equal to absent dimensions") {
     GgufWriter w = TinyModel::of("llama").writer();
     w.tensor("output_norm.weight").ne = {64, 1, 1};
     w.tensor("blk.0.attn_q.weight").ne.push_back(1);
     CHECK(!load(w).code);
 }
 
-TEST_CASE("[L13] vectors may be half precision") {
+TEST_CASE("vectors may be half precision") {
     for (const DType type : {DType::f16, DType::bf16}) {
         GgufWriter w = TinyModel::of("qwen2").writer();
         for (const char* name : {"blk.0.attn_norm.weight", "blk.1.attn_q.bias", "output_norm.weight"}) {
@@ -302,7 +302,7 @@ TEST_CASE("[L13] vectors may be half precision") {
     }
 }
 
-TEST_CASE("[L13] vectors may not be quantized") {
+TEST_CASE("vectors may not be quantized") {
     GgufWriter w = TinyModel::of("llama").writer();
     auto& tensor = w.tensor("blk.0.ffn_norm.weight");
     tensor.type = DType::q8_0;
@@ -310,7 +310,7 @@ TEST_CASE("[L13] vectors may not be quantized") {
     CHECK(load(w).code == ErrorCode::unsupported_tensor_type);
 }
 
-TEST_CASE("[L13] a tensor that nothing uses is refused, and with the option only reported") {
+TEST_CASE("a tensor that nothing uses is refused, and with the option only reported") {
     for (const Example& example : kModels)
         for (const char* name : {"blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.1.ffn_gate.zero", "cls.weight", "token_types.weight"}) {
             CAPTURE(std::string(example.name));
@@ -330,7 +330,7 @@ TEST_CASE("[L13] a tensor that nothing uses is refused, and with the option only
     CHECK(!load(leftovers).code);
 }
 
-TEST_CASE("[L13] a key that changes the computation and is not known is refused, and with the option only reported") {
+TEST_CASE("a key that changes the computation and is not known is refused, and with the option only reported") {
     for (const char* key : {"attention.layer_norm_epsilon", "attention.sliding_window_pattern", "rope.freq_base_swa", "rope.scaling.yarn_log_multiplier",
                             "expert_gating_func_2", "ssm.state_size", "attn_logit_softcapping", "logit_scale"}) {
         GgufWriter w = TinyModel::of("qwen3").writer();
@@ -376,7 +376,7 @@ void check_refused(const GgufWriter& w, const std::string& key, std::initializer
 
 }  // namespace
 
-TEST_CASE("[L10][N3] required keys that are missing are named") {
+TEST_CASE("required keys that are missing are named") {
     for (const Example& example : kModels)
         for (const char* key : {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count",
                                 "attention.layer_norm_rms_epsilon"}) {
@@ -387,7 +387,7 @@ TEST_CASE("[L10][N3] required keys that are missing are named") {
         }
 }
 
-TEST_CASE("[L10][N3] integers that are zero, negative, huge or of another type are refused") {
+TEST_CASE("integers that are zero, negative, huge or of another type are refused") {
     const std::initializer_list<ErrorCode> refusals{ErrorCode::bad_key, ErrorCode::missing_tensor, ErrorCode::bad_tensor_shape, ErrorCode::bad_tensor_rank,
                                                     ErrorCode::unused_tensor};
     for (const Example& example : kModels)
@@ -424,7 +424,7 @@ TEST_CASE("[L10][N3] integers that are zero, negative, huge or of another type a
         }
 }
 
-TEST_CASE("[L10][N3] floats that are not finite, not positive or of another type are refused") {
+TEST_CASE("floats that are not finite, not positive or of another type are refused") {
     constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
     for (const Example& example : kModels) {
         const std::string prefix = std::string(example.arch) + ".";
@@ -449,7 +449,7 @@ TEST_CASE("[L10][N3] floats that are not finite, not positive or of another type
     }
 }
 
-TEST_CASE("[L10][N3] values that disagree with each other are refused") {
+TEST_CASE("values that disagree with each other are refused") {
     struct Case { const char* model; const char* key; GgufValue value; ErrorCode code; };
     const Case cases[] = {
         {"llama", "llama.attention.head_count_kv", {3u}, ErrorCode::bad_key},
@@ -488,7 +488,7 @@ TEST_CASE("[L10][N3] values that disagree with each other are refused") {
     }
 }
 
-TEST_CASE("[L10][N3] YaRN with any finite numbers runs or is refused") {
+TEST_CASE("YaRN with any finite numbers runs or is refused") {
     for (const double base : {1.0, 1.0000001, 1e-30, 1e30})
         for (const double beta : {0.0, -3.0, 1e-40, 1e38})
             for (const std::uint32_t original : {1u, 7u, 0x7FFFFFFFu}) {

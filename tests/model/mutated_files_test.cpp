@@ -84,23 +84,23 @@ void check_mutated(const std::vector<SoundFile>& files, std::uint64_t n, bool re
 
 }  // namespace
 
-TEST_CASE("[L10][N3] mutated files: 200 of every architecture without golden data give an error or a clean run") { check_mutated(small_files(), 200, false); }
+TEST_CASE("[N3] mutated files: 200 of every architecture without golden data give an error or a clean run") { check_mutated(small_files(), 200, false); }
 
-TEST_CASE("[L10][N3][golden] mutated files: 200 of every architecture with golden data give an error or a clean run") {
+TEST_CASE("[N3][golden] mutated files: 200 of every architecture with golden data give an error or a clean run") {
     if (skip_without_golden()) return;
     check_mutated(golden_files(), 200, false);
 }
 
 constexpr std::uint64_t kMany = kSanitized ? 2'000 : 100'000;   // a sanitizer is slow, and finds a kind of mistake at its first
 
-TEST_CASE("[L10][N3][slow] mutated files: 100,000 of every architecture without golden data give an error or a clean run") { check_mutated(small_files(), kMany, true); }
+TEST_CASE("[N3][slow] mutated files: 100,000 of every architecture without golden data give an error or a clean run") { check_mutated(small_files(), kMany, true); }
 
-TEST_CASE("[L10][N3][slow][golden] mutated files: 100,000 of every architecture with golden data give an error or a clean run") {
+TEST_CASE("[N3][slow][golden] mutated files: 100,000 of every architecture with golden data give an error or a clean run") {
     if (skip_without_golden()) return;
     check_mutated(golden_files(), kMany, true);
 }
 
-TEST_CASE("[L10][N3][golden] mutated files: there is a sound file of every architecture of the registry") {
+TEST_CASE("[A5][golden] mutated files: there is a sound file of every architecture of the registry") {
     if (skip_without_golden()) return;
     auto files = small_files();
     for (SoundFile& file : golden_files()) files.push_back(std::move(file));

@@ -13,7 +13,7 @@ constexpr RealModel kSmolLM2{"smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"};
 
 }  // namespace
 
-TEST_CASE("[A1][K2][model] smollm2: greedy text is English and answers the question") {
+TEST_CASE("[K2][model] smollm2: greedy text is English and answers the question") {
     if (kSmolLM2.skip()) return;
     const auto model = Model::load(kSmolLM2.path());
     const auto prompt = model.vocab().encode("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n",

@@ -41,7 +41,7 @@ std::vector<Token> tokens_of(const std::vector<int>& ids) {
 
 }  // namespace
 
-TEST_CASE("[A3][E2][E3] model: t5encoder, gated or not, agrees with a straight-line evaluation, both pooled and not") {
+TEST_CASE("[E2][E3] model: t5encoder, gated or not, agrees with a straight-line evaluation, both pooled and not") {
     for (const bool gated : {true, false})
         for (const int n_bucket : {4, 12, 32, 33})
             for (const std::size_t n : {std::size_t{9}, std::size_t{170}}) {   // and farther than the last bucket begins
@@ -94,7 +94,7 @@ std::vector<std::uint32_t> encoded_bits(const Model& model, std::span<const Toke
 
 }  // namespace
 
-TEST_CASE("[N1][N2][N4] determinism: t5encoder gives the same bits on every table, on any threads, fused or not, alone or beside another text, watched or not") {
+TEST_CASE("determinism: t5encoder gives the same bits on every table, on any threads, fused or not, alone or beside another text, watched or not") {
     for (const DType type : {DType::f32, DType::q8_0, DType::f16}) {
         const Model model = load(SmallT5({.decoder = false, .gated = type != DType::f16, .n_encoder = 3}, type).file);
         const auto tokens = random_tokens(90, model.info().n_vocab, 5);
@@ -137,7 +137,7 @@ std::vector<float> all_logits(const Context& context) {
 
 }  // namespace
 
-TEST_CASE("[A3][B1] model: t5 in its variants agrees with a straight-line evaluation of encoder and decoder") {
+TEST_CASE("model: t5 in its variants agrees with a straight-line evaluation of encoder and decoder") {
     struct Variant { bool gated, tied; int n_encoder, n_decoder, n_bucket; std::size_t n_text, n_answer; };
     for (const Variant& v : {Variant{true, false, 2, 2, 32, 20, 8}, Variant{false, true, 2, 2, 32, 1, 1}, Variant{true, true, 3, 1, 12, 70, 5},
                              Variant{false, false, 1, 3, 5, 170, 150}}) {
@@ -160,7 +160,7 @@ TEST_CASE("[A3][B1] model: t5 in its variants agrees with a straight-line evalua
     }
 }
 
-TEST_CASE("[A3] model: the factor of tied logits and the first token of an answer come from keys, which a caller may override") {
+TEST_CASE("model: the factor of tied logits and the first token of an answer come from keys, which a caller may override") {
     SmallT5 t5({.tied = true});
     const TempFolder folder;
     t5.file.save(folder.path() / "t5.gguf");
@@ -180,7 +180,7 @@ TEST_CASE("[A3] model: the factor of tied logits and the first token of an answe
     CHECK_FALSE(load(SmallT5({.decoder = false}).file).decoder_start());
 }
 
-TEST_CASE("[B1] t5: what is decoded looks at what is encoded for its sequence, and at nothing else") {
+TEST_CASE("t5: what is decoded looks at what is encoded for its sequence, and at nothing else") {
     const SmallT5 t5({});
     const Model model = load(t5.file);
     const std::vector<int> one = some_ids(70, 2), two = some_ids(33, 3), answer = answer_ids(5);
@@ -233,7 +233,7 @@ TEST_CASE("[B1] t5: what is decoded looks at what is encoded for its sequence, a
     CHECK(code_of([&] { (void)context.decode(gone); }) == ErrorCode::encoder_missing);
 }
 
-TEST_CASE("[B3][N5] t5: decode needs an encode that went well; what is refused changes nothing") {
+TEST_CASE("t5: decode needs an encode that went well; what is refused changes nothing") {
     const Model model = load(SmallT5({}).file);
     const std::vector<Token> text = tokens_of(some_ids(30, 2)), answer = tokens_of(answer_ids(4));
     ContextOptions options = kExact;
@@ -314,7 +314,7 @@ std::vector<std::uint32_t> answered_bits(const Model& model, std::span<const int
 
 }  // namespace
 
-TEST_CASE("[N1][N2][N4] determinism: t5 gives the same bits on every table, in every cut, fused or not, beside another text, watched or not") {
+TEST_CASE("determinism: t5 gives the same bits on every table, in every cut, fused or not, beside another text, watched or not") {
     constexpr int one[] = {1}, ragged[] = {5, 1, 17, 2}, whole[] = {75};
     for (const DType type : {DType::f32, DType::q8_0}) {
         const Model model = load(SmallT5({.gated = type == DType::f32, .n_encoder = 2, .n_decoder = 3}, type).file);
@@ -328,7 +328,7 @@ TEST_CASE("[N1][N2][N4] determinism: t5 gives the same bits on every table, in e
     }
 }
 
-TEST_CASE("[N1][X1] trace: encoder and decoder of t5 are seen whole, by phase, with the cells that one leaves and the other reads") {
+TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with the cells that one leaves and the other reads") {
     const Model model = load(SmallT5({.n_encoder = 1, .n_decoder = 2}, DType::q8_0).file);
     for (const bool fuse : {true, false}) {
         Context context(model, {.n_ctx = 64, .n_ubatch = 16, .n_threads = 2, .fuse = fuse});

@@ -61,7 +61,7 @@ TEST_CASE("[A12] model: tokens outside a sliding window have exactly no influenc
     }
 }
 
-TEST_CASE("[A12] model: a window of 0, or a pattern without a sliding layer, is no window") {
+TEST_CASE("model: a window of 0, or a pattern without a sliding layer, is no window") {
     CHECK(seen_by(one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", 0u); }), 30) == range(0, 31));
     const auto with_pattern = [](bool slides) {
         return one_layer([&](GgufWriter& w) {
@@ -76,7 +76,7 @@ TEST_CASE("[A12] model: a window of 0, or a pattern without a sliding layer, is 
     CHECK(seen_by(period, 30) == range(0, 31));
 }
 
-TEST_CASE("[A12][M4] model: a window counts positions, also where tokens between them were removed") {
+TEST_CASE("[A12] model: a window counts positions, also where tokens between them were removed") {
     const Model model = one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}); });
     const auto last_row = [&](Token changed) {
         Context context(model, {.n_ctx = 64});
@@ -179,7 +179,7 @@ TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not
     CHECK(plan(all, {.n_ctx = 8192, .n_ubatch = 32}).cache == plan(all, {.n_ctx = 2048, .n_ubatch = 32}).cache);
 }
 
-TEST_CASE("[M10][A12][N2] windows: released cells change no bit, however a long text is cut") {
+TEST_CASE("windows: released cells change no bit, however a long text is cut") {
     for (const int window : {1, 20, 64, 70, 128}) {
         CAPTURE(window);
         Twins twins(half_windowed(window), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
@@ -193,7 +193,7 @@ TEST_CASE("[M10][A12][N2] windows: released cells change no bit, however a long 
     }
 }
 
-TEST_CASE("[M10][A12][N2] windows: a small pool far from the start holds what every thread works with") {
+TEST_CASE("windows: a small pool far from the start holds what every thread works with") {
     for (const int n_threads : {1, 2, 4})
         for (const int n : {1, 15, 16}) {   // 256 tokens are a chunk of attention: windows end at its border and reach over it
             CAPTURE(n_threads);
@@ -204,7 +204,7 @@ TEST_CASE("[M10][A12][N2] windows: a small pool far from the start holds what ev
         }
 }
 
-TEST_CASE("[M10][M4] windows: going back into what was released is refused and changes nothing") {
+TEST_CASE("windows: going back into what was released is refused and changes nothing") {
     Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
     twins.append(0, 400, 1);
     CHECK(twins.ring.seq_rm(SeqId{0}, Pos{200}, kPosEnd) == RemoveStatus::window_lost);
@@ -222,7 +222,7 @@ TEST_CASE("[M10][M4] windows: going back into what was released is refused and c
     twins.append(0, 5, 5);
 }
 
-TEST_CASE("[M10][N5] windows: a call that is cancelled anywhere leaves the window as it was") {
+TEST_CASE("windows: a call that is cancelled anywhere leaves the window as it was") {
     const Model model = half_windowed(kPoolWindow);
     int countdown = -1;
     ContextOptions options{.n_ctx = 1024, .n_ubatch = 40, .n_threads = 1};
@@ -250,7 +250,7 @@ TEST_CASE("[M10][N5] windows: a call that is cancelled anywhere leaves the windo
     CHECK(bits_of(context.logits()) == bits_of(undisturbed.logits()));
 }
 
-TEST_CASE("[M10][M4][M7] windows: random operations on several sequences give the bits of a cache that keeps everything") {
+TEST_CASE("[M4] windows: random operations on several sequences give the bits of a cache that keeps everything") {
     for (const std::uint32_t round : {1u, 2u, 3u}) {
         Twins twins(half_windowed(round == 2 ? 130 : 30), {.n_ctx = 2048, .n_seq_max = 3, .n_ubatch = round == 3 ? 7 : 48, .n_outputs = 512});
         REQUIRE(twins.ring.memory().cache < twins.full.memory().cache);
@@ -284,7 +284,7 @@ TEST_CASE("[M10][M4][M7] windows: random operations on several sequences give th
     }
 }
 
-TEST_CASE("[M10][M5] windows: moved positions rotate keys of the pool too, and may not reach back to what was released") {
+TEST_CASE("windows: moved positions rotate keys of the pool too, and may not reach back to what was released") {
     Twins twins(half_windowed(kPoolWindow), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
     const auto move = [&](int p0, int delta) {
         twins.ring.seq_add(SeqId{0}, Pos{p0}, kPosEnd, delta);

@@ -90,7 +90,7 @@ TEST_CASE("[B4] batch_plan: tokens alone continue sequence 0, and the last one i
     CHECK(plan.tokens()[0].seqs[0] == SeqId{0});
 }
 
-TEST_CASE("[B1] batch_plan: automatic positions count tokens of the batch, also given ones, sequence by sequence") {
+TEST_CASE("batch_plan: automatic positions count tokens of the batch, also given ones, sequence by sequence") {
     auto cache = make_cache();
     fill(cache, 4, {SeqId{1}});
     BatchPlan plan(kLimits);
@@ -100,7 +100,7 @@ TEST_CASE("[B1] batch_plan: automatic positions count tokens of the batch, also 
     CHECK(positions(plan) == std::vector{0, 4, 1, 2, 5, 6, 9, 10});
 }
 
-TEST_CASE("[B3] batch_plan: a token of several sequences advances all of them") {
+TEST_CASE("batch_plan: a token of several sequences advances all of them") {
     auto cache = make_cache();
     BatchPlan plan(kLimits);
     const auto batch = batch_of({{1, -1, {0, 1}}, {2, -1, {0, 1}}, {3, -1, {0}}, {4, -1, {1}}});
@@ -110,7 +110,7 @@ TEST_CASE("[B3] batch_plan: a token of several sequences advances all of them") 
 }
 
 TEST_CASE(
-    "[B9] batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
+    "batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
     auto cache = make_cache();
     BatchPlan plan(kLimits);
     const auto flagged = batch_of({{1, -1, {0}, true}, {2, -1}, {3, -1, {0}, true}, {4, -1}});
@@ -142,7 +142,7 @@ TEST_CASE(
     CHECK(output_rows(all) == std::vector{0, 2});
 }
 
-TEST_CASE("[B6] batch_plan: micro-batches cover the batch once, in shares as even as can be, with the outputs of each") {
+TEST_CASE("batch_plan: micro-batches cover the batch once, in shares as even as can be, with the outputs of each") {
     auto cache = make_cache();
     const auto planned = [&](int n_tokens, int n_together) {
         BatchLimits limits = kLimits;
@@ -242,7 +242,7 @@ TEST_CASE("[B5] batch_plan: positions") {
     refused(limits, cache, batch_of({{1, 4}}), "sequence 0: batch starts at 4, cache ends at 4; expected 5");
 }
 
-TEST_CASE("[B3][B5] batch_plan: coupled sequences need one history") {
+TEST_CASE("batch_plan: coupled sequences need one history") {
     auto cache = make_cache();
     fill(cache, 3, {SeqId{0}});
     fill(cache, 3, {SeqId{1}});
@@ -258,12 +258,14 @@ TEST_CASE("[B3][B5] batch_plan: coupled sequences need one history") {
     refused(cache, {{1, 3, {0, 2}}}, "sequences 0 and 2 are coupled at index 0 but have different history");
 }
 
-TEST_CASE("[B5] batch_plan: what model and context allow") {
+TEST_CASE("batch_plan: what model and context allow") {
     const auto cache = make_cache();
     const std::vector<Row> five(5, Row{1, -1});
     auto limits = kLimits;
     limits.n_positions = 4;
-    refused(limits, cache, batch_of(five), "position 4 exceeds the learned position table (4)");
+    refused(limits, cache, batch_of({{1, 4}}), "position 4 exceeds the learned position table (4)");
+    limits.allow_position_gaps = true;
+    refused(limits, cache, batch_of({{1, 0}, {1, 5}}), "position 5 exceeds the learned position table (4)");
     limits = kLimits;
     limits.causal = false;
     refused(limits, cache, batch_of(five), "non-causal attention needs n_ubatch >= 5");
@@ -279,7 +281,38 @@ TEST_CASE("[B5] batch_plan: what model and context allow") {
     refused(limits, cache, batch_of(std::vector<Row>(9, Row{1, -1})), "batch asks for 9 outputs, limit n_outputs = 8");
 }
 
-TEST_CASE("[B5] batch_plan: of several broken rules the first one is named") {
+TEST_CASE("[B10] batch_plan: more tokens than there are cells or positions are no mistake: they do not fit") {
+    auto cache = make_cache();
+    BatchLimits limits = kLimits;
+    const auto fits = [&](const std::vector<Row>& rows) {
+        BatchPlan plan(limits);
+        plan.build(batch_of(rows), cache);
+        return plan.fits();
+    };
+    CHECK(fits(std::vector<Row>(16, Row{1, -1})));
+    limits.n_batch_is_n_ctx = true;
+    CHECK_FALSE(fits(std::vector<Row>(17, Row{1, -1})));
+    const Memory states({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_attention = false, .has_states = true});
+    refused(limits, states, batch_of(std::vector<Row>(17, Row{1, -1})), "batch has 17 tokens, more than n_ctx = 16, which limits a call as long as n_batch is not set");
+
+    limits.n_positions = 4;
+    CHECK(fits(std::vector<Row>(4, Row{1, -1})));
+    CHECK_FALSE(fits(std::vector<Row>(5, Row{1, -1})));
+    CHECK_FALSE(fits({{1, 2, {1}}, {1, 3, {1}}, {1, 4, {1}}}));
+    fill(cache, 4, {SeqId{0}});
+    CHECK_FALSE(fits({{1, -1}}));
+    CHECK_FALSE(fits({{1, 4}}));
+    CHECK(fits({{1, -1, {1}}}));
+    refused(limits, cache, batch_of({{100, -1}}), "token 100 at index 0 outside vocabulary 100");   // mistakes come first
+
+    limits = kLimits;
+    cache.seq_add(SeqId{0}, Pos{0}, Pos{-1}, 2147483640 - 3);
+    CHECK(cache.room(SeqId{0}) == 6);
+    CHECK(fits(std::vector<Row>(6, Row{1, -1})));
+    CHECK_FALSE(fits(std::vector<Row>(7, Row{1, -1})));
+}
+
+TEST_CASE("batch_plan: of several broken rules the first one is named") {
     auto cache = make_cache();
     fill(cache, 5, {SeqId{0}});
     refused(cache, {{1, 9, {5}}, {500, 9}}, "token 500 at index 1 outside vocabulary 100");
@@ -288,7 +321,7 @@ TEST_CASE("[B5] batch_plan: of several broken rules the first one is named") {
     refused(cache, {{1, 9}, {1, 11}}, "positions of sequence 0 are not consecutive at index 1");
 }
 
-TEST_CASE("[M11][B3] batch: with recurrent states a sequence begins at 0 and leaves no gaps, whatever the options say") {
+TEST_CASE("batch: with recurrent states a sequence begins at 0 and leaves no gaps, whatever the options say") {
     const Memory memory({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_states = true});
     BatchLimits gaps = kLimits;
     gaps.allow_position_gaps = true;
@@ -301,6 +334,6 @@ TEST_CASE("[M11][B3] batch: with recurrent states a sequence begins at 0 and lea
     CHECK(plan.size() == 2);
 }
 
-TEST_CASE("[N6] batch_plan: bookkeeping takes the bytes that were told before") {
+TEST_CASE("batch_plan: bookkeeping takes the bytes that were told before") {
     CHECK(BatchPlan(kLimits).bytes_held() == BatchPlan::bytes(kLimits));
 }

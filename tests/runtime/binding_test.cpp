@@ -63,7 +63,7 @@ struct Bound {
 
 }  // namespace
 
-TEST_CASE("[K8] binding: every call knows the processor's own ways") {
+TEST_CASE("binding: every call knows the processor's own ways") {
     test::TempFolder folder;
     const auto model = Model::load(test::TinyModel::of("llama").save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 2});
@@ -77,7 +77,7 @@ TEST_CASE("[K8] binding: every call knows the processor's own ways") {
     }
 }
 
-TEST_CASE("[K8] binding: threads meet between steps that depend on each other, and not after every step") {
+TEST_CASE("binding: threads meet between steps that depend on each other, and not after every step") {
     for (const char* arch : {"llama", "qwen2", "qwen3moe"})
         for (const bool fuse : {true, false})
             for (const int n_tokens : {1, 7}) {
@@ -106,7 +106,7 @@ TEST_CASE("[K8] binding: threads meet between steps that depend on each other, a
             }
 }
 
-TEST_CASE("[K8] binding: the parts of scratch that a thread has lie at the same place in every product") {
+TEST_CASE("binding: the parts of scratch that a thread has lie at the same place in every product") {
     test::TempFolder folder;
     const auto model = Model::load(test::TinyModel::wide("llama-moe", DType::q4_k).save(folder.path()));
     Context context(model, {.n_ctx = 64, .n_threads = 3});

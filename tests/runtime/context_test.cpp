@@ -360,7 +360,7 @@ TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states a
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[G8] context: kept values are those of all tokens, however the batch is cut") {
+TEST_CASE_FIXTURE(Fixture, "context: kept values are those of all tokens, however the batch is cut") {
     const std::vector<std::string> of_tokens{"l_out-0", "attn_norm-1", "q-1", "attn_out-1"}, of_outputs{"out_rows-1", "l_out-1", "result_norm"};
     std::vector<std::string> all = of_tokens;
     all.insert(all.end(), of_outputs.begin(), of_outputs.end());
@@ -401,7 +401,66 @@ TEST_CASE_FIXTURE(Fixture, "[O6] context: timings sum to wall time within 2 %") 
     CHECK(t.prompt_s + t.generation_s >= 0.98 * wall);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the option allows it, and then must increase") {
+TEST_CASE_FIXTURE(Fixture, "context: a batch of one token of each sequence is generation, whatever their number") {
+    Context context(model, {.n_ctx = 512, .n_seq_max = 8});
+    Batch batch;
+    for (int seq = 0; seq < 8; ++seq)
+        for (int pos = 0; pos < 3; ++pos) batch.add(Token{seq + pos}, Pos{pos}, SeqId{seq}, false);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 24);
+    CHECK(context.timings().generation_n == 0);
+    CHECK(context.timings().generation_s == 0);
+    const double prompt_s = context.timings().prompt_s;
+    CHECK(prompt_s > 0);
+    batch.clear();
+    for (int seq = 0; seq < 8; ++seq) batch.add(Token{seq}, Pos{3}, SeqId{seq}, true);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 24);
+    CHECK(context.timings().prompt_s == prompt_s);
+    CHECK(context.timings().generation_n == 8);
+    CHECK(context.timings().generation_s > 0);
+    batch.clear();
+    for (int i = 0; i < 9; ++i)   // one sequence with two
+        batch.add(Token{i}, Pos{4 + i / 8}, SeqId{i % 8}, false);
+    REQUIRE(context.decode(batch) == DecodeStatus::ok);
+    CHECK(context.timings().prompt_n == 33);
+    CHECK(context.timings().generation_n == 8);
+}
+
+TEST_CASE_FIXTURE(Fixture, "context: calls that end otherwise than in ok count neither tokens nor time") {
+    int n_polls = 0, limit = 1 << 20;
+    Context context(model, {.n_ctx = 64, .n_ubatch = 8, .n_threads = 1, .cancel = [&] { return ++n_polls > limit; }});
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::ok);
+    context.clear();
+    context.reset_timings();
+    const int n_all = std::exchange(n_polls, 0);
+    limit = 3;
+    const auto nothing = [&] {
+        const Timings t = context.timings();
+        return t.prompt_n == 0 && t.prompt_s == 0 && t.generation_n == 0 && t.generation_s == 0;
+    };
+    REQUIRE(context.decode(test::random_tokens(40, 128, 1)) == DecodeStatus::cancelled);
+    CHECK(nothing());
+    n_polls = 0, limit = n_all / 2;   // behind some micro-batches
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::cancelled);
+    CHECK(nothing());
+    context.set_cancel({});
+    context.begin(test::random_tokens(40, 128, 1));
+    REQUIRE(context.step(std::chrono::nanoseconds(1)) == StepStatus::pending);
+    context.abandon();
+    CHECK(nothing());
+    CHECK_THROWS(static_cast<void>(context.decode(std::array{Token{-1}})));
+    CHECK(nothing());
+    REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::ok);
+    const Timings all = context.timings();
+    CHECK(all.prompt_n == 60);
+    CHECK(all.prompt_s > 0);
+    REQUIRE(context.decode(test::random_tokens(20, 128, 1)) == DecodeStatus::no_room);
+    CHECK(context.timings().prompt_n == 60);
+    CHECK(context.timings().prompt_s == all.prompt_s);
+}
+
+TEST_CASE_FIXTURE(Fixture, "context: positions may have gaps where the option allows it, and then must increase") {
     Context context(model, {.n_ctx = 128, .n_outputs = 4, .allow_position_gaps = true});
     Batch batch;
     for (const int pos : {0, 1, 5, 100}) batch.add(Token{pos}, Pos{pos}, SeqId{0}, true);
@@ -413,7 +472,7 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: positions may have gaps where the opti
     CHECK(code_of([&] { (void)context.decode(back); }) == ErrorCode::invalid_batch);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[S13][N1] sampler: sampling from a context reads the row it names") {
+TEST_CASE_FIXTURE(Fixture, "sampler: sampling from a context reads the row it names") {
     Context context(model, {.n_ctx = 128, .n_outputs = 2});
     Batch batch;
     for (int i = 0; i < 6; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i >= 4);

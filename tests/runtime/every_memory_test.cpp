@@ -40,7 +40,7 @@ std::vector<Token> joined(std::span<const Token> a, std::span<const Token> b) {
 
 }  // namespace
 
-TEST_CASE("[N5][M11][golden] transaction: cancelled at any step, every architecture is as before and goes on as if nothing had been") {
+TEST_CASE("[N5][golden] transaction: cancelled at any step, every architecture is as before and goes on as if nothing had been") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         const auto tokens = random_tokens(19, model.info().n_vocab, 3);
@@ -73,7 +73,7 @@ TEST_CASE("[N5][M11][golden] transaction: cancelled at any step, every architect
     });
 }
 
-TEST_CASE("[B1][M4][M11][N1][golden] sequences: shared, coupled, parted and removed, each has the bits it has alone, and the trace is complete") {
+TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed, each has the bits it has alone, and the trace is complete") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         const auto tokens = random_tokens(40, model.info().n_vocab, 4);
@@ -109,7 +109,7 @@ TEST_CASE("[B1][M4][M11][N1][golden] sequences: shared, coupled, parted and remo
     });
 }
 
-TEST_CASE("[M4][M11][golden] states: what would cut one is refused and changes nothing; what touches none is done") {
+TEST_CASE("[M12][golden] states: what would cut one is refused and changes nothing; what touches none is done") {
     if (skip_without_golden()) return;
     for_each_decoder([&](const Model& model) {
         if (!is_recurrent(model)) return;
@@ -135,7 +135,7 @@ TEST_CASE("[M4][M11][golden] states: what would cut one is refused and changes n
     });
 }
 
-TEST_CASE("[M8][M11][N6][golden] memory: the plan is what a context of any architecture holds, and states do not grow with n_ctx; after the first decodes nothing is allocated") {
+TEST_CASE("[M11][N6][golden] memory: the plan is what a context of any architecture holds, and states do not grow with n_ctx; after the first decodes nothing is allocated") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         ContextOptions options{.n_ctx = 256, .n_seq_max = 3, .n_ubatch = 16, .n_threads = 1};

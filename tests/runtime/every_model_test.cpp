@@ -60,7 +60,7 @@ void check_bits(const Model& model) {
 
 }  // namespace
 
-TEST_CASE("[N2][N4][golden] determinism: every golden architecture gives the same bits on every table and in every cut") {
+TEST_CASE("[A17][golden] determinism: every golden architecture gives the same bits on every table and in every cut") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -69,7 +69,7 @@ TEST_CASE("[N2][N4][golden] determinism: every golden architecture gives the sam
     }
 }
 
-TEST_CASE("[N2][N4] determinism: every small architecture gives the same bits on every table and in every cut") {
+TEST_CASE("determinism: every small architecture gives the same bits on every table and in every cut") {
     for (const Family& family : small_families()) {
         CAPTURE(family.arch);
         const TempFolder folder;
@@ -80,7 +80,7 @@ TEST_CASE("[N2][N4] determinism: every small architecture gives the same bits on
     }
 }
 
-TEST_CASE("[N2][N4][A12] determinism: latent attention of quantized weights gives the same bits on every table and in every cut") {
+TEST_CASE("determinism: latent attention of quantized weights gives the same bits on every table and in every cut") {
     for (const DType type : {DType::q8_0, DType::q4_0, DType::f16})
         for (const bool absorbed : {true, false}) {
             CAPTURE(to_string(type));

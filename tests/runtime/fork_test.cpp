@@ -5,6 +5,7 @@
 #include <array>
 #include <fstream>
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "runtime/threads.hpp"
 #include "support/temp_folder.hpp"
@@ -35,7 +36,7 @@ struct Parent {
 
     static Context make(const Model& model) {
         Context made(model, {.n_ctx = 64, .n_threads = 2});
-        made.impl().team_limit = 2;   // also where there is one processor
+        detail::impl_of(made).team_limit = 2;   // also where there is one processor
         return made;
     }
     Bits decode(Context& own) const {
@@ -73,10 +74,10 @@ TEST_CASE_FIXTURE(Parent, "fork: a decode that is pending ends in the child as i
     context.clear();
     context.begin(tokens);
     auto status = context.step(std::chrono::nanoseconds(1));
-    REQUIRE(status == DecodeStatus::pending);
+    REQUIRE(status == StepStatus::pending);
     const auto end = [&] {
-        while (status == DecodeStatus::pending) status = context.step(std::chrono::milliseconds(1));
-        if (status != DecodeStatus::ok || context.decode(std::array{Token{3}}) != DecodeStatus::ok) return 1;
+        while (status == StepStatus::pending) status = context.step(std::chrono::milliseconds(1));
+        if (status != StepStatus::ok || context.decode(std::array{Token{3}}) != DecodeStatus::ok) return 1;
         return bits_of(context.logits()) == expected ? 0 : 2;
     };
     CHECK(in_child(kSeconds, end) == "exit 0");

@@ -97,12 +97,12 @@ bool says(const std::string& text, std::string_view part) { return text.find(par
 
 }  // namespace
 
-TEST_CASE("[B11][E3][N2] pooling: several texts in one call equal each alone, bit for bit, for decoders however they are cut") {
+TEST_CASE("pooling: several texts in one call equal each alone, bit for bit, for decoders however they are cut") {
     check_neighbours(tiny("qwen3"));
     check_neighbours(tiny("qwen2", [](GgufWriter& w) { w.kv("qwen2.attention.causal", false).kv("qwen2.pooling_type", 1u); }));
 }
 
-TEST_CASE("[B11][E2][E3][N2][golden] pooling: several texts in one call equal each alone for every encoder") {
+TEST_CASE("[golden] pooling: several texts in one call equal each alone for every encoder") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (!golden.encoder) continue;
@@ -111,7 +111,7 @@ TEST_CASE("[B11][E2][E3][N2][golden] pooling: several texts in one call equal ea
     }
 }
 
-TEST_CASE("[E3] pooling: the mean is the mean of the rows, first and last are rows") {
+TEST_CASE("[E3][B11] pooling: the mean is the mean of the rows, first and last are rows") {
     const Model model = tiny("qwen3");
     const auto tokens = random_tokens(29, 128, 3);
     Context rows(model, {.n_ctx = 64, .n_outputs = 64, .embeddings = true, .pooling = Pooling::none, .logits_all = true});
@@ -147,7 +147,7 @@ TEST_CASE("[E3] pooling: the kind comes from the file, and an option overrides i
     }
 }
 
-TEST_CASE("[E3] pooling: a reranker's scores are a softmax over its classes from the last token") {
+TEST_CASE("pooling: a reranker's scores are a softmax over its classes from the last token") {
     const Model model = tiny("qwen3", [](GgufWriter& w) {
         std::vector<float> rows(2 * 64);
         for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(static_cast<float>(i));
@@ -165,7 +165,7 @@ TEST_CASE("[E3] pooling: a reranker's scores are a softmax over its classes from
     CHECK(std::abs(rank.pooled()[0] + rank.pooled()[1] - 1.0f) < 1e-6f);
 }
 
-TEST_CASE("[B11] a bidirectional call sees all of its tokens and leaves nothing behind") {
+TEST_CASE("a bidirectional call sees all of its tokens and leaves nothing behind") {
     const Model model = tiny("llama", [](GgufWriter& w) { w.kv("llama.attention.causal", false); });
     Context context(model, {.n_ctx = 64, .logits_all = true});
     CHECK(context.options().attention == AttentionKind::bidirectional);
@@ -185,7 +185,7 @@ TEST_CASE("[B11] a bidirectional call sees all of its tokens and leaves nothing 
     CHECK(causal.used() == 20);
 }
 
-TEST_CASE("[B11][E3] pooling and bidirectional calls: misuse is refused by name") {
+TEST_CASE("pooling and bidirectional calls: misuse is refused by name") {
     const Model model = tiny("qwen3");
     const auto tokens = random_tokens(20, 128, 9);
     Context causal(model, {.n_ctx = 64});
@@ -209,7 +209,7 @@ TEST_CASE("[B11][E3] pooling and bidirectional calls: misuse is refused by name"
     CHECK(says(refusal([&] { (void)cls.decode(std::span(tokens).subspan(3)); }, ErrorCode::invalid_batch), "cls pooling: first token of sequence 0 not in batch"));
 }
 
-TEST_CASE("[E3] normalize: p-norms, the largest value, nothing at all, and zeros") {
+TEST_CASE("normalize: p-norms, the largest value, nothing at all, and zeros") {
     const auto normalized = [](std::vector<float> x, double p) {
         normalize(x, p);
         return x;

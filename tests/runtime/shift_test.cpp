@@ -62,7 +62,7 @@ struct Shifted {
 
 }  // namespace
 
-TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one computed there, in every architecture that can") {
+TEST_CASE("[M5][golden] shift: a whole sequence moved goes on as one computed there, in every architecture that can") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -85,7 +85,7 @@ TEST_CASE("[M5][M12][golden] shift: a whole sequence moved goes on as one comput
     }
 }
 
-TEST_CASE("[M5][M11][M12][golden] shift: a recurrent state moves as a whole and does not notice; it is neither cut nor divided") {
+TEST_CASE("[golden] shift: a recurrent state moves as a whole and does not notice; it is neither cut nor divided") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(Shifted, "[M6] shift: caches of every type can be divided, wit
     }
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M6] shift: moves add up before keys turn, and back again is nothing at all") {
+TEST_CASE_FIXTURE(Shifted, "shift: moves add up before keys turn, and back again is nothing at all") {
     Context never = filled(), there = filled(), once = filled(), twice = filled();
     const auto expected = bits_of(next_logits(never, tokens[40], 40));
     there.seq_add(SeqId{0}, Pos{0}, kPosEnd, 9);
@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(Shifted, "[M6] shift: positions divided are those of a sequenc
     CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }));
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M7] shift: context shift drops a middle and closes the gap; what would stand before 0 goes") {
+TEST_CASE_FIXTURE(Shifted, "shift: context shift drops a middle and closes the gap; what would stand before 0 goes") {
     Context context = filled();
     REQUIRE(context.seq_rm(SeqId{0}, Pos{4}, Pos{20}) == RemoveStatus::ok);
     context.seq_add(SeqId{0}, Pos{20}, kPosEnd, -16);
@@ -192,7 +192,7 @@ TEST_CASE_FIXTURE(Shifted, "[M5][M7] shift: context shift drops a middle and clo
     (void)next_logits(context, tokens[40], 14);
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][M12] shift: what cannot move is refused and stays where it is") {
+TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where it is") {
     Context context = filled();
     constexpr int kToEnd = static_cast<int>(kPosEnd);
     const auto add = [&](int p0, int p1, int delta, int seq = 0) { return [=, &context] { context.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta); }; };
@@ -214,7 +214,7 @@ TEST_CASE_FIXTURE(Shifted, "[M5][M12] shift: what cannot move is refused and sta
     CHECK(largest_difference(next_logits(context, tokens[40], 40), next_logits(undisturbed, tokens[40], 40)) == 0.0);
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N1][X1][X3] shift: a maintenance run of its own, once, that names the cells it turns and no others") {
+TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the cells it turns and no others") {
     Context context = filled();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
@@ -263,7 +263,7 @@ struct Thrower : Observer {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N5] shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
+TEST_CASE_FIXTURE(Shifted, "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
     Context undisturbed = filled();
     undisturbed.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
     const auto expected = bits_of(next_logits(undisturbed, tokens[40], 43));
@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(Shifted, "[M5][N5] shift: an observer that throws at any momen
     CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));   // three runs of 16 cells, each with its steps
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M5][N12] shift: in slices of time the bits are the same, and an abandoned one is finished") {
+TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and an abandoned one is finished") {
     Context whole = filled(), sliced = filled(), abandoned = filled();
     for (Context* context : {&whole, &sliced, &abandoned}) context->seq_add(SeqId{0}, Pos{0}, kPosEnd, 21);
     const auto expected = bits_of(next_logits(whole, tokens[40], 61));

@@ -99,7 +99,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the bits of an undivided decode") {
+TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits of an undivided decode") {
     for (const char* arch : {"llama", "qwen2moe"}) {
         test::TempFolder folder;
         const auto model = Model::load(TinyModel::wide(arch, DType::q4_k).save(folder.path()));
@@ -124,7 +124,7 @@ TEST_CASE("[N12][N2] slices: any budget, table and number of threads gives the b
     }
 }
 
-TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit") {
+TEST_CASE("slices: teams of another size in every slice change no bit") {
     test::TempFolder folder;
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
     tiny.n_ff = 4096;   // enough rows for chunks of several panels
@@ -151,7 +151,7 @@ TEST_CASE("[N12][N2] slices: teams of another size in every slice change no bit"
     }
 }
 
-TEST_CASE("[N12] slices: long steps are cut inside, those of chunks and those of even shares") {
+TEST_CASE("slices: long steps are cut inside, those of chunks and those of even shares") {
     test::TempFolder folder;
     TinyModel tiny = TinyModel::wide("llama", DType::q8_0);
     tiny.n_ff = 1024;
@@ -178,7 +178,7 @@ TEST_CASE("[N12] slices: long steps are cut inside, those of chunks and those of
     CHECK(items("attn-0") > 4);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a decode abandoned after any slice leaves the state as it was") {
+TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves the state as it was") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     int n = 0;
@@ -200,7 +200,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a decode abandoned after any slice
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: abandoned and begun again, a decode is undisturbed") {
+TEST_CASE_FIXTURE(Fixture, "slices: abandoned and begun again, a decode is undisturbed") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     for (const int at : {0, 1, 5, 17, 40, 66}) {
@@ -214,7 +214,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: abandoned and begun again, a decod
     CHECK(context.timings().prompt_n == whole.size());
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][X1] slices: each step is one event, and what lies between slices is nobody's time") {
+TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies between slices is nobody's time") {
     Context undivided(model, options());
     const auto reference = std::make_shared<Recorder>();
     const auto keep = undivided.attach(reference);
@@ -263,7 +263,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][X1] slices: each step is one event, and what l
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12] slices: while a decode is pending the context is busy for what would change it") {
+TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is busy for what would change it") {
     Context context(model, options());
     CHECK(code_of_call([&] { (void)context.step(1ms); }) == ErrorCode::bad_parameter);
     REQUIRE(context.decode(first) == DecodeStatus::ok);
@@ -292,7 +292,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: while a decode is pending the context 
     CHECK(code_of_call([&] { (void)moved.step(1ms); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
+TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
     bool cancel = false;
     ContextOptions wanted = options();
     wanted.cancel = [&] { return cancel; };
@@ -328,7 +328,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12] slices: mistakes, a full cache, a cancel and a
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a context that ends with a decode pending shows observers the end of the run") {
+TEST_CASE_FIXTURE(Fixture, "slices: a context that ends with a decode pending shows observers the end of the run") {
     const auto recorder = std::make_shared<Recorder>();
     for (const bool explicitly : {false, true}) {
         recorder->runs.clear();
@@ -349,7 +349,7 @@ TEST_CASE_FIXTURE(Fixture, "[N12][N5] slices: a context that ends with a decode 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "[N12][N6] slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
+TEST_CASE_FIXTURE(Fixture, "slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
     Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_ubatch = 15, .n_outputs = 2, .n_threads = 1});
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});

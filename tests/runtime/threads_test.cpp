@@ -39,7 +39,7 @@ struct CountEvents : Observer {
 
 }  // namespace
 
-TEST_CASE("[N13][K8] threads: no thread passes a barrier before all have arrived") {
+TEST_CASE("threads: no thread passes a barrier before all have arrived") {
     for (const int n : {1, 2, 5}) {
         runtime::Barrier barrier;
         std::atomic<int> arrived{0}, wrong{0};
@@ -59,7 +59,7 @@ TEST_CASE("[N13][K8] threads: no thread passes a barrier before all have arrived
     }
 }
 
-TEST_CASE("[N2][K8] threads: a team of any size gives the same bits, with observers of every level") {
+TEST_CASE("threads: a team of any size gives the same bits, with observers of every level") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("qwen3moe").save(folder.path()));
     const auto tokens = test::random_tokens(37, 128, 1);
@@ -121,7 +121,7 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
     CHECK(alone[0].size() == 20);
 }
 
-TEST_CASE("[N13] threads: a second thread in the same context gets busy, not a race") {
+TEST_CASE("threads: a second thread in the same context gets busy, not a race") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
     Context context(model, {.n_ctx = 512, .n_threads = 1});
@@ -244,7 +244,7 @@ TEST_CASE("[N11] threads: the smallest quota of the control groups above limits,
     }
 }
 
-TEST_CASE("[N11] threads: a team is never larger than the processors it may use") {
+TEST_CASE("threads: a team is never larger than the processors it may use") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
     struct Sizes : Observer {

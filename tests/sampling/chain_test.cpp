@@ -80,7 +80,7 @@ std::string refusal_of(SamplerOptions options) {
 
 }  // namespace
 
-TEST_CASE("[S1] chain: links stand in the order of the options, bias first and the draw last") {
+TEST_CASE("chain: links stand in the order of the options, bias first and the draw last") {
     const Chain chain(10, {.seed = 1});
     CHECK(chain.names() ==
           std::vector<std::string>{"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"});
@@ -144,7 +144,7 @@ TEST_CASE("[S1] chain: a user's link may select, shrink, or bring candidates of 
     CHECK(other.probs(5)[0].id == 3);
 }
 
-TEST_CASE("[S1] chain: what a user's link breaks is refused by name") {
+TEST_CASE("chain: what a user's link breaks is refused by name") {
     const auto logits = logits_of(20);
     const auto with = [&](std::size_t place, void (*function)(CandidateArray&)) {
         Chain chain(20, {.seed = 1});
@@ -182,7 +182,7 @@ TEST_CASE("[S10] chain: a seed repeats, reset starts over, copies go on alike") 
     CHECK(draw(other, logits, 40) != tokens);
 }
 
-TEST_CASE("[S10] chain: a seed from the hardware is reported and repeats what it drew") {
+TEST_CASE("chain: a seed from the hardware is reported and repeats what it drew") {
     const auto logits = logits_of(500);
     Chain chosen(500, {.temp = 2.0f});
     CHECK(chosen.seed() != kRandomSeed);
@@ -190,7 +190,7 @@ TEST_CASE("[S10] chain: a seed from the hardware is reported and repeats what it
     CHECK(draw(again, logits, 30) == draw(chosen, logits, 30));
 }
 
-TEST_CASE("[S12] chain: recent tokens are those accepted last, oldest first, at most 64") {
+TEST_CASE("chain: recent tokens are those accepted last, oldest first, at most 64") {
     Chain chain(1000, {.seed = 1});
     CHECK(chain.recent(3).empty());
     for (int i = 0; i < 100; ++i) chain.accept(Token{i});
@@ -199,7 +199,7 @@ TEST_CASE("[S12] chain: recent tokens are those accepted last, oldest first, at 
     CHECK(chain.recent(1000).front() == Token{36});
 }
 
-TEST_CASE("[S1] chain: probs are those after the chain, descending, and add up to one") {
+TEST_CASE("chain: probs are those after the chain, descending, and add up to one") {
     const auto logits = logits_of(100);
     Chain chain(100, {.top_k = 5, .top_p = 1.0f, .min_p = 0.0f, .seed = 1});
     CHECK(chain.probs(3).empty());
@@ -216,7 +216,7 @@ TEST_CASE("[S1] chain: probs are those after the chain, descending, and add up t
     CHECK(chain.probs(2).size() == 2);
 }
 
-TEST_CASE("[S1] chain: rows without a legal winner are refused, an infinite logit wins") {
+TEST_CASE("chain: rows without a legal winner are refused, an infinite logit wins") {
     Chain chain(3, {.temp = 2.0f, .seed = 1});
     const auto sample = [&](std::vector<float> logits) { return refusal([&] { (void)chain.sample(logits); }); };
     CHECK(sample({}) == "no_candidates: a row of 0 logits has no candidate tokens");
@@ -226,7 +226,7 @@ TEST_CASE("[S1] chain: rows without a legal winner are refused, an infinite logi
     CHECK(chain.recent(64).size() == 20);  // refused rows accept nothing
 }
 
-TEST_CASE("[S1] options: each bound is refused with field and value") {
+TEST_CASE("options: each bound is refused with field and value") {
     const float nan = std::nanf("");
     CHECK(refusal_of({.temp = nan}) == "bad_parameter: temp = nan is not finite");
     CHECK(refusal_of({.top_p = 1.5f}) == "bad_parameter: top_p = 1.5 outside [0,1]");

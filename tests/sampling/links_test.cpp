@@ -148,7 +148,7 @@ TEST_CASE("[S5] top_p: the smallest prefix with mass >= p survives, at least min
     CHECK_FALSE(all.sorted);
 }
 
-TEST_CASE("[S5] min_p: those at least p times as probable as the best survive in place, or the min_keep best") {
+TEST_CASE("min_p: those at least p times as probable as the best survive in place, or the min_keep best") {
     for (std::uint32_t seed = 1; seed < 60; ++seed) {
         const auto logits = random_logits(50 + seed, seed);
         const float p = 0.01f * static_cast<float>(seed);
@@ -208,7 +208,7 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
     }
 }
 
-TEST_CASE("[S1] logit_bias: biases add up, infinite ones ban and force, foreign ids are ignored") {
+TEST_CASE("logit_bias: biases add up, infinite ones ban and force, foreign ids are ignored") {
     auto data = array_of({1, 2, 3, kInfinity});
     CandidateArray candidates{data, -1, true};
     make_logit_bias({{Token{0}, 2.0f},
@@ -266,7 +266,7 @@ TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat w
     }
 }
 
-TEST_CASE("[S10] softmax: sums to one, and an infinite logit wins alone, the lowest id of several") {
+TEST_CASE("softmax: sums to one, and an infinite logit wins alone, the lowest id of several") {
     for (const std::size_t n : {1u, 15u, 16u, 17u, 1000u}) {
         auto data = array_of(random_logits(n, 5));
         const auto expected = softmax(data);

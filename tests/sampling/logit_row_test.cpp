@@ -53,7 +53,7 @@ public:
 
 }  // namespace
 
-TEST_CASE("[S1][S4] row: the best, the k first and those above a threshold are those of the sorted row, also after changes") {
+TEST_CASE("row: the best, the k first and those above a threshold are those of the sorted row, also after changes") {
     std::mt19937 random(7);
     LogitRow row(10, reference_row_ops);
     std::vector<Candidate> out;
@@ -85,7 +85,7 @@ TEST_CASE("[S1][S4] row: the best, the k first and those above a threshold are t
         }
 }
 
-TEST_CASE("[S1][S3][S4][S5][S6][S7][S10] chain: what the links do on a row is what they do on its candidates") {
+TEST_CASE("chain: what the links do on a row is what they do on its candidates") {
     const SamplerOptions all_options[] = {
         {},
         {.temp = 0.0f},

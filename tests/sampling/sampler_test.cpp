@@ -10,7 +10,7 @@
 
 using namespace tinfer;
 
-TEST_CASE("[golden][S12] sampler: the text of recent tokens equals their detokenization") {
+TEST_CASE("[S12][golden] sampler: the text of recent tokens equals their detokenization") {
     if (skip_without_golden()) return;
     for (const char* file : {"ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-spm.gguf"}) {
         const auto path = golden_file(std::string("vocabs/") + file);
@@ -27,7 +27,7 @@ TEST_CASE("[golden][S12] sampler: the text of recent tokens equals their detoken
     }
 }
 
-TEST_CASE("[golden][S1][S10] sampler: a copy is a value with its own state") {
+TEST_CASE("[golden] sampler: a copy is a value with its own state") {
     if (skip_without_golden()) return;
     const auto path = golden_file("vocabs/ggml-vocab-llama-spm.gguf");
     if (!path) return;

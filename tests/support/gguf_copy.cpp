@@ -5,6 +5,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "base/dtype.hpp"
+
 namespace tinfer::test {
 
 namespace {
@@ -63,27 +65,33 @@ private:
 }  // namespace
 
 GgufWriter gguf_copy(const std::filesystem::path& path) {
-    struct Entry { std::string name; std::vector<std::int64_t> ne; std::uint64_t offset; };
+    struct Entry { std::string name; std::vector<std::int64_t> ne; DType type; std::uint64_t offset; };
     Cursor cursor(path);
     GgufWriter out;
+    std::size_t alignment = 32;   // of the file; the copy has the usual one
     auto n_tensors = cursor.number<std::uint64_t>();
     for (auto n = cursor.number<std::uint64_t>(); n > 0; --n) {
         std::string key = cursor.text();
-        out.kv(std::move(key), cursor.value(cursor.number<std::uint32_t>()));
+        GgufValue value = cursor.value(cursor.number<std::uint32_t>());
+        if (key == "general.alignment") alignment = std::get<std::uint32_t>(value.value);
+        else out.kv(std::move(key), std::move(value));
     }
     std::vector<Entry> entries;
     for (; n_tensors > 0; --n_tensors) {
-        Entry entry{cursor.text(), {}, 0};
+        Entry entry{cursor.text(), {}, {}, 0};
         for (auto n = cursor.number<std::uint32_t>(); n > 0; --n) entry.ne.push_back(static_cast<std::int64_t>(cursor.number<std::uint64_t>()));
-        if (cursor.number<std::uint32_t>() != 0) throw std::runtime_error("gguf_copy: f32 only");
+        entry.type = static_cast<DType>(cursor.number<std::uint32_t>());
         entry.offset = cursor.number<std::uint64_t>();
         entries.push_back(std::move(entry));
     }
-    const std::size_t data = (cursor.at() + 31) / 32 * 32;
+    const std::size_t data = (cursor.at() + alignment - 1) / alignment * alignment;
     for (const Entry& entry : entries) {
-        std::size_t n = 4;
+        const DTypeInfo* type = find_dtype(entry.type);
+        if (type == nullptr) throw std::runtime_error("gguf_copy: unknown type of " + entry.name);
+        std::size_t n = 1;
         for (const std::int64_t extent : entry.ne) n *= static_cast<std::size_t>(extent);
-        out.tensor(entry.name, DType::f32, entry.ne, cursor.bytes(data + static_cast<std::size_t>(entry.offset), n));
+        n = n / static_cast<std::size_t>(type->block_elems) * static_cast<std::size_t>(type->block_bytes);
+        out.tensor(entry.name, entry.type, entry.ne, cursor.bytes(data + static_cast<std::size_t>(entry.offset), n));
     }
     return out;
 }

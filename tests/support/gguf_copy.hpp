@@ -8,7 +8,7 @@
 
 namespace tinfer::test {
 
-/// Reads a little-endian file of version 3 with tensors of f32 alone; a parser of its own, for sound files.
+/// Reads a sound little-endian file of version 3, by a parser of its own.
 [[nodiscard]] GgufWriter gguf_copy(const std::filesystem::path& path);
 
 }  // namespace tinfer::test

@@ -29,7 +29,8 @@ std::vector<std::filesystem::path> golden_entries(const std::string& part) {
     std::vector<std::filesystem::path> out;
     const auto folder = golden_folder().value() / part;
     if (std::filesystem::is_directory(folder))
-        for (const auto& entry : std::filesystem::directory_iterator(folder)) out.push_back(entry.path());
+        for (const auto& entry : std::filesystem::directory_iterator(folder))
+            if (entry.exists() && !entry.path().filename().string().starts_with('.')) out.push_back(entry.path());
     if (out.empty()) MESSAGE("skipped: nothing in ", folder.string());
     std::ranges::sort(out);
     return out;
@@ -42,11 +43,19 @@ std::optional<std::filesystem::path> golden_file(const std::string& path) {
     return std::nullopt;
 }
 
-std::optional<std::filesystem::path> golden_model_file(const std::string& name) { return golden_file("models/" + name + "/model.gguf"); }
+std::optional<std::filesystem::path> golden_model_file(const std::string& name, std::string_view architecture) {
+    const auto path = golden_file("models/" + name + "/model.gguf");
+    if (!path) return std::nullopt;
+    const auto found = ModelFile::open(*path).metadata_value("general.architecture").value_or("");
+    if (architecture.empty() ? name == found || name.starts_with(found + "-") : found == architecture) return path;
+    MESSAGE("skipped: no ", name, ": that case has the architecture ", found, " here");
+    return std::nullopt;
+}
 
-std::int64_t golden_key(const std::filesystem::path& model, const std::string& key) {
+std::int64_t golden_key(const std::filesystem::path& model, const std::string& key, std::optional<std::int64_t> fallback) {
     const auto file = gguf::File::open(std::span(&model, 1), {});
-    return file->require_u32(std::string(file->require_string("general.architecture")) + "." + key);
+    const std::string full = std::string(file->require_string("general.architecture")) + "." + key;
+    return fallback && !file->contains(full) ? *fallback : file->require_u32(full);
 }
 
 std::vector<GoldenModel> golden_models() {
@@ -60,8 +69,10 @@ std::vector<GoldenModel> golden_models() {
         const std::string architecture = info["architecture"];
         const auto row = std::ranges::find(architectures(), architecture, &ArchitectureInfo::name);
         if (row == architectures().end() || info.contains("tensor_types")) continue;   // the latter: types of one llama model
-        out.push_back({name, architecture, entry / "model.gguf", info["output"] != "logits", info["weight_type"] == "F32",
-                       row->memory == "recurrent" || row->memory == "hybrid"});
+        const auto path = entry / "model.gguf";
+        const auto mix = ModelFile::open(path).type_mix();
+        out.push_back({name, architecture, path, info["output"] != "logits", mix.size() == 1 && mix[0].type == DType::f32,
+                       static_cast<int>(golden_key(path, "block_count")), row->memory == "recurrent" || row->memory == "hybrid"});
     }
     return out;
 }

@@ -50,25 +50,25 @@ std::vector<std::string> pieces_of(const Vocab& vocab, const std::vector<Token>&
 
 }  // namespace
 
-TEST_CASE("[T2] spm: the highest score merges first and what is no token is spelt in bytes") {
+TEST_CASE("spm: the highest score merges first and what is no token is spelt in bytes") {
     const Vocab vocab = load_vocab(small_spm());
     CHECK(pieces_of(vocab, vocab.encode("hello world", kPlain)) == std::vector<std::string>{" hello", " world"});
     CHECK(pieces_of(vocab, vocab.encode("aaaaaaa", kPlain)) == std::vector<std::string>{" ", "aaaa", "aa", "a"});
     CHECK(ids(vocab.encode("\xFFq", kPlain)) == std::vector<int>{static_cast<int>(*vocab.find("▁")), 3 + 0xFF, 3 + 'q'});
 }
 
-TEST_CASE("[T2] spm: without byte tokens the unknown token stands for each byte") {
+TEST_CASE("spm: without byte tokens the unknown token stands for each byte") {
     const Vocab vocab = load_vocab(small_spm(false));
     CHECK(ids(vocab.encode("hé", kPlain)) == std::vector<int>{static_cast<int>(*vocab.find("▁h")), 0, 0});
 }
 
-TEST_CASE("[T1] bpe: the lowest rank merges first, leftmost of equals") {
+TEST_CASE("bpe: the lowest rank merges first, leftmost of equals") {
     const Vocab vocab = load_vocab(small_bpe());
     CHECK(pieces_of(vocab, vocab.encode("hello world", kPlain)) == std::vector<std::string>{"hello", " wor", "l", "d"});
     CHECK(pieces_of(vocab, vocab.encode("aaaaaaa", kPlain)) == std::vector<std::string>{"aaaa", "aa", "a"});
 }
 
-TEST_CASE("[T1] bpe: short pieces by rescanning and long ones by a heap merge alike") {
+TEST_CASE("bpe: short pieces by rescanning and long ones by a heap merge alike") {
     const Vocab vocab = load_vocab(small_bpe());
     std::mt19937_64 random(3);
     for (int i = 0; i < 300; ++i) {
@@ -127,7 +127,7 @@ TEST_CASE("[T9] encode: empty text gives exactly one BOS where the vocabulary ad
     CHECK_FALSE(load_vocab(small_bpe()).add_bos());
 }
 
-TEST_CASE("[T6] encode: a BOS that is to be added but does not exist is missing_special, and only then") {
+TEST_CASE("encode: a BOS that is to be added but does not exist is missing_special, and only then") {
     GgufWriter writer = small_spm();
     writer.kv("tokenizer.ggml.bos_token_id", -1);
     const Vocab vocab = load_vocab(writer);
@@ -135,7 +135,7 @@ TEST_CASE("[T6] encode: a BOS that is to be added but does not exist is missing_
     CHECK(vocab.encode("hello", kPlain).size() == 1);
 }
 
-TEST_CASE("[T6] encode: two BOS are kept, and warned about by the call that makes them") {
+TEST_CASE("encode: two BOS are kept, and warned about by the call that makes them") {
     std::vector<std::string> log, of_load;
     const LogSink sink = [&](LogLevel level, std::string_view text) {
         CHECK(level == LogLevel::warning);
@@ -162,7 +162,7 @@ TEST_CASE("[T11] decode: pieces concatenate to the text, and specials show only 
     CHECK(code_of([&] { (void)vocab.decode(std::vector{Token{1 << 20}}); }) == ErrorCode::index_out_of_range);
 }
 
-TEST_CASE("[T11] decode: cleaning takes spaces before punctuation and around apostrophes, as the vocabulary or caller says") {
+TEST_CASE("decode: cleaning takes spaces before punctuation and around apostrophes, as the vocabulary or caller says") {
     const Vocab vocab = load_vocab(small_bpe());
     const auto cleaned = [&](std::string_view text, DecodeOptions::Clean clean) {
         return vocab.decode(vocab.encode(text, kPlain), {.clean = clean});
@@ -186,7 +186,7 @@ TEST_CASE("[T11] decode: every byte string survives SPM, every valid string surv
     }
 }
 
-TEST_CASE("[T7] partition: the longest token goes first, wherever it stands; stripping follows the token") {
+TEST_CASE("partition: the longest token goes first, wherever it stands; stripping follows the token") {
     BpeParts parts = small_bpe_parts();
     const auto add = [&](const char* text, int type) {
         parts.tokens.emplace_back(text);
@@ -202,7 +202,7 @@ TEST_CASE("[T7] partition: the longest token goes first, wherever it stands; str
     CHECK(ids(vocab.encode("[x]", {.add_special = false, .parse_special = true})) == std::vector<int>{control});
 }
 
-TEST_CASE("[T7] partition: thousands of reserved tokens cost a short text less than 5 ms") {
+TEST_CASE("partition: thousands of reserved tokens cost a short text less than 5 ms") {
     BpeParts parts = small_bpe_parts();
     for (int i = 0; i < 20000; ++i) {
         parts.tokens.push_back("<|reserved_special_token_" + std::to_string(i) + "|>");
@@ -219,7 +219,7 @@ TEST_CASE("[T7] partition: thousands of reserved tokens cost a short text less t
     CHECK(best < 0.005 * kSlowBuild);
 }
 
-TEST_CASE("[T1][T2][T3][T4][T5] encode: a megabyte of one letter, of spaces or of emoji joiners takes less than a second") {
+TEST_CASE("encode: a megabyte of one letter, of spaces or of emoji joiners takes less than a second") {
     for (const char* unit : {"a", " ", "z", "\n", ".", "7", "\xE2\x80\x8D", "\xE4\xBA\xBA", "'s", "\xFF"}) {
         std::string text;
         while (text.size() < 1'000'000) text += unit;
@@ -238,7 +238,7 @@ TEST_CASE("[T1][T2][T3][T4][T5] encode: a megabyte of one letter, of spaces or o
     }
 }
 
-TEST_CASE("[T1][T2] encode: NUL and invalid bytes are text; more than 2^31 bytes are limit_exceeded") {
+TEST_CASE("encode: NUL and invalid bytes are text; more than 2^31 bytes are limit_exceeded") {
     using namespace std::string_view_literals;
     const Vocab spm = load_vocab(small_spm()), bpe = load_vocab(small_bpe());
     CHECK(spm.decode(spm.encode("a\0b\xC3"sv, kPlain)) == "a\0b\xC3"sv);
@@ -248,7 +248,7 @@ TEST_CASE("[T1][T2] encode: NUL and invalid bytes are text; more than 2^31 bytes
     CHECK(code_of([&] { (void)bpe.encode(huge); }) == ErrorCode::limit_exceeded);
 }
 
-TEST_CASE("[T1] bpe: plain-text vocabularies escape spaces, keep runs of newlines whole and spell unknown characters") {
+TEST_CASE("bpe: plain-text vocabularies escape spaces, keep runs of newlines whole and spell unknown characters") {
     std::vector<std::string> tokens;
     std::vector<std::int32_t> types;
     for (const char* text : {"<bos>", "▁", "a", "b", "ab", "▁ab", "\n", "\n\n\n"}) {
@@ -284,7 +284,7 @@ TEST_CASE("pretokenizer: \\s is White_Space and \\p{Han} the script, and abbrevi
     CHECK(tokenizer::expand_pattern("%G%").find(R"(\s)") == std::string::npos);
 }
 
-TEST_CASE("[T1] encode: sixteen threads share one vocabulary") {
+TEST_CASE("encode: sixteen threads share one vocabulary") {
     const Vocab vocab = load_vocab(small_bpe("llama-bpe"));
     std::mt19937_64 random(16);
     std::vector<std::string> texts;

@@ -106,7 +106,7 @@ TEST_CASE("[T12][golden] tokenizer: ids by role, flags, special tokens and the e
     }
 }
 
-TEST_CASE("[T1][golden] pretokenizer: every family splits as its expressions do in another regex engine") {
+TEST_CASE("[golden] pretokenizer: every family splits as its expressions do in another regex engine") {
     if (skip_without_golden()) return;
     tokenizer::RegexScratch scratch;
     for (const auto& path : golden_entries("pretok")) {

@@ -3,8 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
+#if defined(__linux__)
+#  include <fcntl.h>
+#  include <sys/mman.h>
+#  include <unistd.h>
+#endif
+
+#include "support/temp_folder.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
@@ -36,7 +45,38 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 }  // namespace
 
-TEST_CASE("[L11] vocab: arrays shorter than the token list are refused, longer ones accepted") {
+TEST_CASE("[L11] vocab: a vocabulary loads from a model's file and tokenizes without touching a tensor") {
+#if defined(__linux__)
+    constexpr std::size_t kBytes = 64u << 20, kPage = 4096, kAhead = 4u << 20;   // what the system may read ahead
+    const TempFolder folder;
+    const auto path = folder.path() / "model.gguf";
+    GgufWriter writer = small_bpe();
+    writer.reserve("token_embd.weight", DType::f32, {1024, 16384}, kBytes);
+    const auto front = writer.front();
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(front.data()), static_cast<std::streamsize>(front.size()));
+    std::filesystem::resize_file(path, writer.data_start() + kBytes);
+
+    const Vocab vocab = Vocab::load(path);
+    CHECK(ids(vocab.encode("hello world")) == ids(load_vocab(small_bpe()).encode("hello world")));
+
+    const std::size_t size = std::filesystem::file_size(path), first = (writer.data_start() + kAhead) / kPage;
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    REQUIRE(file >= 0);
+    void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+    ::close(file);
+    REQUIRE(mapped != MAP_FAILED);
+    std::vector<unsigned char> resident((size + kPage - 1) / kPage);
+    REQUIRE(::mincore(mapped, size, resident.data()) == 0);
+    CHECK(std::ranges::none_of(std::span(resident).subspan(first), [](unsigned char page) { return (page & 1) != 0; }));
+    // the question is one that tells: a byte that is read is seen
+    CHECK(static_cast<const volatile char*>(mapped)[first * kPage] == 0);
+    REQUIRE(::mincore(mapped, size, resident.data()) == 0);
+    CHECK((resident[first] & 1) != 0);
+    ::munmap(mapped, size);
+#endif
+}
+
+TEST_CASE("vocab: arrays shorter than the token list are refused, longer ones accepted") {
     const auto with = [](std::size_t n_scores, std::size_t n_types) {
         return spm_of({"<unk>", "<s>", "</s>", "a"})
             .array("tokenizer.ggml.scores", std::vector<float>(n_scores))
@@ -48,7 +88,7 @@ TEST_CASE("[L11] vocab: arrays shorter than the token list are refused, longer o
     CHECK_NOTHROW(load_vocab(with(5, 6)));
 }
 
-TEST_CASE("[L11] vocab: arrays of another element type are wrong_type") {
+TEST_CASE("vocab: arrays of another element type are wrong_type") {
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", std::vector<std::uint8_t>(1))).code == ErrorCode::wrong_type);
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", {"x"})).code == ErrorCode::wrong_type);
     GgufWriter writer;
@@ -56,14 +96,14 @@ TEST_CASE("[L11] vocab: arrays of another element type are wrong_type") {
     CHECK(refusal(writer).code == ErrorCode::wrong_type);
 }
 
-TEST_CASE("[L11] vocab: unknown token types and scores that are no numbers are refused") {
+TEST_CASE("vocab: unknown token types and scores that are no numbers are refused") {
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{7})).code == ErrorCode::bad_vocabulary);
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{-1})).code == ErrorCode::bad_vocabulary);
     const std::vector<float> nan{std::numeric_limits<float>::quiet_NaN()};
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", nan)).code == ErrorCode::bad_vocabulary);
 }
 
-TEST_CASE("[L11] vocab: a merge without a space or naming no token is refused by number and text") {
+TEST_CASE("vocab: a merge without a space or naming no token is refused by number and text") {
     for (const char* merge : {"he", "h q", "q h", "h l", "", " "}) {
         BpeParts parts = small_bpe_parts();
         std::erase(parts.tokens, "q");
@@ -76,7 +116,7 @@ TEST_CASE("[L11] vocab: a merge without a space or naming no token is refused by
     }
 }
 
-TEST_CASE("[L11] vocab: the merge list is required, and its first rank of a pair wins") {
+TEST_CASE("vocab: the merge list is required, and its first rank of a pair wins") {
     BpeParts parts = small_bpe_parts();
     GgufWriter writer;
     writer.kv("tokenizer.ggml.model", "gpt2").kv("tokenizer.ggml.pre", "gpt-2").array("tokenizer.ggml.tokens", parts.tokens);
@@ -86,7 +126,7 @@ TEST_CASE("[L11] vocab: the merge list is required, and its first rank of a pair
     CHECK(twice.encode("hello hell he") == once.encode("hello hell he"));
 }
 
-TEST_CASE("[L11] vocab: an unknown pre-tokenizer is refused by name, and the caller can choose one") {
+TEST_CASE("vocab: an unknown pre-tokenizer is refused by name, and the caller can choose one") {
     const Refusal refused = refusal(small_bpe("no-such"));
     CHECK(refused.code == ErrorCode::unknown_pretokenizer);
     CHECK(contains(refused.message, "'no-such'"));
@@ -94,13 +134,13 @@ TEST_CASE("[L11] vocab: an unknown pre-tokenizer is refused by name, and the cal
     CHECK(refusal(small_bpe(), {.pretokenizer_override = "other"}).code == ErrorCode::unknown_pretokenizer);
 }
 
-TEST_CASE("[L11] vocab: a missing model or token list is missing_key, an empty list bad_vocabulary") {
+TEST_CASE("vocab: a missing model or token list is missing_key, an empty list bad_vocabulary") {
     CHECK(refusal(GgufWriter().kv("general.architecture", "llama")).code == ErrorCode::missing_key);
     CHECK(refusal(GgufWriter().kv("tokenizer.ggml.model", "llama")).code == ErrorCode::missing_key);
     CHECK(refusal(spm_of({})).code == ErrorCode::bad_vocabulary);
 }
 
-TEST_CASE("[L11] vocab: ids outside the vocabulary are warned about and the default stays") {
+TEST_CASE("vocab: ids outside the vocabulary are warned about and the default stays") {
     std::vector<std::string> log;
     const ModelOptions options{.log = [&](LogLevel, std::string_view text) { log.emplace_back(text); }};
     GgufWriter writer = small_spm();
@@ -112,14 +152,14 @@ TEST_CASE("[L11] vocab: ids outside the vocabulary are warned about and the defa
     CHECK(std::ranges::count_if(log, [](const auto& line) { return contains(line, "bos_token_id"); }) == 1);
 }
 
-TEST_CASE("[L11] vocab: default ids beyond a tiny vocabulary are none") {
+TEST_CASE("vocab: default ids beyond a tiny vocabulary are none") {
     const Vocab vocab = load_vocab(spm_of({"a"}));
     CHECK(vocab.special(Special::unk) == Token{0});
     CHECK(vocab.bos() == std::nullopt);
     CHECK(vocab.eos() == std::nullopt);
 }
 
-TEST_CASE("[L11] vocab: without a vocabulary ids work, their number comes from the model, and encoding is no_tokenizer") {
+TEST_CASE("vocab: without a vocabulary ids work, their number comes from the model, and encoding is no_tokenizer") {
     GgufWriter writer;
     writer.kv("general.architecture", "llama").kv("llama.vocab_size", 96u).kv("tokenizer.ggml.model", "no_vocab");
     const Vocab vocab = load_vocab(writer);
@@ -141,7 +181,7 @@ TEST_CASE("[L11] vocab: without a vocabulary ids work, their number comes from t
     }
 }
 
-TEST_CASE("[L11] vocab: an unknown algorithm loads, shows pieces, and says so when asked to encode") {
+TEST_CASE("vocab: an unknown algorithm loads, shows pieces, and says so when asked to encode") {
     const Vocab vocab = load_vocab(write_vocab("something-new", {"a", "\\n\\x41"}));
     CHECK(vocab.piece(Token{0}) == "a");
     CHECK(vocab.piece(Token{1}) == "\\n\\x41");
@@ -154,7 +194,7 @@ TEST_CASE("[L11] vocab: an unknown algorithm loads, shows pieces, and says so wh
     }
 }
 
-TEST_CASE("[L11] vocab: of two ids with one text the later is found; an empty text matches nothing") {
+TEST_CASE("vocab: of two ids with one text the later is found; an empty text matches nothing") {
     const Vocab vocab = load_vocab(spm_of({"<unk>", "x", "x", ""}));
     CHECK(vocab.find("x") == Token{2});
     CHECK(vocab.text(Token{1}) == "x");
@@ -249,7 +289,7 @@ TEST_CASE("[T12][L11] vocab: a default id is none where an ordinary piece stands
         CHECK(id == std::nullopt);
 }
 
-TEST_CASE("[T12] vocab: separators of channels do not end a generation and are always shown") {
+TEST_CASE("vocab: separators of channels do not end a generation and are always shown") {
     const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>"}));
     CHECK_FALSE(vocab.is_eog(Token{3}));
     CHECK(vocab.is_eog(Token{4}));
@@ -259,7 +299,7 @@ TEST_CASE("[T12] vocab: separators of channels do not end a generation and are a
     CHECK(vocab.attr(Token{6}) == TokenAttr::user_defined);
 }
 
-TEST_CASE("[T12] vocab: infill ids by text in table order, by key, and by the old keys, which win") {
+TEST_CASE("vocab: infill ids by text in table order, by key, and by the old keys, which win") {
     GgufWriter writer = spm_of({"<unk>", "<PRE>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "x"});
     CHECK(load_vocab(writer).special(Special::fim_pre) == Token{2});
     CHECK(load_vocab(writer).special(Special::fim_suf) == Token{3});
@@ -267,7 +307,7 @@ TEST_CASE("[T12] vocab: infill ids by text in table order, by key, and by the ol
     CHECK(load_vocab(writer).special(Special::fim_pre) == Token{5});
 }
 
-TEST_CASE("[T11] vocab: pieces of hostile texts cannot grow without bound") {
+TEST_CASE("vocab: pieces of hostile texts cannot grow without bound") {
     std::string wide;
     for (int i = 0; i < 20000; ++i) wide += "\xE4\xB8\xAD";   // each character outside the byte map repeats the whole text
     GgufWriter writer;
@@ -276,7 +316,7 @@ TEST_CASE("[T11] vocab: pieces of hostile texts cannot grow without bound") {
     CHECK(refusal(writer).code == ErrorCode::limit_exceeded);
 }
 
-TEST_CASE("[L11] vocab: byte-level text outside the byte map shows what it is instead of failing") {
+TEST_CASE("vocab: byte-level text outside the byte map shows what it is instead of failing") {
     BpeParts parts = small_bpe_parts();
     parts.tokens.emplace_back("x中");
     parts.types.push_back(1);
@@ -284,7 +324,7 @@ TEST_CASE("[L11] vocab: byte-level text outside the byte map shows what it is in
     CHECK(vocab.piece(*vocab.find("x中")) == "x[UNK_BYTE_0xe4b8adx中]");
 }
 
-TEST_CASE("[L11] vocab: the vocabulary outlives the file it came from and handles are cheap copies") {
+TEST_CASE("vocab: the vocabulary outlives the file it came from and handles are cheap copies") {
     std::optional<Vocab> copy;
     {
         const Vocab vocab = load_vocab(small_bpe());

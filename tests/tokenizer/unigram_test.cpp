@@ -53,7 +53,7 @@ double best_sum(const Vocab& vocab, const std::string& text, double unknown) {
 
 }  // namespace
 
-TEST_CASE("[T4] unigram: one space in front, the map applied, the best spelling, unknown characters in a row as one") {
+TEST_CASE("unigram: one space in front, the map applied, the best spelling, unknown characters in a row as one") {
     GgufWriter writer = small_unigram();
     writer.kv("tokenizer.ggml.add_space_prefix", true);
     const Vocab vocab = load_vocab(writer);
@@ -72,7 +72,7 @@ TEST_CASE("[T4] unigram: one space in front, the map applied, the best spelling,
     CHECK(vocab.decode(vocab.encode("ab a", kPlain)) == "ab a");
 }
 
-TEST_CASE("[T4] unigram: with remove_extra_whitespaces runs of spaces count as one and those at the end as none") {
+TEST_CASE("unigram: with remove_extra_whitespaces runs of spaces count as one and those at the end as none") {
     GgufWriter writer = small_unigram();
     writer.kv("tokenizer.ggml.remove_extra_whitespaces", true);   // add_space_prefix is off unless a file says so
     const Vocab vocab = load_vocab(writer);
@@ -81,7 +81,7 @@ TEST_CASE("[T4] unigram: with remove_extra_whitespaces runs of spaces count as o
     CHECK(spelt(vocab, "aa") == "▁a|a|");
 }
 
-TEST_CASE("[T4] unigram: no spelling has a larger sum of scores") {
+TEST_CASE("unigram: no spelling has a larger sum of scores") {
     std::mt19937_64 random(9);
     for (int round = 0; round < 50; ++round) {
         std::vector<std::string> tokens{"<unk>"};
@@ -132,7 +132,7 @@ TEST_CASE("[T4] unigram: no spelling has a larger sum of scores") {
     }
 }
 
-TEST_CASE("[T4][L11] unigram: a character map that leads outside itself is bad_vocabulary") {
+TEST_CASE("unigram: a character map that leads outside itself is bad_vocabulary") {
     const std::string good = map_bytes();
     const tokenizer::CharacterMap map("test.gguf", good);
     CHECK(map.longest("\xEF\xAC\x81x").length == 3);
@@ -168,7 +168,7 @@ TEST_CASE("[T4][L11] unigram: a character map that leads outside itself is bad_v
     }
 }
 
-TEST_CASE("[T4] unigram: scores that are infinite, or none at all, leave every text with a spelling") {
+TEST_CASE("unigram: scores that are infinite, or none at all, leave every text with a spelling") {
     const float infinity = std::numeric_limits<float>::infinity();
     for (const auto& scores : {std::vector<float>{}, {0, -infinity, -infinity}, {0, infinity, -1}, {-infinity, -1, infinity}}) {
         GgufWriter writer = write_vocab("t5", {"<unk>", "a", "ab"}, {2, 1, 1}, scores);

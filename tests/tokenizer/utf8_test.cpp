@@ -68,7 +68,7 @@ TEST_CASE("[T14] stream: random cuts of valid text give valid chunks under both 
     }
 }
 
-TEST_CASE("[T14] stream: what can still become a character is held, what cannot is replaced at once") {
+TEST_CASE("stream: what can still become a character is held, what cannot is replaced at once") {
     Utf8Stream utf8;
     CHECK(utf8.push("a\xE2\x82") == "a");
     CHECK(utf8.held() == "\xE2\x82");
@@ -81,7 +81,7 @@ TEST_CASE("[T14] stream: what can still become a character is held, what cannot 
     CHECK(utf8.flush() == "");
 }
 
-TEST_CASE("[T14] stream: the space in front of the first piece is stripped once") {
+TEST_CASE("stream: the space in front of the first piece is stripped once") {
     Utf8Stream utf8(Policy::replace, true);
     CHECK(utf8.push("") == "");
     CHECK(utf8.push(" Hello") == "Hello");

@@ -32,7 +32,7 @@ ErrorCode refusal_of(Function&& function) {
 
 }  // namespace
 
-TEST_CASE("[T3] wordpiece: the longest pieces from the left, a word that cannot be spelt is one unknown token") {
+TEST_CASE("wordpiece: the longest pieces from the left, a word that cannot be spelt is one unknown token") {
     const Vocab vocab = load_vocab(small_wordpiece());
     CHECK(spelt(vocab, "unwanted running") == "▁un|want|ed|▁runn|ing|");
     CHECK(spelt(vocab, "unwantedx a") == "[UNK]|▁a|");
@@ -92,7 +92,7 @@ TEST_CASE("[T3] wordpiece: a word of more than a hundred characters is unknown")
     CHECK(spelt(vocab, marked) == hundred + "|");
 }
 
-TEST_CASE("[T3][T6][T7] wordpiece: CLS and SEP frame every text, whatever the flags of the file say") {
+TEST_CASE("[T6] wordpiece: CLS and SEP frame every text, whatever the flags of the file say") {
     GgufWriter writer = small_wordpiece();
     writer.kv("tokenizer.ggml.add_bos_token", false).kv("tokenizer.ggml.add_eos_token", true);
     const Vocab vocab = load_vocab(writer);
@@ -106,7 +106,7 @@ TEST_CASE("[T3][T6][T7] wordpiece: CLS and SEP frame every text, whatever the fl
     CHECK(refusal_of([&] { (void)bare.encode("a"); }) == ErrorCode::missing_special);
 }
 
-TEST_CASE("[T5] rwkv: the longest token at each place, escapes undone; every byte string survives") {
+TEST_CASE("rwkv: the longest token at each place, escapes undone; every byte string survives") {
     const Vocab vocab = load_vocab(small_rwkv());
     CHECK(spelt(vocab, "there the") == "there| the|");
     CHECK(spelt(vocab, "\n\n\n") == "\\n\\n|\\x0a|");
@@ -125,7 +125,7 @@ TEST_CASE("[T5] rwkv: the longest token at each place, escapes undone; every byt
     CHECK(ids(load_vocab(with_unk).encode("axa")) == std::vector{0, 1, 0});
 }
 
-TEST_CASE("[T1] plamo2: the cheapest spelling, the longer piece of equals, bytes for what is no piece") {
+TEST_CASE("plamo2: the cheapest spelling, the longer piece of equals, bytes for what is no piece") {
     const Vocab vocab = load_vocab(small_plamo2());
     CHECK(spelt(vocab, "ab") == "ab|");                                // 6 either way
     CHECK(spelt(vocab, "abc") == "ab|c|");                             // 9; abc costs 9.5

@@ -86,7 +86,7 @@ std::uint64_t weight_bytes(std::span<const SeenEvent> events) {
 
 }  // namespace
 
-TEST_CASE("[N1] [X1] trace: every step of every architecture on every kernel table covers what its nodes mean") {
+TEST_CASE("[N1] trace: every step of every architecture on every kernel table covers what its nodes mean") {
     for (const char* arch : kTracedModels) {
         CAPTURE(arch);
         const Model model = load_tiny(arch, DType::q4_k);
@@ -120,7 +120,7 @@ TEST_CASE("[N1] trace: coverage holds for every kind of weight and cache type") 
     }
 }
 
-TEST_CASE("[N1] [M2] trace: coverage holds for caches of codes") {
+TEST_CASE("[N1] trace: coverage holds for caches of codes") {
     TinyModel tiny = TinyModel::of("llama", DType::q8_0);
     tiny.head_dim = 32;
     const Model model = load_tiny(tiny);
@@ -136,7 +136,7 @@ TEST_CASE("[N1] [M2] trace: coverage holds for caches of codes") {
             }
 }
 
-TEST_CASE("[N1] [K7] [X3] trace: the pairs of node and operand in the events are those of the graph, inner results elided") {
+TEST_CASE("[N1][K7][X3] trace: the pairs of node and operand in the events are those of the graph, inner results elided") {
     for (const char* arch : kTracedModels)
         for (const bool fuse : {true, false}) {
             CAPTURE(arch);
@@ -171,7 +171,7 @@ TEST_CASE("[N1] [K7] [X3] trace: the pairs of node and operand in the events are
         }
 }
 
-TEST_CASE("[N1] [A16] trace: weight bytes of a decode step are those of the file's directory, experts only where chosen") {
+TEST_CASE("[N1][A16] trace: weight bytes of a decode step are those of the file's directory, experts only where chosen") {
     for (const char* arch : kTracedModels)
         for (const DType type : {DType::f32, DType::q4_k, DType::q6_k})
             for (const bool tied : {false, true}) {
@@ -286,7 +286,7 @@ TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 r
     }
 }
 
-TEST_CASE("[M1] trace: copying a shared page on write is a run of its own that moves 64 rows of every cache") {
+TEST_CASE("trace: copying a shared page on write is a run of its own that moves 64 rows of every cache") {
     const Model model = load_tiny("llama");
     Context context(model, exercise_options());
     const auto recorder = std::make_shared<Recorder>();

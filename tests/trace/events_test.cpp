@@ -69,7 +69,7 @@ std::vector<std::string> signatures(std::span<const SeenEvent> events) {
 
 }  // namespace
 
-TEST_CASE("[X2] [X3] trace: every field of every event is filled, times begin at zero and never decrease") {
+TEST_CASE("[X2][X3] trace: every field of every event is filled, times begin at zero and never decrease") {
     for (const char* arch : kTracedModels)
         for (const auto delivery : {Delivery::batched, Delivery::immediate}) {
             CAPTURE(arch);
@@ -189,7 +189,7 @@ TEST_CASE("[G9] trace: the plan lists the kernel of every step, as the exported 
         }
 }
 
-TEST_CASE("[K8] trace: thread spans lie inside their event, one per thread; other levels have none") {
+TEST_CASE("trace: thread spans lie inside their event, one per thread; other levels have none") {
     const Model model = load_tiny("llama", DType::q4_k);
     for (const auto delivery : {Delivery::batched, Delivery::immediate})
         for (const int n_threads : {1, 2, 3}) {
@@ -213,7 +213,7 @@ TEST_CASE("[K8] trace: thread spans lie inside their event, one per thread; othe
         }
 }
 
-TEST_CASE("[X2] trace: level counts reads no clock; a second observer that wants times gets them") {
+TEST_CASE("trace: level counts reads no clock; a second observer that wants times gets them") {
     const Model model = load_tiny("llama");
     const TraceRequest counts{.level = TraceLevel::counts};
     {
@@ -234,7 +234,7 @@ TEST_CASE("[X2] trace: level counts reads no clock; a second observer that wants
     CHECK(timed->events.back().end > timed->events.front().begin);
 }
 
-TEST_CASE("[K8] [X13] trace: the events of decode steps of equal shape are the same, and so for any number of threads") {
+TEST_CASE("[K8][X13] trace: the events of decode steps of equal shape are the same, and so for any number of threads") {
     for (const char* arch : kTracedModels)
         for (const bool fuse : {true, false}) {
             CAPTURE(arch);
@@ -256,7 +256,7 @@ TEST_CASE("[K8] [X13] trace: the events of decode steps of equal shape are the s
         }
 }
 
-TEST_CASE("[K8] trace: what a run's events say does not depend on the runs before") {
+TEST_CASE("trace: what a run's events say does not depend on the runs before") {
     const auto describe = [](const SeenEvent& event) {
         std::ostringstream text;
         text << event.step << ' ' << event.signature() << " macs " << event.macs << " read " << event.bytes_read << " written " << event.bytes_written

@@ -62,7 +62,7 @@ void check_pooled_trace(const Model& model) {
 
 }  // namespace
 
-TEST_CASE("[N1][X1][golden] trace: every step of every golden architecture covers what its nodes mean") {
+TEST_CASE("[N1][golden] trace: every step of every golden architecture covers what its nodes mean") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         CAPTURE(golden.name);
@@ -70,7 +70,7 @@ TEST_CASE("[N1][X1][golden] trace: every step of every golden architecture cover
     }
 }
 
-TEST_CASE("[N1][X1] trace: every step of every small architecture covers what its nodes mean") {
+TEST_CASE("[N1] trace: every step of every small architecture covers what its nodes mean") {
     for (const Family& family : small_families()) {
         CAPTURE(family.arch);
         const TempFolder folder;
@@ -85,7 +85,7 @@ TEST_CASE("[N1][X1] trace: every step of every small architecture covers what it
     }
 }
 
-TEST_CASE("[N1][X1][E3] trace: vectors per sequence of a decoder cover what their nodes mean") {
+TEST_CASE("[N1] trace: vectors per sequence of a decoder cover what their nodes mean") {
     const TempFolder folder;
     check_pooled_trace(Model::load(TinyModel::of("qwen3").save(folder.path())));
 }

@@ -110,7 +110,7 @@ TEST_CASE("[X16] trace: observers are attached and detached at run time; events 
     CHECK(code_of([&] { const auto none = context.attach(nullptr); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE("[X16] trace: an attachment may outlive its context, and a context its attachments") {
+TEST_CASE("trace: an attachment may outlive its context, and a context its attachments") {
     const Model model = load_tiny("llama");
     const auto recorder = std::make_shared<Recorder>();
     Attachment attached;
@@ -134,7 +134,7 @@ TEST_CASE("[X16] trace: an attachment may outlive its context, and a context its
     CHECK(other->calls == "s");
 }
 
-TEST_CASE("[X1] trace: an observer serves one context unless it says that it is thread safe") {
+TEST_CASE("trace: an observer serves one context unless it says that it is thread safe") {
     const Model model = load_tiny("llama");
     Context one(model, plain()), two(model, plain());
     const auto single = std::make_shared<Caller>();
@@ -156,7 +156,7 @@ TEST_CASE("[X1] trace: an observer serves one context unless it says that it is 
     decode(one, 2);
 }
 
-TEST_CASE("[X1] trace: several observers are called in the order of attaching, each as it asked") {
+TEST_CASE("trace: several observers are called in the order of attaching, each as it asked") {
     Context context(load_tiny("llama"), plain(2));
     std::string list;
     const auto a = context.attach(std::make_shared<Letter>('a', list));
@@ -180,7 +180,7 @@ TEST_CASE("[X1] trace: several observers are called in the order of attaching, e
     for (std::size_t i = 0; i < batched->events.size(); ++i) CHECK(batched->events[i].signature() == immediate->events[i].signature());
 }
 
-TEST_CASE("[X16] trace: filters choose events by op, layer, part, phase, tensor and run; the others keep their index") {
+TEST_CASE("trace: filters choose events by op, layer, part, phase, tensor and run; the others keep their index") {
     const Model model = load_tiny("llama");
     struct Case { std::string name; EventFilter filter; std::function<bool(const SeenEvent&)> passes; };
     const auto touches = [](std::string_view part) {
@@ -228,7 +228,7 @@ TEST_CASE("[X16] trace: filters choose events by op, layer, part, phase, tensor 
         }
 }
 
-TEST_CASE("[X3] trace: immediate delivery shows the values that the step read and wrote") {
+TEST_CASE("trace: immediate delivery shows the values that the step read and wrote") {
     class Watch : public Observer {
     public:
         [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
@@ -292,7 +292,7 @@ TEST_CASE("[X16] trace: a request to detach inside a callback takes effect after
     }
 }
 
-TEST_CASE("[X16] trace: inside a callback the same context is busy; queries and other contexts are not") {
+TEST_CASE("trace: inside a callback the same context is busy; queries and other contexts are not") {
     const Model model = load_tiny("llama");
     for (const bool immediate : {false, true}) {
         Context context(model, plain(2)), other(model, plain());
@@ -332,7 +332,7 @@ TEST_CASE("[X16] trace: inside a callback the same context is busy; queries and 
     }
 }
 
-TEST_CASE("[X1] trace: marks and samples are seen by every observer, with their time and choice") {
+TEST_CASE("trace: marks and samples are seen by every observer, with their time and choice") {
     const Model model = load_tiny("llama");
     Context context(model, plain());
     const auto a = std::make_shared<Recorder>(), b = std::make_shared<Recorder>();

@@ -74,7 +74,7 @@ void check_pairs(const Recorder& recorder) {
 
 }  // namespace
 
-TEST_CASE("[N1] trace: an observer that throws at any callback fails the decode, which leaves the context as it was") {
+TEST_CASE("trace: an observer that throws at any callback fails the decode, which leaves the context as it was") {
     const Model model = load_tiny("llama");
     Scene undisturbed(model);
     const auto expected = undisturbed.decode();
@@ -122,7 +122,7 @@ TEST_CASE("[N1] trace: an observer that throws at any callback fails the decode,
     }
 }
 
-TEST_CASE("[N1] trace: an observer that asks for it is detached when it throws, and the run goes on") {
+TEST_CASE("trace: an observer that asks for it is detached when it throws, and the run goes on") {
     const Model model = load_tiny("llama");
     const auto expected = Scene(model).decode();
     for (const auto delivery : {Delivery::batched, Delivery::immediate})
@@ -148,7 +148,7 @@ TEST_CASE("[N1] trace: an observer that asks for it is detached when it throws, 
         }
 }
 
-TEST_CASE("[N1] trace: a cancelled decode ends its run as cancelled and rolled back, events counted") {
+TEST_CASE("trace: a cancelled decode ends its run as cancelled and rolled back, events counted") {
     const Model model = load_tiny("llama");
     int left = 0;
     ContextOptions options{.n_ctx = 64, .n_threads = 2};

@@ -80,7 +80,7 @@ const RooflineRow& row_of(const std::vector<RooflineRow>& rows, std::string_view
 
 }  // namespace
 
-TEST_CASE("[N7] roofline: bytes, multiply-accumulates and seconds of a role add up, and the nearer roof is named") {
+TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, and the nearer roof is named") {
     Script script(4);
     script.weight(0, "ffn_down", DType::q4_k, 1'000'000);
     script.weight(1, "ffn_down", DType::q6_k, 3'000'000);
@@ -129,7 +129,7 @@ TEST_CASE("[N7] roofline: bytes, multiply-accumulates and seconds of a role add 
     CHECK(report.find("ffn_down                mul_mat                   2      0.700   70.0 %     5.71      11.4   57.1 %  memory") != std::string::npos);
 }
 
-TEST_CASE("[N7] roofline: without peaks nothing is said of roofs, and an elided or scratch operand counts nothing") {
+TEST_CASE("roofline: without peaks nothing is said of roofs, and an elided or scratch operand counts nothing") {
     Script script(1);
     script.weight(0, "attn_q", DType::q8_0, 1000);
     Roofline roofline;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reference: writing rows of K and V into KV slots of a cache, and copying pages of it.
+// Reference: writing rows of K and V into KV slots of a cache, copying its pages and moving its KV slots.
 #include <cstring>
+#include <type_traits>
 
 #include "base/dtype.hpp"
 #include "kernels/attention/kv_layout.hpp"
@@ -119,29 +120,32 @@ void kv_copy_page(const KernelCall& call, WorkSlice slice) noexcept {
 
 namespace {
 
-/// Calls piece(offset, bytes) for what a cell has of a head's group of K or row of V, from the begin of that group or row.
+/// Calls piece(offset, bytes) for the bytes of a KV slot in a head's group of K or row of V; offsets count from its begin.
 template <class Fn>
 void for_each_piece(DType type, bool is_v, std::int64_t d, std::int64_t lane, Fn piece) noexcept {
     if (is_v) return piece(0, row_bytes(type, d));
-    const auto column = [&](std::int64_t first, std::int64_t n, std::int64_t bytes) {
+    const auto column = [&](std::int64_t first, std::int64_t n, auto bytes) {   // bytes: a constant
         for (std::int64_t i = 0; i < n; ++i) piece(first + (i * kGroup + lane) * bytes, bytes);
     };
-    if (!is_coded<reference>(type)) return column(0, d, row_bytes(type, 1));
-    column(0, code_bytes(type, d) / 4, 4);
-    column(kGroup * code_bytes(type, d), d / kKvBlock, 2);
+    constexpr std::integral_constant<std::int64_t, 2> two;
+    constexpr std::integral_constant<std::int64_t, 4> four;
+    if (type == DType::f32) return column(0, d, four);
+    if (!is_coded<reference>(type)) return column(0, d, two);
+    column(0, code_bytes(type, d) / 4, four);
+    column(kGroup * code_bytes(type, d), d / kKvBlock, two);
 }
 
 }  // namespace
 
-/// Cells as they are, whatever they hold; each thread moves them in the same order, for its share of the heads.
+/// Bytes as they are, of any type; each thread makes all copies in the order of the list, for its share of the heads.
 void kv_move(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &cache = call[0], &moves = call[2];
     const AttentionParams& p = call.params.attention;
     const bool is_v = call.params.is_v != 0;
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k, bytes = row_bytes(cache.type, d);
     std::byte* const buffer = call.scratch(slice.thread);
-    const auto begin_of = [&](std::int64_t cell, std::int64_t head) {
-        return cache.data + (is_v ? v_row_offset(cell, head, n_head, bytes) : k_group_offset(cell, head, n_head, bytes));
+    const auto begin_of = [&](std::int64_t kv_slot, std::int64_t head) {
+        return cache.data + (is_v ? v_row_offset(kv_slot, head, n_head, bytes) : k_group_offset(kv_slot, head, n_head, bytes));
     };
     const Range heads = slice.share(n_head);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
@@ -152,10 +156,10 @@ void kv_move(const KernelCall& call, WorkSlice slice) noexcept {
                 const std::int64_t from = move[0] < 0 ? -1 : move[0] + k, to = move[1] < 0 ? -1 : move[1] + k;
                 std::byte* const source = from < 0 ? buffer : begin_of(from, head);
                 std::byte* const target = to < 0 ? buffer : begin_of(to, head);
-                // A cell lies in the buffer as it does in the first place of a group.
+                // The buffer holds the pieces of a KV slot without gaps.
                 const std::int64_t lane_from = from < 0 ? 0 : from % kGroup, lane_to = to < 0 ? 0 : to % kGroup;
                 std::int64_t packed = 0;
-                for_each_piece(cache.type, is_v, d, lane_from, [&](std::int64_t offset, std::int64_t n) {
+                for_each_piece(cache.type, is_v, d, lane_from, [&](std::int64_t offset, auto n) {
                     const std::int64_t step = is_v ? 0 : (lane_to - lane_from) * n;
                     std::byte* const read = from < 0 ? source + packed : source + offset;
                     std::byte* const write = to < 0 ? target + packed : target + offset + step;
