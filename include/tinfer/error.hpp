@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What went wrong: one enum and one exception type for the whole library.
+//
+//     try {
+//         const auto model = tinfer::Model::load("no such file.gguf");
+//     } catch (const tinfer::Error& error) {
+//         std::cout << error.what() << '\n';   // one line: file, item, number, limit
+//         if (error.code() != tinfer::ErrorCode::io_error) throw;
+//     }
 #pragma once
 
 #include <array>

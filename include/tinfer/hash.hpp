@@ -35,8 +35,8 @@ private:
 
     std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    std::array<std::byte, 64> block_{};   // bytes that do not yet fill a block: length_ mod 64 of them
-    std::uint64_t length_ = 0;            // bytes so far
+    std::array<std::byte, 64> block_{};  // bytes that do not yet fill a block: length_ mod 64 of them
+    std::uint64_t length_ = 0;           // bytes so far
 };
 
 /// All bytes at once.

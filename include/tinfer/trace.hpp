@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Observers: which bytes of which tensor every kernel call touches.
 //
-// The executor, not the kernels, makes one event of every step from the operand list that is also the step's only source
-// of pointers: nothing can forget to report. An observer steers nothing: plan, kernels, threads and every bit of the
-// result are the same with and without it.
+// The executor, not the kernels, makes one event of every step from the operand list that is also the step's only
+// source of pointers: nothing can forget to report. An observer steers nothing: plan, kernels, threads and every bit of
+// the result are the same with and without it.
 //
 //     struct BytesOfWeights : tinfer::Observer {
 //         std::uint64_t bytes = 0;
@@ -52,7 +52,8 @@ enum class TraceLevel : std::uint8_t { counts, steps, threads };
 /// Events at the end of each run, or around each step while all threads wait.
 enum class Delivery : std::uint8_t { batched, immediate };
 [[nodiscard]] TINFER_API std::string_view to_string(Delivery delivery) noexcept;
-/// What an exception of an observer does: it fails the decode (compute_failed, rolled back), or it detaches the observer.
+/// What an exception of an observer does: it fails the decode (compute_failed, rolled back), or it detaches the
+/// observer.
 enum class OnThrow : std::uint8_t { fail_decode, detach };
 [[nodiscard]] TINFER_API std::string_view to_string(OnThrow on_throw) noexcept;
 /// How a step or run ended.
@@ -62,19 +63,20 @@ enum class EventStatus : std::uint8_t { ok, cancelled, failed };
 /// One operand of one event with the bytes it touched. Cache ranges are logical: row = page·64 + slot.
 struct Access {
     const TensorInfo* tensor = nullptr;
-    std::uint16_t slot = 0;          ///< 0 output, 1 first input, …
+    std::uint16_t slot = 0;  ///< 0 output, 1 first input, …
     AccessMode mode = AccessMode::read;
     AccessKind kind = AccessKind::whole;
-    std::uint16_t passes = 1;        ///< times the kernel's loops walk the range
+    std::uint16_t passes = 1;  ///< times the kernel's loops walk the range
     bool scratch = false;
     std::span<const AccessRange> ranges;
     /// Unique bytes: the sum of length·count, the tensor's size for `whole`, 0 for `elided`.
     [[nodiscard]] TINFER_API std::uint64_t bytes() const noexcept;
 };
 
-/// The part of its tensor that an operand is: count[2] · count[1] · count[0] rows of `length` bytes, `stride` bytes apart.
+/// The part of its tensor that an operand is: count[2] · count[1] · count[0] rows of `length` bytes, `stride` bytes
+/// apart.
 struct ViewShape {
-    bool whole = true;               ///< all of the tensor: the rest says nothing
+    bool whole = true;  ///< all of the tensor: the rest says nothing
     std::uint64_t offset = 0, length = 0;
     std::array<std::uint64_t, 3> count{1, 1, 1}, stride{0, 0, 0};
 };
@@ -82,102 +84,119 @@ struct ViewShape {
 /// One symbolic operation of the graph.
 struct NodeView {
     std::uint32_t number = 0;
-    std::string_view name;           ///< "attn_norm-0"
+    std::string_view name;  ///< "attn_norm-0"
     Op op = Op::none;
     int layer = kNoLayer;
     Part part = Part::none;
-    std::uint32_t step = 0xFFFFFFFF; ///< all ones: alias, no step
+    std::uint32_t step = 0xFFFFFFFF;  ///< all ones: alias, no step
     const TensorInfo* output = nullptr;
     std::span<const TensorInfo* const> inputs;
-    std::span<const ViewShape> shapes;   ///< of the inputs
+    std::span<const ViewShape> shapes;  ///< of the inputs
 };
 
 /// One step of a plan: one kernel call, standing for one node or, fused, for several.
 struct StepView {
     std::uint32_t number = 0;
     Op op = Op::none;
-    std::string_view kernel;         ///< "mul_mat.q4_k.avx512vnni"
+    std::string_view kernel;  ///< "mul_mat.q4_k.avx512vnni"
     int layer = kNoLayer;
     Part part = Part::none;
     bool fused = false;
     std::span<const NodeView* const> nodes;
-    std::span<const Access> operands;   ///< what is known before running; data-dependent ranges come with the event
+    std::span<const Access> operands;  ///< what is known before running; data-dependent ranges come with the event
 };
 
-/// A plan as a session knows it: equal plans are one, however often the context makes them anew. Views are valid during the
-/// callback; a plan that runs again may lie elsewhere.
+/// A plan as a session knows it: equal plans are one, however often the context makes them anew. Views are valid during
+/// the callback; a plan that runs again may lie elsewhere.
 struct PlanView {
-    std::uint32_t id = 0;                   ///< counts the different plans of the session, from 1
-    std::array<std::uint8_t, 16> hash{};    ///< of structure and kernels; no address, thread count or time
+    std::uint32_t id = 0;                 ///< counts the different plans of the session, from 1
+    std::array<std::uint8_t, 16> hash{};  ///< of structure and kernels; no address, thread count or time
     std::uint32_t n_tokens = 0;
     std::string_view architecture;
     std::span<const NodeView> nodes;
     std::span<const StepView> steps;
-    std::span<const TensorInfo> values;     ///< results of nodes, graph inputs
+    std::span<const TensorInfo> values;  ///< results of nodes, graph inputs
 };
 
 /// A token of a run, with the first of its sequences.
-struct TokenView { Token id{-1}; Pos pos{}; SeqId first_seq{}; bool output = false, several_seqs = false; };
+struct TokenView {
+    Token id{-1};
+    Pos pos{};
+    SeqId first_seq{};
+    bool output = false, several_seqs = false;
+};
 /// A graph input, readable before the run starts.
-struct InputView { const TensorInfo* tensor = nullptr; std::span<const std::byte> data; };
+struct InputView {
+    const TensorInfo* tensor = nullptr;
+    std::span<const std::byte> data;
+};
 
 /// One execution of a plan: a micro-batch of a decode, or maintenance.
 struct RunInfo {
-    std::uint64_t run = 0;           ///< counts runs of the session
-    std::uint64_t decode = 0;        ///< counts decode calls of the session
-    std::uint32_t micro_batch = 0;   ///< inside its decode
+    std::uint64_t run = 0;          ///< counts runs of the session
+    std::uint64_t decode = 0;       ///< counts decode calls of the session
+    std::uint32_t micro_batch = 0;  ///< inside its decode
     Phase phase = Phase::decode;
     const PlanView* plan = nullptr;
     int n_threads = 1;
-    std::uint64_t begin = 0;         ///< ns since time zero
+    std::uint64_t begin = 0;  ///< ns since time zero
     std::uint32_t cells_used = 0, cells_total = 0;
     std::span<const TokenView> tokens;
     std::span<const InputView> inputs;
 };
 
-/// One thread's work on an event: when it began, ns since the event's begin, how long it worked, and how many pieces of the
-/// step it took (1 where threads have even shares).
-struct ThreadSpan { std::uint32_t begin = 0, busy = 0; std::uint32_t work_items = 0; std::uint16_t cpu = 0; };
+/// One thread's work on an event: when it began, ns since the event's begin, how long it worked, and how many pieces of
+/// the step it took (1 where threads have even shares).
+struct ThreadSpan {
+    std::uint32_t begin = 0, busy = 0;
+    std::uint32_t work_items = 0;
+    std::uint16_t cpu = 0;
+};
 
 /// One executed step. All spans and pointers are valid during the callback.
 struct KernelEvent {
-    std::uint64_t index = 0;         ///< session-wide, gapless over filtered events too
+    std::uint64_t index = 0;  ///< session-wide, gapless over filtered events too
     const RunInfo* run = nullptr;
     const StepView* step = nullptr;
-    std::uint64_t begin = 0, end = 0;   ///< ns since time zero, never decreasing; a step that slices of time cut spans them
-    std::span<const Access> accesses;   ///< every operand
+    std::uint64_t begin = 0,
+                  end = 0;  ///< ns since time zero, never decreasing; a step that slices of time cut spans them
+    std::span<const Access> accesses;  ///< every operand
     std::span<const ThreadSpan> threads;
     std::uint64_t macs = 0;
-    std::uint64_t bytes_read = 0, bytes_written = 0;   ///< unique bytes
+    std::uint64_t bytes_read = 0, bytes_written = 0;  ///< unique bytes
     EventStatus status = EventStatus::ok;
 };
 
 /// How a run ended.
 struct RunResult {
     const RunInfo* run = nullptr;
-    std::uint64_t end = 0;           ///< ns since time zero
-    std::uint32_t events = 0;        ///< steps that began, filtered ones too
+    std::uint64_t end = 0;     ///< ns since time zero
+    std::uint32_t events = 0;  ///< steps that began, filtered ones too
     EventStatus status = EventStatus::ok;
-    bool rolled_back = false;        ///< the decode leaves nothing of it
-    std::uint64_t expected_weight_bytes = 0;   ///< from node semantics alone, by separate code
-    std::uint64_t observed_weight_bytes = 0;   ///< from the events
+    bool rolled_back = false;                 ///< the decode leaves nothing of it
+    std::uint64_t expected_weight_bytes = 0;  ///< from node semantics alone, by separate code
+    std::uint64_t observed_weight_bytes = 0;  ///< from the events
 };
 
 /// A token drawn by Sampler::sample(Context&), before the sampler accepts it.
 struct SampleEvent {
-    std::uint64_t run = 0;           ///< the last run
-    std::uint64_t time = 0, duration = 0;   ///< ns: since time zero, of the chain
-    int output_index = 0;            ///< not negative
+    std::uint64_t run = 0;                 ///< the last run
+    std::uint64_t time = 0, duration = 0;  ///< ns: since time zero, of the chain
+    int output_index = 0;                  ///< not negative
     Token token{-1};
-    float p = 0;                     ///< probability after the chain
-    std::uint32_t candidates_left = 0;   ///< that could have been drawn
+    float p = 0;                        ///< probability after the chain
+    std::uint32_t candidates_left = 0;  ///< that could have been drawn
 };
 
 /// Typed const views of a step's operands, immediate delivery only.
 class TINFER_API StepValues {
 public:
-    enum class Missing : std::uint8_t { no, elided, recycled, not_requested };   ///< why there is no data
-    struct Value { const TensorInfo* tensor = nullptr; std::span<const std::byte> data; Missing missing = Missing::no; };
+    enum class Missing : std::uint8_t { no, elided, recycled, not_requested };  ///< why there is no data
+    struct Value {
+        const TensorInfo* tensor = nullptr;
+        std::span<const std::byte> data;
+        Missing missing = Missing::no;
+    };
     [[nodiscard]] Value value(std::uint16_t slot) const noexcept;
     explicit StepValues(std::span<const Value> values) noexcept : values_(values) {}
 
@@ -189,7 +208,7 @@ private:
 /// What holds for all runs of a context. Tensors are valid as long as the model (caches: as the context).
 struct SessionInfo {
     std::string_view library_version, isa, architecture;
-    std::uint64_t wall_clock_ns = 0;      ///< at time zero, since 1970
+    std::uint64_t wall_clock_ns = 0;  ///< at time zero, since 1970
     int n_threads = 1;
     std::span<const TensorInfo> weights;  ///< every tensor of the GGUF directory, ids 0 …
     std::span<const TensorInfo> caches;   ///< K and V per attention layer, states per recurrent one; ids go on
@@ -200,8 +219,8 @@ struct SessionInfo {
 
 /// What an observer was shown, at its end.
 struct SessionSummary {
-    std::uint64_t events = 0, filtered = 0, runs = 0;   ///< delivered, kept from it by its filter, and of how many runs
-    std::string error;                    ///< of an observer that was detached because it threw
+    std::uint64_t events = 0, filtered = 0, runs = 0;  ///< delivered, kept from it by its filter, and of how many runs
+    std::string error;                                 ///< of an observer that was detached because it threw
 };
 
 /// Empty field = everything. Compiled once per plan into a bit per step.
@@ -210,7 +229,7 @@ struct EventFilter {
     std::vector<int> layers{};
     std::vector<Part> parts{};
     std::vector<Phase> phases{};
-    std::vector<std::string> tensors{};   ///< globs (* and ?) on names
+    std::vector<std::string> tensors{};  ///< globs (* and ?) on names
     std::uint64_t every_nth_run = 1;
     std::uint64_t first_run = 0, last_run = ~std::uint64_t{0};
 };
@@ -223,33 +242,33 @@ struct TraceRequest {
     OnThrow on_throw = OnThrow::fail_decode;
 };
 
-/// Sees every tensor access of every kernel call. Callbacks run on the thread inside decode, sample, mark, attach or detach,
-/// in order. Allowed inside: const queries of model and context, Attachment::request_detach(), anything on other contexts;
-/// decode, sequence operations, attach and detach of the same context throw `busy`. What a callback throws fails the call it
-/// runs in (OnThrow); on_detach must not throw.
+/// Sees every tensor access of every kernel call. Callbacks run on the thread inside decode, sample, mark, attach or
+/// detach, in order. Allowed inside: const queries of model and context, Attachment::request_detach(), anything on
+/// other contexts; decode, sequence operations, attach and detach of the same context throw `busy`. What a callback
+/// throws fails the call it runs in (OnThrow); on_detach must not throw.
 class TINFER_API Observer {
 public:
     Observer() = default;
-    Observer(const Observer&) noexcept {}                                  ///< copies are not attached
+    Observer(const Observer&) noexcept {}  ///< copies are not attached
     Observer& operator=(const Observer&) noexcept { return *this; }
     virtual ~Observer() = default;
-    [[nodiscard]] virtual TraceRequest request() const { return {}; }      ///< asked once, at attach
-    [[nodiscard]] virtual bool thread_safe() const { return false; }       ///< may serve several contexts
+    [[nodiscard]] virtual TraceRequest request() const { return {}; }  ///< asked once, at attach
+    [[nodiscard]] virtual bool thread_safe() const { return false; }   ///< may serve several contexts
 
     virtual void on_session(const SessionInfo&) {}
-    virtual void on_plan(const PlanView&) {}                               ///< once for each plan, before it first runs
-    virtual void on_run_begin(const RunInfo&) {}                           ///< graph inputs are readable
-    virtual void on_step_begin(const StepView&) {}                         ///< immediate delivery only
-    virtual void on_step_end(const KernelEvent&, const StepValues&) {}     ///< immediate delivery only
-    virtual void on_events(std::span<const KernelEvent>) {}                ///< batched delivery only
-    virtual void on_run_end(const RunResult&) {}                           ///< before the decode commits
+    virtual void on_plan(const PlanView&) {}                            ///< once for each plan, before it first runs
+    virtual void on_run_begin(const RunInfo&) {}                        ///< graph inputs are readable
+    virtual void on_step_begin(const StepView&) {}                      ///< immediate delivery only
+    virtual void on_step_end(const KernelEvent&, const StepValues&) {}  ///< immediate delivery only
+    virtual void on_events(std::span<const KernelEvent>) {}             ///< batched delivery only
+    virtual void on_run_end(const RunResult&) {}                        ///< before the decode commits
     virtual void on_sample(const SampleEvent&) {}
     virtual void on_mark(std::uint64_t /*time*/, std::string_view /*text*/) {}
     virtual void on_detach(const SessionSummary&) noexcept {}
 
 private:
     friend struct detail::Access;
-    std::atomic<int> n_attached_{0};   // on how many contexts
+    std::atomic<int> n_attached_{0};  // on how many contexts
 };
 
 /// Keeps an observer attached; destroying it detaches (inside a callback: after the current decode). May outlive its
@@ -260,11 +279,11 @@ public:
     Attachment(Attachment&& other) noexcept;
     Attachment& operator=(Attachment&& other) noexcept;
     ~Attachment();
-    void detach();                            ///< throws busy inside a callback of the same context
-    void request_detach() noexcept;           ///< takes effect after the current decode; allowed in callbacks
+    void detach();                   ///< throws busy inside a callback of the same context
+    void request_detach() noexcept;  ///< takes effect after the current decode; allowed in callbacks
     [[nodiscard]] bool attached() const noexcept;
 
-    struct Impl;   ///< the library's own
+    struct Impl;  ///< the library's own
 
 private:
     friend struct detail::Access;

@@ -15,7 +15,8 @@
 
 namespace tinfer {
 
-/// The three numbers of the library in use with dots between them. Of a shared library they may differ from the header's.
+/// The three numbers of the library in use with dots between them. Of a shared library they may differ from the
+/// header's.
 [[nodiscard]] TINFER_API std::string_view version() noexcept;
 
 }  // namespace tinfer

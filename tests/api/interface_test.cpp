@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words of the interface: ids that count and print, enums with names, ranges, batches by their natural spelling, and
-// what does not compile because it would go wrong.
+// The words of the interface: ids that count and print, enums with names, ranges, batches by their natural spelling,
+// and what does not compile because it would go wrong.
 #include <doctest/doctest.h>
 
 #include <tinfer/tinfer.hpp>
@@ -25,9 +25,11 @@ std::string printed(const T& value) {
 
 // ---- what must not compile ------------------------------------------------------------------------------------------
 
-#define TINFER_USES(name, expression) \
-    template <class T>                \
-    concept name = requires(T&& x) { expression; }
+#define TINFER_USES(name, expression)                                                                                  \
+    template <class T>                                                                                                 \
+    concept name = requires(T && x) {                                                                                  \
+        expression;                                                                                                    \
+    }
 
 TINFER_USES(Vocabulary, std::forward<T>(x).vocab());
 TINFER_USES(Info, std::forward<T>(x).info());
@@ -55,8 +57,10 @@ TINFER_USES(Pooled, std::forward<T>(x).pooled());
 TINFER_USES(Result, std::forward<T>(x).result("result_output"));
 TINFER_USES(ItsModel, std::forward<T>(x).model());
 TINFER_USES(Options, std::forward<T>(x).options());
-static_assert(Logits<const Context&> && Embedding<Context&> && Pooled<Context&> && Result<Context&> && ItsModel<Context&> && Options<Context&>);
-static_assert(!Logits<Context> && !Embedding<Context> && !Pooled<Context> && !Result<Context> && !ItsModel<Context> && !Options<Context>);
+static_assert(Logits<const Context&> && Embedding<Context&> && Pooled<Context&> && Result<Context&> &&
+              ItsModel<Context&> && Options<Context&>);
+static_assert(!Logits<Context> && !Embedding<Context> && !Pooled<Context> && !Result<Context> && !ItsModel<Context> &&
+              !Options<Context>);
 
 TINFER_USES(Rows, std::forward<T>(x).rows());
 TINFER_USES(Held, std::forward<T>(x).held());
@@ -70,12 +74,16 @@ TINFER_USES(Impl, x.impl());
 TINFER_USES(Count, x.n_attached);
 TINFER_USES(CountOfOurs, x.n_attached_);
 static_assert(!Impl<Model> && !Impl<ModelFile> && !Impl<Context> && !Count<Observer&> && !CountOfOurs<Observer&>);
-static_assert(!std::is_constructible_v<Model, std::shared_ptr<const Model::Impl>> && !std::is_constructible_v<Vocab, std::shared_ptr<const Vocab::Impl>> &&
-              !std::is_constructible_v<ModelFile, std::shared_ptr<const ModelFile::Impl>> && !std::is_constructible_v<Attachment, std::shared_ptr<Attachment::Impl>>);
+static_assert(!std::is_constructible_v<Model, std::shared_ptr<const Model::Impl>> &&
+              !std::is_constructible_v<Vocab, std::shared_ptr<const Vocab::Impl>> &&
+              !std::is_constructible_v<ModelFile, std::shared_ptr<const ModelFile::Impl>> &&
+              !std::is_constructible_v<Attachment, std::shared_ptr<Attachment::Impl>>);
 
 // Only a slice can be pending.
 template <class Enum>
-concept CanBePending = requires { Enum::pending; };
+concept CanBePending = requires {
+    Enum::pending;
+};
 static_assert(CanBePending<StepStatus> && !CanBePending<DecodeStatus>);
 
 // Ids are not taken for one another, and a lone position is not taken for a range.
@@ -85,9 +93,12 @@ TINFER_USES(RemoveBetween, x.seq_rm(SeqId{0}, {Pos{3}, Pos{7}}));
 TINFER_USES(RemoveAll, x.seq_rm(SeqId{0}));
 TINFER_USES(RemoveSwapped, x.seq_rm(Pos{0}, {Pos{3}}));
 TINFER_USES(AddSwapped, x.add(Token{1}, SeqId{0}, Pos{0}, true));
-static_assert(RemoveFrom<Context&> && RemoveBetween<Context&> && RemoveAll<Context&> && !RemoveAt<Context&> && !RemoveSwapped<Context&> && !AddSwapped<Batch&>);
+static_assert(RemoveFrom<Context&> && RemoveBetween<Context&> && RemoveAll<Context&> && !RemoveAt<Context&> &&
+              !RemoveSwapped<Context&> && !AddSwapped<Batch&>);
 template <class A, class B>
-concept Adds = requires(A a, B b) { a + b; };
+concept Adds = requires(A a, B b) {
+    a + b;
+};
 static_assert(Adds<Pos, int> && !Adds<Pos, Pos> && !Adds<Token, int> && !Adds<SeqId, int> && !Adds<Pos, SeqId>);
 
 // ---- constants ------------------------------------------------------------------------------------------------------
@@ -101,7 +112,8 @@ static_assert([] {
     pos -= 7;
     return before == Pos{5} && after == Pos{7} && pos == Pos{10};
 }());
-static_assert(PosRange{} == PosRange{Pos{0}, kPosEnd} && PosRange{Pos{3}} == PosRange{Pos{3}, kPosEnd} && PosRange{.end = Pos{7}} == PosRange{Pos{0}, Pos{7}});
+static_assert(PosRange{} == PosRange{Pos{0}, kPosEnd} && PosRange{Pos{3}} == PosRange{Pos{3}, kPosEnd} &&
+              PosRange{.end = Pos{7}} == PosRange{Pos{0}, Pos{7}});
 
 /// Names of the enumerators 0 … n-1: all there, all different; none behind them.
 template <class Enum>
@@ -173,15 +185,27 @@ TEST_CASE("[B1][B4] batch: the natural spellings mean what they say") {
     batch.add(Token{11}, SeqId{3}, true);
     batch.add(Token{12}, SeqId{3});
     batch.add(Token{13}, Pos{7}, SeqId{3}, true);
-    batch.add(Token{14}, {}, SeqId{3}, true);   // automatic, not position 0
+    batch.add(Token{14}, {}, SeqId{3}, true);  // automatic, not position 0
     batch.add(Token{15}, {}, {SeqId{0}, SeqId{1}}, true);
     batch.add(Token{16}, Pos{2}, both);
     batch.add(Token{17}, std::nullopt, both, true);
     batch.add(Token{18}, {}, {}, true);
     batch.add(Token{19}, Pos{5});
-    struct Expected { int pos; std::vector<SeqId> seqs; bool output; };
-    const std::vector<Expected> expected{{-1, {}, false}, {-1, {SeqId{3}}, true}, {-1, {SeqId{3}}, false}, {7, {SeqId{3}}, true}, {-1, {SeqId{3}}, true},
-                                         {-1, {SeqId{0}, SeqId{1}}, true}, {2, {SeqId{0}, SeqId{1}}, false}, {-1, {SeqId{0}, SeqId{1}}, true}, {-1, {}, true}, {5, {}, false}};
+    struct Expected {
+        int pos;
+        std::vector<SeqId> seqs;
+        bool output;
+    };
+    const std::vector<Expected> expected{{-1, {}, false},
+                                         {-1, {SeqId{3}}, true},
+                                         {-1, {SeqId{3}}, false},
+                                         {7, {SeqId{3}}, true},
+                                         {-1, {SeqId{3}}, true},
+                                         {-1, {SeqId{0}, SeqId{1}}, true},
+                                         {2, {SeqId{0}, SeqId{1}}, false},
+                                         {-1, {SeqId{0}, SeqId{1}}, true},
+                                         {-1, {}, true},
+                                         {5, {}, false}};
     REQUIRE(batch.size() == expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
@@ -232,7 +256,7 @@ TEST_CASE("[B4] api: a batch by sequences and calls of one token give the logits
     CHECK(context.n_outputs() == 1);
     CHECK(bits_of(context.logits()) == bits_of(plain.logits()));
     batch.clear();
-    batch.add(Token{9}, {}, SeqId{3}, true);   // goes on at position 12
+    batch.add(Token{9}, {}, SeqId{3}, true);  // goes on at position 12
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     REQUIRE(plain.decode({Token{9}}) == DecodeStatus::ok);
     CHECK(context.seq_pos_max(SeqId{3}) == Pos{12});
@@ -254,7 +278,7 @@ TEST_CASE("[M4][M5][M7] api: ranges of positions are all by default, open where 
     CHECK(context.seq_pos_max(SeqId{1}) == Pos{7});
     CHECK(context.seq_rm(SeqId{1}, {Pos{3}, Pos{5}}) == RemoveStatus::ok);
     CHECK(context.count(SeqId{1}) == 6);
-    CHECK(context.seq_rm(SeqId{1}, {Pos{5}, Pos{5}}) == RemoveStatus::ok);   // empty
+    CHECK(context.seq_rm(SeqId{1}, {Pos{5}, Pos{5}}) == RemoveStatus::ok);  // empty
     CHECK(context.seq_rm(SeqId{1}, {Pos{7}, Pos{3}}) == RemoveStatus::ok);
     CHECK(context.count(SeqId{1}) == 6);
     CHECK(context.seq_rm(SeqId{1}) == RemoveStatus::ok);

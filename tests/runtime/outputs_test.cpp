@@ -57,7 +57,8 @@ void check_nothing_to_read(const Context& context) {
     CHECK(thrown_by([&] { (void)context.output_index(0); }) == ErrorCode::no_output);
 }
 
-/// After each way a decode can fail, and after clear(), and while a slice is pending, there is nothing; after a decode there is.
+/// After each way a decode can fail, and after clear(), and while a slice is pending, there is nothing; after a decode
+/// there is.
 void check_validity(ContextOptions options, const std::function<void(const Context&)>& read) {
     const auto model = tiny();
     bool cancels = false;
@@ -80,7 +81,7 @@ void check_validity(ContextOptions options, const std::function<void(const Conte
     CHECK(thrown_by([&] { (void)context.decode({Token{999}}); }) == ErrorCode::invalid_batch);
     check_nothing_to_read(context);
     reset();
-    Batch second;   // of another sequence: that of the last decode must not be taken for it
+    Batch second;  // of another sequence: that of the last decode must not be taken for it
     second.add(Token{1}, Pos{3}, SeqId{1}, true);
     second.add(Token{1}, Pos{9}, SeqId{1}, true);
     CHECK(thrown_by([&] { (void)context.decode(second); }) == ErrorCode::invalid_batch);
@@ -126,15 +127,16 @@ float nan_at(GgufWriter& writer, std::string_view name, std::size_t i) {
 }  // namespace
 
 TEST_CASE("[G8][B10] outputs: logits, embeddings and kept values are those of the last decode or not there") {
-    check_validity({.n_outputs = 20, .embeddings = true, .pooling = Pooling::none, .logits_all = true}, [](const Context& context) {
-        CHECK(context.n_outputs() == 20);
-        CHECK(context.logits(0).size() == 128);
-        CHECK(context.embedding(19).size() == 64);
-        CHECK(context.result("attn_out-0").size() == 20 * 64);
-        CHECK(context.result("result_output").size() == 20 * 128);
-        CHECK(context.result("result_norm").size() == 20 * 64);
-        CHECK(context.output_index(3) == 3);
-    });
+    check_validity({.n_outputs = 20, .embeddings = true, .pooling = Pooling::none, .logits_all = true},
+                   [](const Context& context) {
+                       CHECK(context.n_outputs() == 20);
+                       CHECK(context.logits(0).size() == 128);
+                       CHECK(context.embedding(19).size() == 64);
+                       CHECK(context.result("attn_out-0").size() == 20 * 64);
+                       CHECK(context.result("result_output").size() == 20 * 128);
+                       CHECK(context.result("result_norm").size() == 20 * 64);
+                       CHECK(context.output_index(3) == 3);
+                   });
 }
 
 TEST_CASE("[E3][B10] outputs: vectors of sequences are those of the last decode or not there") {
@@ -142,14 +144,15 @@ TEST_CASE("[E3][B10] outputs: vectors of sequences are those of the last decode 
         CAPTURE(pooling);
         check_validity({.pooling = pooling}, [](const Context& context) {
             CHECK(context.pooled(SeqId{0}).size() == 64);
-            CHECK(thrown_by([&] { (void)context.pooled(SeqId{1}); }, "sequence 1 had no tokens") == ErrorCode::no_output);
+            CHECK(thrown_by([&] { (void)context.pooled(SeqId{1}); }, "sequence 1 had no tokens") ==
+                  ErrorCode::no_output);
             CHECK(thrown_by([&] { (void)context.result("result_output"); }) == ErrorCode::no_output);
         });
     }
 }
 
 TEST_CASE("[E3] outputs: a vector with NaN or infinity is an error that names sequence and value, others are given") {
-    const auto model = tiny([](GgufWriter& writer) { nan_at(writer, "token_embd.weight", 5 * 64 + 7); });   // of token 5
+    const auto model = tiny([](GgufWriter& writer) { nan_at(writer, "token_embd.weight", 5 * 64 + 7); });  // of token 5
     for (const Pooling pooling : {Pooling::mean, Pooling::cls, Pooling::last}) {
         Context context(model, {.n_ctx = 64, .n_seq_max = 3, .pooling = pooling});
         Batch batch;
@@ -159,21 +162,25 @@ TEST_CASE("[E3] outputs: a vector with NaN or infinity is an error that names se
         REQUIRE(context.decode(batch) == DecodeStatus::ok);
         CHECK(std::isfinite(context.pooled(SeqId{0})[0]));
         CHECK(std::isfinite(context.pooled(SeqId{2})[0]));
-        CHECK(thrown_by([&] { (void)context.pooled(SeqId{1}); }, "vector of sequence 1 (tensor 'result_pooled'): value 0 of 64 is ") == ErrorCode::non_finite);
+        CHECK(thrown_by([&] { (void)context.pooled(SeqId{1}); },
+                        "vector of sequence 1 (tensor 'result_pooled'): value 0 of 64 is ") == ErrorCode::non_finite);
     }
-    Context context(model, {.n_ctx = 64, .n_outputs = 2, .embeddings = true, .pooling = Pooling::none, .logits_all = true});
+    Context context(model,
+                    {.n_ctx = 64, .n_outputs = 2, .embeddings = true, .pooling = Pooling::none, .logits_all = true});
     REQUIRE(context.decode({Token{1}, Token{5}}) == DecodeStatus::ok);
     CHECK(context.embedding(0).size() == 64);
     CHECK(thrown_by([&] { (void)context.embedding(1); }, "(tensor 'result_norm')") == ErrorCode::non_finite);
-    CHECK(std::isnan(context.result("result_norm")[64]));   // raw
+    CHECK(std::isnan(context.result("result_norm")[64]));  // raw
     Sampler sampler(model.vocab(), {.temp = 0});
     CHECK(thrown_by([&] { (void)sampler.sample(context); }) == ErrorCode::non_finite_logits);
-    CHECK(thrown_by([&] { (void)log_prob(context.logits(), Token{3}); }, "logit of token 0") == ErrorCode::non_finite_logits);
+    CHECK(thrown_by([&] { (void)log_prob(context.logits(), Token{3}); }, "logit of token 0") ==
+          ErrorCode::non_finite_logits);
     CHECK(std::isfinite(log_prob(context.logits(0), Token{3})));
 }
 
 TEST_CASE("[E3] normalize: a value that is not finite is an error, and the vector stays as it is") {
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()})
         for (const double p : {0.0, 1.0, 2.0, 3.5}) {
             std::vector<float> x{3.0f, 4.0f, bad};
             CHECK(thrown_by([&] { normalize(x, p); }, "value 2 of 3") == ErrorCode::non_finite);
@@ -187,10 +194,13 @@ TEST_CASE("[S13] log_prob: ln softmax by the formula, finite or an error") {
     const std::vector<float> logits{1.5f, -2.0f, 0.0f, 80.0f, -1000.0f, -std::numeric_limits<float>::infinity()};
     double sum = 0;
     for (const float x : logits) sum += std::exp(static_cast<double>(x) - 80);
-    for (int t = 0; t < 5; ++t) CHECK(log_prob(logits, Token{t}) == doctest::Approx(logits[static_cast<std::size_t>(t)] - 80 - std::log(sum)).epsilon(1e-14));
+    for (int t = 0; t < 5; ++t)
+        CHECK(log_prob(logits, Token{t}) ==
+              doctest::Approx(logits[static_cast<std::size_t>(t)] - 80 - std::log(sum)).epsilon(1e-14));
     CHECK(log_prob(std::array{3.0f}, Token{0}) == 0.0);
     CHECK(thrown_by([&] { (void)log_prob(logits, Token{5}); }, "token 5 is -inf") == ErrorCode::non_finite_logits);
-    CHECK(thrown_by([&] { (void)log_prob(logits, Token{6}); }, "token 6 of a row of 6") == ErrorCode::index_out_of_range);
+    CHECK(thrown_by([&] { (void)log_prob(logits, Token{6}); }, "token 6 of a row of 6") ==
+          ErrorCode::index_out_of_range);
     CHECK(thrown_by([&] { (void)log_prob(logits, Token{-1}); }) == ErrorCode::index_out_of_range);
     CHECK(thrown_by([&] { (void)log_prob({}, Token{0}); }) == ErrorCode::index_out_of_range);
     const std::vector<float> infinite{0.0f, std::numeric_limits<float>::infinity()};
