@@ -29,10 +29,12 @@
 #include "tinfer/text.hpp"
 #include "tinfer/chat.hpp"
 #include "tinfer/isa.hpp"
+#include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
+#include "tinfer/observers.hpp"
 #include "tinfer/hash.hpp"
 // clang-format on

@@ -31,8 +31,8 @@ bool is_said_again(Token token, const std::vector<Token>& out, std::size_t& said
     return false;
 }
 
-void warn_once(const Vocab::Impl& vocab, std::atomic<bool>& warned, std::string_view message) {
-    if (!warned.exchange(true)) vocab.warn(message);
+void warn(const EncodeOptions& options, std::string_view message) {
+    if (options.log != nullptr && *options.log) (*options.log)(LogLevel::warning, message);
 }
 
 void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_special, Scratch& scratch,
@@ -100,11 +100,11 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (!options.add_special) return;
     const bool has_text = out.size() > n_front;
     if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
-        warn_once(vocab, vocab.warned_bos, "the text begins with BOS and BOS was added: the prompt has two");
+        warn(options, "the text begins with BOS and BOS was added: the prompt has two");
     if (vocab.algorithm == Algorithm::wordpiece) out.push_back(required_special(vocab, vocab.special.sep, "SEP"));
     if (!vocab.add_eos) return;
     if (has_text && out.back() == Token{vocab.special.eos})
-        warn_once(vocab, vocab.warned_eos, "the text ends with EOS and EOS was added: the prompt has two");
+        warn(options, "the text ends with EOS and EOS was added: the prompt has two");
     out.push_back(required_special(vocab, vocab.special.eos, "EOS"));
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The state behind tinfer::Vocab: what the file says about text, checked and indexed, and the parts that turn text into
-// tokens and back. Immutable once loaded, except for the scratch pool and the warned-once flags.
+// tokens and back. Immutable once loaded, except for the scratch pool.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -81,8 +80,7 @@ struct Vocab::Impl {
     tokenizer::ByteTrie trie;      ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
     tokenizer::Pretokenizer pretokenizer;
 
-    LogSink log;
-    mutable std::atomic<bool> warned_bos{false}, warned_eos{false};
+    LogSink log;                   ///< while it loads
     mutable tokenizer::ScratchPool scratch;
 
     void warn(std::string_view message) const {
