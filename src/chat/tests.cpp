@@ -35,7 +35,7 @@ bool is_iterable(const Value& v) { return v.is_string() || v.is_list() || is_map
 bool is_sequence(const Value& v) {
     return v.is_string() || (v.is_list() && !v.list().is_generator) || is_mapping(v) || v.is_undefined();
 }
-bool is_callable(const Value& v) { return v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
+bool is_callable(const Value& v) { return v.is_undefined() || v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
 bool never(const Value&) { return false; }
 
 template <BinaryOp op>
@@ -55,7 +55,8 @@ template <bool odd>
 bool parity(I& i, const Value& value, Arguments& a) {
     const Parameters p("even", a, {});
     if (!value.is_number()) runtime_error(cat("a ", type_name(value), " is neither even nor odd"));
-    return is_divisible(i, value, Value(std::int64_t{2})) != odd;
+    const Value rest = arithmetic(i, BinaryOp::mod, value, Value(std::int64_t{2}));   // of a float neither 0 nor 1
+    return equal(i.heap(), rest, Value(std::int64_t{odd ? 1 : 0}));
 }
 
 bool sameas(I& i, const Value& value, Arguments& a) {
