@@ -53,8 +53,9 @@ HEAD = """\
 // Without -fopenmp it computes on one thread. Without -O2 it works, slowly.
 //
 // All kernel tables of the processor's family are in it, and the best that the processor has is chosen at run time, so no
-// -march is needed. They take minutes to compile: keep the one file small and compile it apart. To have fewer of them,
-// define those that you want, for example -DTINFER_TABLE_AVX2 (@TABLES@); `reference` is always there.
+// -march is needed. They take minutes and gigabytes to compile: keep the one file small and compile it apart. To have fewer
+// of them, define those that you want; `reference` is always there:
+//     @TABLES@
 """
 
 BITS = """
@@ -195,7 +196,7 @@ def table_text(common):
             line = re.sub(r"^namespace tinfer\b", "namespace tinfer::TINFER_TABLE_REGION", line)
             lines.append(line)
     text = "".join(lines)
-    if match := re.search(r"__(AVX|AMX|ARM_)\w*__", text):
+    if match := re.search(r"\b__(AVX|AMX|ARM_)\w*", text):
         sys.exit(f"{match[0]}: what a table has must be asked for as defined({match[0]})")
     return text, system
 
@@ -229,9 +230,11 @@ def region(table):
                   f"#  else\n#    pragma GCC push_options\n#    pragma GCC target(\"{gcc}\")\n#  endif\n")
         after = ("#  if defined(__clang__)\n#    pragma clang attribute pop\n"
                  "#  else\n#    pragma GCC pop_options\n#  endif\n")
-    return (f"#if defined(TINFER_TABLE_{table.upper()})\n{defines}#  define TINFER_TABLE_REGION for_{table}\n"
-            f"#  define TINFER_TABLE_TAG {table}\n{before}#  include TINFER_SELF\n{after}"
-            f"#  undef TINFER_TABLE_TAG\n#  undef TINFER_TABLE_REGION\n{undefines}"
+    return (f"#if defined(TINFER_TABLE_{table.upper()})\n#  if !{family} || !defined(__GNUC__)\n"
+            f'#    error "TINFER_TABLE_{table.upper()}: not for this compiler and family of processors"\n#  endif\n'
+            f"{defines}#  define TINFER_TABLE_REGION for_{table}\n"
+            f"{before}#  include TINFER_SELF\n{after}"
+            f"#  undef TINFER_TABLE_REGION\n{undefines}"
             f"constinit const tinfer::kernels::KernelTable tinfer::kernels::{table}_table =\n"
             f'    tinfer::for_{table}::kernels::make_table<tinfer::for_{table}::kernels::{table}>("{table}");\n#endif\n')
 
@@ -247,7 +250,7 @@ def choice():
 def single_header():
     version_header = (INCLUDE_ROOT / "tinfer/version.hpp").read_text(encoding="utf-8")
     version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", version_header))
-    names = " ".join(f"TINFER_TABLE_{table.upper()}" for table in TABLES)
+    names = " ".join(f"-DTINFER_TABLE_{table.upper()}" for table in TABLES).replace(" -DTINFER_TABLE_NEON ", "\n//     -DTINFER_TABLE_NEON ")
     sources = [path for layer in LAYERS for path in sorted((SRC / layer).rglob("*.cpp")) if path.parent != ISA_FOLDER]
     sources.append(SRC / "tinfer.cpp")
     tables, tables_include = table_text(closure(sources))

@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 
-TAGS = ("avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neon_dot")
+# One source file per instruction set, named as its tag.
+TAGS = {path.stem for path in (pathlib.Path(__file__).resolve().parents[1] / "src/kernels/isa").glob("*.cpp")}
 
 
 def weak_functions(path):

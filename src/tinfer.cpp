@@ -56,7 +56,7 @@ std::vector<std::filesystem::path> ModelFile::paths() const {
     return reporting_memory(kListing, [&] { return std::vector(impl_->file->paths().begin(), impl_->file->paths().end()); });
 }
 
-std::vector<MetadataEntry> ModelFile::metadata() const {
+std::vector<MetadataEntry> ModelFile::metadata() const& {
     return reporting_memory(kListing, [&] {
         return impl_->file->reading([&] {
             std::vector<MetadataEntry> out;
@@ -70,15 +70,19 @@ std::optional<std::string> ModelFile::metadata_value(std::string_view key) const
     return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return impl_->file->value_text(key); }); });
 }
 
-std::span<const TensorInfo> ModelFile::tensors() const noexcept { return impl_->file->tensors(); }
-const TensorInfo* ModelFile::find(const void* address) const noexcept { return impl_->file->find_tensor(address); }
-const TensorInfo* ModelFile::find(std::string_view name) const noexcept { return impl_->file->find_tensor(name); }
+std::span<const TensorInfo> ModelFile::tensors() const& noexcept { return impl_->file->tensors(); }
+const TensorInfo* ModelFile::find(const void* address) const& noexcept { return impl_->file->find_tensor(address); }
+const TensorInfo* ModelFile::find(std::string_view name) const& noexcept { return impl_->file->find_tensor(name); }
 std::vector<TypeCount> ModelFile::type_mix() const { return reporting_memory(kListing, [&] { return impl_->file->type_mix(); }); }
 std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::csv(*impl_->file); }); }); }
 std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::json(*impl_->file); }); }); }
 
 void ModelFile::check_data() const {
     reporting_memory("checking a file: an allocation failed", [&] { impl_->file->check_data(); });
+}
+
+std::array<std::uint8_t, 16> ModelFile::fingerprint() const {
+    return reporting_memory("fingerprint of a file: an allocation failed", [&] { return impl_->file->fingerprint(); });
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -120,15 +124,15 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
     });
 }
 
-const Vocab& Model::vocab() const noexcept { return impl_->vocab; }
-const ModelInfo& Model::info() const noexcept { return impl_->bound.info; }
+const Vocab& Model::vocab() const& noexcept { return impl_->vocab; }
+const ModelInfo& Model::info() const& noexcept { return impl_->bound.info; }
 std::optional<Token> Model::decoder_start() const noexcept {
     if (!impl_->bound.encoder) return std::nullopt;
     if (const auto id = impl_->bound.hp.decoder_start) return Token{static_cast<std::int32_t>(*id)};
     return vocab().bos() ? vocab().bos() : vocab().special(Special::pad);
 }
 
-const ModelFile& Model::file() const noexcept { return impl_->file; }
+const ModelFile& Model::file() const& noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
 Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
@@ -153,7 +157,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
         const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
-        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         if (!model_options.use_mmap) {
@@ -167,7 +171,7 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
 MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto& bound = detail::impl_of(model).bound;
-        const kernels::KernelTable* table = kernels::find_table(context_options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         memory.weights_mapped = bound.file->mapped_bytes();
@@ -178,7 +182,7 @@ MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
 
 std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {
     return reporting_memory("drawing a graph: an allocation failed", [&] {
-        const kernels::KernelTable* table = kernels::find_table(options.isa);
+        const kernels::KernelTable* table = kernels::look_up_table(options.isa);
         if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
         const runtime::Layout layout(detail::impl_of(model).bound, options, *table);
         const ContextOptions& o = layout.options();
@@ -205,25 +209,35 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
 
 Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
     : impl_(reporting_memory("making a sampler: an allocation failed", [&] {
-          const kernels::KernelTable& table = *kernels::find_table(Isa::automatic);   // every machine has one
+          const kernels::KernelTable& table = *kernels::look_up_table(Isa::automatic);   // every machine has one
           return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options, *table.row_ops)});
       })) {}
 
 Token Sampler::sample(Context& context, int index) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Token token = sample(context.logits(index));
+    const auto logits = context.logits(index);
     const auto& session = detail::impl_of(context).session;
-    if (session->active()) {
+    if (!session->active()) return sample(logits);
+    const auto begin = std::chrono::steady_clock::now();
+    return reporting_memory("sampler: an allocation failed", [&] {
+        const Token token = impl_->chain.draw(logits);
         const auto spent = std::chrono::steady_clock::now() - begin;
         SampleEvent event;
         event.duration = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
         event.output_index = index < 0 ? index + context.n_outputs() : index;
         event.token = token;
-        event.p = impl_->last_p();
-        event.candidates_left = impl_->last_candidates();
-        session->on_sample(event);
-    }
-    return token;
+        event.p = impl_->chain.last_p();
+        event.candidates_left = impl_->chain.last_candidates();
+        try {
+            session->on_sample(event);
+        } catch (...) {   // an observer's: the caller has no token, so there was none
+            impl_->chain.undo_draw();
+            throw;
+        }
+        impl_->chain.accept(token);
+        impl_->seconds += std::chrono::duration<double>(spent).count();
+        ++impl_->samples;
+        return token;
+    });
 }
 
 }  // namespace tinfer

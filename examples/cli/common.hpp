@@ -21,6 +21,7 @@ using Action = std::function<int()>;
 
 Action add_run(CLI::App& app);
 Action add_tokenize(CLI::App& app);
+Action add_template(CLI::App& app);
 Action add_detokenize(CLI::App& app);
 Action add_logits(CLI::App& app);
 Action add_embed(CLI::App& app);

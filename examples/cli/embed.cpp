@@ -116,8 +116,7 @@ public:
                 out.emplace_back();
                 continue;
             }
-            const auto row = context_.pooled(tinfer::SeqId{s});
-            if (!all_finite(row)) refuse_not_finite(context_.model(), line.name());
+            const auto row = vector_of(tinfer::SeqId{s}, line);
             out.emplace_back(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(std::min(width(), row.size())));
             if (context_.options().pooling != tinfer::Pooling::rank) tinfer::normalize(out.back(), args_.norm);
         }
@@ -125,6 +124,13 @@ public:
     }
 
 private:
+    std::span<const float> vector_of(tinfer::SeqId seq, const Line& line) const try {
+        return context_.pooled(seq);
+    } catch (const tinfer::Error& error) {
+        if (error.code() != tinfer::ErrorCode::non_finite) throw;
+        refuse_not_finite(context_.model(), line.name());
+    }
+
     static tinfer::ContextOptions options(const EmbedArgs& args, const tinfer::Model& model) {
         auto options = args.context.options(args.model, model.info(), 0);
         options.embeddings = true;

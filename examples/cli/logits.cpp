@@ -25,7 +25,10 @@ struct LogitsArgs {
 
 std::vector<tinfer::Token> tokens_of(const LogitsArgs& args, const tinfer::Model& model) {
     if (args.tokens_option->count() > 0) return parse_tokens(args.tokens);
-    return model.vocab().encode(args.text.read(), args.encode.get());
+    const tinfer::LogSink log = args.model.log();
+    auto encoding = args.encode.get();
+    encoding.log = &log;
+    return model.vocab().encode(args.text.read(), encoding);
 }
 
 /// Appends the rows of one decode and says how many they are.

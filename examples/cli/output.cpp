@@ -139,15 +139,6 @@ std::string size_text(std::uint64_t bytes) {
     return fixed(value, unit == 0 ? 0 : 1) + kUnits[unit];
 }
 
-std::string hex(std::span<const std::uint8_t> bytes) {
-    std::string text;
-    for (const auto byte : bytes) {
-        text += "0123456789abcdef"[byte >> 4];
-        text += "0123456789abcdef"[byte & 15];
-    }
-    return text;
-}
-
-std::string hash_floats(std::span<const float> values) { return hex(tinfer::sha256(std::as_bytes(values))); }
+std::string hash_floats(std::span<const float> values) { return tinfer::to_hex(tinfer::sha256(std::as_bytes(values))); }
 
 }  // namespace cli

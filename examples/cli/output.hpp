@@ -61,7 +61,6 @@ private:
 [[nodiscard]] std::string counted(std::uint64_t n, std::string_view noun);
 /// "98.4 MiB"
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
-[[nodiscard]] std::string hex(std::span<const std::uint8_t> bytes);
 [[nodiscard]] std::string hash_floats(std::span<const float> values);
 
 }  // namespace cli

@@ -40,14 +40,6 @@ struct Score {
     }
 };
 
-/// -ln softmax(logits)[target], in double precision with the maximum subtracted.
-double negative_log_likelihood(std::span<const float> logits, std::size_t target) {
-    const double max = *std::max_element(logits.begin(), logits.end());
-    double sum = 0;
-    for (const float logit : logits) sum += std::exp(double(logit) - max);
-    return std::log(sum) + max - double(logits[target]);
-}
-
 /// Scores the window whose first token is `begin` of the text; false when the user interrupts.
 bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::size_t begin,
                   std::optional<tinfer::Token> bos, Score& score) {
@@ -63,18 +55,14 @@ bool score_window(tinfer::Context& context, std::span<const tinfer::Token> token
         throw tinfer::Error(tinfer::ErrorCode::no_room,
                             "a window of " + std::to_string(n) + " tokens does not fit the context (see --ctx)");
     for (std::size_t j = first; j + 1 < n; ++j) {
-        const double nll = negative_log_likelihood(context.logits(static_cast<int>(j - first)),
-                                                   static_cast<std::size_t>(tokens[j + 1]));
-        if (!std::isfinite(nll))
+        try {
+            score.add(-tinfer::log_prob(context.logits(static_cast<int>(j - first)), tokens[j + 1]));
+        } catch (const tinfer::Error& error) {
+            if (error.code() != tinfer::ErrorCode::non_finite_logits) throw;
             refuse_not_finite(context.model(), "token " + std::to_string(begin + j + 1) + " of the text");
-        score.add(nll);
+        }
     }
     return true;
-}
-
-std::string file_hash(const std::string& path) {
-    const std::string bytes = read_file(path);
-    return hex(tinfer::sha256(std::as_bytes(std::span(bytes))));
 }
 
 int perplexity(const PerplexityArgs& args) {
@@ -104,7 +92,7 @@ int perplexity(const PerplexityArgs& args) {
     options.n_outputs = static_cast<int>(n - 1 - n / 2);
     tinfer::Context context(model, options);
 
-    const std::string hash = file_hash(args.model.files[0]);
+    const std::string hash = tinfer::to_hex(tinfer::sha256_file(args.model.files[0]));
     note("windows of " + std::to_string(window) + " tokens: " + std::to_string(chunks) + ", BOS " +
          (bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" +
          args.context.type_v + ", model sha256 " + hash);

@@ -116,7 +116,10 @@ private:
 
     std::vector<tinfer::Token> encode() const {
         const auto& vocab = model_.vocab();
-        auto tokens = vocab.encode(prompt_, args_.encode.get());
+        const tinfer::LogSink log = args_.model.log();
+        auto options = args_.encode.get();
+        options.log = &log;
+        auto tokens = vocab.encode(prompt_, options);
         if (!tokens.empty() || has_encoder()) return tokens;
         if (!vocab.bos())
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,

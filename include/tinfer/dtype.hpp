@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Element types of tensors: those of GGUF files, and two of activations that exist in memory only.
+//
+//     std::cout << to_string(tinfer::DType::q4_k) << '\n';   // "q4_k"
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What went wrong: one enum and one exception type for the whole library.
+//
+//     try {
+//         const auto model = tinfer::Model::load("no such file.gguf");
+//     } catch (const tinfer::Error& error) {
+//         std::cout << error.what() << '\n';   // one line: file, item, number, limit
+//         if (error.code() != tinfer::ErrorCode::io_error) throw;
+//     }
 #pragma once
 
 #include <array>
@@ -24,15 +31,11 @@ enum class ErrorCode : std::uint8_t {
     // text
     bad_vocabulary, unknown_pretokenizer, no_tokenizer, missing_special,
     // context and decode
-    bad_cache_type, invalid_batch, compute_failed, encoder_missing, no_output, index_out_of_range,
+    bad_cache_type, invalid_batch, compute_failed, encoder_missing, no_output, index_out_of_range, non_finite,
     // cache
-    bad_sequence, shared_cell, unsupported_operation,
-    // state, adapters
-    not_state_file, damaged, model_mismatch, param_mismatch, type_mismatch, no_room, not_adapter, arch_mismatch,
-    bad_adapter_tensor, missing_base_tensor,
+    bad_sequence, shared_cell, unsupported_operation, no_room,
     // sampling, chat
-    non_finite_logits, no_candidates, bad_grammar, bad_schema, grammar_violation, grammar_too_ambiguous,
-    template_syntax, template_runtime, template_error,
+    non_finite_logits, no_candidates, template_syntax, template_runtime, template_error,
 };
 
 /// "tensor_out_of_file" for ErrorCode::tensor_out_of_file.

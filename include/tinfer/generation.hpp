@@ -4,9 +4,9 @@
 //     const auto model = tinfer::Model::load("model.gguf");
 //     tinfer::Context context(model, {.n_ctx = 2048});
 //     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
-//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 100, .stop =
-//     {"The end"}}); while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush; if
-//     (story.stop() == tinfer::StopReason::context) std::cout << "… the context is full\n";
+//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 20});
+//     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
+//     std::cout << "\nended by: " << *story.stop() << '\n';
 #pragma once
 
 #include <cstdint>
@@ -75,16 +75,22 @@ public:
     /// nullopt while it goes on.
     [[nodiscard]] std::optional<StopReason> stop() const noexcept;
     /// What was generated, without a token that ended it.
-    [[nodiscard]] std::span<const Token> tokens() const noexcept;
+    [[nodiscard]] std::span<const Token> tokens() const& noexcept;
     /// The text given so far: that of tokens() up to a stop string.
-    [[nodiscard]] const std::string& text() const noexcept;
+    [[nodiscard]] const std::string& text() const& noexcept;
     /// What the context has not decoded yet: the rest of the prompt, or the token drawn last, also one that ended it.
-    [[nodiscard]] std::span<const Token> pending() const noexcept;
+    [[nodiscard]] std::span<const Token> pending() const& noexcept;
     /// Of the calls of next(): prompt tokens decoded, with the time up to the first token; tokens decoded after they
     /// were drawn, with the time that these and their successors took. load_s is 0.
-    [[nodiscard]] const Timings& timings() const noexcept;
+    [[nodiscard]] const Timings& timings() const& noexcept;
 
-    struct Impl;
+    // Of a generation that is about to go, views would dangle.
+    std::span<const Token> tokens() const&& = delete;
+    const std::string& text() const&& = delete;
+    std::span<const Token> pending() const&& = delete;
+    const Timings& timings() const&& = delete;
+
+    struct Impl;  ///< the library's own
 
 private:
     std::unique_ptr<Impl> impl_;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What a kernel can compute and how it touches its operands: the words that graph, kernels and observers share.
+//
+//     std::cout << to_string(tinfer::Op::mul_mat) << '\n';   // "mul_mat"
+//     const tinfer::AccessRange row{.offset = 4096, .length = 512};
+//     std::cout << "bytes " << row.offset << " to " << row.offset + row.length << '\n';
 #pragma once
 
 #include <cstdint>
@@ -55,6 +59,7 @@ enum class Op : std::uint16_t {
 /// "mul_mat" for Op::mul_mat.
 [[nodiscard]] TINFER_API std::string_view to_string(Op op) noexcept;
 
+/// What a kernel does with an operand.
 enum class AccessMode : std::uint8_t { read = 1, write = 2, read_write = 3 };
 
 /// `count` pieces of `length` bytes, `stride` apart, from `offset` inside the tensor. Sorted, disjoint, merged.

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: MIT
 // From a row of logits to a token.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 256});
+//     tinfer::Sampler sampler(model.vocab(), {.top_k = 40, .temp = 0.8f, .seed = 42});
+//     auto tokens = model.vocab().encode("Once upon a time");
+//     for (int i = 0; i < 8 && context.decode(tokens) == tinfer::DecodeStatus::ok; ++i) {
+//         const tinfer::Token token = sampler.sample(context);   // the last row; observers see it
+//         std::cout << model.vocab().piece(token) << ": " << tinfer::log_prob(context.logits(), token) << '\n';
+//         tokens = {token};
+//     }
 #pragma once
 
 #include <cstddef>
@@ -19,49 +29,65 @@
 
 namespace tinfer {
 
-struct Candidate { std::int32_t id; float logit; float p; };
+/// A token that may still be chosen; `p` is set where a link computes probabilities.
+struct Candidate {
+    std::int32_t id;
+    float logit;
+    float p;
+};
 
-/// Candidates while a chain runs. Links read and shrink `data`; those that sort set `sorted`; the last one sets `selected`.
+/// Candidates while a chain runs. Links read and shrink `data`; those that sort set `sorted`; the last one sets
+/// `selected`.
 struct CandidateArray {
     std::span<Candidate> data;
-    std::ptrdiff_t selected = -1;   ///< index into data, or -1
-    bool sorted = false;            ///< logits do not increase, ties by ascending id
+    std::ptrdiff_t selected = -1;  ///< index into data, or -1
+    bool sorted = false;           ///< logits do not increase, ties by ascending id
 };
 
 /// One link of a chain. Subclass it to put code of your own into a Sampler.
 class TINFER_API SamplerLink {
 public:
     virtual ~SamplerLink() = default;
-    [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+    [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< as long as the link
+    /// Changes, sorts or drops candidates; what it throws leaves Sampler::sample, and no token is accepted then. No
+    /// logit may become NaN.
     virtual void apply(CandidateArray& candidates) = 0;
-    virtual void accept(Token) {}
-    virtual void reset() {}
-    [[nodiscard]] virtual std::unique_ptr<SamplerLink> clone() const = 0;
+    virtual void accept(Token) {}  ///< a token that was chosen, or that the caller accepts
+    virtual void reset() {}        ///< as after construction
+    [[nodiscard]] virtual std::unique_ptr<SamplerLink> clone() const = 0;  ///< with its state
 };
 
+/// SamplerOptions::seed: one from the hardware.
 inline constexpr std::uint32_t kRandomSeed = 0xFFFFFFFF;
 
 /// Fields in the order of the chain.
 struct SamplerOptions {
-    std::vector<std::pair<Token, float>> logit_bias{};   ///< added to raw logits
-    int penalty_last_n = 64;        ///< tokens of the window; 0 = off
-    float penalty_repeat = 1.0f;    ///< 1 = off
-    float penalty_freq = 0.0f;      ///< 0 = off
-    float penalty_present = 0.0f;   ///< 0 = off
-    int top_k = 40;                 ///< <= 0: all
-    float top_p = 0.95f;            ///< 1 = off
-    float min_p = 0.05f;            ///< 0 = off
-    int min_keep = 0;
-    float temp = 0.8f;              ///< <= 0: greedy
-    std::string order = "ekpmt";    ///< e penalties, k top_k, p top_p, m min_p, t temperature
-    std::uint32_t seed = kRandomSeed;   ///< kRandomSeed: from the hardware, reported by Sampler::seed()
+    std::vector<std::pair<Token, float>> logit_bias{};  ///< added to raw logits
+    int penalty_last_n = 64;                            ///< tokens of the window; 0 = off
+    float penalty_repeat = 1.0f;                        ///< 1 = off
+    float penalty_freq = 0.0f;                          ///< 0 = off
+    float penalty_present = 0.0f;                       ///< 0 = off
+    int top_k = 40;                                     ///< <= 0: all
+    float top_p = 0.95f;                                ///< 1 = off
+    float min_p = 0.05f;                                ///< 0 = off
+    int min_keep = 0;                                   ///< candidates that top_p and min_p leave at least
+    float temp = 0.8f;                                  ///< <= 0: greedy
+    std::string order = "ekpmt";                        ///< e penalties, k top_k, p top_p, m min_p, t temperature
+    std::uint32_t seed = kRandomSeed;                   ///< kRandomSeed: from the hardware, reported by Sampler::seed()
     /// Throws bad_parameter naming field and value.
     void validate() const;
 };
 
-/// A chain of links as a value: copying clones every link with its state. One thread at a time.
+/// ln softmax(logits)[token], in double precision with the largest logit subtracted. Throws index_out_of_range, and
+/// non_finite_logits naming the token where the result would not be finite: a logit is NaN or +inf, or the token's is
+/// -inf.
+[[nodiscard]] TINFER_API double log_prob(std::span<const float> logits, Token token);
+
+/// A chain of links as a value: copying clones every link with its state. One thread at a time; keeps its vocabulary
+/// alive.
 class TINFER_API Sampler {
 public:
+    /// Throws bad_parameter (SamplerOptions::validate), not_available where a seed is asked of hardware that has none.
     explicit Sampler(const Vocab& vocab, SamplerOptions options = {});
     Sampler(const Sampler& other);
     Sampler& operator=(const Sampler& other);
@@ -70,25 +96,29 @@ public:
     ~Sampler();
 
     /// Runs the chain over a row of logits and accepts the token. Logits beyond the size of the vocabulary, which
-    /// models with padded embeddings have, are no candidates. Throws non_finite_logits, no_candidates.
+    /// models with padded embeddings have, are no candidates. Throws non_finite_logits, no_candidates; then no token is
+    /// accepted.
     Token sample(std::span<const float> logits);
-    /// The same on an output row of a context, seen by its observers.
+    /// The same on an output row of a context, seen by its observers before it is accepted. Throws what Context::logits
+    /// does, busy, and compute_failed where an observer threw: no token is accepted then, and the next sample draws
+    /// with the same random number, so that nothing is lost (a link of your own that changes in apply() has changed).
     Token sample(Context& context, int index = -1);
-    void accept(Token token, bool advance_grammar = true);
-    void reset();                                        ///< windows empty, generators as after construction
-    void insert(std::size_t index, std::unique_ptr<SamplerLink> link);   ///< throws index_out_of_range
+    void accept(Token token);  ///< a token of the prompt, or one that was chosen elsewhere
+    void reset();              ///< windows empty, generators as after construction
+    /// Links are numbered from 0 as names() lists them. Throws index_out_of_range, bad_parameter for no link.
+    void insert(std::size_t index, std::unique_ptr<SamplerLink> link);
     void remove(std::size_t index);
     [[nodiscard]] std::vector<std::string> names() const;
     /// Of the last sample, after the chain, descending; at temperature 0 that is the chosen token alone.
     [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
-    [[nodiscard]] std::uint32_t seed() const noexcept;
+    [[nodiscard]] std::uint32_t seed() const noexcept;  ///< in use: given, or from the hardware
     /// The last n accepted tokens (at most 64 are kept), oldest first.
     [[nodiscard]] std::vector<Token> recent(std::size_t n) const;
-    [[nodiscard]] std::string recent_text(std::size_t n) const;          ///< their text
-    [[nodiscard]] double seconds() const noexcept;                       ///< spent in sample() so far
+    [[nodiscard]] std::string recent_text(std::size_t n) const;  ///< their text
+    [[nodiscard]] double seconds() const noexcept;               ///< spent in sample() so far
     [[nodiscard]] std::uint64_t samples() const noexcept;
 
-    struct Impl;
+    struct Impl;  ///< the library's own
 
 private:
     std::unique_ptr<Impl> impl_;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The version of the library. CMake reads the three numbers here.
+// The version of the library: these three numbers are the one place that says it, the build reads them too.
+//
+//     static_assert(TINFER_VERSION_MAJOR < 1, "before 1.0 a minor version may break");
+//     std::cout << "tinfer " << tinfer::version() << '\n';
 #pragma once
 
 #include <string_view>
@@ -12,7 +15,8 @@
 
 namespace tinfer {
 
-/// The library's version as "0.1.0".
+/// The three numbers of the library in use with dots between them. Of a shared library they may differ from the
+/// header's.
 [[nodiscard]] TINFER_API std::string_view version() noexcept;
 
 }  // namespace tinfer

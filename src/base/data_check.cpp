@@ -39,9 +39,7 @@ BlockCheck check_of(DType type) noexcept {
         case DType::f64: return is_finite_f64;
         case DType::f16: return is_finite_f16;
         case DType::bf16: return is_finite_bf16;
-        case DType::q4_0: case DType::q5_0: case DType::q8_0: case DType::q8_1: case DType::iq4_nl: case DType::iq4_xs:
-        case DType::q1_0: case DType::q2_0: case DType::iq2_xxs: case DType::iq2_xs: case DType::iq2_s:
-        case DType::iq3_xxs: case DType::iq3_s: case DType::iq1_s: return is_finite_at<0>;
+        case DType::q8_1: return is_finite_at<0>;
         case DType::q4_1: case DType::q5_1: case DType::q4_k: case DType::q5_k: return are_finite_at<0, 2>;
         case DType::q2_k: return are_finite_at<80, 82>;
         case DType::q3_k: return is_finite_at<108>;
@@ -50,8 +48,12 @@ BlockCheck check_of(DType type) noexcept {
         case DType::tq2_0: return is_finite_at<64>;
         case DType::iq1_m: return is_finite_iq1_m;
         case DType::mxfp4: return [](const std::byte* block) noexcept { return block[0] != std::byte{255}; };
-        default: return nullptr;
+        case DType::nvfp4: return nullptr;
+        default: break;
     }
+    // What else has blocks of weights begins with its scale.
+    const DTypeInfo* info = find_dtype(type);
+    return info != nullptr && is_activation(info->activation) ? is_finite_at<0> : nullptr;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/utf8.hpp"
+
 namespace tinfer {
 
 Error::Error(ErrorCode code, std::string_view message) noexcept : code_(code) {
@@ -65,22 +67,10 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::bad_sequence: return "bad_sequence";
         case ErrorCode::shared_cell: return "shared_cell";
         case ErrorCode::unsupported_operation: return "unsupported_operation";
-        case ErrorCode::not_state_file: return "not_state_file";
-        case ErrorCode::damaged: return "damaged";
-        case ErrorCode::model_mismatch: return "model_mismatch";
-        case ErrorCode::param_mismatch: return "param_mismatch";
-        case ErrorCode::type_mismatch: return "type_mismatch";
         case ErrorCode::no_room: return "no_room";
-        case ErrorCode::not_adapter: return "not_adapter";
-        case ErrorCode::arch_mismatch: return "arch_mismatch";
-        case ErrorCode::bad_adapter_tensor: return "bad_adapter_tensor";
-        case ErrorCode::missing_base_tensor: return "missing_base_tensor";
+        case ErrorCode::non_finite: return "non_finite";
         case ErrorCode::non_finite_logits: return "non_finite_logits";
         case ErrorCode::no_candidates: return "no_candidates";
-        case ErrorCode::bad_grammar: return "bad_grammar";
-        case ErrorCode::bad_schema: return "bad_schema";
-        case ErrorCode::grammar_violation: return "grammar_violation";
-        case ErrorCode::grammar_too_ambiguous: return "grammar_too_ambiguous";
         case ErrorCode::template_syntax: return "template_syntax";
         case ErrorCode::template_runtime: return "template_runtime";
         case ErrorCode::template_error: return "template_error";
@@ -93,28 +83,6 @@ void fail(ErrorCode code, std::string_view message) { throw Error(code, message)
 void invariant_broken(const char* condition, const char* file, int line) {
     fail(ErrorCode::compute_failed, cat("internal check failed: ", condition, " (", file, ":", line, ")"));
 }
-
-namespace {
-
-// Length of the well-formed UTF-8 character at the front of `text`, 0 when there is none (Unicode 15, table 3-7).
-std::size_t utf8_length(std::string_view text) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const auto tail = [&](std::size_t i, unsigned low, unsigned high) { return i < text.size() && byte(i) >= low && byte(i) <= high; };
-    const unsigned lead = byte(0);
-    if (lead < 0x80) return 1;
-    if (lead >= 0xC2 && lead <= 0xDF) return tail(1, 0x80, 0xBF) ? 2 : 0;
-    if (lead >= 0xE0 && lead <= 0xEF) {
-        const unsigned low = lead == 0xE0 ? 0xA0 : 0x80, high = lead == 0xED ? 0x9F : 0xBF;
-        return tail(1, low, high) && tail(2, 0x80, 0xBF) ? 3 : 0;
-    }
-    if (lead >= 0xF0 && lead <= 0xF4) {
-        const unsigned low = lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xF4 ? 0x8F : 0xBF;
-        return tail(1, low, high) && tail(2, 0x80, 0xBF) && tail(3, 0x80, 0xBF) ? 4 : 0;
-    }
-    return 0;
-}
-
-}  // namespace
 
 std::string escaped(std::string_view text, std::size_t limit) {
     constexpr std::string_view digits = "0123456789abcdef";

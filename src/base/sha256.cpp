@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // SHA-256 by the letter of FIPS 180-4 §6.2; names of variables and functions are those of the standard.
-#include "base/sha256.hpp"
+#include "tinfer/hash.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "base/aligned_buffer.hpp"
+#include "base/error.hpp"
+#include "base/mapped_file.hpp"
 
 namespace tinfer {
 
@@ -78,20 +82,37 @@ Sha256::Digest Sha256::finish() noexcept {
     return digest;
 }
 
-std::string to_hex(const Sha256::Digest& digest) {
+std::string to_hex(std::span<const std::uint8_t> bytes) {
     constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    for (const std::uint8_t byte : digest) {
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
-    }
-    return text;
+    return reporting_memory("to_hex: an allocation failed", [&] {
+        std::string text;
+        for (const std::uint8_t byte : bytes) {
+            text += digits[byte >> 4];
+            text += digits[byte & 15];
+        }
+        return text;
+    });
 }
 
-std::array<std::uint8_t, 32> sha256(std::span<const std::byte> bytes) noexcept {
+Sha256::Digest sha256(std::span<const std::byte> bytes) noexcept {
     Sha256 hash;
     hash.update(bytes);
     return hash.finish();
+}
+
+Sha256::Digest sha256_file(const std::filesystem::path& path) {
+    constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+    return reporting_memory("hashing a file: an allocation failed", [&] {
+        const InputFile file(path);
+        AlignedBuffer buffer(static_cast<std::size_t>(std::min(kPiece, file.size())));
+        Sha256 hash;
+        for (std::uint64_t at = 0; at < file.size(); at += kPiece) {
+            const auto piece = buffer.bytes().first(static_cast<std::size_t>(std::min(kPiece, file.size() - at)));
+            file.read_at(at, piece);
+            hash.update(piece);
+        }
+        return hash.finish();
+    });
 }
 
 }  // namespace tinfer

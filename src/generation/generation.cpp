@@ -185,11 +185,11 @@ void Generation::prompt(std::span<const Token> tokens) {
 }
 
 std::optional<StopReason> Generation::stop() const noexcept { return impl_->stop; }
-std::span<const Token> Generation::tokens() const noexcept { return impl_->tokens; }
-const std::string& Generation::text() const noexcept { return impl_->text; }
-std::span<const Token> Generation::pending() const noexcept {
+std::span<const Token> Generation::tokens() const& noexcept { return impl_->tokens; }
+const std::string& Generation::text() const& noexcept { return impl_->text; }
+std::span<const Token> Generation::pending() const& noexcept {
     return std::span(impl_->pending).subspan(impl_->n_decoded);
 }
-const Timings& Generation::timings() const noexcept { return impl_->timings; }
+const Timings& Generation::timings() const& noexcept { return impl_->timings; }
 
 }  // namespace tinfer

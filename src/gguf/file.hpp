@@ -68,6 +68,9 @@ public:
     /// Scans every block for scales that are not finite; throws bad_tensor_data naming tensor and block.
     void check_data() const;
 
+    /// See ModelFile::fingerprint.
+    [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
+
     /// Calls fn, which reads what may be mapped, on this thread. Where a part of a file cannot be read any more, it throws what
     /// check_intact() does, whatever fn made of it.
     template <class Fn>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Metadata values and names as text, for display and for the CSV and JSON dumps.
+// Metadata values and names as text, for display and for the CSV dump.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,6 @@ namespace tinfer::gguf {
 /// A scalar at unaligned bytes: integers in full, floats in the shortest form that reads back equal ("nan", "inf" where they
 /// are not finite), "true" and "false".
 void append_scalar(std::string& out, ValueType type, const std::byte* bytes);
-
-/// A JSON string with its quotes. Bytes that are not UTF-8 appear as the text \xNN, so that the document is always valid.
-void append_json_string(std::string& out, std::string_view text);
 
 /// An RFC 4180 field: quoted where it needs to be; control characters and invalid UTF-8 as \xNN.
 void append_csv_field(std::string& out, std::string_view text);

@@ -2,20 +2,30 @@
 // The plan hash: equal for equal work. It covers structure, names, shapes, types, attributes, fusion and kernels;
 // addresses, arena offsets, registry ids, thread count, scratch and time are left out, so two machines agree on it.
 #include <algorithm>
+#include <type_traits>
 
-#include "base/sha256.hpp"
 #include "graph/plan.hpp"
+#include "tinfer/hash.hpp"
 
 namespace tinfer::graph {
 
 namespace {
 
-void hash_text(Sha256& hash, std::string_view text) {
+/// Takes numbers and enumerators, too: their bytes as they lie in memory (little-endian on every supported machine).
+class PlanHash : public Sha256 {
+public:
+    using Sha256::update;
+    template <class T>
+        requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    void update(T value) noexcept { update(std::as_bytes(std::span(&value, 1))); }
+};
+
+void hash_text(PlanHash& hash, std::string_view text) {
     hash.update(static_cast<std::uint32_t>(text.size()));   // lengths keep neighbours apart
     hash.update(text);
 }
 
-void hash_value(Sha256& hash, const Value& value) {
+void hash_value(PlanHash& hash, const Value& value) {
     hash_text(hash, value.role);
     hash.update(value.tensor_class);
     hash.update(value.type);
@@ -28,7 +38,7 @@ void hash_value(Sha256& hash, const Value& value) {
     hash.update(std::as_bytes(std::span(value.nb)));
 }
 
-void hash_node(Sha256& hash, const Node& node) {
+void hash_node(PlanHash& hash, const Node& node) {
     hash_text(hash, to_string(node.op));
     hash_text(hash, to_string(node.part));
     hash.update(node.layer);
@@ -38,7 +48,7 @@ void hash_node(Sha256& hash, const Node& node) {
     hash.update(std::as_bytes(std::span(&node.params, 1)));
 }
 
-void hash_step(Sha256& hash, const Step& step, const Plan& plan, std::string_view kernel) {
+void hash_step(PlanHash& hash, const Step& step, const Plan& plan, std::string_view kernel) {
     hash_text(hash, to_string(step.op));
     hash_text(hash, kernel);
     hash.update(step.n_nodes);
@@ -56,7 +66,7 @@ void hash_step(Sha256& hash, const Step& step, const Plan& plan, std::string_vie
 
 std::array<std::uint8_t, 16> plan_hash(const Graph& graph, const Plan& plan,
                                        std::span<const std::string_view> kernels) {
-    Sha256 hash;
+    PlanHash hash;
     hash.update(static_cast<std::uint32_t>(graph.values().size()));
     for (const Value& value : graph.values()) hash_value(hash, value);
     hash.update(static_cast<std::uint32_t>(graph.nodes().size()));

@@ -55,6 +55,13 @@ constexpr std::array<std::string_view, 7> kPhaseNames{
     "prefill", "decode", "verify", "encode", "load", "warm_up", "maintenance",
 };
 
+constexpr std::array<std::string_view, 3> kAccessKindNames{"whole", "ranges", "elided"};
+constexpr std::array<std::string_view, 3> kTraceLevelNames{"counts", "steps", "threads"};
+constexpr std::array<std::string_view, 2> kDeliveryNames{"batched", "immediate"};
+constexpr std::array<std::string_view, 2> kOnThrowNames{"fail_decode", "detach"};
+constexpr std::array<std::string_view, 3> kEventStatusNames{"ok", "cancelled", "failed"};
+constexpr std::array<std::string_view, 4> kMissingNames{"no", "elided", "recycled", "not_requested"};
+
 template <std::size_t N, class Enum>
 constexpr std::string_view enum_name(const std::array<std::string_view, N>& names, Enum value) noexcept {
     const auto index = static_cast<std::size_t>(value);
@@ -67,5 +74,21 @@ std::string_view to_string(Op op) noexcept { return enum_name(kOpNames, op); }
 std::string_view to_string(TensorClass c) noexcept { return enum_name(kTensorClassNames, c); }
 std::string_view to_string(Part part) noexcept { return enum_name(kPartNames, part); }
 std::string_view to_string(Phase phase) noexcept { return enum_name(kPhaseNames, phase); }
+
+std::string_view to_string(AccessMode mode) noexcept {
+    switch (mode) {
+        case AccessMode::read: return "read";
+        case AccessMode::write: return "write";
+        case AccessMode::read_write: return "read_write";
+    }
+    return "unknown";
+}
+
+std::string_view to_string(AccessKind kind) noexcept { return enum_name(kAccessKindNames, kind); }
+std::string_view to_string(TraceLevel level) noexcept { return enum_name(kTraceLevelNames, level); }
+std::string_view to_string(Delivery delivery) noexcept { return enum_name(kDeliveryNames, delivery); }
+std::string_view to_string(OnThrow on_throw) noexcept { return enum_name(kOnThrowNames, on_throw); }
+std::string_view to_string(EventStatus status) noexcept { return enum_name(kEventStatusNames, status); }
+std::string_view to_string(StepValues::Missing missing) noexcept { return enum_name(kMissingNames, missing); }
 
 }  // namespace tinfer

@@ -54,16 +54,29 @@ std::uint64_t saved_state() noexcept {
 #  endif
 }
 
-/// Linux keeps the tiles' 8 KB of state only for processes that have asked for it; asking again changes nothing. It says no
-/// where a thread's alternative signal stack is too small for them.
-bool may_use_tiles() noexcept {
+constexpr int kTileData = 18;   // a state component of XCR0
+
+/// Whether Linux would keep the tiles' 8 KB of state for this process if it asked.
+bool system_has_tiles() noexcept {
 #  if defined(__linux__)
-    constexpr int kRequestPermission = 0x1023, kTileData = 18;   // ARCH_REQ_XCOMP_PERM, a state component of XCR0
+    constexpr int kGetSupported = 0x1021;   // ARCH_GET_XCOMP_SUPP
+    std::uint64_t supported = 0;
+    return syscall(SYS_arch_prctl, kGetSupported, &supported) == 0 && (supported >> kTileData & 1) != 0;
+#  else
+    return false;
+#  endif
+}
+/// Requests that state for the whole process; again changes nothing. It is refused where a thread's alternative signal stack is
+/// too small for it.
+bool request_tiles() noexcept {
+#  if defined(__linux__)
+    constexpr int kRequestPermission = 0x1023;   // ARCH_REQ_XCOMP_PERM
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #  else
     return false;
 #  endif
 }
+bool request_state(Isa isa) noexcept { return isa != Isa::amx || request_tiles(); }
 
 bool machine_has(Isa isa) noexcept {
     const auto all = [](std::uint32_t word, std::initializer_list<int> bits) {
@@ -82,7 +95,7 @@ bool machine_has(Isa isa) noexcept {
     if (isa == Isa::avx512) return true;
     if (!all(seven.ecx, {11 /*vnni*/})) return false;
     if (isa == Isa::avx512vnni) return true;
-    return all(seven.edx, {24 /*amx-tile*/, 25 /*amx-int8*/}) && (saved & 0x60000) == 0x60000 && may_use_tiles();
+    return all(seven.edx, {24 /*amx-tile*/, 25 /*amx-int8*/}) && (saved & 0x60000) == 0x60000 && system_has_tiles();
 }
 
 /// The family of AMD's processors, 0 for those of others (AMD64 Architecture Programmer's Manual vol. 3, appendix E.3).
@@ -115,6 +128,7 @@ bool machine_has(Isa isa) noexcept {
 }
 
 Processor known_processor() noexcept { return {}; }
+bool request_state(Isa) noexcept { return true; }
 
 constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
@@ -122,6 +136,7 @@ constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
 
 bool machine_has(Isa) noexcept { return false; }
 Processor known_processor() noexcept { return {}; }
+bool request_state(Isa) noexcept { return true; }
 constexpr Isa kBestFirst[] = {Isa::reference};
 
 #endif
@@ -156,8 +171,18 @@ const KernelTable* table_of(Isa isa) noexcept {
 
 }  // namespace
 
-const KernelTable* find_table(Isa isa) noexcept {
+const KernelTable* look_up_table(Isa isa) noexcept {
     if (isa != Isa::automatic) return isa == Isa::reference || machine_has(isa) ? table_of(isa) : nullptr;
+    for (const Isa level : kBestFirst)
+        if (const KernelTable* table = look_up_table(level)) return table;
+    return nullptr;
+}
+
+const KernelTable* find_table(Isa isa) noexcept {
+    if (isa != Isa::automatic) {
+        const KernelTable* table = look_up_table(isa);
+        return table != nullptr && request_state(isa) ? table : nullptr;
+    }
     for (const Isa level : kBestFirst)
         if (const KernelTable* table = find_table(level)) return table;
     return nullptr;
@@ -185,7 +210,7 @@ std::string_view to_string(Isa isa) noexcept {
 std::vector<Isa> available_isas() {
     std::vector<Isa> isas;
     for (const Isa isa : kernels::kBestFirst)
-        if (kernels::find_table(isa) != nullptr) isas.push_back(isa);
+        if (kernels::look_up_table(isa) != nullptr) isas.push_back(isa);
     return isas;
 }
 

@@ -56,7 +56,7 @@ bool WorkQueue::finish(std::int64_t group, std::int64_t n) noexcept {
 const KernelDescriptor* KernelTable::find(Op op, DType type) const noexcept {
     for (std::size_t i = 0; i < n_kernels; ++i)
         if (kernels[i].op == op && (kernels[i].type == type || kernels[i].type == DType::none)) return &kernels[i];
-    return nullptr;
+    return base == nullptr ? nullptr : base->find(op, type);
 }
 
 }  // namespace tinfer::kernels

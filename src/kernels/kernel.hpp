@@ -182,12 +182,17 @@ struct KernelTable {
     const KernelDescriptor* kernels;
     std::size_t n_kernels;
     const RowOps* row_ops = &reference_row_ops;   ///< for sampling, which is no part of a graph
+    const KernelTable* base = nullptr;     ///< has the kernels that this one has not
     /// The kernel for an op and selecting type, or null.
     [[nodiscard]] const KernelDescriptor* find(Op op, DType type) const noexcept;
 };
 
-/// The table for `isa` if this build and machine have it (automatic: the best), else null. CPUID and OS state are asked.
+/// The table for `isa` if this build and machine have it (automatic: the best), else null: CPUID and the state that the system
+/// saves decide. Its kernels may be run: what the system gives processes only on request (the tiles of amx, 8 KB of state for
+/// every thread from then on) has been requested, and where it was refused there is no such table.
 [[nodiscard]] const KernelTable* find_table(Isa isa) noexcept;
+/// The same to look at and for its row_ops. Requests nothing, so a refusal is not known yet.
+[[nodiscard]] const KernelTable* look_up_table(Isa isa) noexcept;
 /// What KernelCall::processor should be on this machine. On AMD Zen 5 rows are read a tenth faster when they are
 /// prefetched into L1; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
 [[nodiscard]] Processor this_processor() noexcept;

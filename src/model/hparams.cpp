@@ -202,6 +202,7 @@ int vocabulary_size(KeyReader& keys) {
     if (const auto size = keys.find_u32("vocab_size")) n = *size;
     else if (const auto tokens = file.find_array("tokenizer.ggml.tokens")) n = tokens->size();
     else if (const TensorInfo* embd = file.find_tensor("token_embd.weight")) n = static_cast<std::uint64_t>(embd->ne[1]);
+    else fail(ErrorCode::missing_tensor, cat(file.name(), ": missing tensor 'token_embd.weight' {embedding_length, vocabulary}, which tells the vocabulary's size where no key does"));
     if (n == 0 || n > (1u << 30)) keys.bad("vocab_size", cat(n), "must lie in 1 to 2^30");
     return static_cast<int>(n);
 }

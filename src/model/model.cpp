@@ -81,30 +81,42 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     return m;
 }
 
-RopeParams effective_rope(const HParams& hp, const ContextOptions& options) {
-    const RopeScaling type = options.rope_scaling == RopeScaling::from_model ? hp.rope_scaling : options.rope_scaling;
-    const bool asked = options.rope_scaling != RopeScaling::from_model;
+void resolve_rope(const HParams& hp, ContextOptions& o) noexcept {
+    const auto fill = [](auto& option, auto value) { option = option.value_or(value); };
+    const float by_type = o.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f;
+    fill(o.yarn_ext_factor, o.rope_scaling == RopeScaling::from_model ? hp.yarn_ext_factor : by_type);
+    if (o.rope_scaling == RopeScaling::from_model) o.rope_scaling = hp.rope_scaling;
+    const bool scales = o.rope_scaling == RopeScaling::linear || o.rope_scaling == RopeScaling::yarn;
+    if (!scales) o.rope_freq_scale = 1.0f;
+    fill(o.rope_freq_base, hp.rope_freq_base);
+    fill(o.rope_freq_scale, hp.rope_freq_scale);
+    fill(o.yarn_attn_factor, 1.0f);
+    fill(o.yarn_beta_fast, hp.yarn_beta_fast);
+    fill(o.yarn_beta_slow, hp.yarn_beta_slow);
+    fill(o.yarn_orig_ctx, hp.n_ctx_orig);
+}
+
+RopeParams effective_rope(const HParams& hp, ContextOptions o) {
+    resolve_rope(hp, o);
     RopeParams rope;
     rope.n_rot = hp.n_rot;
     rope.neox = hp.rope == RopeKind::neox;
-    rope.freq_base = options.rope_freq_base > 0 ? options.rope_freq_base : hp.rope_freq_base;
-    rope.freq_scale = options.rope_freq_scale > 0 ? options.rope_freq_scale : hp.rope_freq_scale;
-    if (type == RopeScaling::none || type == RopeScaling::longrope) rope.freq_scale = 1.0f;
-    const float by_type = type == RopeScaling::yarn ? 1.0f : 0.0f;
-    rope.ext_factor = options.yarn_ext_factor >= 0 ? options.yarn_ext_factor : asked ? by_type : hp.yarn_ext_factor;
-    rope.beta_fast = options.yarn_beta_fast != 32.0f ? options.yarn_beta_fast : hp.yarn_beta_fast;
-    rope.beta_slow = options.yarn_beta_slow != 1.0f ? options.yarn_beta_slow : hp.yarn_beta_slow;
-    rope.n_ctx_orig = options.yarn_orig_ctx > 0 ? options.yarn_orig_ctx : hp.n_ctx_orig;
+    rope.freq_base = *o.rope_freq_base;
+    rope.freq_scale = *o.rope_freq_scale;
+    rope.ext_factor = *o.yarn_ext_factor;
+    rope.beta_fast = *o.yarn_beta_fast;
+    rope.beta_slow = *o.yarn_beta_slow;
+    rope.n_ctx_orig = *o.yarn_orig_ctx;
     // m = attn_factor · (1 + 0.1 ln(1/s)) where YaRN extends the context (arXiv:2309.00071 §3.4)
-    rope.magnitude = hp.rope_attn_factor * (options.yarn_attn_factor > 0 ? options.yarn_attn_factor : 1.0f);
+    rope.magnitude = hp.rope_attn_factor * *o.yarn_attn_factor;
     const double factor = 1.0 / static_cast<double>(rope.freq_scale);
     if (rope.ext_factor != 0.0f && factor > 1.0 && hp.yarn_log_multiplier == 0.0f)
         rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
     return rope;
 }
 
-RopeParams effective_window_rope(const HParams& hp, const ContextOptions& options) {
-    RopeParams rope = effective_rope(hp, options);
+RopeParams effective_window_rope(const HParams& hp, ContextOptions options) {
+    RopeParams rope = effective_rope(hp, std::move(options));
     if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
     if (hp.rope_window_scaled) return rope;
     rope.freq_scale = rope.magnitude = 1.0f;

@@ -24,10 +24,12 @@ struct BoundModel {
 /// Reads keys, binds tensors, and checks that nothing is left over. Touches no tensor data.
 [[nodiscard]] BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& options);
 
+/// Fills in what the options leave to the model, so that they say all of it.
+void resolve_rope(const HParams& hp, ContextOptions& options) noexcept;
 /// RoPE as one context runs it: the model's values under the context's options (runtime §1), magnitude final.
-[[nodiscard]] RopeParams effective_rope(const HParams& hp, const ContextOptions& options);
+[[nodiscard]] RopeParams effective_rope(const HParams& hp, ContextOptions options);
 /// The same for windowed layers, some of which have a base of their own or are not scaled.
-[[nodiscard]] RopeParams effective_window_rope(const HParams& hp, const ContextOptions& options);
+[[nodiscard]] RopeParams effective_window_rope(const HParams& hp, ContextOptions options);
 /// The factor table of a context with `n_ctx_seq` positions per sequence, or null.
 [[nodiscard]] const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer::Batch: three growing arrays; what they mean is checked by the context that decodes them.
 #include "base/error.hpp"
-#include "tinfer/context.hpp"
+#include "tinfer/batch.hpp"
 
 namespace tinfer {
 
@@ -29,6 +29,17 @@ void Batch::add(Token token, std::optional<Pos> pos, std::span<const SeqId> seqs
         seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
         rows_.push_back(row);   // last: until then nothing refers to what was added
     });
+}
+
+void Batch::add_sequence(std::span<const Token> tokens, SeqId seq, bool output_last) {
+    const std::size_t n_rows = rows_.size(), n_seqs = seqs_.size();
+    try {
+        for (std::size_t i = 0; i < tokens.size(); ++i) add(tokens[i], seq, output_last && i + 1 == tokens.size());
+    } catch (...) {   // all of them or none
+        rows_.resize(n_rows);
+        seqs_.resize(n_seqs);
+        throw;
+    }
 }
 
 void Batch::add_embedding(std::span<const float> values, std::optional<Pos> pos, std::span<const SeqId> seqs, bool output) {

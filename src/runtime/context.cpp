@@ -139,11 +139,14 @@ std::span<const float> Context::Impl::output_row(std::span<const float> rows, st
 }
 
 std::span<const float> Context::Impl::result(std::string_view name) const {
+    if (!has_outputs) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
     const auto rows = [&](const AlignedBuffer& buffer, int width) {
         return std::span(reinterpret_cast<const float*>(buffer.data()), static_cast<std::size_t>(n_outputs) * static_cast<std::size_t>(width));
     };
     for (std::size_t k = 0; k < layout.kept().size(); ++k)
-        if (layout.kept()[k].name == name) return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
+        if (layout.kept()[k].name == name && kept_values[k] > 0) return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
+        else if (layout.kept()[k].name == name) fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode computed no value of it"));
+    if ((name == "result_output" || name == "result_norm") && n_outputs == 0) fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode had no output rows"));
     if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
     if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
@@ -161,7 +164,13 @@ void Context::Impl::clear(bool zero_data) {
     for (AlignedBuffer* buffer : {&cache_data, &state_data})
         if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
     if (zero_data) forget_encoded();
+    forget_outputs();
+}
+
+void Context::Impl::forget_outputs() noexcept {
+    has_outputs = false;
     n_outputs = 0;
+    std::ranges::fill(kept_values, 0);
 }
 
 void Context::Impl::check_movable(std::string_view operation) const {

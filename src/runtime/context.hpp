@@ -13,6 +13,14 @@
 
 namespace tinfer {
 
+namespace runtime {
+
+/// The first value that is NaN or infinite; refuse_value throws non_finite naming `what`, place and value.
+[[nodiscard]] std::optional<std::size_t> first_non_finite(std::span<const float> values) noexcept;
+[[noreturn]] void refuse_value(std::string_view what, std::span<const float> values, std::size_t i);
+
+}  // namespace runtime
+
 struct Context::Impl {
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
@@ -26,9 +34,11 @@ struct Context::Impl {
     /// The same for the encoder in front of the decoder.
     template <class Input>
     DecodeStatus encode(const Input& input);
-    /// Opens a transaction: validates `input` (tokens or a batch) and leaves the context busy until step() has ended it.
-    template <class Input>
-    void begin(const Input& input);
+    /// Opens a transaction: validates the input and leaves the context busy until step() has ended it. A batch is kept in
+    /// begun_: taken, or copied into the memory of the one before.
+    void begin(std::span<const Token> tokens);
+    template <class AnyBatch>
+    void begin(AnyBatch&& batch);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
     StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a pending transaction as a cancel would.
@@ -38,6 +48,7 @@ struct Context::Impl {
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     [[nodiscard]] int room(SeqId seq) const;
     void clear(bool zero_data);
+    void forget_outputs() noexcept;
     void check_movable(std::string_view operation) const;   ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
 
@@ -77,9 +88,9 @@ struct Context::Impl {
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
     AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
-    bool has_pooled = false;            ///< vectors of the last decode are in pooled_data
-    int n_outputs = 0;                  ///< of the last decode; 0 after anything but ok
-    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far; none after anything but ok
+    bool has_outputs = false;           ///< the last decode was ok and nothing has happened since: its outputs may be read
+    int n_outputs = 0;                  ///< rows of logits and embeddings; 0 where there are no outputs
+    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far
 
 private:
     /// Where a transaction stands: what the next piece of work is.
@@ -139,6 +150,7 @@ private:
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;   ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
+    Batch begun_;                           ///< what begin() was given
     memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
     bool generates_ = false;                ///< the call counts as generation
     double spent_s_ = 0;                    ///< on the call so far

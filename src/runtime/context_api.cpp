@@ -40,6 +40,9 @@ void Context::begin(std::span<const Token> tokens) {
 void Context::begin(const Batch& batch) {
     reporting_memory(kInContext, [&] { impl_->begin(batch); });
 }
+void Context::begin(Batch&& batch) {
+    reporting_memory(kInContext, [&] { impl_->begin(std::move(batch)); });
+}
 
 StepStatus Context::step(std::chrono::nanoseconds budget) {
     return reporting_memory(kInContext, [&] { return impl_->step(budget); });
@@ -51,7 +54,7 @@ void Context::abandon() {
 
 int Context::n_outputs() const noexcept { return impl_->n_outputs; }
 
-std::span<const float> Context::logits(int index) const {
+std::span<const float> Context::logits(int index) const& {
     const auto& data = impl_->logits_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
@@ -59,21 +62,25 @@ std::span<const float> Context::logits(int index) const {
     });
 }
 
-std::span<const float> Context::embedding(int index) const {
+std::span<const float> Context::embedding(int index) const& {
     const auto& data = impl_->embeddings_data;
     return reporting_memory(kInContext, [&] {
-        return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
-                                 impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)" : "embeddings (ContextOptions::embeddings is off)");
+        const auto row = impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                                           static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
+                                           impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)" : "embeddings (ContextOptions::embeddings is off)");
+        if (const auto bad = runtime::first_non_finite(row)) runtime::refuse_value(cat("embedding of output ", index, " (tensor 'result_norm')"), row, *bad);
+        return row;
     });
 }
 
 int Context::output_index(int token_index) const {
-    if (impl_->n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
-    return reporting_memory(kInContext, [&] { return impl_->batch.output_index(token_index); });
+    return reporting_memory(kInContext, [&] {
+        if (impl_->n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+        return impl_->batch.output_index(token_index);
+    });
 }
 
-std::span<const float> Context::result(std::string_view name) const {
+std::span<const float> Context::result(std::string_view name) const& {
     return reporting_memory(kInContext, [&] { return impl_->result(name); });
 }
 
@@ -148,8 +155,8 @@ int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { 
 int Context::used() const noexcept { return impl_->sequences.used(); }
 int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->room(seq); }); }
 
-const Model& Context::model() const noexcept { return impl_->owner; }
-const ContextOptions& Context::options() const noexcept { return impl_->options; }
+const Model& Context::model() const& noexcept { return impl_->owner; }
+const ContextOptions& Context::options() const& noexcept { return impl_->options; }
 std::string_view Context::isa() const noexcept { return impl_->layout.table().name; }
 Timings Context::timings() const noexcept { return impl_->timings; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 #include "runtime/context.hpp"
@@ -222,8 +223,7 @@ template <class Input>
 void Context::Impl::open(const Input& input, Pass pass) {
     Busy busy(session->busy);
     const bool encodes = pass == Pass::encode;
-    n_outputs = 0;
-    std::ranges::fill(kept_values, 0);
+    forget_outputs();
     pass_ = pass;
     memory_ = encodes ? &encoder->sequences : &sequences;
     batch_ = encodes ? &encoder->batch : &batch;
@@ -297,12 +297,12 @@ void Context::Impl::finish(StepStatus status) noexcept {
         if (pass_ == Pass::encode) keep_encoded();
         layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
-        has_pooled = pooled_data.size() > 0;
+        has_outputs = pass_ == Pass::decode;
         (generates_ ? timings.generation_n : timings.prompt_n) += batch_->size();
         (generates_ ? timings.generation_s : timings.prompt_s) += spent_s_;
     } else {
         if (memory_->in_transaction()) memory_->rollback();
-        std::ranges::fill(kept_values, 0);
+        forget_outputs();
     }
     stage_ = Stage::none;
     session->detach_requested();
@@ -340,10 +340,17 @@ DecodeStatus Context::Impl::encode(const Input& input) {
     return outcome(advance(runtime::Executor::kNoDeadline));
 }
 
-template <class Input>
-void Context::Impl::begin(const Input& input) {
+void Context::Impl::begin(std::span<const Token> tokens) {
     const Busy busy(stepping_);
-    open(input, Pass::decode);
+    open(tokens, Pass::decode);
+}
+
+template <class AnyBatch>
+void Context::Impl::begin(AnyBatch&& given) {
+    const Busy busy(stepping_);
+    if (stage_ != Stage::none) fail(ErrorCode::busy, "context is busy");   // begun_ is in use
+    begun_ = std::forward<AnyBatch>(given);
+    open(begun_, Pass::decode);
 }
 
 StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
@@ -371,7 +378,7 @@ template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens
 template DecodeStatus Context::Impl::decode(const Batch& batch);
 template DecodeStatus Context::Impl::encode(const std::span<const Token>& tokens);
 template DecodeStatus Context::Impl::encode(const Batch& batch);
-template void Context::Impl::begin(const std::span<const Token>& tokens);
 template void Context::Impl::begin(const Batch& batch);
+template void Context::Impl::begin(Batch&& batch);
 
 }  // namespace tinfer

@@ -57,17 +57,18 @@ void resolve_threads(ContextOptions& o) {
     if (o.n_threads_batch == 0) o.n_threads_batch = o.n_threads;
 }
 
-void check_rope(const ContextOptions& o) {
-    const auto finite = [](float value, std::string_view name) { require(std::isfinite(value), name, value, "must be finite"); };
-    finite(o.rope_freq_base, "rope_freq_base");
-    finite(o.rope_freq_scale, "rope_freq_scale");
-    finite(o.yarn_ext_factor, "yarn_ext_factor");
-    finite(o.yarn_attn_factor, "yarn_attn_factor");
-    finite(o.yarn_beta_fast, "yarn_beta_fast");
-    finite(o.yarn_beta_slow, "yarn_beta_slow");
-    require(o.rope_freq_base >= 0, "rope_freq_base", o.rope_freq_base, "must not be negative");
-    require(o.rope_freq_scale >= 0, "rope_freq_scale", o.rope_freq_scale, "must not be negative");
-    require(o.yarn_orig_ctx >= 0, "yarn_orig_ctx", o.yarn_orig_ctx, "must not be negative");
+void check_and_resolve_rope(const model::HParams& hp, ContextOptions& o) {
+    const auto check = [](std::optional<float> value, std::string_view name, bool positive) {
+        if (value) require(std::isfinite(*value) && (positive ? *value > 0 : *value >= 0), name, *value, positive ? "must be finite and above 0" : "must be finite and not negative");
+    };
+    check(o.rope_freq_base, "rope_freq_base", true);
+    check(o.rope_freq_scale, "rope_freq_scale", true);
+    check(o.yarn_ext_factor, "yarn_ext_factor", false);
+    check(o.yarn_attn_factor, "yarn_attn_factor", true);
+    check(o.yarn_beta_fast, "yarn_beta_fast", false);
+    check(o.yarn_beta_slow, "yarn_beta_slow", false);
+    if (o.yarn_orig_ctx) require(*o.yarn_orig_ctx > 0, "yarn_orig_ctx", *o.yarn_orig_ctx, "must be above 0");
+    model::resolve_rope(hp, o);
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ ContextOptions effective_options(const model::BoundModel& model, ContextOptions 
     resolve_results(model, options);
     resolve_sizes(model.hp, options);
     resolve_threads(options);
-    check_rope(options);
+    check_and_resolve_rope(model.hp, options);
     const int n_ctx_seq = options.n_ctx / options.n_seq_max;
     if (options.log && n_ctx_seq > model.hp.n_ctx_train)
         options.log(LogLevel::warning, cat("n_ctx per sequence ", n_ctx_seq, " exceeds the training context ", model.hp.n_ctx_train, ": quality may degrade"));
@@ -84,18 +85,3 @@ ContextOptions effective_options(const model::BoundModel& model, ContextOptions 
 }
 
 }  // namespace tinfer::runtime
-
-namespace tinfer {
-
-std::string_view to_string(KvType type) noexcept {
-    switch (type) {
-        case KvType::f32: return "f32";
-        case KvType::f16: return "f16";
-        case KvType::bf16: return "bf16";
-        case KvType::q8_0: return "q8_0";
-        case KvType::q4_0: return "q4_0";
-    }
-    return "unknown";
-}
-
-}  // namespace tinfer

@@ -34,6 +34,16 @@ void BatchPlan::choose_pooled_rows() {
     }
 }
 
+std::optional<std::size_t> first_non_finite(std::span<const float> values) noexcept {
+    const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+    return bad == values.end() ? std::nullopt : std::optional(static_cast<std::size_t>(bad - values.begin()));
+}
+
+void refuse_value(std::string_view what, std::span<const float> values, std::size_t i) {
+    fail(ErrorCode::non_finite, cat(what, ": value ", i, " of ", values.size(), " is ", values[i],
+                                    ": weights that are not finite (ModelOptions::check_tensors finds them), or numbers beyond the range of float"));
+}
+
 }  // namespace runtime
 
 namespace {
@@ -43,7 +53,6 @@ std::span<float> pooling_floats(std::byte* data, std::size_t n) { return {reinte
 }  // namespace
 
 void Context::Impl::begin_pooling() {
-    has_pooled = false;
     if (options.pooling != Pooling::mean) return;
     const auto n_seqs = static_cast<std::size_t>(options.n_seq_max), n_embd = static_cast<std::size_t>(layout.model().hp.n_embd);
     std::ranges::fill(pooling_floats(input("pool_sums"), n_seqs * n_embd), 0.0f);
@@ -72,19 +81,26 @@ void Context::Impl::collect_pooled(const runtime::MicroBatch& mb, std::string_vi
     }
 }
 
-std::span<const float> Context::pooled(SeqId seq) const {
-    const Impl& impl = *impl_;
-    const auto id = static_cast<std::int32_t>(seq);
-    if (impl.options.pooling == Pooling::none) fail(ErrorCode::no_output, "the context does not pool (ContextOptions::pooling)");
-    if (id < 0 || id >= impl.options.n_seq_max) fail(ErrorCode::bad_sequence, cat("sequence id ", id, " outside 0..", impl.options.n_seq_max - 1));
-    if (!impl.has_pooled || impl.batch.count(seq) == 0) fail(ErrorCode::no_output, cat("sequence ", id, " had no tokens in the last decode, or it did not succeed"));
-    const std::size_t width = impl.layout.pooled_width();
-    return {reinterpret_cast<const float*>(impl.pooled_data.data()) + static_cast<std::size_t>(id) * width, width};
+std::span<const float> Context::pooled(SeqId seq) const& {
+    return reporting_memory("context: an allocation failed", [&]() -> std::span<const float> {
+        const Impl& impl = *impl_;
+        const auto id = static_cast<std::int32_t>(seq);
+        if (impl.options.pooling == Pooling::none) fail(ErrorCode::no_output, "the context does not pool (ContextOptions::pooling)");
+        if (id < 0 || id >= impl.options.n_seq_max) fail(ErrorCode::bad_sequence, cat("sequence id ", id, " outside 0..", impl.options.n_seq_max - 1));
+        if (!impl.has_outputs) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+        if (impl.batch.count(seq) == 0) fail(ErrorCode::no_output, cat("sequence ", id, " had no tokens in the last decode"));
+        const std::size_t width = impl.layout.pooled_width();
+        const std::span row(reinterpret_cast<const float*>(impl.pooled_data.data()) + static_cast<std::size_t>(id) * width, width);
+        if (const auto bad = runtime::first_non_finite(row))
+            runtime::refuse_value(cat("vector of sequence ", id, " (tensor 'result_pooled')"), row, *bad);
+        return row;
+    });
 }
 
 void normalize(std::span<float> x, double p) {
     if (p == -1) return;
     if (!(p == 0 || (p >= 1 && p <= 1024))) fail(ErrorCode::bad_parameter, cat("normalize: p = ", p, " must be -1, 0 or lie in 1 to 1024"));
+    if (const auto bad = runtime::first_non_finite(x)) runtime::refuse_value("normalize", x, *bad);
     double top = 0;
     for (const float v : x) top = std::max(top, std::abs(static_cast<double>(v)));
     if (top == 0) return;
@@ -96,18 +112,6 @@ void normalize(std::span<float> x, double p) {
         length = top * (p == 2 ? std::sqrt(sum) : math::pow(sum, 1.0 / p));
     }
     for (float& v : x) v = static_cast<float>(v / length);
-}
-
-std::string_view to_string(Pooling pooling) noexcept {
-    switch (pooling) {
-        case Pooling::from_model: return "from_model";
-        case Pooling::none: return "none";
-        case Pooling::mean: return "mean";
-        case Pooling::cls: return "cls";
-        case Pooling::last: return "last";
-        case Pooling::rank: return "rank";
-    }
-    return "unknown";
 }
 
 }  // namespace tinfer

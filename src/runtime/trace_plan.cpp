@@ -303,8 +303,15 @@ void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, st
     }
 }
 
+std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const BoundPlan& bound, std::string_view table) {
+    std::vector<std::string> texts;
+    for (const auto* kernel : bound.kernels) texts.push_back(cat(kernel->name, ".", table));
+    const std::vector<std::string_view> names(texts.begin(), texts.end());
+    return graph::plan_hash(graph, bound.plan, names);
+}
+
 TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
-                     std::string_view architecture, std::uint32_t n_tokens) {
+                     std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id, const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";
     scratch_.role = "scratch";
     scratch_.tensor_class = TensorClass::scratch;
@@ -315,10 +322,8 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Re
     add_values(graph, registry);
     add_nodes(graph, bound.plan);
     add_steps(graph, bound, table);
-    std::vector<std::string_view> names;
-    for (const StepView& step : steps_) names.push_back(step.kernel);
-    view_.id = bound.id;
-    view_.hash = graph::plan_hash(graph, bound.plan, names);
+    view_.id = id;
+    view_.hash = hash;
     view_.n_tokens = n_tokens;
     view_.architecture = keep(std::string(architecture));
     view_.nodes = nodes_;

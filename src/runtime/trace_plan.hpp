@@ -63,7 +63,9 @@ private:
 class TracePlan {
 public:
     TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
-              std::string_view architecture, std::uint32_t n_tokens);
+              std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id, const std::array<std::uint8_t, 16>& hash);
+    /// What plans of equal structure and kernels share (PlanView::hash).
+    [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
     TracePlan(const TracePlan&) = delete;
     TracePlan& operator=(const TracePlan&) = delete;
 

@@ -18,7 +18,8 @@ namespace tinfer::runtime {
 namespace {
 
 constexpr std::size_t kEventsPerCall = 8192;
-constexpr std::size_t kPlansKept = 64;
+constexpr std::size_t kPlansKept = 64;        // views
+constexpr std::size_t kPlansKnown = 1 << 14;   // hashes: about a megabyte
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
     std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
@@ -203,18 +204,39 @@ void TraceSession::prepare_filters() {
     }
 }
 
+// The session's number of a plan. A session that has met very many forgets them all, and numbers those that come anew.
+std::uint32_t TraceSession::plan_id(const std::array<std::uint8_t, 16>& hash) {
+    if (const auto known = plan_ids_.find(hash); known != plan_ids_.end()) return known->second;
+    if (plan_ids_.size() >= kPlansKnown) {
+        plan_ids_.clear();
+        plans_.clear();
+        prepared_.reset();
+        first_plan_id_ = next_plan_id_;
+        for (const auto& attached : attached_) attached->seen_plans.clear();
+    }
+    plan_ids_.emplace(hash, next_plan_id_);
+    return next_plan_id_++;
+}
+
 // The view of the plan that runs, made when it first runs with an observer attached.
 void TraceSession::find_plan(const RunDetails& details) {
     bound_ = details.bound;
-    const auto known = std::ranges::find_if(plans_, [&](const auto& p) { return p->view().id == bound_->id; });
-    if (known == plans_.end()) {
-        prepared_.reset();
-        if (plans_.size() >= kPlansKept) plans_.erase(plans_.begin());
-        plans_.push_back(std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size())));
-        plan_ = plans_.back().get();
-    } else {
-        plan_ = known->get();
+    auto shown = std::ranges::find(plans_, bound_->id, &ShownPlan::bound_id);
+    if (shown == plans_.end()) {
+        const auto hash = TracePlan::hash_of(*details.graph, *bound_, isa_);
+        const std::uint32_t id = plan_id(hash);
+        shown = std::ranges::find_if(plans_, [&](const ShownPlan& p) { return p.plan->view().id == id; });
+        if (shown == plans_.end()) {
+            auto plan = std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size()), id, hash);
+            prepared_.reset();   // it may point into the plan that goes
+            if (plans_.size() >= kPlansKept) plans_.erase(std::ranges::min_element(plans_, {}, &ShownPlan::last_use));
+            plans_.push_back({std::move(plan)});
+            shown = plans_.end() - 1;
+        }
+        shown->bound_id = bound_->id;
     }
+    shown->last_use = ++plan_uses_;
+    plan_ = shown->plan.get();
 }
 
 void TraceSession::describe_run(const RunDetails& details) {
@@ -255,11 +277,11 @@ void TraceSession::prepare_events() {
     decided_.assign(steps.size(), {});
     ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
     n_written_ = 0;
-    prepared_ = {bound_->id, threads_};
+    prepared_ = {plan_->view().id, threads_};
 }
 
 void TraceSession::prepare_buffers() {
-    if (prepared_ != Prepared{bound_->id, threads_}) prepare_events();
+    if (prepared_ != Prepared{plan_->view().id, threads_}) prepare_events();
     n_begun_ = 0;
     pending_.clear();
     ranges_.resize(plan_->declared_ranges().size());
@@ -275,9 +297,11 @@ void TraceSession::begin_run(const RunDetails& details) {
     prepare_filters();
     prepare_buffers();
     for_each_observer([&](Attached& a) {
-        if (std::ranges::find(a.seen_plans, bound_->id) != a.seen_plans.end()) return;
+        const std::size_t i = plan_->view().id - first_plan_id_;
+        if (i < a.seen_plans.size() && a.seen_plans[i]) return;
         a.observer->on_plan(plan_->view());
-        a.seen_plans.push_back(bound_->id);
+        if (i >= a.seen_plans.size()) a.seen_plans.resize(i + 1);
+        a.seen_plans[i] = true;
     });
     ++n_runs_;
     run_.begin = now();

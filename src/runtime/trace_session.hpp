@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,7 +20,7 @@ class TraceSession;
 struct Attached {
     std::shared_ptr<Observer> observer;
     TraceRequest request;
-    std::vector<std::uint32_t> seen_plans;
+    std::vector<bool> seen_plans;    ///< by id, from the first of the session's known plans on
     bool detach_requested = false;
     bool broken = false;             ///< it threw and asked to be detached then: called no more
     SessionSummary summary;
@@ -84,6 +85,7 @@ private:
     void for_each_observer(Fn&& fn);
     void update_level() noexcept;
     void find_plan(const RunDetails& details);
+    [[nodiscard]] std::uint32_t plan_id(const std::array<std::uint8_t, 16>& hash);
     void describe_run(const RunDetails& details);
     void prepare_filters();
     void prepare_buffers();
@@ -107,7 +109,12 @@ private:
     std::uint64_t wall_clock_ = 0;
     bool started_ = false;
     std::vector<std::shared_ptr<Attached>> attached_;
-    std::vector<std::unique_ptr<TracePlan>> plans_;
+    // Plans are known by their hash: the context makes one anew when it has dropped it, and it stays the same plan.
+    struct ShownPlan { std::unique_ptr<TracePlan> plan; std::uint32_t bound_id = 0; std::uint64_t last_use = 0; };
+    std::vector<ShownPlan> plans_;               // those that ran last
+    std::map<std::array<std::uint8_t, 16>, std::uint32_t> plan_ids_;
+    std::uint32_t first_plan_id_ = 1, next_plan_id_ = 1;   // of plan_ids_, and of the next new plan
+    std::uint64_t plan_uses_ = 0;
 
     bool immediate_ = false, threads_ = false;   // of the running run
     bool clock_ = true;                          // somebody attached wants times

@@ -83,6 +83,17 @@ void Chain::append(std::unique_ptr<RowLink> link) {
 // ---- sampling -------------------------------------------------------------------------------------------------------
 
 Token Chain::sample(std::span<const float> logits) {
+    const Token token = draw(logits);
+    accept(token);
+    return token;
+}
+
+void Chain::undo_draw() noexcept {
+    for (const Link& link : links_)
+        if (link.row_link != nullptr) link.row_link->undo();
+}
+
+Token Chain::draw(std::span<const float> logits) {
     const FpEnvironment guard;
     begin_ = size_ = 0;
     left_row_ = false;
@@ -102,7 +113,6 @@ Token Chain::sample(std::span<const float> logits) {
     left_row_ = is_row && !is_greedy_;
     if (!left_row_) row_.release();
     last_p_ = chosen.p;
-    accept(Token{chosen.id});
     return Token{chosen.id};
 }
 

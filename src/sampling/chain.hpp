@@ -28,6 +28,8 @@ public:
 
     /// Runs the links and accepts the token they select. Throws non_finite_logits, no_candidates.
     Token sample(std::span<const float> logits);
+    Token draw(std::span<const float> logits);   ///< the same without accepting it
+    void undo_draw() noexcept;                   ///< the next draw uses the random number of the last one again
     void accept(Token token);
     void reset();
 
@@ -77,8 +79,4 @@ struct tinfer::Sampler::Impl {
     sampling::Chain chain;
     double seconds = 0;
     std::uint64_t samples = 0;
-
-    /// For SampleEvent.
-    [[nodiscard]] float last_p() const noexcept { return chain.last_p(); }
-    [[nodiscard]] std::uint32_t last_candidates() const noexcept { return chain.last_candidates(); }
 };

@@ -3,6 +3,7 @@
 // the same tokens with every compiler and on every machine.
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "sampling/candidates.hpp"
@@ -67,7 +68,7 @@ public:
     void apply(CandidateArray& candidates) override {
         softmax_.apply(candidates.data);
         const auto p = [&](std::size_t i) { return candidates.data[i].p; };
-        candidates.selected = draw_(candidates.data.size(), p, uniform(generator_));
+        candidates.selected = draw_(candidates.data.size(), p, next());
     }
 
     /// A sorted row would be summed in another order.
@@ -75,16 +76,27 @@ public:
 
     Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray& candidates) override {
         const auto p = softmax_.apply(row);
-        candidates.selected = draw_(p.size(), [&](std::size_t i) { return p[i]; }, uniform(generator_));
+        candidates.selected = draw_(p.size(), [&](std::size_t i) { return p[i]; }, next());
         if (const auto i = static_cast<std::size_t>(candidates.selected); i < p.size()) row.choose(static_cast<std::int32_t>(i), p[i]);
         return Left::row;
     }
 
-    void reset() override { generator_.seed(seed_); }
+    void reset() override {
+        generator_.seed(seed_);
+        again_ = false;
+    }
+    void undo() noexcept override { again_ = true; }
 
 private:
+    double next() {
+        if (!std::exchange(again_, false)) last_ = uniform(generator_);
+        return last_;
+    }
+
     std::uint32_t seed_;
     std::mt19937 generator_;
+    double last_ = 0;      ///< the number of the last draw
+    bool again_ = false;   ///< that draw was taken back: its number is the next one, too
     Softmax softmax_;
     Draw draw_;
 };

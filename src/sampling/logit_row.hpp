@@ -78,6 +78,8 @@ public:
     virtual Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) = 0;
     /// False where the row as it is will not do, and candidates have to be made.
     [[nodiscard]] virtual bool can_use(const LogitRow&) const noexcept { return true; }
+    /// Takes back what the last apply changed of the link itself.
+    virtual void undo() noexcept {}
 };
 
 }  // namespace tinfer::sampling

@@ -32,8 +32,7 @@ Token Sampler::sample(std::span<const float> logits) {
     return token;
 }
 
-/// No link of ours has a grammar yet: prompt and generated tokens are accepted alike.
-void Sampler::accept(Token token, bool /*advance_grammar*/) {
+void Sampler::accept(Token token) {
     reporting_memory(kSampling, [&] { impl_->chain.accept(token); });
 }
 void Sampler::reset() { reporting_memory(kSampling, [&] { impl_->chain.reset(); }); }

@@ -113,4 +113,12 @@ std::string Utf8Stream::flush() {
     return out;
 }
 
+std::string_view to_string(Utf8Stream::Policy value) noexcept {
+    switch (value) {
+        case Utf8Stream::Policy::replace: return "replace";
+        case Utf8Stream::Policy::raw: return "raw";
+    }
+    return "unknown";
+}
+
 }  // namespace tinfer

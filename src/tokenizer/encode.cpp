@@ -31,8 +31,8 @@ bool is_said_again(Token token, const std::vector<Token>& out, std::size_t& said
     return false;
 }
 
-void warn_once(const Vocab::Impl& vocab, std::atomic<bool>& warned, std::string_view message) {
-    if (!warned.exchange(true)) vocab.warn(message);
+void warn(const EncodeOptions& options, std::string_view message) {
+    if (options.log != nullptr && *options.log) (*options.log)(LogLevel::warning, message);
 }
 
 void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_special, Scratch& scratch,
@@ -48,10 +48,28 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
     }
 }
 
+// Where the tokens of a fragment begin, from the bytes that each stands for. A space put in front stands for none of the
+// text, and where the text was changed before it was looked up, lengths are stretched to those of the fragment.
+void append_begins(const Vocab::Impl& vocab, const Fragment& fragment, const std::vector<Token>& out,
+                   std::vector<std::size_t>& begins) {
+    const auto bytes_of = [&](std::size_t i) { return vocab.piece(static_cast<std::int32_t>(out[i]), true).size(); };
+    const std::size_t length = fragment.end - fragment.begin;
+    std::size_t total = 0;
+    for (std::size_t i = begins.size(); i < out.size(); ++i) total += bytes_of(i);
+    const std::size_t in_front = total == length + 1 ? 1 : 0;
+    const bool is_exact = total == length + in_front;
+    for (std::size_t at = 0; begins.size() < out.size();) {
+        const std::size_t i = begins.size(), behind = at > in_front ? at - in_front : 0;
+        const std::size_t inside = is_exact || total == 0 ? behind : at * length / total;
+        begins.push_back(fragment.begin + (fragment.special != kNoToken ? 0 : inside));
+        at += bytes_of(i);
+    }
+}
+
 }  // namespace
 
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
-                 std::vector<Token>& out) {
+                 std::vector<Token>& out, std::span<const ByteRange> foreign, std::vector<std::size_t>* begins) {
     if (vocab.algorithm == Algorithm::none || vocab.algorithm == Algorithm::unknown)
         fail(ErrorCode::no_tokenizer, cat(vocab.name, ": text cannot be encoded with tokenizer model '",
                                           escaped(vocab.algorithm_name), "'; token ids work"));
@@ -64,8 +82,9 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     const std::size_t n_forced = out.size();
     if (options.add_special && vocab.add_bos && !options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_front = out.size();
+    if (begins != nullptr) begins->resize(n_front, 0);
 
-    vocab.matcher.partition(text, options.parse_special, scratch);
+    vocab.matcher.partition(text, options.parse_special, foreign, scratch);
     bool after_special = true;
     for (const Fragment& fragment : scratch.fragments) {
         if (fragment.special != kNoToken) {
@@ -75,16 +94,17 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
             encode_raw(vocab, text.substr(fragment.begin, fragment.end - fragment.begin), after_special, scratch, out);
         }
         after_special = fragment.special != kNoToken;
+        if (begins != nullptr) append_begins(vocab, fragment, out, *begins);
     }
 
     if (!options.add_special) return;
     const bool has_text = out.size() > n_front;
     if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
-        warn_once(vocab, vocab.warned_bos, "the text begins with BOS and BOS was added: the prompt has two");
+        warn(options, "the text begins with BOS and BOS was added: the prompt has two");
     if (vocab.algorithm == Algorithm::wordpiece) out.push_back(required_special(vocab, vocab.special.sep, "SEP"));
     if (!vocab.add_eos) return;
     if (has_text && out.back() == Token{vocab.special.eos})
-        warn_once(vocab, vocab.warned_eos, "the text ends with EOS and EOS was added: the prompt has two");
+        warn(options, "the text ends with EOS and EOS was added: the prompt has two");
     out.push_back(required_special(vocab, vocab.special.eos, "EOS"));
 }
 

@@ -351,6 +351,7 @@ std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const Mode
     vocab->log = options.log;
     vocab->byte_tokens.fill(kNoToken);
     VocabLoader(file, options, *vocab).run();
+    vocab->log = {};   // the caller's for the load alone
     return vocab;
 }
 

@@ -25,10 +25,15 @@ struct Fragment {
     std::int32_t special = kNoToken;
 };
 
+struct ByteRange {
+    std::size_t begin, end;
+};
+
 /// A special token that may be cut out where it stands.
 struct SpecialMatch {
     std::uint32_t entry;   ///< number of the token among the special ones; the lowest goes first
     std::size_t begin;
+    std::size_t room;      ///< bytes from there on that may be a control token
 };
 
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};

@@ -215,33 +215,38 @@ std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
 }
 
 // The first from `entry` on, down its chain, that may be cut out.
-std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, bool parse_special) const noexcept {
-    while (entry != kNone && !parse_special && (entries_[entry].attr & TokenAttr::user_defined) == 0)
+std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) const noexcept {
+    while (entry != kNone && entries_[entry].text.size() > room && (entries_[entry].attr & TokenAttr::user_defined) == 0)
         entry = entries_[entry].shorter;
     return entry;
 }
 
 // Where a token begins, the longest one that does. Only those are looked at, so thousands of reserved tokens cost
 // nothing.
-void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::vector<SpecialMatch>& found) const {
+void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
+                              std::vector<SpecialMatch>& found) const {
     for (std::size_t at = 0; at < text.size(); ++at) {
+        while (!foreign.empty() && foreign.front().end <= at) foreign = foreign.subspan(1);
+        const std::size_t own_end = foreign.empty() ? text.size() : std::max(foreign.front().begin, at);
+        const std::size_t room = parse_special ? own_end - at : 0;
         const auto first = static_cast<unsigned char>(text[at]);
         if (parse_special ? first_[first] == first_[first + 1u] : !begins_added_[first]) continue;
-        const std::uint32_t entry = allowed(longest(text.substr(at)), parse_special);
-        if (entry != kNone) found.push_back({entry, at});
+        const std::uint32_t entry = allowed(longest(text.substr(at)), room);
+        if (entry != kNone) found.push_back({entry, at, room});
     }
 }
 
 // In the order of entries: a byte is taken by a token at least as long as those that come later, so one of these
 // overlaps it with its first or its last byte. What does not fit makes room for the next shorter token that begins
 // there.
-void SpecialMatcher::partition(std::string_view text, bool parse_special, Scratch& scratch) const {
+void SpecialMatcher::partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
+                               Scratch& scratch) const {
     std::vector<Fragment>& fragments = scratch.fragments;
     std::vector<SpecialMatch>& found = scratch.special_found;
     std::vector<std::uint8_t>& taken = scratch.special_taken;
     fragments.clear();
     found.clear();
-    find_all(text, parse_special, found);
+    find_all(text, parse_special, foreign, found);
     if (found.empty()) {
         if (!text.empty()) fragments.push_back({0, text.size()});
         return;
@@ -253,14 +258,14 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, Scratc
     std::ranges::make_heap(found, goes_later);
     while (!found.empty()) {
         std::ranges::pop_heap(found, goes_later);
-        const auto [number, begin] = found.back();
+        const auto [number, begin, room] = found.back();
         found.pop_back();
         if (taken[begin] != 0) continue;
         const Entry& entry = entries_[number];
         const std::size_t end = begin + entry.text.size();
         if (taken[end - 1] != 0) {
-            if (const std::uint32_t shorter = allowed(entry.shorter, parse_special); shorter != kNone) {
-                found.push_back({shorter, begin});
+            if (const std::uint32_t shorter = allowed(entry.shorter, room); shorter != kNone) {
+                found.push_back({shorter, begin, room});
                 std::ranges::push_heap(found, goes_later);
             }
             continue;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -48,8 +49,9 @@ class SpecialMatcher {
 public:
     void build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs);
 
-    /// Leaves the fragments in `scratch.fragments`. Without `parse_special` only USER_DEFINED tokens are cut out.
-    void partition(std::string_view text, bool parse_special, Scratch& scratch) const;
+    /// Leaves the fragments in `scratch.fragments`. Without `parse_special` only USER_DEFINED tokens are cut out, and only
+    /// these where one of the `foreign` ranges (ascending, disjoint) overlaps.
+    void partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign, Scratch& scratch) const;
 
 private:
     static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -60,8 +62,9 @@ private:
         std::uint32_t shorter;   // the next entry with the same text, else the longest one that the text begins with
     };
     [[nodiscard]] std::uint32_t longest(std::string_view text) const noexcept;   ///< that `text` begins with
-    [[nodiscard]] std::uint32_t allowed(std::uint32_t entry, bool parse_special) const noexcept;
-    void find_all(std::string_view text, bool parse_special, std::vector<SpecialMatch>& found) const;
+    /// `room`: how many bytes a control token may have here.
+    [[nodiscard]] std::uint32_t allowed(std::uint32_t entry, std::size_t room) const noexcept;
+    void find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign, std::vector<SpecialMatch>& found) const;
 
     std::vector<Entry> entries_;  // by descending length, then ascending id: the order in which they are cut out
     std::vector<std::uint32_t> sorted_;       // entries in lexicographic order

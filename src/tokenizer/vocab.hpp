@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The state behind tinfer::Vocab: what the file says about text, checked and indexed, and the parts that turn text into
-// tokens and back. Immutable once loaded, except for the scratch pool and the warned-once flags.
+// tokens and back. Immutable once loaded, except for the scratch pool.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,9 +32,11 @@ enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, 
 /// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
 [[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
 
-/// Appends the tokens of `text`.
+/// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins` is
+/// given, it gets the byte of the text at which each token begins.
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
-                 std::vector<Token>& out);
+                 std::vector<Token>& out, std::span<const ByteRange> foreign = {},
+                 std::vector<std::size_t>* begins = nullptr);
 
 /// One raw fragment each, without specials.
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
@@ -79,8 +80,7 @@ struct Vocab::Impl {
     tokenizer::ByteTrie trie;      ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
     tokenizer::Pretokenizer pretokenizer;
 
-    LogSink log;
-    mutable std::atomic<bool> warned_bos{false}, warned_eos{false};
+    LogSink log;                   ///< while it loads
     mutable tokenizer::ScratchPool scratch;
 
     void warn(std::string_view message) const {

@@ -40,6 +40,27 @@ std::vector<Token> Vocab::encode(std::string_view text, EncodeOptions options) c
     });
 }
 
+EncodedText Vocab::encode(std::span<const TextSegment> segments, EncodeOptions options) const {
+    return reporting_memory(kTokenizing, [&] {
+        std::string text;
+        std::vector<tokenizer::ByteRange> foreign;
+        for (const TextSegment& segment : segments) {
+            text += segment.text;
+            if (segment.trusted || segment.text.empty()) continue;
+            const std::size_t begin = text.size() - segment.text.size();
+            if (!foreign.empty() && foreign.back().end == begin)
+                foreign.back().end = text.size();
+            else
+                foreign.push_back({begin, text.size()});
+        }
+        EncodedText out;
+        const auto scratch = impl_->scratch.lend();
+        tokenizer::encode_text(*impl_, text, options, *scratch, out.tokens, foreign, &out.begin);
+        out.begin.resize(out.tokens.size(), text.size());   // what is added at the end
+        return out;
+    });
+}
+
 std::size_t Vocab::encode_into(std::string_view text, EncodeOptions options, std::span<Token> out) const {
     return reporting_memory(kTokenizing, [&] {
         const auto scratch = impl_->scratch.lend();
@@ -51,7 +72,7 @@ std::size_t Vocab::encode_into(std::string_view text, EncodeOptions options, std
     });
 }
 
-std::string_view Vocab::piece(Token token, bool special) const { return impl_->piece(impl_->checked(token), special); }
+std::string_view Vocab::piece(Token token, bool special) const& { return impl_->piece(impl_->checked(token), special); }
 
 std::string Vocab::decode(std::span<const Token> tokens, DecodeOptions options) const {
     return reporting_memory(kTokenizing, [&] { return tokenizer::decode_tokens(*impl_, tokens, options); });
@@ -59,7 +80,7 @@ std::string Vocab::decode(std::span<const Token> tokens, DecodeOptions options) 
 
 std::size_t Vocab::size() const noexcept { return impl_->n_tokens; }
 
-std::string_view Vocab::text(Token token) const {
+std::string_view Vocab::text(Token token) const& {
     const auto id = static_cast<std::size_t>(impl_->checked(token));
     return impl_->attrs.empty() ? std::string_view() : impl_->texts[id];
 }
@@ -115,8 +136,8 @@ std::optional<Token> Vocab::special(Special which) const noexcept {
 bool Vocab::add_bos() const noexcept { return impl_->add_bos; }
 bool Vocab::add_eos() const noexcept { return impl_->add_eos; }
 bool Vocab::add_space_prefix() const noexcept { return impl_->add_space_prefix; }
-std::string_view Vocab::algorithm() const noexcept { return impl_->algorithm_name; }
-std::string_view Vocab::pretokenizer() const noexcept { return impl_->pretokenizer_name; }
+std::string_view Vocab::algorithm() const& noexcept { return impl_->algorithm_name; }
+std::string_view Vocab::pretokenizer() const& noexcept { return impl_->pretokenizer_name; }
 
 std::string_view to_string(Special which) noexcept {
     switch (which) {
@@ -135,6 +156,15 @@ std::string_view to_string(Special which) noexcept {
         case Special::fim_pad: return "fim_pad";
         case Special::fim_rep: return "fim_rep";
         case Special::fim_sep: return "fim_sep";
+    }
+    return "unknown";
+}
+
+std::string_view to_string(DecodeOptions::Clean value) noexcept {
+    switch (value) {
+        case DecodeOptions::Clean::vocabulary_default: return "vocabulary_default";
+        case DecodeOptions::Clean::on: return "on";
+        case DecodeOptions::Clean::off: return "off";
     }
     return "unknown";
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/expected.hpp"
 
 namespace tinfer {
@@ -107,7 +108,7 @@ CoverageCheck::~CoverageCheck() = default;
 std::uint64_t CoverageCheck::runs() const noexcept { return impl_->runs; }
 std::uint64_t CoverageCheck::steps() const noexcept { return impl_->steps; }
 std::uint64_t CoverageCheck::operands() const noexcept { return impl_->operands; }
-const std::vector<std::string>& CoverageCheck::differences() const noexcept { return impl_->differences; }
+const std::vector<std::string>& CoverageCheck::differences() const& noexcept { return impl_->differences; }
 
 TraceRequest CoverageCheck::request() const { return {.delivery = Delivery::immediate}; }
 void CoverageCheck::on_session(const SessionInfo&) {}

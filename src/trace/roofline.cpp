@@ -9,7 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
-#include "tinfer/trace.hpp"
+#include "tinfer/observers.hpp"
 
 namespace tinfer {
 
@@ -172,6 +172,15 @@ void Roofline::on_events(std::span<const KernelEvent> events) {
 void Roofline::on_run_end(const RunResult& result) {
     ++impl_->runs;
     impl_->run_seconds += 1e-9 * static_cast<double>(result.end - result.run->begin);
+}
+
+std::string_view to_string(RooflineRow::Bound value) noexcept {
+    switch (value) {
+        case RooflineRow::Bound::unknown: return "unknown";
+        case RooflineRow::Bound::memory: return "memory";
+        case RooflineRow::Bound::compute: return "compute";
+    }
+    return "unknown";
 }
 
 }  // namespace tinfer

@@ -269,6 +269,32 @@ TEST_CASE("[N3] sampling survives the failure of any allocation") {
     check_sites("remove", refuse_each_allocation([&] { sampler.remove(99); }, usable, ErrorCode::index_out_of_range), 1);
 }
 
+TEST_CASE("[N3] regular expressions, and what compiles them, get their memory where all of it comes from") {
+    const TempFolder folder;
+    const auto path = folder / "vocab.gguf";
+    small_bpe("gpt-4o").save(path);   // no scanner stands for its expression
+    const std::string text = "Words, 1234 digits \u4E2D\u6587\u0301.\n";
+    const auto expected = Vocab::load(path).encode(text);
+    bool same = true;
+    const auto load_and_encode = [&] { same = Vocab::load(path).encode(text) == expected && same; };
+    std::uint64_t with_scanners = 0, with_expressions = 0;
+    {
+        small_bpe("gpt-2").save(folder / "scanned.gguf");
+        const AllocationScope scope;
+        (void)Vocab::load(folder / "scanned.gguf");
+        with_scanners = scope.count();
+    }
+    {
+        const AllocationScope scope;
+        (void)Vocab::load(path);
+        with_expressions = scope.count();
+        CHECK(scope.live() < 4096);
+    }
+    CHECK(with_expressions >= with_scanners + 5);
+    check_sites("expressions", refuse_each_allocation(load_and_encode), 60, 20);
+    CHECK(same);
+}
+
 TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
     const std::string text = "Hello w\xC3\xB6rld <s> 12345 \xE4\xB8\x96\xE7\x95\x8C\n  the end";
     for (const auto& writer : {small_bpe("gpt-2"), small_bpe("llama-bpe"), small_spm()}) {

@@ -44,7 +44,6 @@ TEST_CASE("[O4] api: load, decode, sample and observe need the one public header
     Sampler sampler(model.vocab(), {.temp = 0});
     CHECK(static_cast<int>(sampler.sample(context.logits(-1))) < 128);
     CHECK(count->n > 20);
-    CHECK(version() == "0.1.0");
 }
 
 TEST_CASE("[O5] api: log messages go to the caller's sink, with levels, and nowhere else") {
@@ -146,7 +145,8 @@ TEST_CASE("[A5] api: every supported architecture is listed with what tests it")
         CHECK_FALSE(row.tested_by.empty());
         CHECK_FALSE(row.memory.empty());
     }
-    CHECK(names == std::set<std::string_view>{"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"});
+    CHECK(names.size() == architectures().size());
+    for (const std::string_view name : {"llama", "qwen3moe", "gemma3", "mamba2", "bert", "t5"}) CHECK_MESSAGE(names.contains(name), name);
 }
 
 }  // namespace tinfer

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <string>
 
-#include "base/sha256.hpp"
+#include "support/temp_folder.hpp"
+#include "tinfer/error.hpp"
+#include "tinfer/hash.hpp"
 
 namespace tinfer {
 
@@ -27,6 +30,32 @@ TEST_CASE("base: SHA-256 does not depend on how the bytes are cut") {
             for (std::size_t at = 0; at < part.size(); at += step) hash.update(part.substr(at, step));
             CHECK(hash.finish() == whole);
         }
+    }
+}
+
+TEST_CASE("base: a copy of a SHA-256 goes on from where it is") {
+    Sha256 hash;
+    hash.update("abcdbcdecdefdefgefghfghighijhijk");
+    Sha256 copy = hash;
+    hash.update("ijkljklmklmnlmnomnopnopq");
+    copy.update("ijkljklmklmnlmnomnopnopq");
+    CHECK(hash.finish() == copy.finish());
+}
+
+TEST_CASE("base: the SHA-256 of a file is that of its bytes, read in pieces, and a file that is not there is an error") {
+    const test::TempFolder folder;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1, (std::size_t{5} << 20) - 3}) {
+        std::string text(size, 'x');
+        for (std::size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i / 997);
+        std::ofstream(folder / "data", std::ios::binary) << text;
+        CHECK(to_hex(sha256_file(folder / "data")) == to_hex(sha256(std::as_bytes(std::span(text)))));
+    }
+    try {
+        (void)sha256_file(folder / "absent");
+        FAIL("no error");
+    } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::io_error);
+        CHECK(std::string_view(error.what()).find("absent") != std::string_view::npos);
     }
 }
 

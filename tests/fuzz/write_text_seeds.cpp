@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Writes seeds for the targets about text into two folders below the one given: small vocabularies of each algorithm
-// (vocab, for fuzz_vocab), and texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize).
+// Writes seeds for the targets about text into folders below the one given: small vocabularies of each algorithm (vocab, for
+// fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), JSON (json), and chat
+// templates with inputs (template, template_inputs).
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string_view>
 
 #include "tokenizer/vocab_support.hpp"
@@ -38,6 +40,13 @@ void write_vocabularies(const std::filesystem::path& folder) {
     GgufWriter().kv("general.architecture", "llama").kv("tokenizer.ggml.model", "no_vocab").save(folder / "none");
 }
 
+void write_each(const std::filesystem::path& folder, std::span<const std::string_view> texts) {
+    std::filesystem::create_directories(folder);
+    int n = 0;
+    for (const std::string_view text : texts)
+        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
 void write_texts(const std::filesystem::path& folder) {
     constexpr std::string_view texts[] = {
         "hello world, hello hello! It's 12345.678 o'clock; we'LL've\n\n\t x  y   ",
@@ -49,10 +58,36 @@ void write_texts(const std::filesystem::path& folder) {
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "for (int i = 0; i < n; ++i) { sum += x[i] * 0x1F; }  // \\path\\to \"quoted\"\r\n\r\n#include <a.h>\n",
     };
-    std::filesystem::create_directories(folder);
-    int n = 0;
-    for (const std::string_view text : texts)
-        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+    write_each(folder, texts);
+}
+
+void write_json(const std::filesystem::path& folder) {
+    constexpr std::string_view texts[] = {
+        R"({"model":"tiny","messages":[{"role":"user","content":"Gr\u00fc\u00dfe \ud83e\udd8a\n"}],"temperature":0.80,"seed":42,"stream":true})",
+        R"([0,-0,1.5,-2.50e+3,1e-400,123456789012345678901234567890,true,false,null,"",[],{},[[[[]]]]])",
+        R"({"a":1,"b":{"a":2,"":3},"a":4,"list":[{"x":"y"},{"x":"\"\\\/\b\f\r\t"}]})",
+        "  {\n\t\"key\" : [ 1 , 2 ] ,\r\n \"\xC3\xA4\": \"\xE2\x82\xAC\xF0\x9F\xA6\x8A\x7F\" }  \n",
+        "[1,]", "{\"a\"}", "\"\\ud800\"", "\"\xED\xA0\x80\"", "01", "1e999", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+    };
+    write_each(folder, texts);
+}
+
+void write_templates(const std::filesystem::path& templates, const std::filesystem::path& inputs) {
+    constexpr std::string_view sources[] = {
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m['content'] | trim }}{% if not loop.last %}\n{% endif %}{% endfor %}",
+        "{%- set ns = namespace(a=1, b=[]) -%}{%- for i in range(3) %}{% set ns.a = ns.a + i %}{{ ns.a }}{% endfor %}",
+        "{% macro f(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) %}c{% endcall %}",
+        "{{ tools | tojson(indent=2) }}{{ x[::-1] }}{{ x | sort | map('string') | join(', ') }}{{ s.split(',')[0].upper() }}",
+        "{{ '%5.2f|%-4s' % (f, n) }}{{ '{:>8}{}'.format(s, n) }}{{ n // 2 ** 2 % 3 }}{{ strftime_now('%Y-%j') }}",
+        "{% if s is string and n is not none %}a{% elif x is sequence %}b{% else %}c{% endif %}{% raw %}{{ }}{% endraw %}{# c #}",
+        "{% set q %}{{ s }}{% endset %}{% filter indent(2, true) %}{{ q }}{% endfilter %}{{ x | batch(2, 0) | list }}{{ messages | groupby('role') }}",
+    };
+    constexpr std::string_view documents[] = {
+        R"({"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}], "tools": [1, 2.5e3, "\u00fc\ud83d\ude00"]})",
+        R"({"messages": [{"role": "tool", "content": [{"type": "text", "text": "a\nb"}]}], "documents": ["b", "a"], "tools": {"k": {"l": [true, false, null]}}})",
+    };
+    write_each(templates, sources);
+    write_each(inputs, documents);
 }
 
 }  // namespace
@@ -62,4 +97,6 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[1];
     write_vocabularies(folder / "vocab");
     write_texts(folder / "text");
+    write_templates(folder / "template", folder / "template_inputs");
+    write_json(folder / "json");
 }

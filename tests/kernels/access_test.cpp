@@ -176,7 +176,7 @@ TEST_CASE("kv_write and kv_copy_page: logical rows, adjacent ones merged") {
     CHECK(read == std::vector<AccessRange>{{0, page, 0, 1, 0, 1}, {6 * page, page, 0, 1, 0, 2}});
 }
 
-TEST_CASE("[N1] kv_move: the rows that change places, neither the buffer nor what stands behind the end of the list") {
+TEST_CASE("kv_move: the rows that change places, neither the buffer nor what stands behind the end of the list") {
     const std::vector<std::byte> cache(12 * 2 * 512);
     const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
     const std::vector<std::int32_t> moves{100, 64, 28, 70, -1, 1, 300, 200, 3, 203, 98, 2, -1, 203, 1, 0, 0, 0, 400, 401, 5};

@@ -189,7 +189,7 @@ TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned
     }
 }
 
-TEST_CASE("[M4][K5] kv_move: cells that change places hold what was written, the others stay, in every type and table") {
+TEST_CASE("kv_move: cells that change places hold what was written, the others stay, in every type and table") {
     const std::vector<float> values = random_floats(kDim * kKvHeads * kKvSlots, 77, Extremes::none);
     std::vector<std::int32_t> all(kKvSlots);
     for (std::int32_t i = 0; i < kKvSlots; ++i) all[static_cast<std::size_t>(i)] = i;

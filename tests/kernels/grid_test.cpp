@@ -15,17 +15,12 @@
 #include "kernels/quants/format.hpp"
 #include "support/kernel_call.hpp"
 #include "support/random_blocks.hpp"
+#include "support/weight_types.hpp"
 
 using namespace tinfer;
 using namespace tinfer::test;
 
 namespace {
-
-constexpr DType kWeightTypes[] = {
-    DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
-    DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s,
-    DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m, DType::iq4_nl, DType::iq4_xs, DType::tq1_0, DType::tq2_0,
-    DType::mxfp4, DType::nvfp4, DType::q1_0, DType::q2_0};
 
 void fill_rows(const TestTensor& tensor, const std::vector<std::byte>& packed) {
     const kernels::Operand& to = tensor.operand();

@@ -22,6 +22,7 @@
 #include "kernels/quants/formats.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
+#include "support/weight_types.hpp"
 
 using namespace tinfer;
 using namespace tinfer::kernels;
@@ -29,17 +30,12 @@ using tinfer::test::Extremes;
 using tinfer::test::random_activations;
 using tinfer::test::random_floats;
 using tinfer::test::random_weights;
+using tinfer::test::kWeightTypes;
 
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 constexpr double kU = 0x1p-24;   // unit roundoff of float32
-
-const DType kWeightTypes[] = {
-    DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
-    DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::tq1_0, DType::tq2_0,
-    DType::mxfp4, DType::nvfp4, DType::q1_0, DType::q2_0, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs,
-    DType::iq3_s, DType::iq1_s, DType::iq1_m};
 
 DType partner(DType weights) { return find_dtype(weights)->activation; }
 

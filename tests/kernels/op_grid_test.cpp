@@ -308,7 +308,11 @@ TEST_CASE("[K3] tables: all of this machine name the same kernels, and the best 
     const kernels::KernelTable& reference = *kernels::find_table(Isa::reference);
     for (const auto* table : fast_tables()) {
         CAPTURE(table->name);
-        REQUIRE(table->n_kernels == reference.n_kernels);
+        std::size_t n_found = 0;   // no table has more than reference has
+        for (const auto* part = table; part != nullptr; part = part->base)
+            for (std::size_t i = 0; i < part->n_kernels; ++i)
+                n_found += table->find(part->kernels[i].op, part->kernels[i].type) == &part->kernels[i] ? 1 : 0;
+        REQUIRE(n_found == reference.n_kernels);
         for (std::size_t i = 0; i < reference.n_kernels; ++i) {
             const kernels::KernelDescriptor* kernel = table->find(reference.kernels[i].op, reference.kernels[i].type);
             REQUIRE(kernel != nullptr);

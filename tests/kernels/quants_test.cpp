@@ -19,10 +19,12 @@
 #include "kernels/quants/activation_q8.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
+#include "support/weight_types.hpp"
 
 using namespace tinfer;
 using namespace tinfer::kernels;
 using tinfer::test::Extremes;
+using tinfer::test::kBlockTypes;
 
 namespace {
 
@@ -68,11 +70,6 @@ std::vector<float> dequantized(DType type, const std::vector<std::byte>& bytes) 
     dequantize_row(type, bytes.data(), n, out.data());
     return out;
 }
-
-const DType kQuantized[] = {
-    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
-    DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::tq1_0, DType::tq2_0, DType::mxfp4, DType::nvfp4, DType::q1_0,
-    DType::q2_0, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq1_s, DType::iq1_m};
 
 /// The quantized row that quantize_activation makes of x.
 struct QuantizedRow {
@@ -155,7 +152,7 @@ TEST_CASE("quants: the list of formats is the list of weight types, with the siz
 }
 
 TEST_CASE("quants: codes and scales keep the ranges that products rely on") {
-    for (const DType type : kQuantized)
+    for (const DType type : kBlockTypes)
         with_format<reference>(type, [&](auto format) {
             using Format = decltype(format);
             const std::int64_t n_blocks = 200;
@@ -306,7 +303,7 @@ TEST_CASE("[golden] quants: f16 and bf16 round as the golden files say") {
 }
 
 TEST_CASE("quants: rows need no alignment and blocks do not depend on their place in the row") {
-    for (const DType type : kQuantized) {
+    for (const DType type : kBlockTypes) {
         const DTypeInfo& info = *find_dtype(type);
         const std::int64_t k = 3 * info.block_elems;
         const auto row = test::random_weights(type, k, 1, 11, Extremes::finite);

@@ -28,7 +28,7 @@ std::vector<int> moved(std::vector<int> cells, const std::vector<std::int32_t>& 
 
 }  // namespace
 
-TEST_CASE("[M4] cell moves: any cells may change places, chains and rings among them") {
+TEST_CASE("cell moves: any cells may change places, chains and rings among them") {
     std::mt19937 random(3);
     for (int trial = 0; trial < 500; ++trial) {
         const int n = 1 + static_cast<int>(random() % 200), n_moved = static_cast<int>(random() % static_cast<unsigned>(n + 1));
@@ -58,7 +58,7 @@ TEST_CASE("[M4] cell moves: any cells may change places, chains and rings among 
     }
 }
 
-TEST_CASE("[M4] cell moves: cells that move towards the front are one row, those that stay are none") {
+TEST_CASE("cell moves: cells that move towards the front are one row, those that stay are none") {
     CellMoves moves(64);
     moves.clear();
     for (int cell = 0; cell < 10; ++cell) moves.add(cell, cell);

@@ -396,7 +396,7 @@ TEST_CASE("kv_cache: removing leaves holes, frees empty pages and gives the end 
     bench.compare();
 }
 
-TEST_CASE("[M4] kv_cache: what moves is what lies behind a hole, and pages without one stay where they are") {
+TEST_CASE("kv_cache: what moves is what lies behind a hole, and pages without one stay where they are") {
     Bench bench({.n_ctx = 256, .n_seq_max = 1, .n_run = 256});
     REQUIRE(bench.decode(run_of(bench, 0, 256)));
     bench.cache.seq_rm(SeqId{0}, Pos{140}, Pos{150});
@@ -412,7 +412,7 @@ TEST_CASE("[M4] kv_cache: what moves is what lies behind a hole, and pages witho
     bench.compare();
 }
 
-TEST_CASE("[M3][M7] kv_cache: n_ctx tokens fit also where sequences part in the middle of pages") {
+TEST_CASE("kv_cache: n_ctx tokens fit also where sequences part in the middle of pages") {
     Bench bench({.n_ctx = 128, .n_seq_max = 4, .n_run = 16});
     REQUIRE(bench.decode(run_of(bench, 0, 10)));
     for (int seq = 1; seq < 4; ++seq) {
@@ -427,7 +427,7 @@ TEST_CASE("[M3][M7] kv_cache: n_ctx tokens fit also where sequences part in the 
     CHECK_FALSE(bench.decode(run_of(bench, 0, 1)));
 }
 
-TEST_CASE("[M5][M7] kv_cache: a copy of tokens that have moved behind others on their page is in order, and so is what follows") {
+TEST_CASE("kv_cache: a copy of tokens that have moved behind others on their page is in order, and so is what follows") {
     Bench bench({.n_ctx = 128, .n_seq_max = 2, .n_run = 64});
     REQUIRE(bench.decode(run_of(bench, 0, 10)));
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);

@@ -401,7 +401,7 @@ struct Walk {
 
 }  // namespace
 
-TEST_CASE("[M3][M4][M5][M6][M7][M11][N5] memory: any operations in any order agree with lists of tokens, in every kind of memory") {
+TEST_CASE("memory: any operations in any order agree with lists of tokens, in every kind of memory") {
     for (const KindOfMemory& kind : kKinds) {
         CAPTURE(std::string(kind.name));
         int n_compacted = 0, n_full = 0, n_shared = 0, n_order = 0, n_done = 0;
@@ -426,7 +426,7 @@ TEST_CASE("[M3][M4][M5][M6][M7][M11][N5] memory: any operations in any order agr
     }
 }
 
-TEST_CASE("[M4][M5] memory: whatever range goes, again and again, there is room for as many tokens as n_ctx lacks") {
+TEST_CASE("memory: whatever range goes, again and again, there is room for as many tokens as n_ctx lacks") {
     for (const KindOfMemory& kind : kKinds) {
         if (kind.states) continue;   // they cannot be cut
         CAPTURE(std::string(kind.name));

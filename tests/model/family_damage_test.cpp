@@ -42,6 +42,7 @@ bool may_be_absent(std::string_view name) {
 
 void damage_tensors(const GgufWriter& whole) {
     GgufWriter list = whole;
+    const bool tells_vocabulary = std::ranges::any_of(whole.keys(), [](const GgufWriter::Key& key) { return key.key.ends_with(".vocab_size"); });
     for (const auto& original : list.tensors()) {
         CAPTURE(original.name);
         GgufWriter without = whole;
@@ -60,8 +61,9 @@ void damage_tensors(const GgufWriter& whole) {
             const Verdict verdict = bind(stretched);
             CAPTURE(i);
             CAPTURE(verdict.text);
-            const bool longer_table = names(original.name, "rope_f");   // more factors than pairs are no harm
-            CHECK((verdict.code || longer_table));
+            // more factors than pairs are no harm, and the rows of the embedding may be what tells the vocabulary's size
+            const bool may_be_longer = names(original.name, "rope_f") || (original.name == "token_embd.weight" && i == 1 && !tells_vocabulary);
+            CHECK((verdict.code || may_be_longer));
         }
         GgufWriter typed = whole;
         typed.tensor(original.name).type = DType::i32;
@@ -180,17 +182,17 @@ TEST_CASE("[golden] families: variants that would compute something else are ref
         const auto file = golden_model_file(variant.golden);
         if (!file) continue;
         if (const auto mix = ModelFile::open(*file).type_mix(); mix.size() != 1 || mix[0].type != DType::f32) {
-            MESSAGE("skipped: ", variant.golden, " has tensors that are not F32 here");
+            MESSAGE("skipped: ", std::string(variant.golden), " has tensors that are not F32 here");
             continue;
         }
         GgufWriter w = gguf_copy(*file);
         if (!variant.change(w)) {
-            MESSAGE("skipped: ", variant.golden, " is not of that kind here: ", variant.text);
+            MESSAGE("skipped: ", std::string(variant.golden), " is not of that kind here: ", std::string(variant.text));
             continue;
         }
         const Verdict verdict = bind(w);
-        CAPTURE(variant.golden);
-        CAPTURE(variant.text);
+        CAPTURE(std::string(variant.golden));
+        CAPTURE(std::string(variant.text));
         CAPTURE(verdict.text);
         CHECK(verdict.code == variant.code);
         CHECK(names(verdict.text, variant.text));

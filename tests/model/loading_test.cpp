@@ -262,7 +262,7 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
     }
 }
 
-TEST_CASE("[S1][L11] rows of an embedding beyond the vocabulary are said at load and never offered") {
+TEST_CASE("rows of an embedding beyond the vocabulary are said at load and never offered") {
     const TempFolder folder;
     const GgufWriter text = small_bpe();
     text.save(folder / "vocab.gguf");
@@ -308,7 +308,7 @@ TEST_CASE("[S1][L11] rows of an embedding beyond the vocabulary are said at load
     CHECK(static_cast<std::size_t>(Sampler(model.vocab(), {.seed = 1}).sample(row)) < n_tokens);
 }
 
-TEST_CASE("[L23] a context keeps its model alive") {
+TEST_CASE("a context keeps its model alive") {
     const TempFolder folder;
     std::optional<Context> context;
     std::vector<float> expected;

@@ -244,6 +244,11 @@ TEST_CASE("[L12] a file without a required tensor is refused with the tensor's n
             CHECK(mentions(outcome.text, "model.gguf"));
         }
     }
+    GgufWriter w = TinyModel::of("llama").writer();   // the embedding is what would tell how large the vocabulary is
+    w.erase("llama.vocab_size").erase("tokenizer.ggml.tokens").erase_tensor("token_embd.weight");
+    const Outcome outcome = load(w);
+    CHECK(outcome.code == ErrorCode::missing_tensor);
+    CHECK(mentions(outcome.text, "'token_embd.weight' {embedding_length, vocabulary}"));
 }
 
 TEST_CASE("[L13] a wrong rank, a wrong extent and an unusable type have codes of their own") {

@@ -31,7 +31,7 @@ bool skip_without_model(const char* name) {
     if (!file) return true;
     const auto mix = ModelFile::open(*file).type_mix();
     if (mix.size() == 1 && mix[0].type == DType::f32) return false;
-    MESSAGE("skipped: ", name, " has tensors that are not F32 here");
+    MESSAGE("skipped: ", std::string(name), " has tensors that are not F32 here");
     return true;
 }
 
@@ -42,7 +42,7 @@ bool has_tensor(const GgufWriter& file, const std::string& name) {
 /// True, with a message, where a case is about a tensor that files may lack, and this one does.
 bool skip_without_tensor(const GgufWriter& file, const char* name, const std::string& tensor) {
     if (has_tensor(file, tensor)) return false;
-    MESSAGE("skipped: ", name, " has no ", tensor, " here");
+    MESSAGE("skipped: ", std::string(name), " has no ", tensor, " here");
     return true;
 }
 
@@ -296,7 +296,7 @@ TEST_CASE("[golden] recurrent keys that fit no model are refused by name") {
                            {"rwkv6", "rwkv6.token_shift_count", 1}, {"rwkv7", "rwkv7.feed_forward_length", 0}, {"rwkv7", "rwkv7.attention.gate_lora_rank", 0},
                            {"lfm2", "lfm2.shortconv.l_cache", 1}, {"jamba", "jamba.attention.head_count_kv", 0}, {"qwen3next", "qwen3next.expert_count", 0},
                            {"qwen3next", "qwen3next.full_attention_interval", 0}}) {
-        CAPTURE(row.key);
+        CAPTURE(std::string(row.key));
         if (!golden_model_file(row.golden)) continue;
         GgufWriter file = golden_copy(row.golden);
         file.set(row.key, row.but_one == nullptr ? row.value : static_cast<std::uint32_t>(key_of(row.golden, row.but_one) - 1));

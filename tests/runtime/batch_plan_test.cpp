@@ -281,7 +281,7 @@ TEST_CASE("batch_plan: what model and context allow") {
     refused(limits, cache, batch_of(std::vector<Row>(9, Row{1, -1})), "batch asks for 9 outputs, limit n_outputs = 8");
 }
 
-TEST_CASE("[B10] batch_plan: more tokens than there are cells or positions are no mistake: they do not fit") {
+TEST_CASE("batch_plan: more tokens than there are cells or positions are no mistake: they do not fit") {
     auto cache = make_cache();
     BatchLimits limits = kLimits;
     const auto fits = [&](const std::vector<Row>& rows) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -180,6 +181,46 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out
     refused({.n_threads = -1});
     refused({.rope_freq_base = -1.0f});
     refused({.keep = {"no_such_node-0"}});
+}
+
+TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is given counts, also where it is the usual value") {
+    const test::TempFolder folder;
+    const auto with = [&](float beta_fast, float beta_slow, float factor = 4.0f) {
+        auto writer = TinyModel{}.writer();
+        writer.set("llama.rope.scaling.type", test::GgufValue{std::string("yarn")}).set("llama.rope.scaling.factor", factor);
+        writer.set("llama.rope.scaling.original_context_length", 64u);
+        writer.set("llama.rope.scaling.yarn_beta_fast", beta_fast).set("llama.rope.scaling.yarn_beta_slow", beta_slow);
+        writer.save(folder / "yarn.gguf");
+        return Model::load(folder / "yarn.gguf");
+    };
+    const auto tokens = test::random_tokens(90, 128, 3);
+    const auto bits = [&](const Model& model, const ContextOptions& options) { return bits_of(test::logits_of(model, tokens, options)); };
+    const Model unusual = with(9.0f, 2.5f), usual = with(32.0f, 1.0f);
+    const auto of_usual = bits(usual, {}), of_unusual = bits(unusual, {});
+    CHECK(of_usual != of_unusual);
+    CHECK(bits(unusual, {.yarn_beta_fast = 32.0f, .yarn_beta_slow = 1.0f}) == of_usual);
+    CHECK(bits(usual, {.yarn_beta_fast = 9.0f, .yarn_beta_slow = 2.5f}) == of_unusual);
+    CHECK(bits(with(32.0f, 1.0f, 8.0f), {.rope_freq_scale = 0.25f}) == of_usual);
+    CHECK(bits(usual, {.yarn_ext_factor = 0.0f}) != of_usual);
+    CHECK(bits(usual, {.yarn_ext_factor = 1.0f, .yarn_attn_factor = 1.0f, .yarn_orig_ctx = 64}) == of_usual);
+
+    const Context context(unusual, {.n_ctx = 64, .yarn_beta_slow = 1.0f});
+    const ContextOptions& o = context.options();   // nothing is left to the model
+    CHECK(o.rope_scaling == RopeScaling::yarn);
+    CHECK(o.rope_freq_base == 10000.0f);
+    CHECK(o.rope_freq_scale == 0.25f);
+    CHECK(o.yarn_ext_factor == 1.0f);
+    CHECK(o.yarn_attn_factor == 1.0f);
+    CHECK(o.yarn_beta_fast == 9.0f);
+    CHECK(o.yarn_beta_slow == 1.0f);
+    CHECK(o.yarn_orig_ctx == 64);
+    CHECK(bits(unusual, o) == bits(unusual, {.n_ctx = 64, .yarn_beta_slow = 1.0f}));   // they can be given again
+    const Context none(unusual, {.n_ctx = 64, .rope_scaling = RopeScaling::none});
+    CHECK(none.options().rope_freq_scale == 1.0f);
+    CHECK(none.options().yarn_ext_factor == 0.0f);
+    for (const ContextOptions& bad : {ContextOptions{.rope_freq_base = 0.0f}, {.rope_freq_scale = -1.0f}, {.yarn_ext_factor = -1.0f}, {.yarn_attn_factor = 0.0f},
+                                      {.yarn_beta_fast = std::numeric_limits<float>::infinity()}, {.yarn_orig_ctx = 0}})
+        CHECK(code_of([&] { Context c(unusual, bad); }) == ErrorCode::bad_parameter);
 }
 
 TEST_CASE_FIXTURE(Fixture, "[B9][S13] context: outputs by index, negative from the end; rows not asked for are errors") {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/sha256.hpp"
+#include "tinfer/hash.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 

@@ -192,6 +192,39 @@ TEST_CASE_FIXTURE(Shifted, "shift: context shift drops a middle and closes the g
     (void)next_logits(context, tokens[40], 14);
 }
 
+TEST_CASE("[M8] shift: three windows of tokens, with a context shift whenever it is full, end well and still see the kept prefix") {
+    constexpr int kWindow = 64, kKept = 4;
+    // One layer: what it keeps of a token is the token's own, so a difference in the end is one that attention sees.
+    const Model model = load_tiny(TinyModel{.n_layer = 1});
+    const auto prompt = random_tokens(10, 128, 31), later = random_tokens(3 * kWindow, 128, 32);
+    const auto last_bits = [&](int changed) {
+        auto tokens = prompt;
+        if (changed >= 0) tokens[static_cast<std::size_t>(changed)] = Token{static_cast<int>(tokens[static_cast<std::size_t>(changed)]) ^ 1};
+        Context context(model, {.n_ctx = kWindow, .type_k = KvType::f32, .type_v = KvType::f32});
+        REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+        int n_shifts = 0;
+        for (const Token token : later) {
+            DecodeStatus status = context.decode(std::span(&token, 1));
+            if (status == DecodeStatus::no_room) {
+                const int n_half = (context.count(SeqId{0}) - kKept) / 2;
+                REQUIRE(context.seq_rm(SeqId{0}, Pos{kKept}, Pos{kKept + n_half}) == RemoveStatus::ok);
+                context.seq_add(SeqId{0}, Pos{kKept + n_half}, kPosEnd, -n_half);
+                status = context.decode(std::span(&token, 1));
+                ++n_shifts;
+            }
+            REQUIRE(status == DecodeStatus::ok);
+        }
+        CHECK(n_shifts >= 4);
+        CHECK(context.seq_pos_min(SeqId{0}) == Pos{0});
+        return bits_of(context.logits());
+    };
+    const auto expected = last_bits(-1);
+    for (int i = 0; i < static_cast<int>(prompt.size()); ++i) {
+        CAPTURE(i);
+        CHECK((last_bits(i) != expected) == (i < kKept));
+    }
+}
+
 TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where it is") {
     Context context = filled();
     constexpr int kToEnd = static_cast<int>(kPosEnd);

@@ -292,6 +292,48 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
     CHECK(code_of_call([&] { (void)moved.step(1ms); }) == ErrorCode::bad_parameter);
 }
 
+TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, copied or taken") {
+    const auto embeddings_of = [&](int n) {   // rows of some values, of two sequences
+        Batch batch;
+        for (int i = 0; i < n; ++i) {
+            std::vector<float> row(static_cast<std::size_t>(model.info().n_embd));
+            for (std::size_t k = 0; k < row.size(); ++k) row[k] = 0.01f * static_cast<float>((i * 7 + static_cast<int>(k)) % 13 - 6);
+            batch.add_embedding(row, SeqId{i % 2}, i + 1 == n);
+        }
+        return batch;
+    };
+    const auto tokens_of = [&](int n) {
+        Batch batch;
+        for (const Token token : test::random_tokens(n, 128, 8)) batch.add(token, SeqId{static_cast<int>(batch.size()) % 2}, true);
+        return batch;
+    };
+    const auto make = [&] { return Context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = 8, .n_outputs = 64, .n_threads = 1}); };
+    for (const bool embeds : {false, true}) {
+        const auto batch_of = [&](int n) { return embeds ? embeddings_of(n) : tokens_of(n); };
+        Context whole = make();
+        REQUIRE(whole.decode(batch_of(40)) == DecodeStatus::ok);
+        const auto expected = bits_of(whole.logits());
+        for (const bool taken : {false, true}) {
+            Context context = make();
+            for (int round = 0; round < 2; ++round) {
+                auto batch = std::make_unique<Batch>(batch_of(40));
+                taken ? context.begin(std::move(*batch)) : context.begin(*batch);
+                REQUIRE(context.step(0ns) == StepStatus::pending);
+                if (!taken) {   // the caller may do with it what he likes
+                    batch->clear();
+                    *batch = batch_of(3);
+                }
+                CHECK(code_of_call([&] { context.begin(*batch); }) == ErrorCode::busy);   // and does not disturb the other
+                CHECK(code_of_call([&] { context.begin(batch_of(5)); }) == ErrorCode::busy);
+                batch.reset();
+                step_to_end(context, 0ns);
+                CHECK(bits_of(context.logits()) == expected);
+                context.clear();
+            }
+        }
+    }
+}
+
 TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
     bool cancel = false;
     ContextOptions wanted = options();

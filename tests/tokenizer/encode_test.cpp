@@ -135,12 +135,20 @@ TEST_CASE("encode: a BOS that is to be added but does not exist is missing_speci
     CHECK(vocab.encode("hello", kPlain).size() == 1);
 }
 
-TEST_CASE("encode: two BOS are kept and warned about once") {
-    std::vector<std::string> log;
-    const Vocab vocab = load_vocab(small_spm(), {.log = [&](LogLevel, std::string_view text) { log.emplace_back(text); }});
-    for (int i = 0; i < 3; ++i)
-        CHECK(ids(vocab.encode("<s>", {.add_special = true, .parse_special = true})) == std::vector<int>{1, 1});
+TEST_CASE("encode: two BOS are kept, and warned about by the call that makes them") {
+    std::vector<std::string> log, of_load;
+    const LogSink sink = [&](LogLevel level, std::string_view text) {
+        CHECK(level == LogLevel::warning);
+        log.emplace_back(text);
+    };
+    const Vocab vocab = load_vocab(small_spm(), {.log = [&](LogLevel, std::string_view text) { of_load.emplace_back(text); }});
+    of_load.clear();
+    for (const LogSink* each : {&sink, static_cast<const LogSink*>(nullptr)})
+        CHECK(ids(vocab.encode("<s>", {.add_special = true, .parse_special = true, .log = each})) == std::vector<int>{1, 1});
+    CHECK(log == std::vector<std::string>{"the text begins with BOS and BOS was added: the prompt has two"});
+    CHECK(vocab.encode("hello", {.log = &sink}).size() == 2);
     CHECK(log.size() == 1);
+    CHECK(of_load.empty());   // the sink of the load is called by the load alone
 }
 
 TEST_CASE("[T11] decode: pieces concatenate to the text, and specials show only with the switch") {

@@ -101,7 +101,7 @@ double growth(const RunKind& kind, const Work& work) {
 
 }  // namespace
 
-TEST_CASE("[T1] pretokenizer: every family takes time that grows as the text does, for every kind of run") {
+TEST_CASE("pretokenizer: every family takes time that grows as the text does, for every kind of run") {
     tokenizer::RegexScratch scratch({.n_steps = 10'000'000, .heap_kib = 64});   // nor does it need memory that grows
     std::vector<std::size_t> ends;
     for (const auto& family : tokenizer::pretokenizer_families()) {
@@ -117,7 +117,7 @@ TEST_CASE("[T1] pretokenizer: every family takes time that grows as the text doe
 }
 
 TEST_CASE(
-    "[T1][T2][T3][T4][T5] encode: every algorithm takes time that grows as the text does, for every kind of run") {
+    "encode: every algorithm takes time that grows as the text does, for every kind of run") {
     const std::pair<std::string, Vocab> vocabs[] = {
         {"byte-level BPE", load_vocab(small_bpe("gpt-2"))}, {"BPE of characters", load_vocab(small_bpe("gemma4"))},
         {"SPM", load_vocab(small_spm())},                   {"WordPiece", load_vocab(small_wordpiece())},
@@ -137,7 +137,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "[T7] encode: time grows as the text does, too, where every special token of a large vocabulary stands in it") {
+    "encode: time grows as the text does, too, where every special token of a large vocabulary stands in it") {
     constexpr int kTokens = kSanitized ? 2000 : 8000;
     std::vector<std::string> tokens{"<unk>", "x"};
     std::string once, twice;

@@ -222,7 +222,7 @@ TEST_CASE("[T12] vocab: ends of generation are found by key and by text, in ever
     CHECK(vocab.special(Special::eom) == Token{4});
 }
 
-TEST_CASE("[T12] vocab: an ordinary piece ends nothing, whatever its text; nor does a tag that was added") {
+TEST_CASE("vocab: an ordinary piece ends nothing, whatever its text; nor does a tag that was added") {
     // Types: 1 ordinary, 3 control, 4 added.
     const auto with = [](std::vector<std::string> tokens, std::vector<std::int32_t> types) {
         return load_vocab(write_vocab("llama", tokens, types));
@@ -250,7 +250,7 @@ TEST_CASE("[T12] vocab: an ordinary piece ends nothing, whatever its text; nor d
     CHECK(load_vocab(by_key).eog_tokens() == std::vector<Token>{Token{3}, Token{5}});   // what the file says is so
 }
 
-TEST_CASE("[T12][L11] vocab: a default id is none where an ordinary piece stands there") {
+TEST_CASE("vocab: a default id is none where an ordinary piece stands there") {
     BpeParts parts = small_bpe_parts();   // token 11 is a byte
     const auto without_ids = [](const BpeParts& p) {
         GgufWriter writer;

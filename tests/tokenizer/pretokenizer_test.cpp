@@ -131,7 +131,7 @@ ErrorCode refusal_of(const Pretokenizer& pretokenizer, std::string_view text, to
 
 }  // namespace
 
-TEST_CASE("[T1] pretokenizer: scanners cut every text as the expressions do") {
+TEST_CASE("pretokenizer: scanners cut every text as the expressions do") {
     RandomTexts texts;
     CHECK(texts.n_characters() > 17000);
     const auto families = families_with_scanners();
@@ -142,7 +142,7 @@ TEST_CASE("[T1] pretokenizer: scanners cut every text as the expressions do") {
     }
 }
 
-TEST_CASE("[T1] pretokenizer: expressions that the table writes in another way cut as the published ones") {
+TEST_CASE("pretokenizer: expressions that the table writes in another way cut as the published ones") {
     struct Published {
         std::string_view family;
         std::size_t i;
@@ -171,7 +171,7 @@ TEST_CASE("[T1] pretokenizer: expressions that the table writes in another way c
 }
 
 TEST_CASE(
-    "[T1] pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
+    "pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
     std::string message;
     constexpr std::string_view nested = "(?:a|aa)+[bc]";   // as many ways as the text has compositions
     const Pretokenizer slow({"slow", {&nested, 1}}, Matching::expressions_only);
@@ -188,7 +188,7 @@ TEST_CASE(
     CHECK(refusal_of(large, std::string(100, 'a'), {.heap_kib = 100}, message) == ErrorCode{});
 }
 
-TEST_CASE("[N3][T1] pretokenizer: PCRE2 allocates as the library does, and lack of memory is no other way to cut") {
+TEST_CASE("[N3] pretokenizer: PCRE2 allocates as the library does, and lack of memory is no other way to cut") {
     const auto* family = tokenizer::find_pretokenizer_family("gpt-4o");
     constexpr std::string_view deep = "(?:a|b(?=c))+";
     const std::string text(100'000, 'a');

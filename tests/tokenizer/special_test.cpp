@@ -67,7 +67,7 @@ std::string random_word(std::mt19937_64& random, std::size_t most) {
 }  // namespace
 
 TEST_CASE(
-    "[T7] partition: equals the definition for tokens that overlap, contain and repeat each other, with stripping") {
+    "partition: equals the definition for tokens that overlap, contain and repeat each other, with stripping") {
     std::mt19937_64 random(7);
     tokenizer::Scratch scratch;
     int n_special = 0;

@@ -50,7 +50,7 @@ TEST_CASE("wordpiece: the longest pieces from the left, a word that cannot be sp
     CHECK(spelt(vocab, "a\vb a\x85" "b a\u0085b") == "▁a|b|▁a|b|▁a|b|");  // other control characters do not part words
 }
 
-TEST_CASE("[T3] wordpiece: the canonical decomposition without nonspacing marks, whatever the spelling") {
+TEST_CASE("wordpiece: the canonical decomposition without nonspacing marks, whatever the spelling") {
     const auto with = [](std::vector<std::string> pieces) {
         std::vector<std::string> tokens{"[UNK]"};
         tokens.insert(tokens.end(), pieces.begin(), pieces.end());
@@ -80,7 +80,7 @@ TEST_CASE("[T3] wordpiece: the canonical decomposition without nonspacing marks,
     CHECK(spelt(music, "a\U0001D165\U0001D16D") == "▁a|\U0001D165|\U0001D16D|");
 }
 
-TEST_CASE("[T3] wordpiece: a word of more than a hundred characters is unknown") {
+TEST_CASE("wordpiece: a word of more than a hundred characters is unknown") {
     const Vocab vocab = load_vocab(small_wordpiece());
     std::string hundred = "\u2581a";
     for (int i = 1; i < 100; ++i) hundred += "|a";

@@ -35,6 +35,7 @@ struct Drop {
 // Kernels are plain functions without captures, so what the wrappers do is told here. One context at a time.
 struct Wrapping {
     const kernels::KernelTable* table = nullptr;
+    std::vector<kernels::KernelDescriptor> all;   // of the table and those below it
     Drop drop;
     std::set<Drop> offered;                 // operands that kernels named
     std::vector<std::size_t> entries;       // kernels entered by the leading thread, in order
@@ -73,15 +74,15 @@ struct Wrapped {
             ++wrapping.entered[I];
             wrapping.entries.push_back(I);
         }
-        wrapping.table->kernels[I].run(call, slice);
+        wrapping.all[I].run(call, slice);
     }
     static void declare(const kernels::StepShape& shape, kernels::AccessSink& sink) noexcept {
         WatchingSink watching(sink, Where::declare, I);
-        wrapping.table->kernels[I].declare(shape, watching);
+        wrapping.all[I].declare(shape, watching);
     }
     static void resolve(const kernels::KernelCall& call, kernels::AccessSink& sink) noexcept {
         WatchingSink watching(sink, Where::resolve, I);
-        wrapping.table->kernels[I].resolve(call, watching);
+        wrapping.all[I].resolve(call, watching);
     }
 };
 
@@ -90,8 +91,12 @@ std::vector<kernels::KernelDescriptor> wrapped_kernels(const kernels::KernelTabl
     constexpr std::array runs{&Wrapped<I>::run...};
     constexpr std::array declares{&Wrapped<I>::declare...};
     constexpr std::array resolves{&Wrapped<I>::resolve...};
-    REQUIRE(table.n_kernels <= sizeof...(I));
-    std::vector<kernels::KernelDescriptor> out(table.kernels, table.kernels + table.n_kernels);
+    wrapping.all.clear();
+    for (const kernels::KernelTable* part = &table; part != nullptr; part = part->base)
+        for (const kernels::KernelDescriptor& kernel : std::span(part->kernels, part->n_kernels))
+            if (table.find(kernel.op, kernel.type) == &kernel) wrapping.all.push_back(kernel);
+    REQUIRE(wrapping.all.size() <= sizeof...(I));
+    std::vector<kernels::KernelDescriptor> out = wrapping.all;
     for (std::size_t i = 0; i < out.size(); ++i) {
         out[i].run = runs[i];
         out[i].declare = declares[i];

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -330,6 +332,60 @@ TEST_CASE("trace: inside a callback the same context is busy; queries and other 
         decode(context, 2);
         CHECK(context.count(SeqId{0}) == 2);
     }
+}
+
+TEST_CASE("trace: a plan is announced once, by its hash, however often the context makes it anew") {
+    using Hash = std::array<std::uint8_t, 16>;
+    struct Plans : Observer {
+        std::vector<std::pair<std::uint32_t, Hash>> announced;
+        std::map<std::uint32_t, Hash> by_id;
+        int runs = 0, unknown = 0;
+        std::uint64_t wrong_steps = 0;
+        void on_plan(const PlanView& plan) override {
+            announced.emplace_back(plan.id, plan.hash);
+            by_id.emplace(plan.id, plan.hash);
+        }
+        void on_run_begin(const RunInfo& run) override {
+            ++runs;
+            const auto known = by_id.find(run.plan->id);
+            unknown += known == by_id.end() || known->second != run.plan->hash ? 1 : 0;
+        }
+        void on_events(std::span<const KernelEvent> events) override {
+            for (const KernelEvent& event : events)   // of the plan that is shown, not of one before
+                wrong_steps += &event.run->plan->steps[event.step->number] == event.step ? 0 : 1;
+        }
+    };
+    const Model model = load_tiny("llama");
+    Context context(model, {.n_ctx = 128, .n_ubatch = 128});
+    const auto first = std::make_shared<Plans>(), second = std::make_shared<Plans>();
+    const auto check = std::make_shared<CoverageCheck>();
+    const auto attached = context.attach(first), checked = context.attach(check);
+    std::optional<Attachment> later;
+    constexpr int kLengths = 90;   // more than the context keeps plans (16), and more than the session keeps views (64)
+    for (int round = 0; round < 3; ++round) {
+        if (round == 1) later = context.attach(second);
+        for (int n = 1; n <= kLengths; ++n) {
+            context.clear();
+            REQUIRE(context.decode(random_tokens(n, 100, 6)) == DecodeStatus::ok);
+        }
+    }
+    for (const auto& [observer, rounds] : {std::pair(first, 3), std::pair(second, 2)}) {
+        CHECK(observer->runs == rounds * kLengths);
+        CHECK(observer->unknown == 0);
+        CHECK(observer->wrong_steps == 0);
+        CHECK(observer->announced.size() == kLengths);
+        std::set<std::uint32_t> ids;
+        std::set<Hash> hashes;
+        for (const auto& [id, hash] : observer->announced) {
+            ids.insert(id);
+            hashes.insert(hash);
+        }
+        CHECK(ids.size() == kLengths);
+        CHECK(hashes.size() == kLengths);
+    }
+    CHECK(first->announced == second->announced);
+    CHECK(check->runs() == 3 * kLengths);
+    CHECK(differences_of(*check) == "");
 }
 
 TEST_CASE("trace: marks and samples are seen by every observer, with their time and choice") {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <stdexcept>
 
 #include "base/error.hpp"
 #include "trace/trace_support.hpp"
@@ -146,6 +148,54 @@ TEST_CASE("trace: an observer that asks for it is detached when it throws, and t
             REQUIRE(scene.context.decode(std::array{Token{1}}) == DecodeStatus::ok);
             CHECK(thrower->calls == calls);
         }
+}
+
+TEST_CASE("trace: an observer that throws at a sample takes no token from anybody: the next sample draws it again") {
+    struct Unwilling : Observer {
+        int n = 0, every = 3;
+        std::vector<Token> shown;
+        void on_sample(const SampleEvent& event) override {
+            shown.push_back(event.token);
+            if (++n % every != 0) throw std::runtime_error("boom");
+        }
+    };
+    const Model model = load_tiny("llama");
+    // With and without a row that is sorted (top_k), penalties that remember what was accepted, a grid of seeds.
+    for (const SamplerOptions& options : {SamplerOptions{.top_k = 0, .top_p = 1, .min_p = 0, .temp = 1.5f, .seed = 7},
+                                          SamplerOptions{.penalty_repeat = 1.5f, .top_k = 20, .temp = 1.2f, .seed = 8}, SamplerOptions{.penalty_repeat = 1.3f, .temp = 0}}) {
+        Context watched(model, {.n_ctx = 128}), alone(model, {.n_ctx = 128});
+        Sampler sampler(model.vocab(), options), undisturbed(model.vocab(), options);
+        const auto observer = std::make_shared<Unwilling>();
+        const auto seen = std::make_shared<Recorder>();
+        const auto attached = watched.attach(observer), too = watched.attach(seen);
+        std::vector<Token> last{Token{3}};
+        for (int i = 0; i < 40; ++i) {
+            REQUIRE(watched.decode(last) == DecodeStatus::ok);
+            REQUIRE(alone.decode(last) == DecodeStatus::ok);
+            const Token expected = undisturbed.sample(alone.logits());
+            const auto accepted = sampler.recent(64);
+            std::optional<Token> drawn;
+            for (int tries = 0; tries < 3; ++tries) {
+                try {
+                    drawn = sampler.sample(watched);
+                } catch (const Error& error) {
+                    CHECK(error.code() == ErrorCode::compute_failed);
+                    CHECK(nested_text(error) == "boom");
+                    CHECK(sampler.recent(64) == accepted);
+                }
+                CHECK(drawn.has_value() == (tries == 2));
+            }
+            CHECK(drawn == expected);
+            CHECK(sampler.recent(1) == std::vector{expected});
+            const Sampler copy = sampler;
+            CHECK(copy.recent(64) == sampler.recent(64));
+            last = {expected};
+        }
+        CHECK(sampler.samples() == 40);
+        CHECK(observer->shown.size() == 120);
+        for (std::size_t i = 0; i < observer->shown.size(); ++i) CHECK(observer->shown[i] == observer->shown[i / 3 * 3]);
+        CHECK(seen->samples.size() == 120);
+    }
 }
 
 TEST_CASE("trace: a cancelled decode ends its run as cancelled and rolled back, events counted") {

@@ -22,11 +22,10 @@ public:
         : call_(call), params_(call.params.attention), scratch_(scratch), padded_(scratch.padded(params_)),
           k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)),
           coded_(is_coded<Arch>(call[2].type) && is_coded<Arch>(call[3].type)),
-          bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {
-    }
+          bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {}
 
-    /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads), which share
-    /// a KV head, and then with those of each of the n_kv − 1 KV heads behind it.
+    /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads), which
+    /// share a KV head, and then with those of each of the n_kv − 1 KV heads behind it.
     void open(std::int64_t token, int n_tokens, std::int64_t head, int n_heads, int n_kv) noexcept {
         const std::int64_t per_kv = params_.n_head / params_.n_head_kv;
         const int shared = n_tokens * n_heads;
@@ -77,7 +76,8 @@ public:
 
     /// Reads chunks [first, end): begin(chunk) before the first tile of each, close(chunk) behind its last.
     template <class Begin, class Close>
-    void for_each_tile(const std::int32_t* sequence, std::int64_t first, std::int64_t end, Begin begin, Close close) noexcept {
+    void for_each_tile(const std::int32_t* sequence, std::int64_t first, std::int64_t end, Begin begin,
+                       Close close) noexcept {
         const std::int64_t first_tile = begin_ / kTile > first * kChunkTiles ? begin_ / kTile : first * kChunkTiles;
         const std::int64_t end_tile =
             (end_ + kTile - 1) / kTile < end * kChunkTiles ? (end_ + kTile - 1) / kTile : end * kChunkTiles;
@@ -129,16 +129,17 @@ private:
         int n, first;
     };
 
-    /// What step i reads of a tile of the page of KV slot `now`: keys of one KV head after the other, then their values. Further steps
-    /// are those of the page of `then`, and of the pages behind it as they probably lie.
+    /// What step i reads of a tile of the page of KV slot `now`: keys of one KV head after the other, then their
+    /// values. Further steps are those of the page of `then`, and of the pages behind it as they probably lie.
     [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
         const int turn = i / n_kv_, head = i % n_kv_;
         const std::int64_t kv_slot = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
         return turn % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
     }
-    /// What memory is prefetched during step i, line after line as it lies. Codes, which are half as long and less, are prefetched more
-    /// steps ahead: into L1, values of a head during its keys, and its keys of `then` during its values. Prefetched into L1, anything else
-    /// (the four groups in turn, as they will be used, codes as floats and floats as codes) was slower by a tenth to a quarter.
+    /// What memory is prefetched during step i, line after line as it lies. Codes, which are half as long and less, are
+    /// prefetched more steps ahead: into L1, values of a head during its keys, and its keys of `then` during its
+    /// values. Prefetched into L1, anything else (the four groups in turn, as they will be used, codes as floats and
+    /// floats as codes) was slower by a tenth to a quarter.
     [[nodiscard]] NextRead next_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
         const bool to_l1 = call_.processor.prefetch_to_l1;
         const int ahead = !coded_ ? 1 : to_l1 ? n_kv_ : 2;
@@ -147,13 +148,15 @@ private:
     /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
     void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
         const std::int64_t now = tile.kv_slot(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
-        const int n = n_active_ / n_kv_;   // rows of one token see the same
+        const int n = n_active_ / n_kv_;  // rows of one token see the same
         for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
         for (int h = 0; h < n_kv_; ++h) {
             const Step step{active_ + h * n, n, 0};
             next_keys_ = next_in_step(now, then, h);
-            if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
-            else dot_scattered(tile, visible, h, step);
+            if (tile.page >= 0)
+                dot_all(page_groups(tile, visible, h), step, true);
+            else
+                dot_scattered(tile, visible, h, step);
         }
         const Step all{active_, n_active_, 0};
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
@@ -317,7 +320,8 @@ private:
         });
         for (int g = groups.n; g < 4; ++g) groups.k[g] = groups.k[0];
     }
-    /// What the next tile will read, while n of the rows from `first` on are worked: into L2, since it is read by and by.
+    /// What the next tile will read, while n of the rows from `first` on are worked: into L2, since it is read by and
+    /// by.
     void prefetch_share(const std::byte* p, std::int64_t bytes_per_kv_slot, int first, int n) const noexcept {
         const std::int64_t each = (bytes_per_kv_slot * kTile / n_active_ * n + 63) / 64 * 64;
         for (std::int64_t line = 0; line < each; line += 64) __builtin_prefetch(p + first / n * each + line, 0, 2);
@@ -340,7 +344,8 @@ private:
                 finish_scores<Whole>(tile, *rows[r]).store(lanes[r]);
             }
             top_lanes<Arch>(lanes, n, top);
-            const auto before = f32x16<Arch>::load(old), after = f32x16<Arch>::load(top);   // exp(0) = 1; what is equal may be infinite
+            const auto before = f32x16<Arch>::load(old),
+                       after = f32x16<Arch>::load(top);  // exp(0) = 1; what is equal may be infinite
             const auto shrink = if_greater(after, before, exp_below(before - after), one);
             shrink.store(factor);
             for (int r = 0; r < n; ++r) {
@@ -397,7 +402,8 @@ private:
             alignas(64) float distance[16] = {}, bias[16] = {};
             for (int l = 0; l < 16; ++l) {
                 if ((tile.live >> (16 * i + l) & 1) == 0) continue;
-                const std::int64_t d = call_[8].template row<const std::int32_t>(0)[tile.kv_slot(16 * i + l)] - row.position;
+                const std::int64_t d =
+                    call_[8].template row<const std::int32_t>(0)[tile.kv_slot(16 * i + l)] - row.position;
                 distance[l] = static_cast<float>(d < 0 ? -d : d);
                 if (row.bias != nullptr) bias[l] = row.bias[d < -farthest ? -farthest : d > farthest ? farthest : d];
             }
@@ -412,7 +418,7 @@ private:
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<KvSlotF32<Arch>, false, kTileQueries<Arch>>(v, step);
         with_value_slots<Arch>(call_[3].type,
-                           [&](auto kv_slot) { add_all<decltype(kv_slot), true, kDirectQueries<Arch>>(v, step); });
+                               [&](auto kv_slot) { add_all<decltype(kv_slot), true, kDirectQueries<Arch>>(v, step); });
     }
     /// As widen_groups; rows that are no whole pieces of 16 are always copied.
     void widen_rows(const std::byte* (&row)[kTile], std::uint64_t visible) noexcept {
@@ -440,7 +446,7 @@ private:
     /// The tokens that all n rows see, together; those before and behind, which only some see, row by row.
     template <class KvSlot, bool Ahead, int Queries>
     void add_tile(ValueRows& v, AttentionRow<Arch>* const* rows, int n) noexcept {
-        if (n < 1) return;   // there is one; without this GCC warns that it may be missing
+        if (n < 1) return;  // there is one; without this GCC warns that it may be missing
         const float* p[Queries];
         float factor[Queries], *o[Queries];
         int from[Queries], to[Queries], last_from = 0, first_to = kTile;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // KV slots as 8-bit or 4-bit codes with one f16 scale per 32 channels: quantization, and where the codes go
-// (kernels/attention/kv_layout.hpp). One template for the reference and every instruction set, so there is one definition.
+// (kernels/attention/kv_layout.hpp). One template for the reference and every instruction set, so there is one
+// definition.
 //
 //   q8_0   numerics rule 6: d = max|x| / 127, code = x/d rounded half to even
 //   q4_0   M = the value of the largest magnitude, the first on ties; d = M / −8; code = min(15, trunc(x · (1/d)
@@ -75,7 +76,8 @@ void store_v_codes(DType type, std::byte* row, std::int64_t d, std::int64_t bloc
 
 /// A head's channels, a whole number of blocks, into its place in a cache.
 template <class Arch>
-void store_kv_slot(DType type, bool is_v, std::byte* place, std::int64_t d, std::int64_t lane, const float* x) noexcept {
+void store_kv_slot(DType type, bool is_v, std::byte* place, std::int64_t d, std::int64_t lane,
+                   const float* x) noexcept {
     std::int8_t q[32];
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
         const std::uint16_t scale = quantize_kv_slot<Arch>(type, x + b * kKvBlock, q);

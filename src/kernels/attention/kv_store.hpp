@@ -11,7 +11,8 @@
 
 namespace tinfer::kernels {
 
-/// What KV slots of floats have in common: 16 of a row of V, or the first n of them and zeros, nothing behind them read.
+/// What KV slots of floats have in common: 16 of a row of V, or the first n of them and zeros, nothing behind them
+/// read.
 template <class Arch, class KvSlot, class Element>
 struct FloatKvSlot {
     using Stored = Element;
@@ -22,8 +23,11 @@ struct FloatKvSlot {
     /// 16·Pieces channels of a row, from one on.
     template <int Pieces>
     struct Row {
-        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept : first(reinterpret_cast<const Stored*>(row) + channel) {}
-        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept { return KvSlot::load(first + 16 * piece); }
+        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept
+            : first(reinterpret_cast<const Stored*>(row) + channel) {}
+        [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept {
+            return KvSlot::load(first + 16 * piece);
+        }
         const Stored* first;
     };
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t d,
@@ -93,7 +97,7 @@ TINFER_INLINE void write_kv_slots(const KernelCall& call, WorkSlice slice, Fn fn
     const bool is_v = call.params.is_v != 0;
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k;
     const Range items = slice.share(kv_slots.ne[0] * n_head);
-    if (is_coded<Arch>(cache.type)) {      // quantized when a row is complete
+    if (is_coded<Arch>(cache.type)) {  // quantized when a row is complete
         const std::int64_t bytes = row_bytes(cache.type, d);
         auto* row = reinterpret_cast<float*>(call.scratch(slice.thread));
         for (std::int64_t i = items.begin; i < items.end; ++i) {
@@ -118,12 +122,12 @@ TINFER_INLINE void write_kv_slots(const KernelCall& call, WorkSlice slice, Fn fn
             auto* to = elements + (is_v ? v_index(kv_slot, head, n_head, d) : k_index(kv_slot, head, n_head, d));
             const std::int64_t step = is_v ? 1 : kGroup;
             fn(token, head_row<Arch>(call[1], token, head, n_head, d), d,
-                [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
-                if (step == 1 && n == 16) return KvSlot::store(values, to + channel);
-                typename KvSlot::Stored stored[16];
-                KvSlot::store(values, stored);
-                for (int l = 0; l < n; ++l) to[(channel + l) * step] = stored[l];
-            });
+               [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
+                   if (step == 1 && n == 16) return KvSlot::store(values, to + channel);
+                   typename KvSlot::Stored stored[16];
+                   KvSlot::store(values, stored);
+                   for (int l = 0; l < n; ++l) to[(channel + l) * step] = stored[l];
+               });
         }
     });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The register tiles of attention: scores of a few queries against four groups of sixteen KV slots, and the weighted sum
-// of V rows for a few queries. Each score is one fma chain over the channels and each channel of a result one over the
-// positions, so the shape of a tile never changes a bit.
+// The register tiles of attention: scores of a few queries against four groups of sixteen KV slots, and the weighted
+// sum of V rows for a few queries. Each score is one fma chain over the channels and each channel of a result one over
+// the positions, so the shape of a tile never changes a bit.
 #pragma once
 
 #include "kernels/attention/kv_store.hpp"
@@ -41,7 +41,7 @@ static TINFER_INLINE float top_lane(f32v<avx2> a, avx2) {
 static TINFER_INLINE float top_lane(const f32v<avx2> (&part)[2], avx2) {
     return top_lane(f32v<avx2>(_mm256_max_ps(part[0], part[1])), avx2{});
 }
-#if defined(__AVX512DQ__)
+#    if defined(__AVX512DQ__)
 static TINFER_INLINE f32v<avx512> keep(std::uint32_t bits, f32v<avx512> a, f32v<avx512> b, avx512) {
     return _mm512_mask_mov_ps(b, static_cast<__mmask16>(bits), a);
 }
@@ -49,7 +49,7 @@ static TINFER_INLINE float top_lane(const f32v<avx512> (&part)[1], avx512) {
     return top_lane(f32v<avx2>(_mm256_max_ps(_mm512_castps512_ps256(part[0]), _mm512_extractf32x8_ps(part[0], 1))),
                     avx2{});
 }
-#endif
+#    endif
 #elif defined(__aarch64__)
 static TINFER_INLINE f32v<neon> keep(std::uint32_t bits, f32v<neon> a, f32v<neon> b, neon) {
     constexpr std::uint32_t kLaneBits[4] = {1, 2, 4, 8};
@@ -75,9 +75,10 @@ inline float exp_below(float x) noexcept {
     return lanes[0];
 }
 
-inline constexpr int kFewVectors = 4;   ///< so many are horizontally reduced one by one
+inline constexpr int kFewVectors = 4;  ///< so many are horizontally reduced one by one
 
-/// Of n ≤ 16 vectors the largest lane of each, where none is NaN. Both functions may read all sixteen and fill out[0 … 16).
+/// Of n ≤ 16 vectors the largest lane of each, where none is NaN. Both functions may read all sixteen and fill out[0 …
+/// 16).
 template <class Arch>
 TINFER_INLINE void top_lanes(const float (&v)[16][16], int n, float* out) noexcept {
 #if defined(__AVX512BW__)
@@ -96,8 +97,9 @@ TINFER_INLINE void reduce_each(const float (&v)[16][16], int n, float* out) noex
     for (int i = 0; i < n; ++i) out[i] = reduce(f32x16<Arch>::load(v[i]));
 }
 
-/// KV slots that will be read soon, and others behind them. Prefetched into L1 (Processor::prefetch_to_l1), once is enough; into
-/// L2 each line is prefetched twice, first three times as far ahead, because a processor drops some of the requests.
+/// KV slots that will be read soon, and others behind them. Prefetched into L1 (Processor::prefetch_to_l1), once is
+/// enough; into L2 each line is prefetched twice, first three times as far ahead, because a processor drops some of the
+/// requests.
 struct NextRead {
     const std::byte *at, *later;
     bool to_l1;
@@ -115,7 +117,7 @@ struct NextRead {
 /// tile has in the place of these groups.
 template <class Arch, class KvSlot, int Queries, int Groups, bool Ahead>
 [[gnu::noinline]] void dot_kv_slots(const float* const* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
-                                 std::int64_t d, float* const* s) noexcept {
+                                    std::int64_t d, float* const* s) noexcept {
     using Stored = typename KvSlot::Stored;
     f32x16<Arch> sum[Queries][Groups];
 #pragma GCC unroll 8
@@ -143,20 +145,24 @@ template <class Arch, class KvSlot, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Groups groups.
 template <class Arch, class KvSlot, int Queries, int Groups>
-inline void dot_some_kv_slots(int n, const float* const* q, const std::byte* const* k, std::int64_t d, float* const* s) noexcept {
+inline void dot_some_kv_slots(int n, const float* const* q, const std::byte* const* k, std::int64_t d,
+                              float* const* s) noexcept {
     if constexpr (Groups > 1)
         if (n < Groups) return dot_some_kv_slots<Arch, KvSlot, Queries, Groups - 1>(n, q, k, d, s);
     dot_kv_slots<Arch, KvSlot, Queries, Groups, false>(q, k, {}, d, s);
 }
 
-/// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie between such.
+/// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie
+/// between such.
 template <class Arch, class KvSlot, bool Ahead, int Queries>
-inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], NextRead next,
-                       std::int64_t d, std::uint64_t needed, float* const* s) noexcept {
+inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], NextRead next, std::int64_t d,
+                       std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_groups<Arch, KvSlot, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
     constexpr int kMost = tile_vectors<Arch>(Queries) < 4 ? tile_vectors<Arch>(Queries) : 4;
-    constexpr int kGroups = !Ahead || Arch::kLanes < 16 ? kMost : Queries <= 2 ? 1 : 2;   // from memory, few streams are better
+    constexpr int kGroups = !Ahead || Arch::kLanes < 16 ? kMost
+                            : Queries <= 2              ? 1
+                                                        : 2;  // from memory, few streams are better
     const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename KvSlot::Stored)};
     for (int g = 0; g < 4; g += kGroups) {
         int first = g, end = g + kGroups;
@@ -167,8 +173,10 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
         }
         float* to[Queries];
         for (int r = 0; r < Queries; ++r) to[r] = s[r] + first * kGroup;
-        if constexpr (Ahead) dot_kv_slots<Arch, KvSlot, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
-        else dot_some_kv_slots<Arch, KvSlot, Queries, kGroups>(end - first, q, k + first, d, to);
+        if constexpr (Ahead)
+            dot_kv_slots<Arch, KvSlot, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        else
+            dot_some_kv_slots<Arch, KvSlot, Queries, kGroups>(end - first, q, k + first, d, to);
     }
 }
 
@@ -178,22 +186,24 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
 struct ValueRows {
     const std::byte* const* row;
     int from, to;
-    std::int64_t d;         ///< channels; whole pieces of 16
-    NextRead next;          ///< the rows of the next tile lie here one after the other
+    std::int64_t d;  ///< channels; whole pieces of 16
+    NextRead next;   ///< the rows of the next tile lie here one after the other
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
 template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
 [[gnu::noinline]] void add_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
-                                 float* const* o) noexcept {
+                                    float* const* o) noexcept {
     f32x16<Arch> sum[Queries][Pieces];
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
 #pragma GCC unroll 8
-        for (int i = 0; i < Pieces; ++i) sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>::broadcast(factor + r);
+        for (int i = 0; i < Pieces; ++i)
+            sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>::broadcast(factor + r);
     const int to = v.to;
     const std::int64_t d = v.d;
-    // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the rest here.
+    // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the
+    // rest here.
     constexpr std::int64_t share = 64 * KvSlot::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
     [[maybe_unused]] const NextRead next = v.next + 64 * KvSlot::row_bytes(c);
     if constexpr (Ahead) next.prefetch<share - 64 * step>(64 * step);
@@ -219,9 +229,10 @@ template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
 
 template <class Arch, class KvSlot, int Queries, bool Ahead, int Pieces>
 inline void add_last_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
-                           float* const* o) noexcept {
+                              float* const* o) noexcept {
     if constexpr (Pieces > 1)
-        if (v.d - c < 16 * Pieces) return add_last_kv_slots<Arch, KvSlot, Queries, Ahead, Pieces - 1>(v, p, factor, c, o);
+        if (v.d - c < 16 * Pieces)
+            return add_last_kv_slots<Arch, KvSlot, Queries, Ahead, Pieces - 1>(v, p, factor, c, o);
     add_kv_slots<Arch, KvSlot, Queries, Pieces, Ahead>(v, p, factor, c, o);
 }
 

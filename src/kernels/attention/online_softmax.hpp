@@ -19,18 +19,18 @@ template <class Arch>
 struct alignas(64) AttentionRow {
     // What every tile needs: one line of many rows.
     const float* q;
-    float *o, *s;                          ///< s: scores, then weights, of one tile
-    std::uint64_t visible;                 ///< in the tile
-    float m, l, factor;                    ///< factor: what o has still to be multiplied by
-    bool seen, any;                        ///< something in this chunk; in those before
-    std::int64_t begin, end;               ///< ordinals it sees
+    float *o, *s;             ///< s: scores, then weights, of one tile
+    std::uint64_t visible;    ///< in the tile
+    float m, l, factor;       ///< factor: what o has still to be multiplied by
+    bool seen, any;           ///< something in this chunk; in those before
+    std::int64_t begin, end;  ///< ordinals it sees
 
     float* whole_o;
     float whole_m, whole_l;
     std::int64_t token, head, position;
-    CodedQuery codes;                      ///< where K is of codes
-    const float* bias;                     ///< of distance 0; null = none
-    float slope;                           ///< ALiBi, 0 = none
+    CodedQuery codes;   ///< where K is of codes
+    const float* bias;  ///< of distance 0; null = none
+    float slope;        ///< ALiBi, 0 = none
 
     void clear(std::int64_t padded) noexcept {
         m = -__builtin_inff();
@@ -75,13 +75,15 @@ public:
         for (int r = 0; r < n_; ++r) {
             rows_[r]->whole_m = whole_m[r];
             rows_[r]->whole_l = whole_l[r];
-            merge_values(rows_[r]->whole_o, f32x16<Arch>::broadcast(shrink + r), o_[r], f32x16<Arch>::broadcast(factor + r));
+            merge_values(rows_[r]->whole_o, f32x16<Arch>::broadcast(shrink + r), o_[r],
+                         f32x16<Arch>::broadcast(factor + r));
         }
         n_ = 0;
     }
 
 private:
-    void merge_values(float* whole, const f32x16<Arch>& shrink, const float* o, const f32x16<Arch>& factor) const noexcept {
+    void merge_values(float* whole, const f32x16<Arch>& shrink, const float* o,
+                      const f32x16<Arch>& factor) const noexcept {
         for (std::int64_t c = 0; c < padded_; c += 16) {
             const auto other = o == nullptr ? f32x16<Arch>(0.0f) : f32x16<Arch>::load(o + c);
             fma(other, factor, f32x16<Arch>::load(whole + c) * shrink).store(whole + c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention over KV slots of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact, with
-// one float step per 32 channels; V widened as code times scale.
+// Attention over KV slots of codes: products of 8-bit queries with 8-bit or 4-bit keys as integers, which are exact,
+// with one float step per 32 channels; V widened as code times scale.
 #pragma once
 
 #include <type_traits>
@@ -33,25 +33,25 @@ static TINFER_INLINE f32v<avx2> float_bytes(const void* p, avx2) {
 static TINFER_INLINE i32v<avx2> dot_key(i32v<avx2> acc, i32v<avx2> w, i32v<avx2> a, avx2) {
     return dot2(acc, dot_signed_bytes(w, a, avx2{}), i32v<avx2>(0x00010001), avx2{});
 }
-#if defined(__AVXVNNI__)
+#    if defined(__AVXVNNI__)
 static TINFER_INLINE i32v<avxvnni> dot_key(i32v<avxvnni> acc, i32v<avxvnni> w, i32v<avxvnni> a, avxvnni) {
     return dot4(acc, w, a, avxvnni{});
 }
-#endif
-#if defined(__AVX512DQ__)
+#    endif
+#    if defined(__AVX512DQ__)
 static TINFER_INLINE f32v<avx512> float_bytes(const void* p, avx512) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
 static TINFER_INLINE i32v<avx512> dot_key(i32v<avx512> acc, i32v<avx512> w, i32v<avx512> a, avx512) {
     return dot2(acc, dot_signed_bytes(w, a, avx512{}), i32v<avx512>(0x00010001), avx512{});
 }
-#endif
-#if defined(__AVX512VNNI__)
+#    endif
+#    if defined(__AVX512VNNI__)
 static TINFER_INLINE i32v<avx512vnni> dot_key(i32v<avx512vnni> acc, i32v<avx512vnni> w, i32v<avx512vnni> a,
                                               avx512vnni) {
     return dot4(acc, w, a, avx512vnni{});
 }
-#endif
+#    endif
 #elif defined(__aarch64__)
 template <int N>
 static TINFER_INLINE void half_values(const std::byte* p, float (&out)[4]) {
@@ -73,14 +73,15 @@ static TINFER_INLINE f32v<neon> float_bytes(const void* p, neon) {
 static TINFER_INLINE i32v<neon> dot_key(i32v<neon> acc, i32v<neon> w, i32v<neon> a, neon) {
     return dot4(acc, w, a, neon{});
 }
-#if defined(__ARM_FEATURE_DOTPROD)
+#    if defined(__ARM_FEATURE_DOTPROD)
 static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
     return dot4(acc, w, a, neon_dot{});
 }
-#endif
+#    endif
 #endif
 
-// ---- KV slots ----------------------------------------------------------------------------------------------------------
+// ---- KV slots
+// ----------------------------------------------------------------------------------------------------------
 
 /// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
 template <class Arch, DType Type>
@@ -92,17 +93,20 @@ struct CodedKvSlot {
     template <int Pieces>
     struct Row {
         static_assert(Pieces <= 8);
-        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept : codes(row), first(channel) {
+        TINFER_INLINE Row(const std::byte* row, std::int64_t channel, std::int64_t d) noexcept
+            : codes(row), first(channel) {
             half_values<(Pieces + 1) / 2>(row + v_scale(Type, d, channel / kKvBlock), scale);
         }
         [[nodiscard]] TINFER_INLINE f32x16<Arch> load(int piece) const noexcept {
-            const std::byte* bytes = codes + (Type == DType::q8_0 ? first + 16 * piece : first / 32 * 16 + piece / 2 * 16);
+            const std::byte* bytes =
+                codes + (Type == DType::q8_0 ? first + 16 * piece : first / 32 * 16 + piece / 2 * 16);
             alignas(16) std::int8_t low[16];
             if constexpr (Type == DType::q4_0) {
                 signed_nibbles(bytes, Pieces > 1 ? piece % 2 != 0 : first % 32 != 0, low);
                 bytes = reinterpret_cast<const std::byte*>(low);
             }
-            return f32x16<Arch>::broadcast(scale + piece / 2) * f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
+            return f32x16<Arch>::broadcast(scale + piece / 2) *
+                   f32x16<Arch>::each([&](int i) { return float_bytes(bytes + i * Arch::kLanes, Arch{}); });
         }
         const std::byte* codes;
         std::int64_t first;
@@ -119,7 +123,7 @@ struct CodedKvSlot {
 
 /// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
 template <class Arch, DType Type>
-inline constexpr int kKeyBias = Type == DType::q4_0                      ? 8
+inline constexpr int kKeyBias = Type == DType::q4_0                    ? 8
                                 : Arch::kHasDot4 && !Arch::kSignedDot4 ? 128
                                                                        : 0;
 
@@ -128,7 +132,8 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 [[gnu::noinline]] void dot_codes(const CodedQuery* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
                                  std::int64_t d, float* const* s) noexcept {
     constexpr int kParts = f32x16<Arch>::kParts, kWords = Type == DType::q8_0 ? 8 : 4;
-    constexpr std::int64_t kStep = kWords * 64, kShare = Groups * (kStep + 2 * kGroup);   // a block's share of the scales
+    constexpr std::int64_t kStep = kWords * 64,
+                           kShare = Groups * (kStep + 2 * kGroup);  // a block's share of the scales
     f32x16<Arch> sum[Queries][Groups];
     for (int r = 0; r < Queries; ++r)
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
@@ -185,8 +190,8 @@ template <class Arch, DType Type, int Queries, int Groups, bool Ahead>
 
 /// The same for n ≤ Queries queries and four groups.
 template <class Arch, DType Type, bool Ahead, int Queries>
-inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], NextRead next,
-                             std::int64_t d, float* const* s) noexcept {
+inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const (&k)[4], NextRead next, std::int64_t d,
+                             float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_coded_groups<Arch, Type, Ahead, Queries - 1>(n, q, k, next, d, s);
     const auto run = [&](auto groups) {
@@ -201,7 +206,7 @@ inline void dot_coded_groups(int n, const CodedQuery* q, const std::byte* const 
     // Measured. Codes take little arithmetic, so that from memory one stream is best where processors fetch along it.
     if constexpr (Ahead && Arch::kLanes == 16 && Queries <= 2)
         if (next.to_l1) return run(std::integral_constant<int, 4>{});
-    run(std::integral_constant<int, Ahead || Arch::kLanes < 16 ? 1 : 2>{});
+    run(std::integral_constant < int, Ahead || Arch::kLanes < 16 ? 1 : 2 > {});
 }
 
 /// Calls fn with the KV slots of V of any cache.

@@ -65,8 +65,8 @@ private:
 };
 
 /// Where the parts of a call's scratch lie: places {m, l, o} of every (token, head, chunk), then a block per thread.
-/// Ordinals count tokens that a window has left behind, whose KV slots are given back: chunks are counted from the first
-/// that a block sees, and n KV slots lie in at most (n + 510) / 256 of them, wherever the first of them stands.
+/// Ordinals count tokens that a window has left behind, whose KV slots are given back: chunks are counted from the
+/// first that a block sees, and n KV slots lie in at most (n + 510) / 256 of them, wherever the first of them stands.
 template <class Arch>
 struct AttentionScratch {
     std::int64_t place, n_chunks, places;  ///< floats of a place; chunks of a row; floats of all places

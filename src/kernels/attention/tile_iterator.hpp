@@ -12,8 +12,8 @@ template <class Arch>
 struct AttentionTile {
     static constexpr int kSize = 64;
     std::int64_t number = 0;
-    std::uint64_t live = 0;     ///< bit i: ordinal 64·number + i has a KV slot
-    std::int64_t page = -1;     ///< the i-th ordinal lies in slot i of this page; −1: where kv_slots[i] says
+    std::uint64_t live = 0;        ///< bit i: ordinal 64·number + i has a KV slot
+    std::int64_t page = -1;        ///< the i-th ordinal lies in slot i of this page; −1: where kv_slots[i] says
     std::int64_t kv_slots[kSize];  ///< of live ordinals, where page < 0
 
     [[nodiscard]] std::int64_t kv_slot(int i) const noexcept { return page >= 0 ? page * kPageSlots + i : kv_slots[i]; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unpacking a block of any format: with vector instructions where somebody wrote that (unpack_vector), else by the format's
-// own formula. The results are the same integers.
+// Unpacking a block of any format: with vector instructions where somebody wrote that (unpack_vector), else by the
+// format's own formula. The results are the same integers.
 #pragma once
 
 #include "kernels/dequantize/unpack_bits.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Unpacking blocks with vector instructions: the formats whose codes are bits of the block or short tables of them. Those
-// with a codebook are in kernels/dequantize/unpack_codebook.hpp. The integers are those of the formats' own formulas.
+// Unpacking blocks with vector instructions: the formats whose codes are bits of the block or short tables of them.
+// Those with a codebook are in kernels/dequantize/unpack_codebook.hpp. Formats that are decoded several rows at a time
+// (kernels/pack/transposed_decode_k.hpp) need none. The integers are those of the formats' own formulas.
 #pragma once
 
 #include <cstring>
@@ -15,7 +16,9 @@ namespace tinfer::kernels {
 static TINFER_INLINE __m256i load_bytes32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static TINFER_INLINE __m128i load_bytes16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 static TINFER_INLINE __m128i load_bytes8(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
-static TINFER_INLINE void store_bytes32(__m256i bytes, void* p) { _mm256_storeu_si256(static_cast<__m256i*>(p), bytes); }
+static TINFER_INLINE void store_bytes32(__m256i bytes, void* p) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), bytes);
+}
 static TINFER_INLINE __m256i bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
 /// The same sixteen bytes in both halves.
 static TINFER_INLINE __m256i twice16(const void* p) { return _mm256_broadcastsi128_si256(load_bytes16(p)); }
@@ -34,8 +37,10 @@ static TINFER_INLINE __m256i choose_words(Place place) {
         std::memcpy(&bytes, place(i), 4);
         return _mm256_set1_epi32(bytes);
     };
-    const __m256i low = _mm256_blend_epi32(_mm256_blend_epi32(word(0), word(1), 0x02), _mm256_blend_epi32(word(2), word(3), 0x08), 0x0C);
-    const __m256i high = _mm256_blend_epi32(_mm256_blend_epi32(word(4), word(5), 0x20), _mm256_blend_epi32(word(6), word(7), 0x80), 0xC0);
+    const __m256i low = _mm256_blend_epi32(_mm256_blend_epi32(word(0), word(1), 0x02),
+                                           _mm256_blend_epi32(word(2), word(3), 0x08), 0x0C);
+    const __m256i high = _mm256_blend_epi32(_mm256_blend_epi32(word(4), word(5), 0x20),
+                                            _mm256_blend_epi32(word(6), word(7), 0x80), 0xC0);
     return _mm256_blend_epi32(low, high, 0xF0);
 }
 /// The half floats in the low halves of eight lanes.
@@ -46,7 +51,8 @@ static TINFER_INLINE __m256 low_halves(__m256i lanes) {
 
 /// e8m0_half and ue4m3_half (quants/half.hpp) of the lowest byte of each lane.
 static TINFER_INLINE __m256 e8m0_halves(__m256i lanes) {
-    const __m256i e = _mm256_and_si256(lanes, _mm256_set1_epi32(255)), small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i e = _mm256_and_si256(lanes, _mm256_set1_epi32(255)),
+                  small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
@@ -65,24 +71,20 @@ static TINFER_INLINE __m256 ue4m3_halves(__m256i lanes) {
 /// The low four bits of each byte, and the high ones.
 static TINFER_INLINE __m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, bytes_of(15)); }
 static TINFER_INLINE __m256i high_nibbles(__m256i bytes) { return low_nibbles(_mm256_srli_epi16(bytes, 4)); }
-/// The 32 nibbles of 16 bytes: the low ones, then the high ones.
-static TINFER_INLINE __m256i nibbles_of_16(const void* p) {
-    const __m128i bytes = load_bytes16(p);
-    return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes));
-}
 /// The 16 nibbles of 8 bytes, the low one of each byte first.
 static TINFER_INLINE __m128i nibbles_in_turn(__m128i bytes) {
     return _mm_and_si128(_mm_unpacklo_epi8(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
 }
 /// Byte e: ones where bit e is set, else zeros.
 static TINFER_INLINE __m256i mask_of(std::uint32_t bits) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#    if defined(__AVX512BW__) && defined(__AVX512VL__)
     return _mm256_movm_epi8(bits);
-#else
+#    else
     const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte), bit), bit);
-#endif
+    return _mm256_cmpeq_epi8(
+        _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte), bit), bit);
+#    endif
 }
 /// The 32 bit pairs of 8 bytes, the lowest of each byte first.
 static TINFER_INLINE __m256i pairs_in_turn(__m128i bytes) {
@@ -91,54 +93,17 @@ static TINFER_INLINE __m256i pairs_in_turn(__m128i bytes) {
 }
 /// The 256 bit pairs of 64 bytes, as pair_of_256 numbers them.
 static TINFER_INLINE void pairs_of_64(const std::uint8_t* p, __m256i (&pairs)[8]) {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int i = 0; i < 8; ++i)
         pairs[i] = _mm256_and_si256(_mm256_srli_epi16(load_bytes32(p + i / 4 * 32), 2 * (i % 4)), bytes_of(3));
 }
 /// Sixteen bytes to the scales of a super-block (or to its mins).
-static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) { store_bytes32(_mm256_cvtepu8_epi16(bytes), out); }
+static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) {
+    store_bytes32(_mm256_cvtepu8_epi16(bytes), out);
+}
 
 // ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
 
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_sub_epi8(nibbles_of_16(block + 2), bytes_of(8)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_1, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(nibbles_of_16(block + 4), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-    out.m = load_half(block + 2);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    const __m256i fifth = mask_of(load_u32<Arch>(block + 2));   // a nibble − 16 is that nibble with all upper bits
-    store_bytes32(_mm256_or_si256(nibbles_of_16(block + 6), _mm256_andnot_si256(fifth, bytes_of(0xF0))), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_1, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    const __m256i fifth = mask_of(load_u32<Arch>(block + 4));
-    store_bytes32(_mm256_or_si256(nibbles_of_16(block + 8), _mm256_and_si256(fifth, bytes_of(16))), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-    out.m = load_half(block + 2);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q8_0, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(load_bytes32(block + 2), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(IQ4_NL, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_shuffle_epi8(twice16(kIq4Levels), nibbles_of_16(block + 2)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(MXFP4, const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {
-    store_bytes32(_mm256_shuffle_epi8(twice16(kFp4Doubled), nibbles_of_16(block + 1)), out.q);
-    out.d[0] = out.d[1] = e8m0_half<Arch>(block[0]);
-}
 /// Eight low nibbles, then eight high ones, for each half of a unit.
 template <class Arch>
 TINFER_INLINE void unpack_vector(NVFP4, const std::uint8_t* block, int unit, Codes32& out) noexcept {
@@ -152,7 +117,7 @@ TINFER_INLINE void unpack_vector(NVFP4, const std::uint8_t* block, int unit, Cod
 }
 template <class Arch>
 TINFER_INLINE void unpack_vector(Q1_0, const std::uint8_t* block, int unit, Codes32& out) noexcept {
-    const __m256i set = mask_of(load_u32<Arch>(block + 2 + 4 * unit));   // −1 or 0: −1 − 2 · that
+    const __m256i set = mask_of(load_u32<Arch>(block + 2 + 4 * unit));  // −1 or 0: −1 − 2 · that
     store_bytes32(_mm256_sub_epi8(bytes_of(-1), _mm256_add_epi8(set, set)), out.q);
     out.d[0] = out.d[1] = load_half(block);
 }
@@ -164,100 +129,16 @@ TINFER_INLINE void unpack_vector(Q2_0, const std::uint8_t* block, int unit, Code
 
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
-/// The six-bit scales and mins of eight sub-blocks (quants/q4_k.hpp) by words of four, each to both halves of its 32 values.
-static TINFER_INLINE void unpack_scales_and_mins_vector(const std::uint8_t* packed, Codes256& out) {
-    std::uint32_t w[3];
-    std::memcpy(w, packed, 12);
-    const auto twice_each = [](std::uint32_t first, std::uint32_t last) {
-        const __m128i bytes = _mm_set_epi32(0, 0, static_cast<int>(last), static_cast<int>(first));
-        return _mm_unpacklo_epi8(bytes, bytes);
-    };
-    store_scales(twice_each(w[0] & 0x3F3F3F3Fu, (w[2] & 0x0F0F0F0Fu) | (w[0] >> 2 & 0x30303030u)), out.scale);
-    store_scales(twice_each(w[1] & 0x3F3F3F3Fu, (w[2] >> 4 & 0x0F0F0F0Fu) | (w[1] >> 2 & 0x30303030u)), out.min);
-}
-
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q4_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    for (int g = 0; g < 4; ++g) {
-        const __m256i nibbles = load_bytes32(block + 16 + 32 * g);
-        store_bytes32(low_nibbles(nibbles), out.q + 64 * g);
-        store_bytes32(high_nibbles(nibbles), out.q + 64 * g + 32);
-    }
-    unpack_scales_and_mins_vector(block + 4, out);
-    out.d = load_half(block);
-    out.dmin = load_half(block + 2);
-}
-/// Bits 2g and 2g + 1 of 32 bytes are the upper bits of the codes of group g.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q5_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    const __m256i upper = load_bytes32(block + 16);
-    for (int g = 0; g < 4; ++g) {
-        const __m256i nibbles = load_bytes32(block + 48 + 32 * g);
-        const auto put = [&](int half, __m256i low) {
-            const __m256i bit = bytes_of(1 << (2 * g + half));
-            const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(upper, bit), bit);
-            store_bytes32(_mm256_or_si256(low, _mm256_and_si256(set, bytes_of(16))), out.q + 64 * g + 32 * half);
-        };
-        put(0, low_nibbles(nibbles));
-        put(1, high_nibbles(nibbles));
-    }
-    unpack_scales_and_mins_vector(block + 4, out);
-    out.d = load_half(block);
-    out.dmin = load_half(block + 2);
-}
-/// Four groups of 32 nibbles share 32 bytes of upper bits, two bits for each.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q6_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    for (int half = 0; half < 2; ++half) {
-        const __m256i first = load_bytes32(block + 64 * half), second = load_bytes32(block + 64 * half + 32);
-        const __m256i upper = load_bytes32(block + 128 + 32 * half);
-        const auto put = [&](int group, __m256i nibbles, __m256i shifted) {
-            const __m256i code = _mm256_or_si256(nibbles, _mm256_and_si256(shifted, bytes_of(0x30)));
-            store_bytes32(_mm256_sub_epi8(code, bytes_of(32)), out.q + 128 * half + 32 * group);
-        };
-        put(0, low_nibbles(first), _mm256_slli_epi16(upper, 4));
-        put(1, low_nibbles(second), _mm256_slli_epi16(upper, 2));
-        put(2, high_nibbles(first), upper);
-        put(3, high_nibbles(second), _mm256_srli_epi16(upper, 2));
-    }
-    store_bytes32(_mm256_cvtepi8_epi16(load_bytes16(block + 192)), out.scale);
-    out.d = load_half(block + 208);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q2_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i pairs[8];
-    pairs_of_64(block + 16, pairs);
-    for (int i = 0; i < 8; ++i) store_bytes32(pairs[i], out.q + 32 * i);
-    const __m128i both = load_bytes16(block), nibble = _mm_set1_epi8(15);
-    store_scales(_mm_and_si128(both, nibble), out.scale);
-    store_scales(_mm_and_si128(_mm_srli_epi16(both, 4), nibble), out.min);
-    out.d = load_half(block + 80);
-    out.dmin = load_half(block + 82);
-}
 /// The sixteen scales of Q3_K, 32 too high: low four bits in eight bytes, the upper two in four more.
 static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
     const __m128i bytes = load_bytes8(block + 96);
     const __m128i low = _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
     std::int32_t four;
     std::memcpy(&four, block + 104, 4);
-    const __m128i upper = _mm_set1_epi32(four);   // a shift by 32 leaves nothing
-    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)), last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
+    const __m128i upper = _mm_set1_epi32(four);  // a shift by 32 leaves nothing
+    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)),
+                  last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
     return _mm_or_si128(low, _mm_and_si128(_mm_or_si128(first, last), _mm_set1_epi8(0x30)));
-}
-/// Bit i of 32 bytes belongs to the i-th 32 values; a pair − 4 is that pair with all upper bits.
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q3_K, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i pairs[8];
-    pairs_of_64(block + 32, pairs);
-    const __m256i third = load_bytes32(block);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        const __m256i clear = _mm256_cmpeq_epi8(_mm256_and_si256(third, bytes_of(1 << i)), _mm256_setzero_si256());
-        store_bytes32(_mm256_or_si256(pairs[i], _mm256_and_si256(clear, bytes_of(0xFC))), out.q + 32 * i);
-    }
-    const __m256i scales = _mm256_cvtepu8_epi16(scales_of_q3_k(block));
-    store_bytes32(_mm256_sub_epi16(scales, _mm256_set1_epi16(32)), out.scale);
-    out.d = load_half(block + 108);
 }
 /// The eight scales of IQ4_XS: nibbles in one word, pairs of bits in sixteen bits more.
 static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
@@ -272,14 +153,6 @@ static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
     return _mm256_sub_epi32(scale, _mm256_set1_epi32(32));
 }
 template <class Arch>
-TINFER_INLINE void unpack_vector(IQ4_XS, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    const __m256i levels = twice16(kIq4Levels);
-    for (int j = 0; j < 8; ++j) store_bytes32(_mm256_shuffle_epi8(levels, nibbles_of_16(block + 8 + 16 * j)), out.q + 32 * j);
-    const __m256i scale = scales_of_iq4_xs(block), low = _mm256_and_si256(scale, _mm256_set1_epi32(0xFFFF));
-    store_bytes32(_mm256_or_si256(low, _mm256_slli_epi32(scale, 16)), out.scale);   // both halves of 32 values
-    out.d = load_half(block);
-}
-template <class Arch>
 TINFER_INLINE void unpack_vector(TQ2_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     __m256i pairs[8];
     pairs_of_64(block, pairs);
@@ -287,18 +160,24 @@ TINFER_INLINE void unpack_vector(TQ2_0, const std::uint8_t* block, int /*unit*/,
     store_bytes32(_mm256_set1_epi16(1), out.scale);
     out.d = load_half(block + 64);
 }
-/// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171 are
-/// the first bytes of which it is 1 and 2.
+/// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171
+/// are the first bytes of which it is 1 and 2.
 static TINFER_INLINE __m256i base3_digits(__m256i fractions) {
-    const auto reaches = [&](int least) { return _mm256_cmpeq_epi8(_mm256_max_epu8(fractions, bytes_of(least)), fractions); };
+    const auto reaches = [&](int least) {
+        return _mm256_cmpeq_epi8(_mm256_max_epu8(fractions, bytes_of(least)), fractions);
+    };
     return _mm256_sub_epi8(_mm256_sub_epi8(bytes_of(-1), reaches(86)), reaches(171));
 }
-static TINFER_INLINE __m256i three_times(__m256i bytes) { return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes)); }
+static TINFER_INLINE __m256i three_times(__m256i bytes) {
+    return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes));
+}
 template <class Arch>
 TINFER_INLINE void unpack_vector(TQ1_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
     __m256i fractions = load_bytes32(block);
-    for (int n = 0; n < 5; ++n, fractions = three_times(fractions)) store_bytes32(base3_digits(fractions), out.q + 32 * n);
-    // Sixteen bytes of five digits, two digits at a time, and four of four: out.q + 160 is written to its end and over it.
+    for (int n = 0; n < 5; ++n, fractions = three_times(fractions))
+        store_bytes32(base3_digits(fractions), out.q + 32 * n);
+    // Sixteen bytes of five digits, two digits at a time, and four of four: out.q + 160 is written to its end and over
+    // it.
     const __m128i sixteen = load_bytes16(block + 32);
     const auto next = [](__m128i bytes) { return _mm256_castsi256_si128(three_times(_mm256_castsi128_si256(bytes))); };
     fractions = _mm256_set_m128i(next(sixteen), sixteen);
@@ -307,7 +186,8 @@ TINFER_INLINE void unpack_vector(TQ1_0, const std::uint8_t* block, int /*unit*/,
     const __m128i four = _mm_set1_epi32(static_cast<int>(load_u32<Arch>(block + 48)));
     const __m128i thrice = next(four), ninefold = next(thrice), last = next(ninefold);
     const __m128i digits = _mm_unpacklo_epi64(_mm_unpacklo_epi32(four, thrice), _mm_unpacklo_epi32(ninefold, last));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 240), _mm256_castsi256_si128(base3_digits(_mm256_castsi128_si256(digits))));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 240),
+                     _mm256_castsi256_si128(base3_digits(_mm256_castsi128_si256(digits))));
     store_bytes32(_mm256_set1_epi16(1), out.scale);
     out.d = load_half(block + 52);
 }

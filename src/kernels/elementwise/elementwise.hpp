@@ -14,9 +14,8 @@ TINFER_INLINE void map_rows(const KernelCall& call, WorkSlice slice, Fn fn) noex
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
         const auto* in = x.template flat_row<const float>(i);
         auto* y = out.template flat_row<float>(i);
-        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int n) {
-            store_piece(fn(load_piece<Arch>(in + j, n)), y + j, n);
-        });
+        each_piece<Arch>(x.ne[0],
+                         [&](std::int64_t j, int n) { store_piece(fn(load_piece<Arch>(in + j, n)), y + j, n); });
     }
 }
 
@@ -101,17 +100,18 @@ void moe_sum(const KernelCall& call, WorkSlice slice) noexcept {
         each_piece<Arch>(out.ne[0], [&](std::int64_t i, int n) {
             f32x16<Arch> acc(0.0f);
             for (std::int64_t j = 0; j < y.ne[1]; ++j)
-                acc = fma(f32x16<Arch>::broadcast(weights + j), load_piece<Arch>(y.template row<const float>(j, t) + i, n), acc);
+                acc = fma(f32x16<Arch>::broadcast(weights + j),
+                          load_piece<Arch>(y.template row<const float>(j, t) + i, n), acc);
             store_piece(acc, sum + i, n);
         });
     }
 }
 
-/// silu_mul, then quantize: the same bits as the two. Threads share blocks, because one token has one row. Of a prompt, both
-/// operands come from memory, which prefetches them early.
+/// silu_mul, then quantize: the same bits as the two. Threads share blocks, because one token has one row. Of a prompt,
+/// both operands come from memory, which prefetches them early.
 template <class Arch>
 void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
-    constexpr std::int64_t kTogether = 512, kPrefetchAhead = 1024;   // values
+    constexpr std::int64_t kTogether = 512, kPrefetchAhead = 1024;  // values
     const Operand &out = call[0], &gate = call[1], &up = call[2];
     auto* y = reinterpret_cast<float*>(call.scratch(slice.thread));
     const std::int64_t k = gate.ne[0], block = out.type == DType::x8_32 ? 32 : 256, n_blocks = k / block;
@@ -120,11 +120,13 @@ void silu_mul_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         const std::int64_t row = b / n_blocks, first = b - row * n_blocks;
         const std::int64_t n = std::min({kTogether / block, n_blocks - first, blocks.end - b});
         end = b + n;
-        const float *g = gate.template flat_row<const float>(row) + first * block, *u = up.template flat_row<const float>(row) + first * block;
+        const float *g = gate.template flat_row<const float>(row) + first * block,
+                    *u = up.template flat_row<const float>(row) + first * block;
         each_piece<Arch>(n * block, [&](std::int64_t j, int count) {
             __builtin_prefetch(g + j + kPrefetchAhead);
             __builtin_prefetch(u + j + kPrefetchAhead);
-            store_piece(silu(load_piece<Arch>(g + j, count)) * load_piece<Arch>(u + j, count), y + first * block + j, count);
+            store_piece(silu(load_piece<Arch>(g + j, count)) * load_piece<Arch>(u + j, count), y + first * block + j,
+                        count);
         });
         quantize_blocks<Arch>(out.type, y, k, out.template flat_row<std::byte>(row), first, first + n);
     }

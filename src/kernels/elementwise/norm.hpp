@@ -22,8 +22,10 @@ TINFER_INLINE f32x16<Arch> load_piece(const float* p, int n) noexcept {
 }
 template <class Arch>
 TINFER_INLINE void store_piece(const f32x16<Arch>& x, float* p, int n) noexcept {
-    if (n == 16) x.store(p);
-    else x.store(p, n);
+    if (n == 16)
+        x.store(p);
+    else
+        x.store(p, n);
 }
 
 /// y = (x · 1/sqrt(Σ x² / n + eps)) · weight, weight null for none.
@@ -81,7 +83,7 @@ inline void layer_norm_row(const float* x, const float* weight, const float* bia
     const f32x16<Arch> mean(reduce(sum) / static_cast<float>(n));
     each_piece<Arch>(n, [&](std::int64_t i, int count) {
         store_piece(load_piece<Arch>(x + i, count) - mean, y + i, count);
-        const auto piece = load_piece<Arch>(y + i, count);   // padded with zeros again
+        const auto piece = load_piece<Arch>(y + i, count);  // padded with zeros again
         squares = fma(piece, piece, squares);
     });
     const f32x16<Arch> factor(1.0f / root(reduce(squares) / static_cast<float>(n) + eps, Arch{}));
@@ -110,8 +112,8 @@ void quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Range blocks = slice.share(n_blocks * x.n_rows());
     for (std::int64_t b = blocks.begin; b < blocks.end;) {
         const std::int64_t r = b / n_blocks, left = blocks.end - r * n_blocks, end = left < n_blocks ? left : n_blocks;
-        quantize_blocks<Arch>(out.type, x.template flat_row<const float>(r), k,
-                                  out.template flat_row<std::byte>(r), b % n_blocks, end);
+        quantize_blocks<Arch>(out.type, x.template flat_row<const float>(r), k, out.template flat_row<std::byte>(r),
+                              b % n_blocks, end);
         b = r * n_blocks + end;
     }
 }
@@ -144,9 +146,8 @@ inline void softmax_row(const float* x, std::int64_t n, float* p) noexcept {
         sum = sum + load_piece<Arch>(p + i, count);
     });
     const f32x16<Arch> inverse(1.0f / reduce(sum));
-    each_piece<Arch>(n, [&](std::int64_t i, int count) {
-        store_piece(load_piece<Arch>(p + i, count) * inverse, p + i, count);
-    });
+    each_piece<Arch>(
+        n, [&](std::int64_t i, int count) { store_piece(load_piece<Arch>(p + i, count) * inverse, p + i, count); });
 }
 
 template <class Arch>

@@ -63,9 +63,8 @@ TINFER_INLINE void rotate_head(const float* x, const float* angles, const RopePa
             if (2 * n > 16) put(2 * i + 16, f32x16<Arch>::load(y + 16), 2 * n - 16);
         }
     });
-    each_piece<Arch>(d - rope.n_rot, [&](std::int64_t i, int n) {
-        put(rope.n_rot + i, load_piece<Arch>(x + rope.n_rot + i, n), n);
-    });
+    each_piece<Arch>(d - rope.n_rot,
+                     [&](std::int64_t i, int n) { put(rope.n_rot + i, load_piece<Arch>(x + rope.n_rot + i, n), n); });
 }
 
 template <class Arch>
@@ -76,8 +75,9 @@ void rope(const KernelCall& call, WorkSlice slice) noexcept {
         auto* y = out.template flat_row<float>(i);
         const auto* in = x.template flat_row<const float>(i);
         const auto* angles = table.template row<const float>(i / x.ne[1]);
-        const auto put = [&](std::int64_t channel, const f32x16<Arch>& values,
-            int n) { store_piece(values, y + channel, n); };
+        const auto put = [&](std::int64_t channel, const f32x16<Arch>& values, int n) {
+            store_piece(values, y + channel, n);
+        };
         rotate_head<Arch>(in, angles, call.params.rope, x.ne[0], put);
     }
 }

@@ -18,14 +18,15 @@ TINFER_INLINE f32x16<Arch> load_repeated(const float* p, int n) noexcept {
 template <class Arch>
 bool block_max(const float* x, std::size_t n, float* maxima) noexcept {
     constexpr std::int32_t kInfinityBits = 0x7F800000;
-    constexpr int kChains = 4;   // of comparisons that wait for each other
+    constexpr int kChains = 4;  // of comparisons that wait for each other
     i32v<Arch> largest_bits[kChains] = {i32v<Arch>(0), i32v<Arch>(0), i32v<Arch>(0), i32v<Arch>(0)};
     f32x16<Arch> max[kChains];
     const auto take = [&](const f32x16<Arch>& piece, int chain) {
         max[chain] = greater(piece, max[chain]);
         // Of |x| as integers only those of a NaN exceed infinity's.
         for (int part = 0; part < f32x16<Arch>::kParts; ++part)
-            largest_bits[chain] = xsimd::max(largest_bits[chain], bits(piece.part[part], Arch{}) & i32v<Arch>(0x7FFFFFFF));
+            largest_bits[chain] =
+                xsimd::max(largest_bits[chain], bits(piece.part[part], Arch{}) & i32v<Arch>(0x7FFFFFFF));
     };
     for (std::size_t begin = 0; begin < n; begin += kRowBlock) {
         for (auto& each : max) each = f32x16<Arch>(-__builtin_inff());
@@ -55,7 +56,7 @@ float exp_sum16(const float* x, std::size_t n, float max, float* p) noexcept {
     f32x16<Arch> sum(0.0f);
     each_piece<Arch>(static_cast<std::int64_t>(n), [&](std::int64_t i, int count) {
         store_piece(exp(load_piece<Arch>(x + i, count) - top), p + i, count);
-        sum = sum + load_piece<Arch>(p + i, count);   // a short piece adds zeros
+        sum = sum + load_piece<Arch>(p + i, count);  // a short piece adds zeros
     });
     return reduce(sum);
 }

@@ -21,9 +21,12 @@ inline constexpr int kFloatBytes = Type == DType::f32 ? 4 : 2;
 /// 16 weights of a row, widened.
 template <class Arch, DType Type>
 TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p) noexcept {
-    if constexpr (Type == DType::f32) return f32x16<Arch>::load(reinterpret_cast<const float*>(p));
-    else if constexpr (Type == DType::f16) return f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(p));
-    else return f32x16<Arch>::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
+    if constexpr (Type == DType::f32)
+        return f32x16<Arch>::load(reinterpret_cast<const float*>(p));
+    else if constexpr (Type == DType::f16)
+        return f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(p));
+    else
+        return f32x16<Arch>::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
 }
 /// The last n < 16 of them, then zeros; nothing behind them is read.
 template <class Arch, DType Type>
@@ -35,9 +38,10 @@ TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p, std::int64_t n) noex
 
 /// Prefetches `ahead` bytes in front of each row, a line of a few rows at a time.
 template <class Arch, DType Type, int Columns>
-[[gnu::noinline]] void float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead,
-                                  float (*results)[kFloatRows<Arch>]) noexcept {
-    constexpr int kRows = kFloatRows<Arch>, kLinePieces = 4 / kFloatBytes<Type>, kPrefetchedRows = kRows / kLinePieces;   // a line has kLinePieces pieces
+[[gnu::noinline]] void float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k,
+                                         std::int64_t ahead, float (*results)[kFloatRows<Arch>]) noexcept {
+    constexpr int kRows = kFloatRows<Arch>, kLinePieces = 4 / kFloatBytes<Type>,
+                  kPrefetchedRows = kRows / kLinePieces;  // a line has kLinePieces pieces
     f32x16<Arch> acc[Columns][kRows];
     for (int c = 0; c < Columns; ++c)
         for (int r = 0; r < kRows; ++r) acc[c][r] = f32x16<Arch>(0.0f);
@@ -45,7 +49,8 @@ template <class Arch, DType Type, int Columns>
     for (; i + 16 <= k; i += 16) {
         const std::byte* const* prefetched = w + i / 16 % kLinePieces * kPrefetchedRows;
 #pragma GCC unroll 4
-        for (int r = 0; r < kPrefetchedRows; ++r) prefetch_lines<64>(prefetched[r] + i * kFloatBytes<Type> + ahead, false);
+        for (int r = 0; r < kPrefetchedRows; ++r)
+            prefetch_lines<64>(prefetched[r] + i * kFloatBytes<Type> + ahead, false);
         f32x16<Arch> weights[kRows];
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) weights[r] = load_weights<Arch, Type>(w[r] + i * kFloatBytes<Type>);
@@ -68,33 +73,36 @@ template <class Arch, DType Type, int Columns>
 
 /// results[c][r] = ⟨w[r], x[c]⟩ for the first n columns.
 template <class Arch, DType Type, int Columns = kFloatColumns<Arch>>
-inline void run_float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead, int n,
-                           float (*results)[kFloatRows<Arch>]) noexcept {
+inline void run_float_microkernel(const std::byte* const* w, const float* const* x, std::int64_t k, std::int64_t ahead,
+                                  int n, float (*results)[kFloatRows<Arch>]) noexcept {
     if constexpr (Columns > 1)
         if (n < Columns) return run_float_microkernel<Arch, Type, Columns - 1>(w, x, k, ahead, n, results);
     float_microkernel<Arch, Type, Columns>(w, x, k, ahead, results);
 }
 
-// ---- Sums of one lane -------------------------------------------------------------------------------------------------
+// ---- Sums of one lane
+// -------------------------------------------------------------------------------------------------
 //
 // With many columns the sixteen sums of an output are worked one after the other, so that the lanes of a register are
-// columns: weights and activations are put in order by lanes first (value k belongs to lane k mod 16, numerics rule 3), then
-// a product is sixteen outer products. Its sums begin and end in registers and are added to each other as the tree of rule 3
-// asks, lane 0 and 8, 4 and 12, …; nothing is ever added across a register.
+// columns: weights and activations are put in order by lanes first (value k belongs to lane k mod 16, numerics rule 3),
+// then a product is sixteen outer products. Its sums begin and end in registers and are added to each other as the tree
+// of rule 3 asks, lane 0 and 8, 4 and 12, …; nothing is ever added across a register.
 
-/// Rows and registers of columns of an outer product. Rows are put side by side by registers (kLanes), of which this is a part.
+/// Rows and registers of columns of an outer product. Rows are put side by side by registers (kLanes), of which this is
+/// a part.
 template <class Arch>
 inline constexpr int kOuterRows = Arch::kLanes == 16 ? 8 : 4;
 template <class Arch>
 inline constexpr int kOuterVectors = Arch::kLanes == 4 ? 4 : 3;
 
-/// The order in which lanes are worked: each is added to what stands before it as soon as that is its partner in the tree.
+/// The order in which lanes are worked: each is added to what stands before it as soon as that is its partner in the
+/// tree.
 inline constexpr int kLaneOrder[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 /// Sums that wait at once: one per level of the tree, and those of a lane that is not at its end.
 inline constexpr int kLevels = 5;
 
-/// Puts one register of rows in order by lanes, from step j on: load(i, j) gives values 16 j … 16 j + 15 of row i; they go to
-/// to[lane][j][i], where lanes lie lane_stride floats apart and steps step_stride.
+/// Puts one register of rows in order by lanes, from step j on: load(i, j) gives values 16 j … 16 j + 15 of row i; they
+/// go to to[lane][j][i], where lanes lie lane_stride floats apart and steps step_stride.
 template <class Arch, class Load>
 TINFER_INLINE void order_by_lanes(Load load, std::int64_t j, std::int64_t n_steps, float* to, std::int64_t lane_stride,
                                   std::int64_t step_stride) noexcept {
@@ -113,11 +121,11 @@ TINFER_INLINE void order_by_lanes(Load load, std::int64_t j, std::int64_t n_step
     }
 }
 
-/// The same of `rows` of bfloat16, whole pieces of 32 values: pairs are transposed, then widened, which transposes half as much. The
-/// steps that are done.
+/// The same of `rows` of bfloat16, whole pieces of 32 values: pairs are transposed, then widened, which transposes half
+/// as much. The steps that are done.
 template <class Arch>
-TINFER_INLINE std::int64_t order_pairs_by_lanes(const std::byte* const* rows, std::int64_t k, float* to, std::int64_t lane_stride,
-                                                std::int64_t step_stride) noexcept {
+TINFER_INLINE std::int64_t order_pairs_by_lanes(const std::byte* const* rows, std::int64_t k, float* to,
+                                                std::int64_t lane_stride, std::int64_t step_stride) noexcept {
     constexpr int kLanes = Arch::kLanes;
     const std::int64_t end = k / 32 * 32;
     const i32v<Arch> odd_half(static_cast<std::int32_t>(0xFFFF0000u));
@@ -137,15 +145,15 @@ TINFER_INLINE std::int64_t order_pairs_by_lanes(const std::byte* const* rows, st
 
 /// One lane of a tile of outputs, over n steps: sums[level][row][vector of columns].
 struct LaneJob {
-    const float* w;              ///< [step][kLanes], of which the first kOuterRows are meant
-    const float* x;              ///< [step][vectors][kLanes]
+    const float* w;  ///< [step][kLanes], of which the first kOuterRows are meant
+    const float* x;  ///< [step][vectors][kLanes]
     std::int64_t n;
-    float* running;              ///< where the lane's sums wait between k-blocks
-    bool begins, ends;           ///< the lane
-    float* below;                ///< the sums that were finished last, then, level_stride before each, those before them
-    std::int64_t level_stride;   ///< floats
-    int n_partners;              ///< so many of them are its partners in turn
-    const std::byte* ahead;      ///< prefetched meanwhile, ahead_step bytes a step
+    float* running;             ///< where the lane's sums wait between k-blocks
+    bool begins, ends;          ///< the lane
+    float* below;               ///< the sums that were finished last, then, level_stride before each, those before them
+    std::int64_t level_stride;  ///< floats
+    int n_partners;             ///< so many of them are its partners in turn
+    const std::byte* ahead;     ///< prefetched meanwhile, ahead_step bytes a step
     std::int64_t ahead_step;
 };
 
@@ -157,7 +165,8 @@ template <class Arch, int Vectors>
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < Vectors; ++v) acc[r][v] = job.begins ? f32v<Arch>(0.0f) : f32v<Arch>::load_aligned(at(job.running, r, v));
+        for (int v = 0; v < Vectors; ++v)
+            acc[r][v] = job.begins ? f32v<Arch>(0.0f) : f32v<Arch>::load_aligned(at(job.running, r, v));
 
     const float *w = job.w, *x = job.x;
     const std::byte* ahead = job.ahead;

@@ -13,27 +13,30 @@
 
 namespace tinfer::kernels {
 
-/// Tokens of a micro-tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may rest in memory; wide
-/// codes have no others.
+/// Tokens of a micro-tile: what the registers hold. Where a sub-block is one long sum of pairs, sums in 32 bits may
+/// rest in memory; wide codes have no others.
 template <class Arch, class Class>
-inline constexpr int kMicroTileTokens = Class::kWide || (!Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8) ? Arch::kLongMicroTileTokens : Arch::kMicroTileTokens;
+inline constexpr int kMicroTileTokens = Class::kWide || (!Arch::kHasDot4 && Class::kSubs == 8 && Class::kPairSums == 8)
+                                            ? Arch::kLongMicroTileTokens
+                                            : Arch::kMicroTileTokens;
 
 /// Where one k-block lies in quantized activation rows, which all have one layout: bytes from the beginning of a row.
 template <class Arch, class Class>
 struct ActivationKBlock {
-    std::int64_t codes, d;      ///< d: one per block of 32 or per super-block
-    std::int64_t s = 0;         ///< blocks of 32: d · sum of codes
-    std::int64_t sums;          ///< sums of codes, per sub-block or block of 32
-    std::int64_t max_partial_sum = 0;     ///< super-blocks: the bound that SumPairs needs
-    ReadAhead* reader;          ///< of memory, meanwhile; null: it reads nothing
-    static constexpr int kShares = 8;   ///< it reads with a micro-tile of a panel: one for every 32 of K
+    std::int64_t codes, d;             ///< d: one per block of 32 or per super-block
+    std::int64_t s = 0;                ///< blocks of 32: d · sum of codes
+    std::int64_t sums;                 ///< sums of codes, per sub-block or block of 32
+    std::int64_t max_partial_sum = 0;  ///< super-blocks: the bound that SumPairs needs
+    ReadAhead* reader;                 ///< of memory, meanwhile; null: it reads nothing
+    static constexpr int kShares = 8;  ///< it reads with a micro-tile of a panel: one for every 32 of K
 
     ActivationKBlock(const ActivationLayout& layout, std::int64_t k_block, ReadAhead& reads) noexcept
         : codes(k_block * kKBlock), reader(reads.reads() ? &reads : nullptr) {
         if constexpr (Class::kUnit == 256) {
             d = layout.d_offset + k_block * 4;
             sums = Class::kSubs == 8 ? layout.sum32_offset + k_block * 16 : layout.sum_offset + k_block * 32;
-            max_partial_sum = layout.max_partial_sum_offset + k_block * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2);
+            max_partial_sum =
+                layout.max_partial_sum_offset + k_block * 4 + (Class::kHasMin && Class::kSubs == 8 ? 0 : 2);
         } else {
             d = layout.d_offset + k_block * 32;
             s = layout.s_offset + k_block * 32;
@@ -42,8 +45,8 @@ struct ActivationKBlock {
     }
 };
 
-/// What the sums of codes of sub-blocks are multiplied by, and what is added, where the sums of products start (acc_init): −bias · sum, and
-/// for pairs of sums what becomes Class::kCarryGuard (SumPairs).
+/// What the sums of codes of sub-blocks are multiplied by, and what is added, where the sums of products start
+/// (acc_init): −bias · sum, and for pairs of sums what becomes Class::kCarryGuard (SumPairs).
 template <class Class, bool Narrow>
 struct AccInit {
     struct alignas(64) List {
@@ -54,53 +57,70 @@ struct AccInit {
         for (int j = 0; j < 16; ++j) list.at[j] = j % 2 == 0 ? even : odd;
         return list;
     }
-    static constexpr List kFactors = each(-Class::kBias, -Class::kBias * (1 << Class::kPreShift));
-    static constexpr List kAddends = !Narrow ? each(0, 0) : Class::kPreShift == 0 ? each(Class::kCarryGuard, 0) : each(0, Class::kCarryGuard >> (16 - Class::kPreShift));
+    static constexpr List kFactors = each(-Class::kBias, -Class::kBias*(1 << Class::kPreShift));
+    static constexpr List kAddends = !Narrow                 ? each(0, 0)
+                                     : Class::kPreShift == 0 ? each(Class::kCarryGuard, 0)
+                                                             : each(0, Class::kCarryGuard >> (16 - Class::kPreShift));
 };
 
 /// T tokens of a micro-tile at one k-block.
 template <class Arch, class Class, int T>
 struct MicroTileTokens {
-    static constexpr bool kHasAccInit = Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1 || Class::kCentred);   ///< else subtract_bias
+    static constexpr bool kHasAccInit =
+        Class::kBias != 0 && (Arch::kHasDot4 || Class::kSubs <= 1 || Class::kCentred);  ///< else subtract_bias
     const std::int8_t* codes[T];
-    std::int64_t d_offset, s_offset, sums_offset;            ///< bytes from a token's codes: few registers hold what a micro-tile needs
-    alignas(64) std::int32_t acc_init[kHasAccInit ? T : 1][16];     ///< per sub-block or float step: where a sum starts; kCentred: two int16
-    /// Codes as int16, where those of weights are: of as many words as a register has lanes the even bytes, then the odd ones.
+    std::int64_t d_offset, s_offset,
+        sums_offset;  ///< bytes from a token's codes: few registers hold what a micro-tile needs
+    alignas(64) std::int32_t
+        acc_init[kHasAccInit ? T : 1][16];  ///< per sub-block or float step: where a sum starts; kCentred: two int16
+    /// Codes as int16, where those of weights are: of as many words as a register has lanes the even bytes, then the
+    /// odd ones.
     alignas(64) std::int16_t wide[Class::kWide ? T : 1][Class::kWide ? kKBlock : 1];
 
-    TINFER_INLINE MicroTileTokens(const ActivationKBlock<Arch, Class>& at, const Column<Arch>* columns) noexcept
+    TINFER_INLINE MicroTileTokens(const ActivationKBlock<Arch, Class>& at, const Column* columns) noexcept
         : d_offset(at.d - at.codes), s_offset(at.s - at.codes), sums_offset(at.sums - at.codes) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) codes[t] = reinterpret_cast<const std::int8_t*>(columns[t].x) + at.codes;
     }
-    [[nodiscard]] TINFER_INLINE const float* d(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + d_offset); }
-    [[nodiscard]] TINFER_INLINE const float* s(int t) const noexcept { return reinterpret_cast<const float*>(codes[t] + s_offset); }
+    [[nodiscard]] TINFER_INLINE const float* d(int t) const noexcept {
+        return reinterpret_cast<const float*>(codes[t] + d_offset);
+    }
+    [[nodiscard]] TINFER_INLINE const float* s(int t) const noexcept {
+        return reinterpret_cast<const float*>(codes[t] + s_offset);
+    }
     [[nodiscard]] TINFER_INLINE const std::int16_t* sums(int t) const noexcept {
         return reinterpret_cast<const std::int16_t*>(codes[t] + sums_offset);
     }
     /// Whether the sum of every sub-block surely fits what SumPairs wants.
     [[nodiscard]] TINFER_INLINE bool are_narrow(std::int64_t max_partial_sum_offset) const noexcept {
-        int room = 0;   // negative where one has none
+        int room = 0;  // negative where one has none
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) room |= Class::kNarrowMaxPartialSum - *reinterpret_cast<const std::uint16_t*>(codes[t] + max_partial_sum_offset);
+        for (int t = 0; t < T; ++t)
+            room |= Class::kNarrowMaxPartialSum -
+                    *reinterpret_cast<const std::uint16_t*>(codes[t] + max_partial_sum_offset);
         return room >= 0;
     }
     TINFER_INLINE void widen(int n_units) noexcept {
         for (int t = 0; t < T; ++t)
-            for (int k = 0; k < 32 * n_units; k += 4 * Arch::kLanes) {   // a row's parts are padded to 64 bytes
+            for (int k = 0; k < 32 * n_units; k += 4 * Arch::kLanes) {  // a row's parts are padded to 64 bytes
                 const i32v<Arch> bytes = load_i32<Arch>(codes[t] + k);
                 even_bytes(bytes, Arch{}).store_unaligned(reinterpret_cast<std::int32_t*>(wide[t] + k));
-                odd_bytes(bytes, Arch{}).store_unaligned(reinterpret_cast<std::int32_t*>(wide[t] + k + 2 * Arch::kLanes));
+                odd_bytes(bytes, Arch{})
+                    .store_unaligned(reinterpret_cast<std::int32_t*>(wide[t] + k + 2 * Arch::kLanes));
             }
     }
     template <bool Narrow>
     TINFER_INLINE void set_acc_init(int n_units) noexcept {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
-            if constexpr (Class::kCentred) set_pair_acc_init(t);
-            else if constexpr (Class::kUnit == 256 && Class::kSubs == 1) acc_init[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
-            else if constexpr (Class::kUnit == 256) set_sub_block_acc_init<Narrow>(t);
-            else set_block_acc_init(t, n_units);
+            if constexpr (Class::kCentred)
+                set_pair_acc_init(t);
+            else if constexpr (Class::kUnit == 256 && Class::kSubs == 1)
+                acc_init[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
+            else if constexpr (Class::kUnit == 256)
+                set_sub_block_acc_init<Narrow>(t);
+            else
+                set_block_acc_init(t, n_units);
         }
     }
 
@@ -112,30 +132,35 @@ private:
     }
     template <bool Narrow>
     TINFER_INLINE void set_sub_block_acc_init(int t) noexcept {
-        constexpr int kStep = std::min<int>(Arch::kLanes, Class::kSubs);   // a row's parts are padded: lanes behind may be read
+        constexpr int kStep =
+            std::min<int>(Arch::kLanes, Class::kSubs);  // a row's parts are padded: lanes behind may be read
         using List = AccInit<Class, Narrow>;
         for (int j = 0; j < Class::kSubs; j += kStep) {
-            const i32v<Arch> acc_init_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) + load_i32<Arch>(List::kAddends.at + j);
+            const i32v<Arch> acc_init_of = widen_i16(sums(t) + j, Arch{}) * load_i32<Arch>(List::kFactors.at + j) +
+                                           load_i32<Arch>(List::kAddends.at + j);
             acc_init_of.store_unaligned(acc_init[t] + j);
         }
     }
-    /// −bias · sums of activations, as products of bytes add up: those of the first two of every four values, and of the others.
+    /// −bias · sums of activations, as products of bytes add up: those of the first two of every four values, and of
+    /// the others.
     TINFER_INLINE void set_pair_acc_init(int t) noexcept {
         static_assert(!Class::kCentred || (Arch::kLanes == 8 && Class::kSubs == 16));
         const i32v<Arch> ones(0x01010101), factor(int16_pair<Arch>(-Class::kBias, -Class::kBias));
         i32v<Arch> m[8];
         for (int i = 0; i < 8; ++i) m[i] = dot_bytes(ones, load_i32<Arch>(codes[t] + 32 * i), Arch{});
-        transpose(m, Arch{});   // lane i: of sub-blocks 2i and 2i + 1, each of four
+        transpose(m, Arch{});  // lane i: of sub-blocks 2i and 2i + 1, each of four
         for (int odd = 0; odd < 2; ++odd) {
-            const i32v<Arch> *four = m + 4 * odd;
-            const i32v<Arch> sum = add_pairs(add_pairs(four[0], four[1], Arch{}), add_pairs(four[2], four[3], Arch{}), Arch{});
+            const i32v<Arch>* four = m + 4 * odd;
+            const i32v<Arch> sum =
+                add_pairs(add_pairs(four[0], four[1], Arch{}), add_pairs(four[2], four[3], Arch{}), Arch{});
             multiply_pairs(sum, factor, Arch{}).store_unaligned(acc_init[t] + 8 * odd);
         }
     }
     TINFER_INLINE void set_block_acc_init(int t, int n_units) noexcept {
         const auto* block_sums = reinterpret_cast<const std::int32_t*>(codes[t] + sums_offset);
         if constexpr (Class::kSteps == 1) {
-            using Words8 [[gnu::vector_size(32)]] = std::uint32_t;   // a row's parts are padded to 8; what lies in the padding may overflow
+            using Words8 [[gnu::vector_size(32)]] =
+                std::uint32_t;  // a row's parts are padded to 8; what lies in the padding may overflow
             Words8 starts;
             std::memcpy(&starts, block_sums, sizeof(starts));
             starts *= 0u - static_cast<std::uint32_t>(Class::kBias);
@@ -158,7 +183,8 @@ struct MicroTile {
 
 /// Where the sums of sub-block (or float step) j start.
 template <class Arch, class Class, int T>
-TINFER_INLINE void init_sums(const MicroTileTokens<Arch, Class, T>& tokens, int j, MicroTile<i32v<Arch>, T>& sums) noexcept {
+TINFER_INLINE void init_sums(const MicroTileTokens<Arch, Class, T>& tokens, int j,
+                             MicroTile<i32v<Arch>, T>& sums) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
         sums.v[t][0] = sums.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.acc_init[t][j]) : i32v<Arch>(0);
@@ -166,7 +192,8 @@ TINFER_INLINE void init_sums(const MicroTileTokens<Arch, Class, T>& tokens, int 
 
 /// sums[t] += Σ over eight words of wide codes, from number `first` on, a multiple of eight.
 template <class Arch, class Class, int T>
-TINFER_INLINE void dot_wide_words(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens, int first,
+TINFER_INLINE void dot_wide_words(const PackedKBlock<Arch, Class>& k_block,
+                                  const MicroTileTokens<Arch, Class, T>& tokens, int first,
                                   MicroTile<i32v<Arch>, T>& sums) noexcept {
     static_assert(Class::kSteps == 1);
     const int x = first / Arch::kLanes * 4 * Arch::kLanes + first % Arch::kLanes * 2;
@@ -201,13 +228,13 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
             }
         }
     } else {
-        constexpr int kFit = PairSums < Words ? PairSums : Words;   // int16 sums that still fit
+        constexpr int kFit = PairSums < Words ? PairSums : Words;  // int16 sums that still fit
         for (int word = 0; word < Words; word += kFit) {
             MicroTile<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
             for (int g = 0; g < kFit; ++g) {
                 const i32v<Arch> w0 = load_i32<Arch>(codes[word + g][0]),
-                    w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
+                                 w1 = load_i32<Arch>(codes[word + g][Arch::kLanes]);
 #pragma GCC unroll 8
                 for (int t = 0; t < T; ++t) {
                     const i32v<Arch> a = once(bcast4<Arch>(x[t] + k + 4 * (word + g)), Arch{});
@@ -223,10 +250,11 @@ TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], c
     }
 }
 
-/// super −= bias · Σ scale_j · (sum of the activations of sub-block j), two sub-blocks at a time. Without dot4 a lane holds
-/// its scale twice, so two neighbours are a lane of each.
+/// super −= bias · Σ scale_j · (sum of the activations of sub-block j), two sub-blocks at a time. Without dot4 a lane
+/// holds its scale twice, so two neighbours are a lane of each.
 template <class Arch, class Class, int T>
-TINFER_INLINE void subtract_bias(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
+TINFER_INLINE void subtract_bias(const PackedKBlock<Arch, Class>& k_block,
+                                 const MicroTileTokens<Arch, Class, T>& tokens,
                                  MicroTile<i32v<Arch>, T>& super) noexcept {
     for (int v = 0; v < 2; ++v) {
         const auto scale = [&](int j) { return load_i32<Arch>(k_block.scale[j] + v * Arch::kLanes); };
@@ -254,8 +282,8 @@ TINFER_INLINE void plain_sums(const PackedKBlock<Arch, Class>& k_block, const Mi
         dot_words<Arch, Class::kPairSums, 8>(k_block.codes + word, tokens.codes, 4 * word, ones, super);
 }
 
-/// S of one super-block, the integer scales included, for every row and token of the micro-tile, where sums of two sub-blocks make a
-/// pair (SumPairs).
+/// S of one super-block, the integer scales included, for every row and token of the micro-tile, where sums of two
+/// sub-blocks make a pair (SumPairs).
 template <class Arch, class Class, int T>
 TINFER_INLINE void narrow_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
                                ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
@@ -267,24 +295,30 @@ TINFER_INLINE void narrow_sums(const PackedKBlock<Arch, Class>& k_block, const M
             for (int v = 0; v < 2; ++v) super.v[t][v] = load_i32<Arch>(k_block.acc_init + v * Arch::kLanes);
     for (int j = 0; j < Class::kSubs; j += 2) {
         for (int i = 0; reader != nullptr && i < 2 && j % (Class::kSubs > 8 ? 4 : 2) == 0; ++i) reader->read_share();
-        const i32v<Arch> scale[2] = {load_i32<Arch>(k_block.scale[j / 2]), load_i32<Arch>(k_block.scale[j / 2] + Arch::kLanes)};
+        const i32v<Arch> scale[2] = {load_i32<Arch>(k_block.scale[j / 2]),
+                                     load_i32<Arch>(k_block.scale[j / 2] + Arch::kLanes)};
         MicroTile<i32v<Arch>, T> pair;
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             pair.v[t][0] = pair.v[t][1] = Class::kBias != 0 ? bcast4<Arch>(&tokens.acc_init[t][j + 1]) : acc_init;
-        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1), scale, pair);
+        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * (j + 1), tokens.codes, 4 * kWords * (j + 1),
+                                                  scale, pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v) {
                 pair.v[t][v] = pair.v[t][v] << kUp;
-                if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.acc_init[t][j]);
-                else if constexpr (Class::kPreShift == 0) pair.v[t][v] = pair.v[t][v] + carry_guard;
+                if constexpr (Class::kBias != 0)
+                    pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.acc_init[t][j]);
+                else if constexpr (Class::kPreShift == 0)
+                    pair.v[t][v] = pair.v[t][v] + carry_guard;
             }
-        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * j, tokens.codes, 4 * kWords * j, scale, pair);
+        dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * j, tokens.codes, 4 * kWords * j, scale,
+                                                  pair);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v)
-                super.v[t][v] = dot2(super.v[t][v], Class::kPanelAccInit ? pair.v[t][v] : pair.v[t][v] ^ carry_guard, scale[v], Arch{});
+                super.v[t][v] = dot2(super.v[t][v], Class::kPanelAccInit ? pair.v[t][v] : pair.v[t][v] ^ carry_guard,
+                                     scale[v], Arch{});
     }
 }
 
@@ -306,7 +340,8 @@ TINFER_INLINE void wide_sums(const PackedKBlock<Arch, Class>& k_block, const Mic
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v) {
-                    const i32v<Arch> sum = j % 2 == 1 && Class::kPreShift != 0 ? sub.v[t][v] >> Class::kPreShift : sub.v[t][v];
+                    const i32v<Arch> sum =
+                        j % 2 == 1 && Class::kPreShift != 0 ? sub.v[t][v] >> Class::kPreShift : sub.v[t][v];
                     super.v[t][v] = super.v[t][v] + sum * factor[v];
                 }
         } else {
@@ -324,11 +359,13 @@ TINFER_INLINE void centred_sums(const PackedKBlock<Arch, Class>& k_block, const 
         if (reader != nullptr && j % 2 == 0) reader->read_share();
         MicroTile<i32v<Arch>, T> pairs;
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) pairs.v[t][0] = pairs.v[t][1] = bcast4<Arch>(&tokens.acc_init[t][8 * (j % 2) + j / 2]);
+        for (int t = 0; t < T; ++t)
+            pairs.v[t][0] = pairs.v[t][1] = bcast4<Arch>(&tokens.acc_init[t][8 * (j % 2) + j / 2]);
 #pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
             const int word = 4 * j + g;
-            const i32v<Arch> w0 = load_i32<Arch>(k_block.codes[word][0]), w1 = load_i32<Arch>(k_block.codes[word][Arch::kLanes]);
+            const i32v<Arch> w0 = load_i32<Arch>(k_block.codes[word][0]),
+                             w1 = load_i32<Arch>(k_block.codes[word][Arch::kLanes]);
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const i32v<Arch> a = once(bcast4<Arch>(tokens.codes[t] + 4 * word), Arch{});
@@ -339,14 +376,16 @@ TINFER_INLINE void centred_sums(const PackedKBlock<Arch, Class>& k_block, const 
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v)
-                super.v[t][v] = dot2(super.v[t][v], pairs.v[t][v], load_i32<Arch>(k_block.scale[j] + v * Arch::kLanes), Arch{});
+                super.v[t][v] =
+                    dot2(super.v[t][v], pairs.v[t][v], load_i32<Arch>(k_block.scale[j] + v * Arch::kLanes), Arch{});
     }
 }
 
 /// The same of wide codes, which are multiplied by their scales.
 template <class Arch, class Class, int T>
-TINFER_INLINE void wide_code_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
-                                  ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void wide_code_sums(const PackedKBlock<Arch, Class>& k_block,
+                                  const MicroTileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
+                                  MicroTile<i32v<Arch>, T>& super) noexcept {
     for (int word = 0; word < kKBlock / 4; word += 8) {
         if (reader != nullptr) reader->read_share();
         dot_wide_words(k_block, tokens, word, super);
@@ -355,15 +394,21 @@ TINFER_INLINE void wide_code_sums(const PackedKBlock<Arch, Class>& k_block, cons
 
 /// S of one super-block, in the way that its class of formats and these tokens allow.
 template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void super_block_sums(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
-                                    ReadAhead* reader, MicroTile<i32v<Arch>, T>& super) noexcept {
+TINFER_INLINE void super_block_sums(const PackedKBlock<Arch, Class>& k_block,
+                                    const MicroTileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
+                                    MicroTile<i32v<Arch>, T>& super) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
-    if constexpr (Class::kWide) wide_code_sums(k_block, tokens, reader, super);
-    else if constexpr (Class::kSubs == 1) plain_sums(k_block, tokens, super);
-    else if constexpr (Class::kCentred) centred_sums(k_block, tokens, reader, super);
-    else if constexpr (Narrow) narrow_sums(k_block, tokens, reader, super);
-    else wide_sums(k_block, tokens, reader, super);
+    if constexpr (Class::kWide)
+        wide_code_sums(k_block, tokens, reader, super);
+    else if constexpr (Class::kSubs == 1)
+        plain_sums(k_block, tokens, super);
+    else if constexpr (Class::kCentred)
+        centred_sums(k_block, tokens, reader, super);
+    else if constexpr (Narrow)
+        narrow_sums(k_block, tokens, reader, super);
+    else
+        wide_sums(k_block, tokens, reader, super);
 }
 
 /// Where the sums of a micro-tile begin.
@@ -372,11 +417,12 @@ struct MicroTileZeros {
     alignas(64) static constexpr float kOf[8 * kPanelRows<Arch>] = {};
 };
 
-/// One k-block of super-blocks: acc[t][row] continues `from` there by one or two fused steps. Minimums come first: that takes the
-/// time in which the micro-tile before it ends.
+/// One k-block of super-blocks: acc[t][row] continues `from` there by one or two fused steps. Minimums come first: that
+/// takes the time in which the micro-tile before it ends.
 template <class Arch, class Class, int T, bool Narrow>
-TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
-                                    const float* from, float* acc) noexcept {
+TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_block,
+                                          const MicroTileTokens<Arch, Class, T>& tokens, ReadAhead* reader,
+                                          const float* from, float* acc) noexcept {
     [[maybe_unused]] alignas(64) float mins[T][kPanelRows<Arch>];
     if constexpr (Class::kHasMin) {
 #pragma GCC unroll 2
@@ -394,7 +440,7 @@ TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_blo
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) as_float(n.v[t][0], Arch{}).store_unaligned(mins[t] + v * Arch::kLanes);
         }
-        asm("" : "+m"(mins));   // to stay in memory, not in registers that the sums need
+        asm("" : "+m"(mins));  // to stay in memory, not in registers that the sums need
     }
     MicroTile<i32v<Arch>, T> super;
     super_block_sums<Arch, Class, T, Narrow>(k_block, tokens, reader, super);
@@ -406,8 +452,10 @@ TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_blo
         for (int t = 0; t < T; ++t) {
             float* out = acc + t * kPanelRows<Arch> + v * Arch::kLanes;
             const f32v<Arch> d_x(*tokens.d(t));
-            f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}), load_f32<Arch>(from + t * kPanelRows<Arch> + v * Arch::kLanes), Arch{});
-            if constexpr (Class::kHasMin) sum = fnma(dmin * d_x, load_f32<Arch>(mins[t] + v * Arch::kLanes), sum, Arch{});
+            f32v<Arch> sum = fma(d * d_x, as_float(super.v[t][v], Arch{}),
+                                 load_f32<Arch>(from + t * kPanelRows<Arch> + v * Arch::kLanes), Arch{});
+            if constexpr (Class::kHasMin)
+                sum = fnma(dmin * d_x, load_f32<Arch>(mins[t] + v * Arch::kLanes), sum, Arch{});
             sum.store_unaligned(out);
         }
     }
@@ -415,8 +463,9 @@ TINFER_INLINE void micro_tile_super_block(const PackedKBlock<Arch, Class>& k_blo
 
 /// One k-block of n_units blocks of 32.
 template <class Arch, class Class, int T>
-TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block, const MicroTileTokens<Arch, Class, T>& tokens,
-    int n_units, ReadAhead* reader, const float* from, float* acc) noexcept {
+TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block,
+                                     const MicroTileTokens<Arch, Class, T>& tokens, int n_units, ReadAhead* reader,
+                                     const float* from, float* acc) noexcept {
     constexpr int kSteps = Class::kSteps, kWords = 8 / kSteps;
     MicroTile<f32v<Arch>, T> sum;
 #pragma GCC unroll 8
@@ -429,9 +478,12 @@ TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block, c
             MicroTile<i32v<Arch>, T> dots;
             init_sums(tokens, u * kSteps + step, dots);
             const int word = 8 * u + kWords * step;
-            if constexpr (Class::kWide) dot_wide_words(k_block, tokens, word, dots);
-            else dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + word, tokens.codes, 4 * word, ones, dots);
-            const f32v<Arch> d[2] = {load_f32<Arch>(k_block.d[u][step]), load_f32<Arch>(k_block.d[u][step] + Arch::kLanes)};
+            if constexpr (Class::kWide)
+                dot_wide_words(k_block, tokens, word, dots);
+            else
+                dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + word, tokens.codes, 4 * word, ones, dots);
+            const f32v<Arch> d[2] = {load_f32<Arch>(k_block.d[u][step]),
+                                     load_f32<Arch>(k_block.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const f32v<Arch> d_x(tokens.d(t)[u]);
@@ -444,7 +496,7 @@ TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block, c
             for (int t = 0; t < T; ++t)
                 for (int v = 0; v < 2; ++v)
                     sum.v[t][v] = fma(load_f32<Arch>(k_block.m[u] + v * Arch::kLanes), f32v<Arch>(tokens.s(t)[u]),
-                        sum.v[t][v], Arch{});
+                                      sum.v[t][v], Arch{});
     }
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t)
@@ -453,29 +505,35 @@ TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block, c
 
 /// T tokens against n_panels k-blocks, one behind the other: acc[panel][t][row], from 0 on where it `begins`.
 template <class Arch, class Class, int T, bool Narrow>
-[[gnu::noinline]] void multiply_micro_tile(const PackedKBlock<Arch, Class>* k_blocks, int n_panels, MicroTileTokens<Arch, Class, T>& tokens, int n_units,
-                                     ReadAhead* reader, bool begins, float* acc) noexcept {
+[[gnu::noinline]] void multiply_micro_tile(const PackedKBlock<Arch, Class>* k_blocks, int n_panels,
+                                           MicroTileTokens<Arch, Class, T>& tokens, int n_units, ReadAhead* reader,
+                                           bool begins, float* acc) noexcept {
     if constexpr (MicroTileTokens<Arch, Class, T>::kHasAccInit) tokens.template set_acc_init<Narrow>(n_units);
     if constexpr (Class::kWide) tokens.widen(n_units);
     for (int panel = 0; panel < n_panels; ++panel, acc += T * kPanelRows<Arch>) {
         const float* from = begins ? MicroTileZeros<Arch>::kOf : acc;
-        if constexpr (Class::kUnit != 256) micro_tile_blocks<Arch, Class, T>(k_blocks[panel], tokens, n_units, reader, from, acc);
-        else micro_tile_super_block<Arch, Class, T, Narrow>(k_blocks[panel], tokens, reader, from, acc);
+        if constexpr (Class::kUnit != 256)
+            micro_tile_blocks<Arch, Class, T>(k_blocks[panel], tokens, n_units, reader, from, acc);
+        else
+            micro_tile_super_block<Arch, Class, T, Narrow>(k_blocks[panel], tokens, reader, from, acc);
     }
 }
 
 /// The same for the first n columns, 1 ≤ n ≤ kMicroTileTokens, of n_units blocks of 32.
 template <class Arch, class Class, int T = kMicroTileTokens<Arch, Class>>
-inline void run_microkernel(const PackedKBlock<Arch, Class>* k_blocks, int n_panels, const ActivationKBlock<Arch, Class>& at,
-                     const Column<Arch>* columns, int n, int n_units, bool begins, float* acc) noexcept {
+inline void run_microkernel(const PackedKBlock<Arch, Class>* k_blocks, int n_panels,
+                            const ActivationKBlock<Arch, Class>& at, const Column* columns, int n, int n_units,
+                            bool begins, float* acc) noexcept {
     static_assert(T <= 8);
     if constexpr (T > 1)
         if (n < T) return run_microkernel<Arch, Class, T - 1>(k_blocks, n_panels, at, columns, n, n_units, begins, acc);
     MicroTileTokens<Arch, Class, T> tokens(at, columns);
     if constexpr (Class::kMayBeNarrow)
         if (Class::kAlwaysNarrow || tokens.are_narrow(at.max_partial_sum - at.codes))
-            return multiply_micro_tile<Arch, Class, T, true>(k_blocks, n_panels, tokens, n_units, at.reader, begins, acc);
-    if constexpr (!Class::kAlwaysNarrow) multiply_micro_tile<Arch, Class, T, false>(k_blocks, n_panels, tokens, n_units, at.reader, begins, acc);
+            return multiply_micro_tile<Arch, Class, T, true>(k_blocks, n_panels, tokens, n_units, at.reader, begins,
+                                                             acc);
+    if constexpr (!Class::kAlwaysNarrow)
+        multiply_micro_tile<Arch, Class, T, false>(k_blocks, n_panels, tokens, n_units, at.reader, begins, acc);
 }
 
 }  // namespace tinfer::kernels

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Products of a token straight from rows of the file, for AVX-512 with VNNI: super-blocks of which eight products fit sixteen
-// bits. Four rows are read as in kernels/gemv/common_avx512.hpp, but two of them share registers, eight bytes of one beside eight of the
-// other: two dots follow each other in the same lanes, and scales, sums and horizontal reductions are paid for once. What the activations look
-// like from there is packed once for all rows.
+// Products of a token straight from rows of the file, for AVX-512 with VNNI: super-blocks of which eight products fit
+// sixteen bits. Four rows are read as in kernels/gemv/common_avx512.hpp, but two of them share registers, eight bytes
+// of one beside eight of the other: two dots follow each other in the same lanes, and scales, sums and horizontal
+// reductions are paid for once. What the activations look like from there is packed once for all rows.
 #pragma once
 
 #include "kernels/gemv/common_avx512.hpp"
@@ -19,14 +19,16 @@ struct TwoPairs : FourRows {
 /// A super-block of a token in the order in which the codes of a row meet it.
 template <class Format>
 struct PairedToken {
-    alignas(64) std::int8_t q[2][2][64];   ///< [half][low, high]
-    /// Of formats with minimums what sums_of gives: sums of sub-blocks. Of others where the sums of a row start, less the bias of their
-    /// codes: of each half in quarter q two of its low codes, then two of its high ones.
+    alignas(64) std::int8_t q[2][2][64];  ///< [half][low, high]
+    /// Of formats with minimums what sums_of gives: sums of sub-blocks. Of others where the sums of a row start, less
+    /// the bias of their codes: of each half in quarter q two of its low codes, then two of its high ones.
     std::int32_t sums[Format::kHasMin ? 16 : 32];
 };
 /// Of a whole row; loads reach eight bytes further.
 template <class Format>
-inline std::uint64_t paired_token_bytes(std::int64_t k) noexcept { return static_cast<std::uint64_t>(k / 256) * sizeof(PairedToken<Format>) + 64; }
+inline std::uint64_t paired_token_bytes(std::int64_t k) noexcept {
+    return static_cast<std::uint64_t>(k / 256) * sizeof(PairedToken<Format>) + 64;
+}
 /// The first eight bytes of every sixteen, twice.
 static TINFER_INLINE __m512i eights_twice(const void* p) {
     return _mm512_castpd_si512(_mm512_movedup_pd(_mm512_loadu_pd(p)));
@@ -34,13 +36,12 @@ static TINFER_INLINE __m512i eights_twice(const void* p) {
 
 // A format says here how its rows come in pairs:
 //   kHighBy                              high codes are 2^kHighBy times what they stand for
-//   struct Steps                         what the float steps of four rows need of a block: d, then dmin, as floats; mins
-//   struct Header : Steps; header(rows, at, header)
-//   half_of(q, half, high)               the codes of the activations that a row's 64 meet
-//   codes(a, b, half, low, high)         of the blocks at a and b, both parts of what PairedToken has
-//   scales(header, a, b)                 of a pair's sub-blocks, as int16; scale_index(pair, half) tells where
-//   kBias, or sums_of(activations, i)    what PairedToken::sums is made of
-//   take_steps(steps, d_x, s, sums, acc) the float steps of four rows
+//   struct Steps                         what the float steps of four rows need of a block: d, then dmin, as floats;
+//   mins struct Header : Steps; header(rows, at, header) half_of(q, half, high)               the codes of the
+//   activations that a row's 64 meet codes(a, b, half, low, high)         of the blocks at a and b, both parts of what
+//   PairedToken has scales(header, a, b)                 of a pair's sub-blocks, as int16; scale_index(pair, half)
+//   tells where kBias, or sums_of(activations, i)    what PairedToken::sums is made of take_steps(steps, d_x, s, sums,
+//   acc) the float steps of four rows
 
 /// 32 bytes at a and 32 at b.
 static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
@@ -53,7 +54,8 @@ static TINFER_INLINE __m512i twice32(const void* p) {
 /// 16 bytes at `at` of each row, one in each quarter.
 static TINFER_INLINE __m512i load_quarters(const FourRows& rows, std::int64_t at) {
     const auto two = [&](int r) {
-        return _mm256_inserti128_si256(_mm256_castsi128_si256(load_bytes16(rows.row[r] + at)), load_bytes16(rows.row[r + 1] + at), 1);
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(load_bytes16(rows.row[r] + at)),
+                                       load_bytes16(rows.row[r + 1] + at), 1);
     };
     return _mm512_inserti64x4(_mm512_castsi256_si512(two(0)), two(2), 1);
 }
@@ -71,11 +73,14 @@ static TINFER_INLINE void in_pairs(__m512i a, __m512i b, __m512i (&out)[2]) {
 template <int By>
 TINFER_INLINE void bits_in_pairs(const std::uint8_t* a, const std::uint8_t* b, __m512i (&out)[2]) {
     const __m256i bits_a = load_bytes32(a), bits_b = load_bytes32(b);
-    const auto with_next = [](__m256i bits) { return _mm512_inserti64x4(_mm512_castsi256_si512(bits), _mm256_srli_epi16(bits, By), 1); };
+    const auto with_next = [](__m256i bits) {
+        return _mm512_inserti64x4(_mm512_castsi256_si512(bits), _mm256_srli_epi16(bits, By), 1);
+    };
     out[0] = with_next(_mm256_unpacklo_epi64(bits_a, bits_b));
     out[1] = with_next(_mm256_unpackhi_epi64(bits_a, bits_b));
 }
-/// Where the scales lie that a pair of rows needs: fn(row of the pair, quarter, high) of each quarter's low sums, then its high ones.
+/// Where the scales lie that a pair of rows needs: fn(row of the pair, quarter, high) of each quarter's low sums, then
+/// its high ones.
 template <class Fn>
 TINFER_INLINE __m512i scale_words(Fn fn) {
     alignas(64) std::int16_t words[32];
@@ -84,11 +89,12 @@ TINFER_INLINE __m512i scale_words(Fn fn) {
     return _mm512_load_si512(words);
 }
 
-/// What Q4_K and Q5_K share: eight scales and eight mins of six bits. Low codes of a half are sub-blocks 0 and 2, high ones 1 and 3.
+/// What Q4_K and Q5_K share: eight scales and eight mins of six bits. Low codes of a half are sub-blocks 0 and 2, high
+/// ones 1 and 3.
 struct PairedKRows {
     struct Steps {
-        __m512i mins;   ///< as int16, a row in each quarter
-        __m256 d;       ///< and dmin
+        __m512i mins;  ///< as int16, a row in each quarter
+        __m256 d;      ///< and dmin
     };
     struct Header : Steps {
         __m512i scales;
@@ -97,9 +103,9 @@ struct PairedKRows {
         const __m512i shifts = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 0, 4));
         const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi32(0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F));
         const __m512i top = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x30303030, 0, 0x30303030));
-        const __m512i head = load_quarters(rows, at);   // words: d and dmin, then s0, s1, s2 of unpack_scales_and_mins
-        const __m512i a = _mm512_srlv_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xED)), shifts);   // s0 s2 s1 s2
-        const __m512i c = _mm512_srli_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xA5)), 2);        // s0 s0 s1 s1
+        const __m512i head = load_quarters(rows, at);  // words: d and dmin, then s0, s1, s2 of unpack_scales_and_mins
+        const __m512i a = _mm512_srlv_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xED)), shifts);  // s0 s2 s1 s2
+        const __m512i c = _mm512_srli_epi32(_mm512_shuffle_epi32(head, _MM_PERM_ENUM(0xA5)), 2);       // s0 s0 s1 s1
         const __m512i bytes = _mm512_or_si512(_mm512_and_si512(a, low), _mm512_and_si512(c, top));
         out.scales = _mm512_unpacklo_epi8(bytes, _mm512_setzero_si512());
         out.mins = _mm512_unpackhi_epi8(bytes, _mm512_setzero_si512());
@@ -112,15 +118,18 @@ struct PairedKRows {
     }
     static TINFER_INLINE __m512i scales(const Header& h, const std::uint8_t*, const std::uint8_t*) { return h.scales; }
     static TINFER_INLINE __m512i scale_index(int pair, int half) {
-        return scale_words([&](int row, int q, int high) { return 8 * (2 * pair + row) + 4 * half + q / 2 * 2 + high; });
+        return scale_words(
+            [&](int row, int q, int high) { return 8 * (2 * pair + row) + 4 * half + q / 2 * 2 + high; });
     }
     static TINFER_INLINE __m512i sums_of(const Activations& x, std::int64_t i) {
         return _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum32 + 8 * i)));
     }
-    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums, __m128 acc) {
+    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
+                                           __m128 acc) {
         const __m512i turned = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         const __m256 d = _mm256_mul_ps(steps.d, _mm256_set1_ps(d_x));
-        const __m128i n = add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(turned, steps.mins), _mm512_load_si512(sums)));
+        const __m128i n =
+            add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(turned, steps.mins), _mm512_load_si512(sums)));
         acc = _mm_fmadd_ps(_mm256_castps256_ps128(d), _mm_cvtepi32_ps(s), acc);
         return _mm_fnmadd_ps(_mm256_extractf128_ps(d, 1), _mm_cvtepi32_ps(n), acc);
     }
@@ -131,8 +140,9 @@ struct PairedRows;
 
 template <>
 struct PairedRows<Q4_K> : PairedKRows {
-    static constexpr int kHighBy = 4;   // masked where they lie
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2], __m512i (&high)[2]) {
+    static constexpr int kHighBy = 4;  // masked where they lie
+    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
+                                    __m512i (&high)[2]) {
         __m512i bytes[2];
         in_pairs(load64(a + 16 + 64 * half), load64(b + 16 + 64 * half), bytes);
         for (int part = 0; part < 2; ++part) {
@@ -145,8 +155,9 @@ struct PairedRows<Q4_K> : PairedKRows {
 template <>
 struct PairedRows<Q5_K> : PairedKRows {
     static constexpr int kHighBy = 0;
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2], __m512i (&high)[2]) {
-        __m512i bytes[2], bits[2];   // bit j belongs to sub-block j
+    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
+                                    __m512i (&high)[2]) {
+        __m512i bytes[2], bits[2];  // bit j belongs to sub-block j
         in_pairs(load64(a + 48 + 64 * half), load64(b + 48 + 64 * half), bytes);
         bits_in_pairs<2>(a + 16, b + 16, bits);
         const __m512i sixteen = each_byte<16>(16);
@@ -159,15 +170,17 @@ struct PairedRows<Q5_K> : PairedKRows {
     }
 };
 
-/// Sixteen signed scales and no minimums. Low codes of a half are its first four sub-blocks, high ones the last. Their bias is taken
-/// off where sums start, so that |Σ of eight (code − bias) · q| ≤ 8 · 32 · 127.
+/// Sixteen signed scales and no minimums. Low codes of a half are its first four sub-blocks, high ones the last. Their
+/// bias is taken off where sums start, so that |Σ of eight (code − bias) · q| ≤ 8 · 32 · 127.
 struct PairedSixteenRows {
     static constexpr int kHighBy = 0;
     struct Steps {
         __m128 d;
     };
     using Header = Steps;
-    static TINFER_INLINE __m512i half_of(const std::int8_t* q, int half, int high) { return load64(q + 128 * half + 64 * high); }
+    static TINFER_INLINE __m512i half_of(const std::int8_t* q, int half, int high) {
+        return load64(q + 128 * half + 64 * high);
+    }
     static TINFER_INLINE __m512i widened(__m128i a, __m128i b) {
         return _mm512_cvtepi8_epi16(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1));
     }
@@ -182,14 +195,18 @@ struct PairedSixteenRows {
 template <>
 struct PairedRows<Q6_K> : PairedSixteenRows {
     static constexpr int kBias = 32;
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 208); }
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2], __m512i (&high)[2]) {
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
+        out.d = four_halves(rows, at + 208);
+    }
+    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
+                                    __m512i (&high)[2]) {
         __m512i bytes[2], bits[2];
         in_pairs(load64(a + 64 * half), load64(b + 64 * half), bytes);
         bits_in_pairs<2>(a + 128 + 32 * half, b + 128 + 32 * half, bits);
         const __m512i upper = each_byte<16>(0x30);
         for (int part = 0; part < 2; ++part) {
-            low[part] = _mm512_or_si512(low_nibbles(bytes[part]), _mm512_and_si512(_mm512_slli_epi16(bits[part], 4), upper));
+            low[part] =
+                _mm512_or_si512(low_nibbles(bytes[part]), _mm512_and_si512(_mm512_slli_epi16(bits[part], 4), upper));
             high[part] = _mm512_or_si512(high_nibbles(bytes[part]), _mm512_and_si512(bits[part], upper));
         }
     }
@@ -201,9 +218,12 @@ struct PairedRows<Q6_K> : PairedSixteenRows {
 template <>
 struct PairedRows<Q3_K> : PairedSixteenRows {
     static constexpr int kBias = 4;
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) { out.d = four_halves(rows, at + 108); }
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2], __m512i (&high)[2]) {
-        __m512i bits[2], third[2];   // of the latter bit j belongs to group j of 32 values
+    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
+        out.d = four_halves(rows, at + 108);
+    }
+    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
+                                    __m512i (&high)[2]) {
+        __m512i bits[2], third[2];  // of the latter bit j belongs to group j of 32 values
         bits_in_pairs<2>(a + 32 + 32 * half, b + 32 + 32 * half, bits);
         bits_in_pairs<1>(a, b, third);
         const __m512i three = each_byte<16>(3), four = each_byte<16>(4);
@@ -211,7 +231,8 @@ struct PairedRows<Q3_K> : PairedSixteenRows {
             const __m512i third_low = half == 0 ? _mm512_slli_epi16(third[part], 2) : _mm512_srli_epi16(third[part], 2);
             const __m512i third_high = half == 0 ? third[part] : _mm512_srli_epi16(third[part], 4);
             low[part] = _mm512_or_si512(_mm512_and_si512(bits[part], three), _mm512_and_si512(third_low, four));
-            high[part] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(bits[part], 4), three), _mm512_and_si512(third_high, four));
+            high[part] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(bits[part], 4), three),
+                                         _mm512_and_si512(third_high, four));
         }
     }
     static TINFER_INLINE __m512i scales(const Header&, const std::uint8_t* a, const std::uint8_t* b) {
@@ -224,19 +245,22 @@ struct PairedRows<Q3_K> : PairedSixteenRows {
 template <>
 struct PairedRows<Q2_K> : PairedSixteenRows {
     struct Steps {
-        __m512i mins[2];   ///< of a pair, as int16
+        __m512i mins[2];  ///< of a pair, as int16
         __m128 d, dmin;
     };
     using Header = Steps;
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
         for (int pair = 0; pair < 2; ++pair) {
-            const auto of = [&](int row) { return _mm_and_si128(_mm_srli_epi16(load_bytes16(rows.row[2 * pair + row] + at), 4), _mm_set1_epi8(15)); };
+            const auto of = [&](int row) {
+                return _mm_and_si128(_mm_srli_epi16(load_bytes16(rows.row[2 * pair + row] + at), 4), _mm_set1_epi8(15));
+            };
             out.mins[pair] = widened(of(0), of(1));
         }
         out.d = four_halves(rows, at + 80);
         out.dmin = four_halves(rows, at + 82);
     }
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2], __m512i (&high)[2]) {
+    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
+                                    __m512i (&high)[2]) {
         __m512i bits[2];
         bits_in_pairs<2>(a + 16 + 32 * half, b + 16 + 32 * half, bits);
         for (int part = 0; part < 2; ++part) {
@@ -249,26 +273,30 @@ struct PairedRows<Q2_K> : PairedSixteenRows {
         return widened(_mm_and_si128(load_bytes16(a), low), _mm_and_si128(load_bytes16(b), low));
     }
     static TINFER_INLINE __m512i sums_of(const Activations& x, std::int64_t i) { return twice32(x.sum16 + 16 * i); }
-    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums, __m128 acc) {
-        const __m512i first = _mm512_madd_epi16(steps.mins[0], _mm512_load_si512(sums)), second = _mm512_madd_epi16(steps.mins[1], _mm512_load_si512(sums));
+    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
+                                           __m128 acc) {
+        const __m512i first = _mm512_madd_epi16(steps.mins[0], _mm512_load_si512(sums)),
+                      second = _mm512_madd_epi16(steps.mins[1], _mm512_load_si512(sums));
         __m512i n = _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
-        n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));   // rows 0 0 2 2, again, 1 1 3 3, again
+        n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));  // rows 0 0 2 2, again, 1 1 3 3, again
         const __m128i even = add_halves(_mm512_castsi512_si256(n)), odd = add_halves(_mm512_extracti64x4_epi64(n, 1));
         acc = _mm_fmadd_ps(_mm_mul_ps(steps.d, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(s), acc);
-        return _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(_mm_blend_epi32(even, odd, 0xA)), acc);
+        return _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(_mm_blend_epi32(even, odd, 0xA)),
+                             acc);
     }
 };
 
 /// A token's super-blocks, n of them, for multiply_paired_rows.
-template <class Format>
-void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
+template <class Arch, class Format>
+inline void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) noexcept {
     using Rows = PairedRows<Format>;
     for (std::int64_t i = 0; i < n; ++i, ++out) {
         for (int half = 0; half < 2; ++half)
             for (int high = 0; high < 2; ++high) {
                 const __m512i q = Rows::half_of(x.q + 256 * i, half, high);
                 _mm512_store_si512(out->q[half][high], q);
-                if constexpr (!Format::kHasMin) {   // lane i of a pair meets bytes 4 i … 4 i + 3 and 4 i + 8 … 4 i + 11 of a quarter
+                if constexpr (!Format::kHasMin) {  // lane i of a pair meets bytes 4 i … 4 i + 3 and 4 i + 8 … 4 i + 11
+                                                   // of a quarter
                     const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), each_byte<16>(Rows::kBias), q);
                     const __m512i both = _mm512_add_epi32(sum, _mm512_shuffle_epi32(sum, _MM_PERM_ENUM(0x4E)));
                     const __m512i acc_init = _mm512_sub_epi32(_mm512_setzero_si512(), both);
@@ -279,30 +307,35 @@ void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>* out) 
     }
 }
 
-/// Results of four rows of n_blocks super-blocks against a token. As in multiply_level_rows the header is read a block ahead, and the
-/// float steps follow a block behind.
+/// Results of four rows of n_blocks super-blocks against a token. As in multiply_level_rows the header is read a block
+/// ahead, and the float steps follow a block behind.
 template <class Arch, class Format>
-TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x, const float* d_x,
-                                        float* results) noexcept {
+TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x,
+                                        const float* d_x, float* results) noexcept {
     using Rows = PairedRows<Format>;
+    static_assert(8 * 127 * Format::kMaxCode <= 32767);  // of eight products, without their bias: packs saturates never
     __m128 acc = _mm_setzero_ps();
-    const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)}, {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};
-    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i (&sum)[2]) __attribute__((always_inline)) {
-        const __m512i by_rows = _mm512_add_epi32(_mm512_unpacklo_epi64(sum[0], sum[1]), _mm512_unpackhi_epi64(sum[0], sum[1]));
+    const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)},
+                                       {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};
+    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i(&sum)[2])
+        __attribute__((always_inline)) {
+        const __m512i by_rows =
+            _mm512_add_epi32(_mm512_unpacklo_epi64(sum[0], sum[1]), _mm512_unpackhi_epi64(sum[0], sum[1]));
         acc = Rows::take_steps(steps, d_x[i], add_quarters(by_rows), x[i].sums, acc);
     };
     typename Rows::Header h;
-    typename Rows::Steps steps;   // of the block before, as its sums
+    typename Rows::Steps steps;  // of the block before, as its sums
     __m512i before[2];
     Rows::header(rows, 0, h);
     for (std::int64_t i = 0; i < n_blocks; ++i) {
         const std::int64_t at = i * Format::kBlockBytes;
         __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, scales[2];
-#pragma GCC unroll 2
-        for (int pair = 0; pair < 2; ++pair) scales[pair] = Rows::scales(h, rows.row[2 * pair] + at, rows.row[2 * pair + 1] + at);
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
+        for (int pair = 0; pair < 2; ++pair)
+            scales[pair] = Rows::scales(h, rows.row[2 * pair] + at, rows.row[2 * pair + 1] + at);
+#    pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
             for (int pair = 0; pair < 2; ++pair) {
                 rows.prefetch<Format::kBlockBytes>(2 * half + pair, at);
                 __m512i low[2], high[2], low_sum = _mm512_setzero_si512(), high_sum = low_sum;
@@ -311,7 +344,7 @@ TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blo
                     low_sum = eights_twice(x[i].sums + 16 * half);
                     high_sum = eights_twice(x[i].sums + 16 * half + 2);
                 }
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
                 for (int part = 0; part < 2; ++part) {
                     low_sum = _mm512_dpbusd_epi32(low_sum, low[part], eights_twice(x[i].q[half][0] + 8 * part));
                     high_sum = _mm512_dpbusd_epi32(high_sum, high[part], eights_twice(x[i].q[half][1] + 8 * part));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Products of a few tokens straight from rows of the file, for AVX2, AVX-VNNI and AVX-512 without VNNI: eight rows are decoded
-// together, transposed so that lanes are rows, and their codes meet the tokens while they are in registers. Products of bytes add up in
-// pairs of sixteen bits, as many as surely fit (Int8Encoding), and meet a scale or a one on their way to 32 bits; with a dot4 they get
-// there at once. Nothing need be horizontally reduced, and minimums and float steps have rows in lanes.
+// Products of a few tokens straight from rows of the file, for AVX2, AVX-VNNI and AVX-512 without VNNI: eight rows are
+// decoded together, transposed so that lanes are rows, and their codes meet the tokens while they are in registers.
+// Products of bytes add up in pairs of sixteen bits, as many as surely fit (Int8Encoding), and meet a scale or a one on
+// their way to 32 bits; with a dot4 they get there at once. Nothing need be horizontally reduced, and minimums and
+// float steps have rows in lanes.
 #pragma once
 
 #include "kernels/gemv/row_streams.hpp"
@@ -23,15 +24,15 @@ static TINFER_INLINE RowBlocks<8> blocks_of(const EightRows& rows) {
 template <class Arch, class Format, int T>
 struct EightSums {
     static constexpr int kPairSums = Int8Encoding<Arch, Format>::kPairSums;
-    const std::int8_t* q[T];   ///< codes of the tokens at a k-block
-    i32v<Arch> pairs[T], sum[T];   ///< pairs: or, with a dot4, sums that still lack their scale
+    const std::int8_t* q[T];      ///< codes of the tokens at a k-block
+    i32v<Arch> pairs[T], sum[T];  ///< pairs: or, with a dot4, sums that still lack their scale
 
     /// Word i of n words that share a scale: sum[t] grows by its products when as many as fit are together.
     template <int n>
     TINFER_INLINE void add(int i, int word, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
         if constexpr (Arch::kHasDot4) return add_dots<n>(i, word, codes, scale);
         constexpr int kTogether = kPairSums == 0 ? 1 : kPairSums < n ? kPairSums : n;
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             const i32v<Arch> a = bcast4<Arch>(q[t] + 4 * word);
             const i32v<Arch> pair = kPairSums == 0 ? dot_signed_bytes(codes, a, Arch{}) : dot_bytes(codes, a, Arch{});
@@ -43,7 +44,7 @@ struct EightSums {
 private:
     template <int n>
     TINFER_INLINE void add_dots(int i, int word, const i32v<Arch>& codes, const i32v<Arch>& scale) noexcept {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             const i32v<Arch> a = bcast4<Arch>(q[t] + 4 * word);
             if constexpr (Format::kUnit == 32) {
@@ -59,15 +60,18 @@ private:
 /// S and N of a super-block: what decode_rows tells of.
 template <class Arch, class Format, int T>
 struct EightSuperSums : EightSums<Arch, Format, T> {
-    static constexpr int kSubs = 256 / Format::kScaleElems, kWords = 64 / kSubs, kBias = Int8Encoding<Arch, Format>::kBias;
+    static constexpr int kSubs = 256 / Format::kScaleElems, kWords = 64 / kSubs,
+                         kBias = Int8Encoding<Arch, Format>::kBias;
     static constexpr bool kTakesPreShift = false;
     const PrefetchAhead<EightRows>& ahead;
-    const std::int16_t* sums[T];   ///< of codes of tokens, per sub-block
+    const std::int16_t* sums[T];  ///< of codes of tokens, per sub-block
     i32v<Arch> pair_scales, scale, of_bias[T], of_mins[T];
     f32v<Arch> d_w, dmin_w;
 
-    TINFER_INLINE EightSuperSums(const PrefetchAhead<EightRows>& prefetches, const Activations* x, std::int64_t block) noexcept : ahead(prefetches) {
-#pragma GCC unroll 8
+    TINFER_INLINE EightSuperSums(const PrefetchAhead<EightRows>& prefetches, const Activations* x,
+                                 std::int64_t block) noexcept
+        : ahead(prefetches) {
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             this->q[t] = x[t].q + 256 * block;
             sums[t] = kSubs == 16 ? x[t].sum16 + 16 * block : x[t].sum32 + 8 * block;
@@ -82,28 +86,32 @@ struct EightSuperSums : EightSums<Arch, Format, T> {
         if constexpr (kBias != 0) add_sums(of_bias, scales, pair);
     }
     TINFER_INLINE void begin(int j) noexcept {
-        if constexpr (Arch::kHasDot4) scale = scale_of_pair<Arch>(pair_scales, j);
-        else scale = int16_of_pair<8>(pair_scales, j % 2);
+        if constexpr (Arch::kHasDot4)
+            scale = scale_of_pair<Arch>(pair_scales, j);
+        else
+            scale = int16_of_pair<8>(pair_scales, j % 2);
     }
-    TINFER_INLINE void codes(int j, int word, __m256i c) noexcept { this->template add<kWords>(word - kWords * j, word, c, scale); }
+    TINFER_INLINE void codes(int j, int word, __m256i c) noexcept {
+        this->template add<kWords>(word - kWords * j, word, c, scale);
+    }
     TINFER_INLINE void end(int j) noexcept { ahead.template prefetch<kKBlockBytes<Format>, kSubs>(j); }
 
 private:
     /// to[t] + Σ factor · sum of codes over a pair of sub-blocks.
     TINFER_INLINE void add_sums(i32v<Arch> (&to)[T], const i32v<Arch>& factors, int pair) noexcept {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) to[t] = dot2(to[t], factors, bcast4<Arch>(sums[t] + 2 * pair), Arch{});
     }
 };
 
 /// Super-block i of eight rows: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead, std::int64_t i,
-                                               const Activations* x, float (*acc)[8]) noexcept {
+TINFER_INLINE void multiply_eight_super_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead,
+                                               std::int64_t i, const Activations* x, float (*acc)[8]) noexcept {
     using Sums = EightSuperSums<Arch, Format, T>;
     Sums sums(ahead, x, i);
     decode_rows<Arch>(Format{}, blocks, 8, sums);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
         const f32v<Arch> d_x(x[t].d[i]);
         if constexpr (Sums::kBias != 0) sums.sum[t] = sums.sum[t] - sums.of_bias[t] * i32v<Arch>(Sums::kBias);
@@ -120,18 +128,19 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
     static constexpr bool kTakesPreShift = false;
     const PrefetchAhead<EightRows>& ahead;
     const Activations* x;
-    std::int64_t first;        ///< number of the k-block's first block
+    std::int64_t first;  ///< number of the k-block's first block
     f32v<Arch> acc[T], d_w, m_w;
 
-    TINFER_INLINE EightBlockSums(const PrefetchAhead<EightRows>& prefetches, const Activations* tokens, std::int64_t first_block) noexcept
+    TINFER_INLINE EightBlockSums(const PrefetchAhead<EightRows>& prefetches, const Activations* tokens,
+                                 std::int64_t first_block) noexcept
         : ahead(prefetches), x(tokens), first(first_block) {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->q[t] = x[t].q + 32 * first;
     }
     TINFER_INLINE void d(int, __m256 d) noexcept { d_w = d; }
     TINFER_INLINE void m(int, __m256 m) noexcept { m_w = m; }
     TINFER_INLINE void begin(int u) noexcept {
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->sum[t] = i32v<Arch>(kBias == 0 ? 0 : -kBias * x[t].sum[first + u]);
     }
     TINFER_INLINE void codes(int u, int word, __m256i c) noexcept {
@@ -139,7 +148,7 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
     }
     TINFER_INLINE void end(int u) noexcept {
         ahead.template prefetch<kKBlockBytes<Format>, kKBlock / 32>(u);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
             acc[t] = fma(d_w * f32v<Arch>(x[t].d[first + u]), as_float(this->sum[t], Arch{}), acc[t], Arch{});
             if constexpr (Format::kHasMin) acc[t] = fma(m_w, f32v<Arch>(x[t].s[first + u]), acc[t], Arch{});
@@ -149,19 +158,21 @@ struct EightBlockSums : EightSums<Arch, Format, T> {
 
 /// n_units blocks of 32 of eight rows, from block number `first` on.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead, std::int64_t first, int n_units,
-                                         const Activations* x, float (*acc)[8]) noexcept {
+TINFER_INLINE void multiply_eight_blocks(const RowBlocks<8>& blocks, const PrefetchAhead<EightRows>& ahead,
+                                         std::int64_t first, int n_units, const Activations* x,
+                                         float (*acc)[8]) noexcept {
     EightBlockSums<Arch, Format, T> sums(ahead, x, first);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums.acc[t] = load_f32<Arch>(acc[t]);
     decode_rows<Arch>(Format{}, blocks, n_units, sums);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums.acc[t].store_unaligned(acc[t]);
 }
 
 /// Results of eight rows of k values against T tokens.
 template <class Arch, class Format, int T>
-[[gnu::noinline]] void multiply_eight_rows(const EightRows& rows, std::int64_t k, const Activations* x, float (*results)[8]) noexcept {
+[[gnu::noinline]] void multiply_eight_rows(const EightRows& rows, std::int64_t k, const Activations* x,
+                                           float (*results)[8]) noexcept {
     RowBlocks<8> blocks = blocks_of(rows);
     for (int t = 0; t < T; ++t) f32v<Arch>(0.0f).store_unaligned(results[t]);
     for (std::int64_t s = 0; s * kKBlock < k; ++s, blocks.at += kKBlockBytes<Format>) {

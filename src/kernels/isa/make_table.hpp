@@ -26,18 +26,20 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
     return kernel;
 }
 
-#define TINFER_WEIGHT_KERNELS(type, Weights) \
+#define TINFER_PRODUCT_KERNELS(type, Weights) \
     with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>), mul_mat_scratch<Arch, Weights>), \
     with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>), \
                  mul_mat_scratch<Arch, Weights>), \
     with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>), \
                  mul_mat_id_scratch<Arch, Weights>), \
     with_scratch(describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, mul_mat_id<Arch, Weights>), \
-                 mul_mat_id_scratch<Arch, Weights>), \
-    describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
-#define TINFER_FLOAT_KERNELS(type) TINFER_WEIGHT_KERNELS(type, FloatWeights<Arch TINFER_COMMA DType::type>)
+                 mul_mat_id_scratch<Arch, Weights>),
+#define TINFER_ROW_KERNELS(type) describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows),
 #define TINFER_COMMA ,
-#define TINFER_BLOCK_KERNELS(type, Format) TINFER_WEIGHT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>)
+#define TINFER_FLOAT_KERNELS(type) \
+    TINFER_PRODUCT_KERNELS(type, FloatWeights<Arch TINFER_COMMA DType::type>) TINFER_ROW_KERNELS(type)
+#define TINFER_BLOCK_KERNELS(type, Format) \
+    TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>) TINFER_ROW_KERNELS(type)
 #define TINFER_ACTIVATION_KERNELS(type)                                                                     \
     describe("quantize." #type, Op::quantize, DType::type, quantize<Arch>),                                 \
     describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, rms_norm_quantize<Arch>),      \
@@ -51,16 +53,10 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
 
 template <class Arch>
 inline constexpr KernelDescriptor kKernels[] = {
-    TINFER_FLOAT_KERNELS(f32),            TINFER_FLOAT_KERNELS(f16),            TINFER_FLOAT_KERNELS(bf16),
-    TINFER_BLOCK_KERNELS(q4_0, Q4_0),     TINFER_BLOCK_KERNELS(q4_1, Q4_1),     TINFER_BLOCK_KERNELS(q5_0, Q5_0),
-    TINFER_BLOCK_KERNELS(q5_1, Q5_1),     TINFER_BLOCK_KERNELS(q8_0, Q8_0),     TINFER_BLOCK_KERNELS(q2_k, Q2_K),
-    TINFER_BLOCK_KERNELS(q3_k, Q3_K),     TINFER_BLOCK_KERNELS(q4_k, Q4_K),     TINFER_BLOCK_KERNELS(q5_k, Q5_K),
-    TINFER_BLOCK_KERNELS(q6_k, Q6_K),     TINFER_BLOCK_KERNELS(iq2_xxs, IQ2_XXS), TINFER_BLOCK_KERNELS(iq2_xs, IQ2_XS),
-    TINFER_BLOCK_KERNELS(iq2_s, IQ2_S),   TINFER_BLOCK_KERNELS(iq3_xxs, IQ3_XXS), TINFER_BLOCK_KERNELS(iq3_s, IQ3_S),
-    TINFER_BLOCK_KERNELS(iq1_s, IQ1_S),   TINFER_BLOCK_KERNELS(iq1_m, IQ1_M),   TINFER_BLOCK_KERNELS(iq4_nl, IQ4_NL),
-    TINFER_BLOCK_KERNELS(iq4_xs, IQ4_XS), TINFER_BLOCK_KERNELS(tq1_0, TQ1_0),   TINFER_BLOCK_KERNELS(tq2_0, TQ2_0),
-    TINFER_BLOCK_KERNELS(mxfp4, MXFP4),   TINFER_BLOCK_KERNELS(nvfp4, NVFP4),   TINFER_BLOCK_KERNELS(q1_0, Q1_0),
-    TINFER_BLOCK_KERNELS(q2_0, Q2_0),
+    TINFER_FLOAT_KERNELS(f32)
+    TINFER_FLOAT_KERNELS(f16)
+    TINFER_FLOAT_KERNELS(bf16)
+    TINFER_BLOCK_FORMATS(TINFER_BLOCK_KERNELS)
     TINFER_ACTIVATION_KERNELS(x8_32),     TINFER_ACTIVATION_KERNELS(x8_256),
     TINFER_CACHE_KERNELS(f32),            TINFER_CACHE_KERNELS(f16),            TINFER_CACHE_KERNELS(bf16),
     TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
@@ -104,16 +100,44 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("segment_sum", Op::segment_sum, DType::none, ref::segment_sum),
 };
 
-#undef TINFER_WEIGHT_KERNELS
+
+// Where both are built, the amx table has the products of block formats alone and takes everything else from avx512vnni, whose
+// vector routes it shares. In the single header, which compiles all that a table needs once more for each, it is whole.
+#if defined(TINFER_TABLE_AVX512VNNI) && !defined(TINFER_TABLE_REGION)
+#define TINFER_SHARES_AVX512VNNI 1
+
+template <class Arch>
+inline constexpr KernelDescriptor kMatrixUnitKernels[] = {
+#define TINFER_MATRIX_UNIT_KERNELS(type, Format) TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>)
+    TINFER_BLOCK_FORMATS(TINFER_MATRIX_UNIT_KERNELS)
+#undef TINFER_MATRIX_UNIT_KERNELS
+};
+#if defined(__AVX512VNNI__)
+#define TINFER_SHARED_PRODUCT(type, Format) extern template struct VectorProduct<avx512vnni, Format>;
+TINFER_BLOCK_FORMATS(TINFER_SHARED_PRODUCT)
+#undef TINFER_SHARED_PRODUCT
+#define TINFER_DEFINE_SHARED_PRODUCT(type, Format) \
+    template struct tinfer::kernels::VectorProduct<tinfer::kernels::avx512vnni, tinfer::kernels::Format>;
+#endif
+#endif
+
+template <class Arch>
+constexpr KernelTable make_table(std::string_view name) noexcept {
+#if defined(TINFER_SHARES_AVX512VNNI)
+    if constexpr (Arch::kHasAmx)
+        return {name, kMatrixUnitKernels<Arch>, sizeof(kMatrixUnitKernels<Arch>) / sizeof(KernelDescriptor), &avx512vnni_row_ops,
+            &avx512vnni_table};
+    else
+#endif
+        return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};
+}
+
+#undef TINFER_PRODUCT_KERNELS
+#undef TINFER_ROW_KERNELS
 #undef TINFER_FLOAT_KERNELS
 #undef TINFER_BLOCK_KERNELS
 #undef TINFER_ACTIVATION_KERNELS
 #undef TINFER_CACHE_KERNELS
 #undef TINFER_COMMA
-
-template <class Arch>
-constexpr KernelTable make_table(std::string_view name) noexcept {
-    return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};
-}
 
 }  // namespace tinfer::kernels

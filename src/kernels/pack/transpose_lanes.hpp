@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Registers whose lanes are rows, for x86-64: bytes of eight rows (AVX2) or of sixteen (AVX-512), transposed as they are loaded,
-// and what decoders do with them (kernels/pack/transposed_decode_k.hpp), under one name for both.
+// Registers whose lanes are rows, for x86-64: bytes of eight rows (AVX2) or of sixteen (AVX-512), transposed as they
+// are loaded, and what decoders do with them (kernels/pack/transposed_decode_k.hpp), under one name for both.
 #pragma once
 
 #include "kernels/dequantize/unpack_bits.hpp"
@@ -10,12 +10,13 @@
 
 namespace tinfer::kernels {
 
-/// The blocks at one place of K of N rows. Where Masked, second halves of registers come by masked loads, which do not take the
-/// units that shuffle, as insertions do: they begin 32 bytes before a block's bytes, but read and fault on none of those.
+/// The blocks at one place of K of N rows. Where Masked, second halves of registers come by masked loads, which do not
+/// take the units that shuffle, as insertions do: they begin 32 bytes before a block's bytes, but read and fault on
+/// none of those.
 template <int N, bool Masked = false>
 struct RowBlocks {
     const std::uint8_t* row[N];
-    std::int64_t at = 0;         ///< where in its row each block begins
+    std::int64_t at = 0;  ///< where in its row each block begins
     [[nodiscard]] TINFER_INLINE const std::uint8_t* operator[](int r) const noexcept { return row[r] + at; }
 };
 
@@ -27,16 +28,21 @@ using RowBytes = typename RowLanes<N>::Bytes;
 
 /// A value in every byte, in every lane.
 template <int N>
-TINFER_INLINE RowBytes<N> each_byte(int value) { return RowLanes<N>::each_byte(value); }
+TINFER_INLINE RowBytes<N> each_byte(int value) {
+    return RowLanes<N>::each_byte(value);
+}
 template <int N>
-TINFER_INLINE RowBytes<N> each_word(int value) { return RowLanes<N>::each_word(value); }
+TINFER_INLINE RowBytes<N> each_word(int value) {
+    return RowLanes<N>::each_word(value);
+}
 
 // shift_…_16 and shift_…_32: of lanes of so many bits, zeros come in.
-// choose: a where the mask has ones, else b. low_f16, high_f16: the half float in that half of each lane. byte_pair: bytes
-// 2·pair and 2·pair + 1 of each lane as two int16, of unsigned bytes; signed_byte_pair: of signed ones. load_words: bytes at … at
-// + 16 (or 32) of each block as four (eight) words, words[c] with bytes 4c … 4c + 3 of block r in lane r. load_words32: four bytes
-// at `at` of each block. load_f16s: half floats there, with two bytes of the block behind them; load_last_f16s: with two before.
-// store_lanes: to memory aligned as the register.
+// choose: a where the mask has ones, else b. low_f16, high_f16: the half float in that half of each lane. byte_pair:
+// bytes 2·pair and 2·pair + 1 of each lane as two int16, of unsigned bytes; signed_byte_pair: of signed ones.
+// load_words: bytes at … at
+// + 16 (or 32) of each block as four (eight) words, words[c] with bytes 4c … 4c + 3 of block r in lane r. load_words32:
+// four bytes at `at` of each block. load_f16s: half floats there, with two bytes of the block behind them;
+// load_last_f16s: with two before. store_lanes: to memory aligned as the register.
 
 // ---- Eight rows -----------------------------------------------------------------------------------------------------
 
@@ -58,7 +64,9 @@ static TINFER_INLINE __m256i shift_left_32(__m256i v, int n) { return _mm256_sll
 static TINFER_INLINE __m256i subtract_bytes(__m256i a, __m256i b) { return _mm256_sub_epi8(a, b); }
 static TINFER_INLINE __m256i subtract_words(__m256i a, __m256i b) { return _mm256_sub_epi32(a, b); }
 static TINFER_INLINE __m256i multiply_words(__m256i a, __m256i b) { return _mm256_mullo_epi32(a, b); }
-static TINFER_INLINE __m256i look_up(__m128i table, __m256i index) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index); }
+static TINFER_INLINE __m256i look_up(__m128i table, __m256i index) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+}
 static TINFER_INLINE __m256i choose(__m256i mask, __m256i a, __m256i b) {
     return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
 }
@@ -95,11 +103,13 @@ static TINFER_INLINE __m256i load_words32(const RowBlocks<8>& b, std::int64_t at
     return choose_words([&](int r) { return b[r] + at; });
 }
 static TINFER_INLINE __m256 load_f16s(const RowBlocks<8>& b, std::int64_t at) { return low_f16(load_words32(b, at)); }
-static TINFER_INLINE __m256 load_last_f16s(const RowBlocks<8>& b, std::int64_t at) { return high_f16(load_words32(b, at - 2)); }
+static TINFER_INLINE __m256 load_last_f16s(const RowBlocks<8>& b, std::int64_t at) {
+    return high_f16(load_words32(b, at - 2));
+}
 
 // ---- Sixteen rows ---------------------------------------------------------------------------------------------------
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 
 template <>
 struct RowLanes<16> {
@@ -119,8 +129,12 @@ static TINFER_INLINE __m512i shift_left_32(__m512i v, int n) { return _mm512_sll
 static TINFER_INLINE __m512i subtract_bytes(__m512i a, __m512i b) { return _mm512_sub_epi8(a, b); }
 static TINFER_INLINE __m512i subtract_words(__m512i a, __m512i b) { return _mm512_sub_epi32(a, b); }
 static TINFER_INLINE __m512i multiply_words(__m512i a, __m512i b) { return _mm512_mullo_epi32(a, b); }
-static TINFER_INLINE __m512i look_up(__m128i table, __m512i index) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index); }
-static TINFER_INLINE __m512i choose(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }
+static TINFER_INLINE __m512i look_up(__m128i table, __m512i index) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
+}
+static TINFER_INLINE __m512i choose(__m512i mask, __m512i a, __m512i b) {
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+}
 static TINFER_INLINE __m512 low_f16(__m512i lanes) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(lanes)); }
 static TINFER_INLINE __m512 high_f16(__m512i lanes) { return low_f16(_mm512_srli_epi32(lanes, 16)); }
 static TINFER_INLINE __m512i shuffle_in_quarters(__m512i lanes, __m128i index) {
@@ -134,8 +148,8 @@ template <bool Masked>
 static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_t at, __m512i (&words)[4]) {
     const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b[r] + at)); };
     __m512i z[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {   // rows i, 4 + i, 8 + i, 12 + i
+#        pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {  // rows i, 4 + i, 8 + i, 12 + i
         z[i] = _mm512_castsi128_si512(quarter(i));
         z[i] = _mm512_inserti32x4(z[i], quarter(4 + i), 1);
         z[i] = _mm512_inserti32x4(z[i], quarter(8 + i), 2);
@@ -154,15 +168,16 @@ static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_
     const auto half = [&](int r) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[r] + at)); };
     const auto with_upper = [&](__m256i lower, int r) {
         const __m512i z = _mm512_castsi256_si512(lower);
-        if constexpr (Masked) return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
-        else return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
+        if constexpr (Masked)
+            return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
+        else
+            return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
     };
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {   // rows 8i … 8i + 7
-        __m512i z[4];               // rows 8i + r, 8i + 4 + r
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r)
-            z[r] = with_upper(half(8 * i + r), 8 * i + 4 + r);
+#        pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {  // rows 8i … 8i + 7
+        __m512i z[4];              // rows 8i + r, 8i + 4 + r
+#        pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) z[r] = with_upper(half(8 * i + r), 8 * i + 4 + r);
         const __m512i low01 = _mm512_unpacklo_epi32(z[0], z[1]), high01 = _mm512_unpackhi_epi32(z[0], z[1]);
         const __m512i low23 = _mm512_unpacklo_epi32(z[2], z[3]), high23 = _mm512_unpackhi_epi32(z[2], z[3]);
         words[4 * i] = _mm512_unpacklo_epi64(low01, low23);
@@ -170,8 +185,8 @@ static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_
         words[4 * i + 2] = _mm512_unpacklo_epi64(high01, high23);
         words[4 * i + 3] = _mm512_unpackhi_epi64(high01, high23);
     }
-#pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) {   // of eight rows each: words c and 4 + c
+#        pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {  // of eight rows each: words c and 4 + c
         const __m512i first = words[c], last = words[4 + c];
         words[c] = _mm512_shuffle_i32x4(first, last, 0x88);
         words[4 + c] = _mm512_shuffle_i32x4(first, last, 0xDD);
@@ -191,23 +206,28 @@ static TINFER_INLINE __m512i load_words32(const RowBlocks<16, Masked>& b, std::i
     return _mm512_load_si512(words);
 }
 template <bool Masked>
-static TINFER_INLINE __m512 load_last_f16s(const RowBlocks<16, Masked>& b, std::int64_t at) { return load_f16s(b, at); }
+static TINFER_INLINE __m512 load_last_f16s(const RowBlocks<16, Masked>& b, std::int64_t at) {
+    return load_f16s(b, at);
+}
 static TINFER_INLINE __m512i low_nibbles(__m512i bytes) { return bits_and(bytes, each_byte<16>(15)); }
 static TINFER_INLINE __m512i high_nibbles(__m512i bytes) { return low_nibbles(_mm512_srli_epi16(bytes, 4)); }
 /// e8m0_half of the lowest byte of each lane.
 static TINFER_INLINE __m512 e8m0_halves(__m512i lanes) {
-    const __m512i e = _mm512_and_si512(lanes, _mm512_set1_epi32(255)), small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __m512i e = _mm512_and_si512(lanes, _mm512_set1_epi32(255)),
+                  small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), small));
 }
 
-#endif
+#    endif
 
 // ---- Either ---------------------------------------------------------------------------------------------------------
 
 /// Bits 2i and 2i + 1 of each byte.
 template <int N>
-TINFER_INLINE RowBytes<N> bit_pairs(RowBytes<N> bytes, int i) { return bits_and(shift_right_16(bytes, 2 * i), each_byte<N>(3)); }
+TINFER_INLINE RowBytes<N> bit_pairs(RowBytes<N> bytes, int i) {
+    return bits_and(shift_right_16(bytes, 2 * i), each_byte<N>(3));
+}
 /// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their codes.
 template <class Arch, class Format, int N>
 TINFER_INLINE RowBytes<N> level_codes(RowBytes<N> nibbles) {
@@ -216,7 +236,8 @@ TINFER_INLINE RowBytes<N> level_codes(RowBytes<N> nibbles) {
 }
 template <int N>
 TINFER_INLINE RowBytes<N> byte_pair(RowBytes<N> lanes, int pair) {
-    const int lane = static_cast<int>(0x80018000u + 0x00020002u * static_cast<unsigned>(pair));   // a set top bit gives zero
+    const int lane =
+        static_cast<int>(0x80018000u + 0x00020002u * static_cast<unsigned>(pair));  // a set top bit gives zero
     return shuffle_in_quarters(lanes, _mm_setr_epi32(lane, lane + 0x00040004, lane + 0x00080008, lane + 0x000C000C));
 }
 /// One of the two int16 of each lane, in both halves.
@@ -228,7 +249,8 @@ TINFER_INLINE RowBytes<N> int16_of_pair(RowBytes<N> pairs, int which) {
 template <int N>
 TINFER_INLINE RowBytes<N> signed_byte_pair(RowBytes<N> lanes, int pair) {
     const int lane = static_cast<int>(0x01800080u + 0x02000200u * static_cast<unsigned>(pair));
-    return upper_bytes(shuffle_in_quarters(lanes, _mm_setr_epi32(lane, lane + 0x04000400, lane + 0x08000800, lane + 0x0C000C00)));
+    return upper_bytes(
+        shuffle_in_quarters(lanes, _mm_setr_epi32(lane, lane + 0x04000400, lane + 0x08000800, lane + 0x0C000C00)));
 }
 
 }  // namespace tinfer::kernels

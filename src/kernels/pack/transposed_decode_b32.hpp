@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64: formats of blocks of 32, for the sinks of kernels/pack/transposed_decode_k.hpp.
+// Decoders of eight or sixteen rows at once for x86-64: formats of blocks of 32, for the sinks of
+// kernels/pack/transposed_decode_k.hpp.
 #pragma once
 
 #include "kernels/pack/transposed_decode_k.hpp"
@@ -14,7 +15,9 @@ TINFER_INLINE void decode_rows(Q8_0, const RowBlocks<N>& b, int n_units, Sink& s
         sink.d(u, load_f16s(b, 34 * u));
         RowBytes<N> words[8];
         load_words(b, 34 * u + 2, words);
-        put_sub_block<8>(sink, u, [&](int c) { return Int8Encoding<Arch, Q8_0>::kBias == 0 ? words[c] : bits_xor(words[c], each_byte<N>(128)); });
+        put_sub_block<8>(sink, u, [&](int c) {
+            return Int8Encoding<Arch, Q8_0>::kBias == 0 ? words[c] : bits_xor(words[c], each_byte<N>(128));
+        });
     }
 }
 
@@ -23,11 +26,13 @@ template <int N, class Sink, class Fn>
 TINFER_INLINE void decode_nibble_block(const RowBlocks<N>& b, std::int64_t at, int unit, Sink& sink, Fn code) {
     RowBytes<N> words[4];
     load_words(b, at, words);
-    put_sub_block<8>(sink, unit, [&](int c) { return code(c < 4 ? low_nibbles(words[c]) : high_nibbles(words[c - 4]), c); });
+    put_sub_block<8>(sink, unit,
+                     [&](int c) { return code(c < 4 ? low_nibbles(words[c]) : high_nibbles(words[c - 4]), c); });
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q4_0>::kBias == Q4_0::kMaxCode);  // what the file has
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
         decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return code; });
@@ -58,11 +63,13 @@ TINFER_INLINE RowBytes<N> fifth_bits(RowBytes<N> bits, int c) {
 template <int N, class Sink>
 TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at, int unit, Sink& sink) {
     const RowBytes<N> high = load_words32(b, at);
-    decode_nibble_block(b, at + 4, unit, sink, [&](RowBytes<N> code, int c) { return bits_or(code, fifth_bits<N>(high, c)); });
+    decode_nibble_block(b, at + 4, unit, sink,
+                        [&](RowBytes<N> code, int c) { return bits_or(code, fifth_bits<N>(high, c)); });
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q5_0>::kBias == Q5_0::kMaxCode);  // what the file has
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 22 * u));
         decode_five_bit_block(b, 22 * u + 2, u, sink);
@@ -83,7 +90,8 @@ template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(IQ4_NL, const RowBlocks<N>& b, int n_units, Sink& sink) {
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return level_codes<Arch, IQ4_NL, N>(code); });
+        decode_nibble_block(b, 18 * u + 2, u, sink,
+                            [](RowBytes<N> code, int) { return level_codes<Arch, IQ4_NL, N>(code); });
     }
 }
 
@@ -91,16 +99,17 @@ template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& sink) {
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
-        decode_nibble_block(b, 17 * u + 1, u, sink, [](RowBytes<N> code, int) { return level_codes<Arch, MXFP4, N>(code); });
+        decode_nibble_block(b, 17 * u + 1, u, sink,
+                            [](RowBytes<N> code, int) { return level_codes<Arch, MXFP4, N>(code); });
     }
 }
 
 /// Whether a format has a decoder of several rows.
+struct AnySink {};
 template <class Format>
-inline constexpr bool kHasRowDecoder = Format::kType == DType::q2_k || Format::kType == DType::q3_k ||
-    Format::kType == DType::q4_k || Format::kType == DType::q5_k || Format::kType == DType::q6_k || Format::kType == DType::q8_0 || Format::kType == DType::q4_0 ||
-    Format::kType == DType::q4_1 || Format::kType == DType::q5_0 || Format::kType == DType::q5_1 ||
-    Format::kType == DType::iq4_nl || Format::kType == DType::iq4_xs || Format::kType == DType::mxfp4;
+inline constexpr bool kHasRowDecoder = requires(const RowBlocks<8>& b, AnySink& sink) {
+    decode_rows<avx2>(Format{}, b, 8, sink);
+};
 
 }  // namespace tinfer::kernels
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are transposed first, so that
-// lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for all of the rows. The
-// integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in kernels/pack/transposed_decode_b32.hpp.
+// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are transposed
+// first, so that lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for all
+// of the rows. The integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in
+// kernels/pack/transposed_decode_b32.hpp.
 #pragma once
 
 #include "kernels/pack/transpose_lanes.hpp"
@@ -10,13 +11,13 @@
 
 namespace tinfer::kernels {
 
-// A decoder hands its results to a sink, sub-block after sub-block: super-blocks have kScaleElems values in each, blocks of 32
-// are sub-blocks themselves. Of each pair of super-blocks' sub-blocks the second comes first.
-//   sink.d(d), sink.dmin(d), sink.mins(pair, m)    of super-blocks, before all else: minimums 2·pair and 2·pair + 1 as two int16
-//   sink.scales(pair, s)                           of super-blocks, before the pair: scales 2·pair and 2·pair + 1 as two int16
-//   sink.d(unit, d), sink.m(unit, m)               of blocks of 32, before the block
-//   sink.begin(j)                                  sub-block j follows,
-//   sink.codes(j, word, c)                         bytes 4·word … 4·word + 3 of the codes, with the sign and bias of
+// A decoder hands its results to a sink, sub-block after sub-block: super-blocks have kScaleElems values in each,
+// blocks of 32 are sub-blocks themselves. Of each pair of super-blocks' sub-blocks the second comes first.
+//   sink.d(d), sink.dmin(d), sink.mins(pair, m)    of super-blocks, before all else: minimums 2·pair and 2·pair + 1 as
+//   two int16 sink.scales(pair, s)                           of super-blocks, before the pair: scales 2·pair and 2·pair
+//   + 1 as two int16 sink.d(unit, d), sink.m(unit, m)               of blocks of 32, before the block sink.begin(j)
+//   sub-block j follows, sink.codes(j, word, c)                         bytes 4·word … 4·word + 3 of the codes, with
+//   the sign and bias of
 //                                                  Int8Encoding<Arch, Format>,
 //   sink.end(j)                                    and is complete.
 // A sink that kTakesPreShift has the codes of second sub-blocks as they lie in their bytes, kPreShiftBits<Format> up.
@@ -28,7 +29,7 @@ inline constexpr unsigned kPreShiftBits = Format::kType == DType::q4_k ? 4 : 0;
 template <int n, class Sink, class Word>
 TINFER_INLINE void put_sub_block(Sink& sink, int j, const Word& word) {
     sink.begin(j);
-#pragma GCC unroll 8
+#    pragma GCC unroll 8
     for (int c = 0; c < n; ++c) sink.codes(j, n * j + c, word(c));
     sink.end(j);
 }
@@ -36,7 +37,7 @@ TINFER_INLINE void put_sub_block(Sink& sink, int j, const Word& word) {
 /// The scales and mins that Q4_K and Q5_K share, and their d.
 template <int N, bool Masked, class Sink>
 TINFER_INLINE void decode_k_header(const RowBlocks<N, Masked>& b, Sink& sink, RowBytes<N> (&scales)[2]) {
-    RowBytes<N> head[4];   // d and dmin, then the twelve bytes: see unpack_scales_and_mins
+    RowBytes<N> head[4];  // d and dmin, then the twelve bytes: see unpack_scales_and_mins
     load_words(b, 0, head);
     sink.d(low_f16(head[0]));
     sink.dmin(high_f16(head[0]));
@@ -44,7 +45,7 @@ TINFER_INLINE void decode_k_header(const RowBlocks<N, Masked>& b, Sink& sink, Ro
     scales[0] = bits_and(head[1], six);
     scales[1] = choose(four, head[3], bits_and(shift_right_32(head[1], 2), top));
     const RowBytes<N> mins[2] = {bits_and(head[2], six),
-        choose(four, shift_right_32(head[3], 4), bits_and(shift_right_32(head[2], 2), top))};
+                                 choose(four, shift_right_32(head[3], 4), bits_and(shift_right_32(head[2], 2), top))};
     for (int pair = 0; pair < 4; ++pair) sink.mins(pair, byte_pair<N>(mins[pair / 2], pair % 2));
 }
 
@@ -52,7 +53,7 @@ template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[2];
     decode_k_header(b, sink, scales);
-    for (int g = 0; g < 4; ++g) {   // 64 values: sub-block 2g in the low nibbles of 32 bytes, 2g + 1 in the high ones
+    for (int g = 0; g < 4; ++g) {  // 64 values: sub-block 2g in the low nibbles of 32 bytes, 2g + 1 in the high ones
         RowBytes<N> words[8];
         load_words(b, 16 + 32 * g, words);
         sink.scales(g, byte_pair<N>(scales[g / 2], g % 2));
@@ -69,40 +70,44 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_unit
     decode_k_header(b, sink, scales);
     load_words(b, 16, fifth);
     const RowBytes<N> sixteen = each_byte<N>(16);
-    const auto fifth_of = [&](int c, int j) {   // bit j of a byte belongs to sub-block j
-        return bits_and(j < 4 ? shift_left_16(fifth[c], 4 - j)
-                                      : shift_right_16(fifth[c], j - 4), sixteen);
+    const auto fifth_of = [&](int c, int j) {  // bit j of a byte belongs to sub-block j
+        return bits_and(j < 4 ? shift_left_16(fifth[c], 4 - j) : shift_right_16(fifth[c], j - 4), sixteen);
     };
     for (int g = 0; g < 4; ++g) {
         RowBytes<N> words[8];
         load_words(b, 48 + 32 * g, words);
         sink.scales(g, byte_pair<N>(scales[g / 2], g % 2));
-        put_sub_block<8>(sink, 2 * g + 1, [&](int c) { return bits_or(high_nibbles(words[c]), fifth_of(c, 2 * g + 1)); });
+        put_sub_block<8>(sink, 2 * g + 1,
+                         [&](int c) { return bits_or(high_nibbles(words[c]), fifth_of(c, 2 * g + 1)); });
         put_sub_block<8>(sink, 2 * g, [&](int c) { return bits_or(low_nibbles(words[c]), fifth_of(c, 2 * g)); });
     }
 }
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
+    static_assert(Int8Encoding<Arch, Q6_K>::kBias == Q6_K::kMaxCode);  // what the file has
     RowBytes<N> scales[4];
     load_words(b, 192, scales);
     sink.d(load_last_f16s(b, 208));
     const RowBytes<N> upper_mask = each_byte<N>(0x30);
-    for (int half = 0; half < 2; ++half) {   // 128 values in four pairs of sub-blocks, two in the low nibbles, two in the high ones
+    for (int half = 0; half < 2;
+         ++half) {  // 128 values in four pairs of sub-blocks, two in the low nibbles, two in the high ones
         RowBytes<N> upper[8];
         load_words(b, 128 + 32 * half, upper);
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
         for (int run = 0; run < 2; ++run) {
             RowBytes<N> words[8];
             load_words(b, 64 * half + 32 * run, words);
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
             for (int pair = run; pair < 4; pair += 2) {
                 sink.scales(4 * half + pair, signed_byte_pair<N>(scales[2 * half + pair / 2], pair % 2));
                 const auto code = [&](int c) {
-                    const RowBytes<N> bits = pair < 2 ? shift_left_16(upper[c], pair == 0 ? 4 : 2) : shift_right_16(upper[c], pair == 2 ? 0 : 2);
-                    return bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]), bits_and(bits, upper_mask));
+                    const RowBytes<N> bits = pair < 2 ? shift_left_16(upper[c], pair == 0 ? 4 : 2)
+                                                      : shift_right_16(upper[c], pair == 2 ? 0 : 2);
+                    return bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]),
+                                   bits_and(bits, upper_mask));
                 };
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
                 for (int second = 1; second >= 0; --second)
                     put_sub_block<4>(sink, 8 * half + 2 * pair + second, [&](int c) { return code(4 * second + c); });
             }
@@ -110,59 +115,63 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_unit
     }
 }
 
-/// 256 bit pairs, of which bits 2i and 2i + 1 of 32 bytes are 32 neighbours: code(bits, c, pair) makes codes of those of word c
-/// of the bytes, scales(pair) the scales of two sub-blocks.
+/// 256 bit pairs, of which bits 2i and 2i + 1 of 32 bytes are 32 neighbours: code(bits, c, pair) makes codes of those
+/// of word c of the bytes, scales(pair) the scales of two sub-blocks.
 template <int N, bool Masked, class Sink, class Scales, class Code>
-TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t at, Sink& sink, const Scales& scales, const Code& code) {
+TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t at, Sink& sink, const Scales& scales,
+                                    const Code& code) {
     for (int half = 0; half < 2; ++half) {
         RowBytes<N> words[8];
         load_words(b, at + 32 * half, words);
-#pragma GCC unroll 4
+#    pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             const int pair = 4 * half + i;
             sink.scales(pair, scales(pair));
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
             for (int second = 1; second >= 0; --second)
-                put_sub_block<4>(sink, 2 * pair + second, [&](int c) { return code(bit_pairs<N>(words[4 * second + c], i), 4 * second + c, pair); });
+                put_sub_block<4>(sink, 2 * pair + second, [&](int c) {
+                    return code(bit_pairs<N>(words[4 * second + c], i), 4 * second + c, pair);
+                });
         }
     }
 }
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    RowBytes<N> s[4], third[8];   // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
+    static_assert(Int8Encoding<Arch, Q3_K>::kBias == Q3_K::kMaxCode);  // what the file has
+    RowBytes<N> s[4], third[8];  // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
     load_words(b, 92, s);
     load_words(b, 0, third);
     sink.d(load_last_f16s(b, 108));
     const RowBytes<N> four = each_byte<N>(15), top = each_byte<N>(0x30), offset = each_byte<N>(32);
-    const RowBytes<N> scales[4] = {
-        bits_or(bits_and(s[1], four), bits_and(shift_left_32(s[3], 4), top)),
-        bits_or(bits_and(s[2], four), bits_and(shift_left_32(s[3], 2), top)),
-        bits_or(high_nibbles(s[1]), bits_and(s[3], top)),
-        bits_or(high_nibbles(s[2]), bits_and(shift_right_32(s[3], 2), top))};
-    const auto third_of = [&](int c, int i) {   // bit i of a byte belongs to values 32i … 32i + 31
-        return bits_and(i < 2 ? shift_left_16(third[c], 2 - i)
-                                      : shift_right_16(third[c], i - 2), each_byte<N>(4));
+    const RowBytes<N> scales[4] = {bits_or(bits_and(s[1], four), bits_and(shift_left_32(s[3], 4), top)),
+                                   bits_or(bits_and(s[2], four), bits_and(shift_left_32(s[3], 2), top)),
+                                   bits_or(high_nibbles(s[1]), bits_and(s[3], top)),
+                                   bits_or(high_nibbles(s[2]), bits_and(shift_right_32(s[3], 2), top))};
+    const auto third_of = [&](int c, int i) {  // bit i of a byte belongs to values 32i … 32i + 31
+        return bits_and(i < 2 ? shift_left_16(third[c], 2 - i) : shift_right_16(third[c], i - 2), each_byte<N>(4));
     };
-    decode_bit_pairs(b, 32, sink, [&](int pair) { return signed_byte_pair<N>(subtract_bytes(scales[pair / 2], offset), pair % 2); },
+    decode_bit_pairs(
+        b, 32, sink, [&](int pair) { return signed_byte_pair<N>(subtract_bytes(scales[pair / 2], offset), pair % 2); },
         [&](RowBytes<N> bits, int c, int pair) { return bits_or(bits, third_of(c, pair)); });
 }
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q2_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    RowBytes<N> scales[4];   // and mins in the high nibbles
+    RowBytes<N> scales[4];  // and mins in the high nibbles
     load_words(b, 0, scales);
     const RowBytes<N> head = load_words32(b, 80);
     sink.d(low_f16(head));
     sink.dmin(high_f16(head));
     for (int pair = 0; pair < 8; ++pair) sink.mins(pair, byte_pair<N>(high_nibbles(scales[pair / 2]), pair % 2));
-    decode_bit_pairs(b, 16, sink, [&](int pair) { return byte_pair<N>(low_nibbles(scales[pair / 2]), pair % 2); },
+    decode_bit_pairs(
+        b, 16, sink, [&](int pair) { return byte_pair<N>(low_nibbles(scales[pair / 2]), pair % 2); },
         [](RowBytes<N> bits, int, int) { return bits; });
 }
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(IQ4_XS, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    const RowBytes<N> head = load_words32(b, 0), low_bits = load_words32(b, 4);   // d and the upper bits; the lower bits
+    const RowBytes<N> head = load_words32(b, 0), low_bits = load_words32(b, 4);  // d and the upper bits; the lower bits
     sink.d(low_f16(head));
     const auto scale = [&](int j) {
         const RowBytes<N> low = bits_and(shift_right_32(low_bits, 4 * j), each_word<N>(15));
@@ -173,7 +182,7 @@ TINFER_INLINE void decode_rows(IQ4_XS, const RowBlocks<N, Masked>& b, int /*n_un
         RowBytes<N> words[8];
         load_words(b, 8 + 32 * pair, words);
         sink.scales(pair, choose(each_word<N>(0xFFFF), scale(2 * pair), shift_left_32(scale(2 * pair + 1), 16)));
-#pragma GCC unroll 2
+#    pragma GCC unroll 2
         for (int second = 1; second >= 0; --second)
             put_sub_block<8>(sink, 2 * pair + second, [&](int c) {
                 const RowBytes<N> bytes = words[4 * second + c % 4];

@@ -12,19 +12,20 @@ namespace tinfer::kernels {
 
 /// The parts of one activation row (layout: base/dtype.hpp). x8_32 has s and sum, x8_256 the other three.
 struct Activations {
-    std::int8_t* q;           ///< codes, −127 … 127
-    float* d;                 ///< scale per block
-    float* s;                 ///< d · sum
-    std::int32_t* sum;        ///< sum of the codes per 32
-    std::uint16_t* max_partial_sum;     ///< two bounds per super-block: at most 32 · 127 and 16 · 127
-    std::int16_t* sum32;      ///< sum of the codes per 32: at most 32 · 127 = 4064 in magnitude
-    std::int16_t* sum16;      ///< and per 16
+    std::int8_t* q;                  ///< codes, −127 … 127
+    float* d;                        ///< scale per block
+    float* s;                        ///< d · sum
+    std::int32_t* sum;               ///< sum of the codes per 32
+    std::uint16_t* max_partial_sum;  ///< two bounds per super-block: at most 32 · 127 and 16 · 127
+    std::int16_t* sum32;             ///< sum of the codes per 32: at most 32 · 127 = 4064 in magnitude
+    std::int16_t* sum16;             ///< and per 16
 };
 
 template <class Arch>
 [[nodiscard]] Activations activation_parts(DType type, std::int64_t k, std::byte* row) noexcept {
     const ActivationLayout at = activation_layout(type, k);
-    Activations parts{reinterpret_cast<std::int8_t*>(row), reinterpret_cast<float*>(row + at.d_offset), {}, {}, {}, {}, {}};
+    Activations parts{
+        reinterpret_cast<std::int8_t*>(row), reinterpret_cast<float*>(row + at.d_offset), {}, {}, {}, {}, {}};
     if (type == DType::x8_32) {
         parts.s = reinterpret_cast<float*>(row + at.s_offset);
         parts.sum = reinterpret_cast<std::int32_t*>(row + at.sum_offset);
@@ -47,7 +48,7 @@ float quantize_block(const float* x, int n, std::int8_t* q) noexcept {
     }
     const bool finite = amax < 0x7F800000u;
     const float d = (finite ? __builtin_bit_cast(float, amax) : __builtin_bit_cast(float, 0x7FC00000u)) / 127.0f;
-    const float inverse = d >= 0x1p-126f ? 1.0f / d : 0.0f;   // NaN compares false
+    const float inverse = d >= 0x1p-126f ? 1.0f / d : 0.0f;  // NaN compares false
     // |x · inverse| ≤ 127 (1 + 3 · 2^-24), so the nearest integer is within ±127. Adding 1.5 · 2^23 rounds half to even
     // and leaves the integer in the low bits.
     for (int i = 0; i < n; ++i) {
@@ -74,7 +75,7 @@ void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
     }
     int max_partial_sum32 = 0, max_partial_sum16 = 0;
     for (std::int64_t j = 8 * b; j < 8 * b + 8; ++j) {
-        int sum[2] = {0, 0}, magnitude[2] = {0, 0};   // of each half
+        int sum[2] = {0, 0}, magnitude[2] = {0, 0};  // of each half
         for (int half = 0; half < 2; ++half) {
             const std::int8_t* q = row.q + 32 * j + 16 * half;
             for (int i = 0; i < 16; ++i) {
@@ -86,7 +87,8 @@ void sum_block(DType type, const Activations& row, std::int64_t b) noexcept {
         }
         const int sum32 = sum[0] + sum[1], magnitude32 = magnitude[0] + magnitude[1];
         row.sum32[j] = static_cast<std::int16_t>(sum32);
-        const int one_side = (magnitude32 + (sum32 < 0 ? -sum32 : sum32)) / 2;   // of positive codes, or of negative ones
+        const int one_side =
+            (magnitude32 + (sum32 < 0 ? -sum32 : sum32)) / 2;  // of positive codes, or of negative ones
         max_partial_sum32 = max_partial_sum32 < one_side ? one_side : max_partial_sum32;
     }
     row.max_partial_sum[2 * b] = static_cast<std::uint16_t>(max_partial_sum32);

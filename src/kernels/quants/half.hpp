@@ -40,7 +40,8 @@ template <class Arch>
 [[nodiscard]] constexpr float ue4m3_half(std::uint8_t u) noexcept {
     const int exponent = u >> 3 & 15, mantissa = u & 7;
     const int significand = u == 0x7F ? 0 : exponent == 0 ? mantissa : 8 + mantissa;
-    const auto power = __builtin_bit_cast(float, static_cast<std::uint32_t>((exponent == 0 ? 1 : exponent) - 11 + 127) << 23);
+    const auto power =
+        __builtin_bit_cast(float, static_cast<std::uint32_t>((exponent == 0 ? 1 : exponent) - 11 + 127) << 23);
     return static_cast<float>(significand) * power;
 }
 

@@ -16,7 +16,7 @@ struct IQ1_M {
     static constexpr int kBlockElems = 256, kBlockBytes = 56;
     static constexpr int kUnit = 256, kScaleElems = 16;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 9;   // |S| ≤ 256 · 9 · 127 · 15 < 2^23
+    static constexpr int kMaxCode = 9;  // |S| ≤ 256 · 9 · 127 · 15 < 2^23
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

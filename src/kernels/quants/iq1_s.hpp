@@ -15,7 +15,7 @@ struct IQ1_S {
     static constexpr int kBlockElems = 256, kBlockBytes = 50;
     static constexpr int kUnit = 256, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 9;   // |S| ≤ 256 · 9 · 127 · 15 < 2^23
+    static constexpr int kMaxCode = 9;  // |S| ≤ 256 · 9 · 127 · 15 < 2^23
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -15,7 +15,7 @@ struct IQ2_XXS {
     static constexpr int kBlockElems = 256, kBlockBytes = 66;
     static constexpr int kUnit = 256, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 43;   // |S| ≤ 256 · 43 · 127 · 31 < 2^26
+    static constexpr int kMaxCode = 43;  // |S| ≤ 256 · 43 · 127 · 31 < 2^26
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -16,7 +16,7 @@ struct IQ3_S {
     static constexpr int kBlockElems = 256, kBlockBytes = 110;
     static constexpr int kUnit = 256, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 15;   // |S| ≤ 256 · 15 · 127 · 31 < 2^24
+    static constexpr int kMaxCode = 15;  // |S| ≤ 256 · 15 · 127 · 31 < 2^24
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -15,7 +15,7 @@ struct IQ4_NL {
     static constexpr int kBlockElems = 32, kBlockBytes = 18;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 127;   // |S| ≤ 32 · 127 · 127 < 2^19
+    static constexpr int kMaxCode = 127;  // |S| ≤ 32 · 127 · 127 < 2^19
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

@@ -16,7 +16,7 @@ struct IQ4_XS {
     static constexpr int kBlockElems = 256, kBlockBytes = 136;
     static constexpr int kUnit = 256, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 127;   // |S| ≤ 256 · 127 · 127 · 32 < 2^27
+    static constexpr int kMaxCode = 127;  // |S| ≤ 256 · 127 · 127 · 32 < 2^27
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -15,7 +15,7 @@ struct MXFP4 {
     static constexpr int kBlockElems = 32, kBlockBytes = 17;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 12;   // |S| ≤ 32 · 12 · 127 < 2^16
+    static constexpr int kMaxCode = 12;  // |S| ≤ 32 · 12 · 127 < 2^16
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

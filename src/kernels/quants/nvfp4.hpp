@@ -15,7 +15,7 @@ struct NVFP4 {
     static constexpr int kBlockElems = 64, kBlockBytes = 36;
     static constexpr int kUnit = 32, kScaleElems = 16;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 12;   // per 16 values: |S| ≤ 16 · 12 · 127 < 2^15
+    static constexpr int kMaxCode = 12;  // per 16 values: |S| ≤ 16 · 12 · 127 < 2^15
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int unit, Codes32& out) noexcept {

@@ -13,7 +13,7 @@ struct Q1_0 {
     static constexpr int kBlockElems = 128, kBlockBytes = 18;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 1;   // |S| ≤ 32 · 1 · 127 < 2^12
+    static constexpr int kMaxCode = 1;  // |S| ≤ 32 · 1 · 127 < 2^12
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int unit, Codes32& out) noexcept {

@@ -13,7 +13,7 @@ struct Q2_0 {
     static constexpr int kBlockElems = 64, kBlockBytes = 18;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 2;   // |S| ≤ 32 · 2 · 127 < 2^13
+    static constexpr int kMaxCode = 2;  // |S| ≤ 32 · 2 · 127 < 2^13
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int unit, Codes32& out) noexcept {

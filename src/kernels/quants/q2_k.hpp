@@ -14,7 +14,7 @@ struct Q2_K {
     static constexpr int kBlockElems = 256, kBlockBytes = 84;
     static constexpr int kUnit = 256, kScaleElems = 16;
     static constexpr bool kHasMin = true;
-    static constexpr int kMaxCode = 3;   // |S| ≤ 256 · 3 · 127 · 15 < 2^21, |N| ≤ 16 · 15 · 16 · 127 < 2^19
+    static constexpr int kMaxCode = 3;  // |S| ≤ 256 · 3 · 127 · 15 < 2^21, |N| ≤ 16 · 15 · 16 · 127 < 2^19
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

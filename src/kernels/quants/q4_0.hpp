@@ -14,7 +14,7 @@ struct Q4_0 {
     static constexpr int kBlockElems = 32, kBlockBytes = 18;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 8;   // |S| ≤ 32 · 8 · 127 < 2^15
+    static constexpr int kMaxCode = 8;  // |S| ≤ 32 · 8 · 127 < 2^15
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

@@ -14,7 +14,7 @@ struct Q4_1 {
     static constexpr int kBlockElems = 32, kBlockBytes = 20;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = true;
-    static constexpr int kMaxCode = 15;   // |S| ≤ 32 · 15 · 127 < 2^16
+    static constexpr int kMaxCode = 15;  // |S| ≤ 32 · 15 · 127 < 2^16
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

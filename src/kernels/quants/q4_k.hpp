@@ -28,7 +28,7 @@ struct Q4_K {
     static constexpr int kBlockElems = 256, kBlockBytes = 144;
     static constexpr int kUnit = 256, kScaleElems = 32;
     static constexpr bool kHasMin = true;
-    static constexpr int kMaxCode = 15;   // |S| ≤ 256 · 15 · 127 · 63 < 2^25, |N| ≤ 16 · 63 · 16 · 127 < 2^21
+    static constexpr int kMaxCode = 15;  // |S| ≤ 256 · 15 · 127 · 63 < 2^25, |N| ≤ 16 · 63 · 16 · 127 < 2^21
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -14,7 +14,7 @@ struct Q5_0 {
     static constexpr int kBlockElems = 32, kBlockBytes = 22;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 16;   // |S| ≤ 32 · 16 · 127 < 2^16
+    static constexpr int kMaxCode = 16;  // |S| ≤ 32 · 16 · 127 < 2^16
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

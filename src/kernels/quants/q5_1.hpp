@@ -14,7 +14,7 @@ struct Q5_1 {
     static constexpr int kBlockElems = 32, kBlockBytes = 24;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = true;
-    static constexpr int kMaxCode = 31;   // |S| ≤ 32 · 31 · 127 < 2^17
+    static constexpr int kMaxCode = 31;  // |S| ≤ 32 · 31 · 127 < 2^17
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

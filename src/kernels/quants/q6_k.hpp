@@ -15,7 +15,7 @@ struct Q6_K {
     static constexpr int kBlockElems = 256, kBlockBytes = 210;
     static constexpr int kUnit = 256, kScaleElems = 16;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 32;   // |S| ≤ 256 · 32 · 127 · 128 < 2^27
+    static constexpr int kMaxCode = 32;  // |S| ≤ 256 · 32 · 127 · 128 < 2^27
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

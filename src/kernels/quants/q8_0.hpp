@@ -13,7 +13,7 @@ struct Q8_0 {
     static constexpr int kBlockElems = 32, kBlockBytes = 34;
     static constexpr int kUnit = 32, kScaleElems = 32;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 128;   // |S| ≤ 32 · 128 · 127 < 2^19
+    static constexpr int kMaxCode = 128;  // |S| ≤ 32 · 128 · 127 < 2^19
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes32& out) noexcept {

@@ -23,7 +23,7 @@ struct TQ1_0 {
     static constexpr int kBlockElems = 256, kBlockBytes = 54;
     static constexpr int kUnit = 256, kScaleElems = 256;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 1;   // |S| ≤ 256 · 127 < 2^15
+    static constexpr int kMaxCode = 1;  // |S| ≤ 256 · 127 < 2^15
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

@@ -14,7 +14,7 @@ struct TQ2_0 {
     static constexpr int kBlockElems = 256, kBlockBytes = 66;
     static constexpr int kUnit = 256, kScaleElems = 256;
     static constexpr bool kHasMin = false;
-    static constexpr int kMaxCode = 2;   // |S| ≤ 256 · 2 · 127 < 2^16
+    static constexpr int kMaxCode = 2;  // |S| ≤ 256 · 2 · 127 < 2^16
 
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {

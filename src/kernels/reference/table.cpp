@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "kernels/access.hpp"
+#include "kernels/quants/formats.hpp"
 #include "kernels/reference/mul_mat.hpp"
 #include "kernels/reference/ops.hpp"
 #include "kernels/tables.hpp"
@@ -16,7 +17,8 @@ namespace {
     describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, ref::mul_mat_add), \
     describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, ref::mul_mat_id),   \
     describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, ref::mul_mat_id), \
-    describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows)
+    describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows),
+#define TINFER_FORMAT_KERNELS(type, Format) TINFER_WEIGHT_KERNELS(type)
 #define TINFER_ACTIVATION_KERNELS(type)                                                              \
     describe("quantize." #type, Op::quantize, DType::type, ref::quantize),                           \
     describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, ref::rms_norm_quantize), \
@@ -29,16 +31,10 @@ namespace {
     describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 constexpr KernelDescriptor kReferenceKernels[] = {
-    TINFER_WEIGHT_KERNELS(f32),     TINFER_WEIGHT_KERNELS(f16),    TINFER_WEIGHT_KERNELS(bf16),
-    TINFER_WEIGHT_KERNELS(q4_0),    TINFER_WEIGHT_KERNELS(q4_1),   TINFER_WEIGHT_KERNELS(q5_0),
-    TINFER_WEIGHT_KERNELS(q5_1),    TINFER_WEIGHT_KERNELS(q8_0),   TINFER_WEIGHT_KERNELS(q2_k),
-    TINFER_WEIGHT_KERNELS(q3_k),    TINFER_WEIGHT_KERNELS(q4_k),   TINFER_WEIGHT_KERNELS(q5_k),
-    TINFER_WEIGHT_KERNELS(q6_k),    TINFER_WEIGHT_KERNELS(iq2_xxs), TINFER_WEIGHT_KERNELS(iq2_xs),
-    TINFER_WEIGHT_KERNELS(iq2_s),   TINFER_WEIGHT_KERNELS(iq3_xxs), TINFER_WEIGHT_KERNELS(iq3_s),
-    TINFER_WEIGHT_KERNELS(iq1_s),   TINFER_WEIGHT_KERNELS(iq1_m),  TINFER_WEIGHT_KERNELS(iq4_nl),
-    TINFER_WEIGHT_KERNELS(iq4_xs),  TINFER_WEIGHT_KERNELS(tq1_0),  TINFER_WEIGHT_KERNELS(tq2_0),
-    TINFER_WEIGHT_KERNELS(mxfp4),   TINFER_WEIGHT_KERNELS(nvfp4),  TINFER_WEIGHT_KERNELS(q1_0),
-    TINFER_WEIGHT_KERNELS(q2_0),
+    TINFER_WEIGHT_KERNELS(f32)
+    TINFER_WEIGHT_KERNELS(f16)
+    TINFER_WEIGHT_KERNELS(bf16)
+    TINFER_BLOCK_FORMATS(TINFER_FORMAT_KERNELS)
     TINFER_ACTIVATION_KERNELS(x8_32), TINFER_ACTIVATION_KERNELS(x8_256),
     TINFER_CACHE_KERNELS(f32),      TINFER_CACHE_KERNELS(f16),     TINFER_CACHE_KERNELS(bf16),
     TINFER_CACHE_KERNELS(q8_0),     TINFER_CACHE_KERNELS(q4_0),
@@ -82,6 +78,7 @@ constexpr KernelDescriptor kReferenceKernels[] = {
 };
 
 #undef TINFER_WEIGHT_KERNELS
+#undef TINFER_FORMAT_KERNELS
 #undef TINFER_ACTIVATION_KERNELS
 #undef TINFER_CACHE_KERNELS
 

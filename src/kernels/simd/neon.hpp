@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: MIT
-// The instruction sets of 64-bit ARM: their tags and what each function of kernels/simd/vec.hpp that takes a tag is there.
-// Empty elsewhere.
+// The instruction sets of 64-bit ARM: their tags and what each function of kernels/simd/vec.hpp that takes a tag is
+// there. Empty elsewhere.
 #pragma once
 
 #include "kernels/simd/vec.hpp"
 
 #if defined(__aarch64__)
-#include <arm_neon.h>
+#    include <arm_neon.h>
 
 namespace tinfer::kernels {
 
 /// What every aarch64 processor has. Byte products go through int16: 2 · 128 · 127 = 32512 fits.
 struct neon {
+    static constexpr Isa kIsa = Isa::neon;
+    using Vector = neon;
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
-    static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27, kStreams = 4;   ///< 16 accumulators of the 32 registers: a dot4 needs four more
+    static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27,
+                         kStreams = 4;  ///< 16 accumulators of the 32 registers: a dot4 needs four more
     static constexpr bool kHasDot4 = true, kSignedDot4 = true, kFusedDot2 = false, kHasAmx = false;
 };
-/// With the dot-product extension (optional in ARMv8.2, there in nearly every core since 2018): dot4 is one instruction.
+/// With the dot-product extension (optional in ARMv8.2, there in nearly every core since 2018): dot4 is one
+/// instruction.
 struct neon_dot : neon {
-    static constexpr int kMicroTileTokens = 6;   ///< 24 accumulators
+    static constexpr Isa kIsa = Isa::neon_dot;
+    using Vector = neon_dot;
+    static constexpr int kMicroTileTokens = 6;  ///< 24 accumulators
 };
 
 static TINFER_INLINE f32v<neon> fma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmaq_f32(c, a, b); }
@@ -40,7 +46,7 @@ static TINFER_INLINE f32v<neon> widen_bf16(const std::uint16_t* p, neon) {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
 static TINFER_INLINE void narrow_f16(f32v<neon> a, std::uint16_t* p, neon) {
-    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));   // rounds as FPCR says: to nearest even (base/fp_env.hpp)
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));  // rounds as FPCR says: to nearest even (base/fp_env.hpp)
 }
 /// ARM has no store of a register past the caches: a plain one.
 static TINFER_INLINE void store_nontemporal(f32v<neon> a, float* p, neon) { vst1q_f32(p, a); }
@@ -68,11 +74,11 @@ static TINFER_INLINE i32v<neon> dot4(i32v<neon> acc, i32v<neon> w, i32v<neon> a,
     const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);
     return vpadalq_s16(acc, vpaddq_s16(low, high));
 }
-#if defined(__ARM_FEATURE_DOTPROD)
+#    if defined(__ARM_FEATURE_DOTPROD)
 static TINFER_INLINE i32v<neon_dot> dot4(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
     return vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
 }
-#endif
+#    endif
 /// out[i][j] = in[j][i] of 32-bit words.
 static TINFER_INLINE void transpose(i32v<neon> (&m)[4], neon) {
     const auto pairs = [](int32x4_t a) { return vreinterpretq_s64_s32(a); };

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Reductions of several AVX-512 registers at once: one tree of shuffles gives the totals of sixteen vectors in the lanes of
-// one, for the price of four horizontal sums.
+// Reductions of several AVX-512 registers at once: one tree of shuffles gives the totals of sixteen vectors in the
+// lanes of one, for the price of four horizontal sums.
 #pragma once
 
 #include "kernels/simd/vec.hpp"
 
 #if defined(__AVX512BW__)
 
-#include <immintrin.h>
+#    include <immintrin.h>
 
 namespace tinfer::kernels {
 
 struct AddLanes {
     TINFER_INLINE __m512i operator()(__m512i a, __m512i b) const { return _mm512_add_epi32(a, b); }
 };
-struct MaxLanes {   ///< unsigned
+struct MaxLanes {  ///< unsigned
     TINFER_INLINE __m512i operator()(__m512i a, __m512i b) const { return _mm512_max_epu32(a, b); }
 };
 
@@ -47,7 +47,7 @@ static TINFER_INLINE __m512 reduce_sixteen(const float (&v)[16][16], Op op) {
         const __m512 x = _mm512_load_ps(v[2 * i]), y = _mm512_load_ps(v[2 * i + 1]);
         halves[i] = op(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xEE));
     }
-    for (int i = 0; i < 4; ++i) {   // quarter q: four lanes of vector 4i + q
+    for (int i = 0; i < 4; ++i) {  // quarter q: four lanes of vector 4i + q
         const __m512 x = halves[2 * i], y = halves[2 * i + 1];
         quarters[i] = op(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xDD));
     }

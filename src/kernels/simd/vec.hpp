@@ -1,35 +1,38 @@
 // SPDX-License-Identifier: MIT
 // The vector vocabulary of the fast kernel tables. xsimd supplies registers, loads and plain arithmetic; this header
-// adds the 16-lane logical vector of every float reduction and, by the headers of the families of processors, what xsimd
-// does not offer: fused multiply-add that always fuses, integer dot products, half floats. Every name here is a template
-// over a tag or has internal linkage, because units compiled for different processors include it and the linker must
-// not mix them.
+// adds the 16-lane logical vector of every float reduction and, by the headers of the families of processors, what
+// xsimd does not offer: fused multiply-add that always fuses, integer dot products, half floats. Every name here is a
+// template over a tag or has internal linkage, because units compiled for different processors include it and the
+// linker must not mix them.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <xsimd/xsimd.hpp>
 
+#include "tinfer/isa.hpp"
+
 #define TINFER_INLINE __attribute__((always_inline)) inline
 
 namespace tinfer::kernels {
 
 // Instruction sets are tags: empty types that derive from the tag below them, so that a function that a level lacks is
-// found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how many
-// tokens a product tile takes (`kMicroTileTokens`: what its registers hold), how many panels meet
-// them before the next tokens come (`kPanelsTogether`: what L1 holds), up to how many tokens a product reads what
-// comes next by itself (`kMemoryBoundTokens`: with more, reading hardly counts), in how many streams few tokens read rows (`kStreams`),
-// whether there is a dot4, which adds four byte products per lane to an int32 (`kHasDot4`), whether its weight bytes are signed
-// (`kSignedDot4`), whether dot2 beats a multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags, and the
-// functions that take one as their last argument, are in the header of their family, which is included at the end and empty
-// elsewhere.
+// found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how
+// many tokens a product tile takes (`kMicroTileTokens`: what its registers hold), how many panels meet them before the
+// next tokens come (`kPanelsTogether`: what L1 holds), up to how many tokens a product reads what comes next by itself
+// (`kMemoryBoundTokens`: with more, reading hardly counts), in how many streams few tokens read rows (`kStreams`),
+// whether there is a dot4, which adds four byte products per lane to an int32 (`kHasDot4`), whether its weight bytes
+// are signed
+// (`kSignedDot4`), whether dot2 beats a multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags,
+// and the functions that take one as their last argument, are in the header of their family, which is included at the
+// end and empty elsewhere.
 
 template <class T, class Arch>
 using vec = xsimd::batch<T, typename Arch::simd>;
 template <class Arch>
 using f32v = vec<float, Arch>;
 template <class Arch>
-using i32v = vec<std::int32_t, Arch>;   ///< also four bytes or two int16 in each lane: the function says which
+using i32v = vec<std::int32_t, Arch>;  ///< also four bytes or two int16 in each lane: the function says which
 
 /// 32 bits of memory, whatever they are, in every lane.
 template <class Arch>
@@ -127,9 +130,9 @@ TINFER_INLINE f32x16<Arch> greater(const f32x16<Arch>& a, const f32x16<Arch>& b)
 /// Lane by lane: a > b ? then : otherwise.
 template <class Arch>
 TINFER_INLINE f32x16<Arch> if_greater(const f32x16<Arch>& a, const f32x16<Arch>& b, const f32x16<Arch>& then,
-                                           const f32x16<Arch>& otherwise) noexcept {
-    return f32x16<Arch>::each([&](int i) { return xsimd::select(a.part[i] > b.part[i], then.part[i],
-        otherwise.part[i]); });
+                                      const f32x16<Arch>& otherwise) noexcept {
+    return f32x16<Arch>::each(
+        [&](int i) { return xsimd::select(a.part[i] > b.part[i], then.part[i], otherwise.part[i]); });
 }
 
 /// The sum of the sixteen lanes: l + (l + 8), then + 4, + 2, + 1.

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// The guard of the interpreter's stack.
+#pragma once
+
+#include "chat/interpreter.hpp"
+#include "chat/runtime_error.hpp"
+
+namespace tinfer::chat {
+
+class Interpreter::Nested {
+public:
+    explicit Nested(Interpreter& interpreter) : depth_(interpreter.depth_) {
+        if (depth_ >= kMaxEvaluations) runtime_error("calls and expressions are nested too deep");
+        ++depth_;
+    }
+    Nested(const Nested&) = delete;
+    Nested& operator=(const Nested&) = delete;
+    ~Nested() { --depth_; }
+
+private:
+    static constexpr int kMaxEvaluations = 1500;   // about 1 KB of stack each
+    int& depth_;
+};
+
+}  // namespace tinfer::chat

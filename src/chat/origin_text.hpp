@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Text that knows for each byte where it came from: the template, or one of the inputs (a message's content, a tool's
+// name). Concatenation, slices and filters carry the origin along; the tokenizer then lets only text of the template form
+// control tokens.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tinfer::chat {
+
+/// 0 is the template, n the n-th input.
+using Origin = std::uint32_t;
+inline constexpr Origin kFromTemplate = 0;
+
+class OriginText {
+public:
+    /// The bytes from the end of the run before up to `end` have one origin.
+    struct Run {
+        std::size_t end = 0;
+        Origin origin = kFromTemplate;
+    };
+
+    OriginText() = default;
+    explicit OriginText(std::string_view bytes, Origin origin = kFromTemplate) { append(bytes, origin); }
+
+    void append(std::string_view bytes, Origin origin);
+    void append(const OriginText& other) { append(other, 0, other.size()); }
+    /// Bytes [begin, end) of another text.
+    void append(const OriginText& other, std::size_t begin, std::size_t end);
+    void clear() noexcept;
+    void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
+
+    [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
+    [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
+    [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }   ///< cover all bytes, neighbours differ
+    [[nodiscard]] Origin origin_at(std::size_t byte) const noexcept;             ///< byte < size()
+    /// The one origin of all bytes; where they are mixed, the first that is not the template. What is made of a whole
+    /// text, such as its JSON, has this origin.
+    [[nodiscard]] Origin main_origin() const noexcept;
+    [[nodiscard]] OriginText slice(std::size_t begin, std::size_t end) const;
+
+private:
+    std::string bytes_;
+    std::vector<Run> runs_;
+};
+
+/// Reads a text character by character, with the origin of each. Invalid bytes count as characters of one byte.
+class CharacterReader {
+public:
+    explicit CharacterReader(const OriginText& text) noexcept : text_(&text) {}
+    struct Character {
+        char32_t value = 0;
+        std::size_t begin = 0, end = 0;
+        Origin origin = kFromTemplate;
+    };
+    /// False at the end of the text.
+    [[nodiscard]] bool next(Character& character) noexcept;
+
+private:
+    const OriginText* text_;
+    std::size_t at_ = 0, run_ = 0;
+};
+
+/// Characters (code points) of a text.
+[[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;
+/// Byte at which the n-th character begins; the size where there are fewer.
+[[nodiscard]] std::size_t character_offset(std::string_view text, std::size_t n) noexcept;
+
+}  // namespace tinfer::chat

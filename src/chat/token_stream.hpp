@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The tokens of a template as the two halves of the parser read them.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "chat/ast.hpp"
+#include "chat/lexer.hpp"
+
+namespace tinfer::chat {
+
+class TokenStream {
+public:
+    using Kind = LexToken::Kind;
+
+    explicit TokenStream(std::vector<LexToken> tokens) : tokens_(std::move(tokens)) {}
+
+    [[nodiscard]] const LexToken& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+    [[nodiscard]] Place place() const { return peek().place; }
+    LexToken next() {
+        n_varargs_ += is_name("varargs");
+        n_kwargs_ += is_name("kwargs");
+        return at_ + 1 < tokens_.size() ? std::move(tokens_[at_++]) : tokens_.back();
+    }
+    /// How often these names were read so far: a macro that reads them takes arguments that it does not name.
+    [[nodiscard]] int n_varargs() const noexcept { return n_varargs_; }
+    [[nodiscard]] int n_kwargs() const noexcept { return n_kwargs_; }
+
+    [[nodiscard]] bool is(Kind kind) const { return peek().kind == kind; }
+    [[nodiscard]] bool is_symbol(std::string_view text, std::size_t ahead = 0) const {
+        return peek(ahead).kind == Kind::symbol && peek(ahead).text == text;
+    }
+    [[nodiscard]] bool is_name(std::string_view text, std::size_t ahead = 0) const {
+        return peek(ahead).kind == Kind::name && peek(ahead).text == text;
+    }
+    bool take_symbol(std::string_view text) { return is_symbol(text) && (next(), true); }
+    bool take_name(std::string_view text) { return is_name(text) && (next(), true); }
+
+    void expect_symbol(std::string_view text) {
+        if (!take_symbol(text)) unexpected(cat("'", text, "'"));
+    }
+    void expect(Kind kind, std::string_view what) {
+        if (!is(kind)) unexpected(what);
+        next();
+    }
+    std::string expect_name(std::string_view what) {
+        if (!is(Kind::name)) unexpected(what);
+        return next().text;
+    }
+    [[noreturn]] void unexpected(std::string_view expected) const;
+
+    /// Held while something nested is parsed; throws template_syntax when it is nested too deep.
+    class Nested {
+    public:
+        explicit Nested(TokenStream& tokens) : tokens_(tokens) {
+            if (++tokens_.depth_ > kMaxNesting) syntax_error(tokens_.place(), cat("nested deeper than ", kMaxNesting));
+        }
+        Nested(const Nested&) = delete;
+        Nested& operator=(const Nested&) = delete;
+        ~Nested() { --tokens_.depth_; }
+
+    private:
+        TokenStream& tokens_;
+    };
+
+private:
+    std::vector<LexToken> tokens_;
+    std::size_t at_ = 0;
+    int depth_ = 0;
+    int n_varargs_ = 0, n_kwargs_ = 0;
+};
+
+// The half of the parser that reads expressions (parse_expression.cpp).
+
+/// With commas it is a tuple. `with_condition`: "a if b else c" is one expression (not so in `for … in xs if …`).
+[[nodiscard]] ExpressionPtr parse_tuple(TokenStream& tokens, bool with_condition = true);
+[[nodiscard]] ExpressionPtr parse_expression(TokenStream& tokens, bool with_condition = true);
+/// Behind an opening bracket, up to its closing one.
+[[nodiscard]] CallArguments parse_arguments(TokenStream& tokens);
+
+}  // namespace tinfer::chat

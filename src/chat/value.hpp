@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// The values of the template language: those of Python that templates can meet. Numbers and short things are held in
+// place; strings, lists and mappings are shared, and lists and mappings can be changed through every reference.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "chat/heap.hpp"
+#include "chat/origin_text.hpp"
+
+namespace tinfer::chat {
+
+struct StringObject;
+struct ListObject;
+struct MapObject;
+struct FunctionObject;
+struct NativeObject;
+using StringRef = std::shared_ptr<const StringObject>;
+using ListRef = std::shared_ptr<ListObject>;
+using MapRef = std::shared_ptr<MapObject>;
+using FunctionRef = std::shared_ptr<FunctionObject>;
+using NativeRef = std::shared_ptr<NativeObject>;
+
+/// Nothing was given under the name. Prints as nothing, but most other uses of it are errors that say the name.
+struct Undefined {
+    StringRef name;   ///< null where no name is known
+};
+struct None {};
+
+class Value {
+public:
+    Value() = default;
+    Value(Undefined u) : data_(std::move(u)) {}
+    Value(None n) : data_(n) {}
+    Value(bool b) : data_(b) {}
+    Value(std::int64_t i) : data_(i) {}
+    Value(double d) : data_(d) {}
+    Value(StringRef s) : data_(std::move(s)) {}
+    Value(ListRef l) : data_(std::move(l)) {}
+    Value(MapRef m) : data_(std::move(m)) {}
+    Value(FunctionRef f) : data_(std::move(f)) {}
+    Value(NativeRef n) : data_(std::move(n)) {}
+    Value(const char*) = delete;
+    Value(int) = delete;
+
+    [[nodiscard]] bool is_undefined() const noexcept { return is<Undefined>(); }
+    [[nodiscard]] bool is_none() const noexcept { return is<None>(); }
+    [[nodiscard]] bool is_string() const noexcept { return is<StringRef>(); }
+    [[nodiscard]] bool is_list() const noexcept { return is<ListRef>(); }   ///< or a tuple
+    [[nodiscard]] bool is_map() const noexcept { return is<MapRef>(); }     ///< no namespace
+    [[nodiscard]] bool is_namespace() const noexcept;
+    [[nodiscard]] bool is_number() const noexcept { return is<bool>() || is<std::int64_t>() || is<double>(); }
+
+    template <class T>
+    [[nodiscard]] bool is() const noexcept {
+        return std::holds_alternative<T>(data_);
+    }
+    template <class T>
+    [[nodiscard]] const T& as() const {
+        return std::get<T>(data_);
+    }
+    template <class T>
+    [[nodiscard]] const T* get() const noexcept {
+        return std::get_if<T>(&data_);
+    }
+
+    [[nodiscard]] const OriginText& text() const;     ///< of a string
+    [[nodiscard]] const std::string& bytes() const { return text().bytes(); }
+    [[nodiscard]] bool is_markup() const noexcept;
+    [[nodiscard]] ListObject& list() const { return *as<ListRef>(); }
+    [[nodiscard]] MapObject& map() const { return *as<MapRef>(); }
+    /// A bool or an integer as an integer; nullopt for everything else.
+    [[nodiscard]] std::optional<std::int64_t> integer() const noexcept;
+    [[nodiscard]] double real() const noexcept;       ///< of a number
+
+private:
+    std::variant<Undefined, None, bool, std::int64_t, double, StringRef, ListRef, MapRef, FunctionRef, NativeRef> data_;
+};
+
+struct StringObject : Counted {
+    StringObject(Heap& heap, OriginText t, bool markup_) : Counted(heap, sizeof(StringObject) + t.size()), text(std::move(t)), markup(markup_) {}
+    OriginText text;
+    bool markup;   ///< from `safe` or `escape`: what is joined to it with + or % is escaped for HTML first
+};
+
+struct ListObject : Container {
+    explicit ListObject(Heap& heap, bool tuple = false) : Container(heap, sizeof(ListObject)), is_tuple(tuple) {}
+    void push(Value value) {
+        grow(sizeof(Value));
+        items.push_back(std::move(value));
+    }
+    void drop_values() noexcept override { items.clear(); }
+
+    std::vector<Value> items;
+    bool is_tuple;
+    /// What `map`, `select` and their kin give: true also when empty, without length and index, and empty after it was
+    /// looped over once.
+    bool is_generator = false;
+    /// Names under which a tuple's items can be read, too (the groups of groupby).
+    std::vector<std::string_view> names;
+};
+
+/// Entries in the order of their insertion. Keys are found by comparing, which counts as work.
+struct MapObject : Container {
+    explicit MapObject(Heap& heap, bool space = false) : Container(heap, sizeof(MapObject)), is_namespace(space) {}
+    [[nodiscard]] const Value* find(const Value& key) const;
+    [[nodiscard]] const Value* find(std::string_view key) const;
+    void set(const Value& key, Value value);   ///< template_runtime for a key that can change
+    bool erase(const Value& key);
+    void drop_values() noexcept override { entries.clear(); }
+
+    std::vector<std::pair<Value, Value>> entries;
+    bool is_namespace;   ///< attributes can be assigned, and it is no mapping
+};
+
+class Interpreter;
+
+/// Arguments of a call as they stand in the template.
+struct Arguments {
+    std::vector<Value> positional;
+    std::vector<std::pair<std::string, Value>> named;
+};
+
+/// Something that can be called: a macro, a method with its object, a function of the language.
+struct FunctionObject : Container {
+    using Body = std::function<Value(Interpreter&, Arguments&)>;
+    FunctionObject(Heap& heap, std::string_view name_, Body body_)
+        : Container(heap, sizeof(FunctionObject) + name_.size()), name(name_), body(std::move(body_)) {}
+    void drop_values() noexcept override { body = nullptr; }
+
+    std::string name;
+    Body body;
+};
+
+/// An object of the language with attributes of its own: `loop`, a cycler.
+struct NativeObject : Container, std::enable_shared_from_this<NativeObject> {
+    NativeObject(Heap& heap, std::size_t bytes) : Container(heap, bytes) {}
+    [[nodiscard]] virtual std::string_view type() const noexcept = 0;
+    /// nullopt: it has no such attribute.
+    [[nodiscard]] virtual std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) = 0;
+    [[nodiscard]] virtual FunctionRef callable() { return nullptr; }
+};
+
+[[nodiscard]] Value make_string(Heap& heap, std::string_view bytes, Origin origin = kFromTemplate);
+[[nodiscard]] Value make_string(Heap& heap, OriginText text, bool markup = false);
+[[nodiscard]] ListRef make_list(Heap& heap, bool is_tuple = false);
+[[nodiscard]] MapRef make_map(Heap& heap);
+
+/// "string", "list": how errors call the type of a value.
+[[nodiscard]] std::string_view type_name(const Value& value) noexcept;
+
+/// As Python: "", 0, 0.0, none, undefined and empty containers are false.
+[[nodiscard]] bool truth(const Value& value) noexcept;
+/// Deep; 1 == 1.0 == true. Counts as work.
+[[nodiscard]] bool equal(Heap& heap, const Value& a, const Value& b);
+/// Negative, 0, positive. Throws template_runtime for values that have no order.
+[[nodiscard]] int compare(Heap& heap, const Value& a, const Value& b);
+
+/// What a value prints: strings as they are, the rest as Python's str.
+[[nodiscard]] OriginText printed(Heap& heap, const Value& value);
+/// Python's repr, with the origins of the strings inside.
+[[nodiscard]] OriginText representation(Heap& heap, const Value& value);
+/// Python's repr of a float: shortest digits that read back equal, "1.0", "1e+16".
+[[nodiscard]] std::string float_text(double value);
+
+/// How tojson writes.
+struct JsonStyle {
+    bool ascii = false, sort_keys = false;
+    std::optional<std::string> indent{};   ///< of one level
+    std::optional<std::string> item_separator{}, key_separator{};
+};
+[[nodiscard]] OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style);
+/// Throws template_runtime with the place in the text. Strings get the origin of the text.
+[[nodiscard]] Value from_json(Heap& heap, std::string_view json, Origin origin);
+
+inline constexpr int kMaxDepth = 200;   ///< of values inside each other and of nested calls
+
+}  // namespace tinfer::chat
