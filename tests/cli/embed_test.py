@@ -71,9 +71,10 @@ class Embed(unittest.TestCase):
         tinfer(*args, input=lines, code=1)
         self.assertRegex(tinfer.stderr, r"(?m)^tinfer: line 2 has \d+ tokens, limit 256 \(")
         answers = [json.loads(line) for line in tinfer(*args, "--truncate", input=lines).splitlines()]
+        said = tinfer.stderr
         self.assertEqual([answer["tokens"] for answer in answers], [len(ids_of("a")), 256, len(ids_of("time")), 256])
         for number, cut in ((1, False), (2, True), (3, False), (4, True)):
-            self.assertEqual(bool(re.search(rf"(?m)^tinfer: warning: line {number} has \d+ tokens, limit 256: cut$", tinfer.stderr)), cut)
+            self.assertEqual(bool(re.search(rf"(?m)^tinfer: warning: line {number} has \d+ tokens, limit 256: cut$", said)), cut)
 
     def test_an_empty_line_costs_its_own_vector_only(self):
         args = ["--no-add-special"]

@@ -42,9 +42,9 @@ class Run(unittest.TestCase):
         self.assertEqual((len(document["tokens"]), document["stop"]), (256 - len(ids_of("once")) + 1, "context"))
         for args in (["-c", "64"], ["-c", "64", "-b", "16"], ["-c", "64", "-u", "16"]):
             self.assertEqual(tinfer("run", MODEL, "-p", "a " * 100, "--json", *args, code=1), b"")
-            self.assertRegex(tinfer.stderr, r"\Atinfer: the prompt has 20\d tokens, the context room for 64 \(see --ctx\)\n\Z")
-        tinfer("run", model, "-p", "a " * 200, "-c", "1024", code=1)
-        self.assertRegex(tinfer.stderr, r"tinfer: the prompt has 40\d tokens, the context room for 256 ")
+            self.assertRegex(tinfer.stderr, r"\Atinfer: the prompt has 1\d\d tokens, the context room for 64 \(see --ctx\)\n\Z")
+        tinfer("run", model, "-p", "a " * 300, "-c", "1024", code=1)
+        self.assertRegex(tinfer.stderr, r"tinfer: the prompt has 3\d\d tokens, the context room for 256 ")
 
     def test_C4_prompt_from_option_file_and_stdin(self):  # [C4]
         text = "on the inn\nagain"
