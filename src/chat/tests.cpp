@@ -83,12 +83,12 @@ bool is_case(I& i, const Value& value, Arguments& a) {
 bool is_filter(I&, const Value& value, Arguments&) { return value.is_string() && find_filter(value.bytes()) != nullptr; }
 bool is_test(I&, const Value& value, Arguments&) { return value.is_string() && find_test(value.bytes()) != nullptr; }
 
-struct Row {
+struct TestRow {
     std::string_view name;
     Test test;
 };
 
-constexpr std::array kTests = std::to_array<Row>({
+constexpr std::array kTests = std::to_array<TestRow>({
     {"!=", relation<BinaryOp::not_equal>}, {"<", relation<BinaryOp::less>}, {"<=", relation<BinaryOp::less_equal>},
     {"==", relation<BinaryOp::equal>}, {">", relation<BinaryOp::greater>}, {">=", relation<BinaryOp::greater_equal>},
     {"boolean", simple<is_boolean>}, {"callable", simple<is_callable>}, {"defined", simple<is_defined>},
@@ -102,12 +102,12 @@ constexpr std::array kTests = std::to_array<Row>({
     {"sameas", sameas}, {"sequence", simple<is_sequence>}, {"string", simple<is_string>}, {"test", is_test},
     {"true", simple<is_true>}, {"undefined", simple<is_undefined>}, {"upper", is_case<true>},
 });
-static_assert(std::ranges::is_sorted(kTests, {}, &Row::name));
+static_assert(std::ranges::is_sorted(kTests, {}, &TestRow::name));
 
 }  // namespace
 
 Test find_test(std::string_view name) noexcept {
-    const auto it = std::ranges::lower_bound(kTests, name, {}, &Row::name);
+    const auto it = std::ranges::lower_bound(kTests, name, {}, &TestRow::name);
     return it != kTests.end() && it->name == name ? it->test : nullptr;
 }
 
