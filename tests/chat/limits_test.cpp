@@ -36,8 +36,6 @@ TEST_CASE("[N3] chat: a hostile template cannot hang or take memory without end"
              "{{ 'a' * 1000000000 }}",
              "{{ [0] * 1000000000 }}",
              "{{ 'x'.ljust(1000000000) }}",
-             "{{ '%1000000000d' % 1 }}",
-             "{{ '{:>1000000000}'.format(1) }}",
              "{% set n = namespace(l=[1]) %}{% for i in range(64) %}{% set n.l = n.l + n.l %}{% endfor %}",
              "{% set n = namespace(l=['aaaaaaaaaaaaaaaa']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
              "{% for i in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' * 4 }}{% endfor %}",
@@ -51,7 +49,8 @@ TEST_CASE("[N3] chat: a hostile template cannot hang or take memory without end"
 
 TEST_CASE("chat: endless recursion and nesting are errors, deep values are freed without recursion") {
     CHECK(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}") == ErrorCode::template_runtime);
-    CHECK(outcome(repeated("(", 2000) + "1" + repeated(")", 2000)) == ErrorCode::template_syntax);
+    CHECK(outcome("{{ '%1000000000d' % 1 }}") == ErrorCode::template_runtime);
+    CHECK(outcome("{{ '{:>1000000000}'.format(1) }}") == ErrorCode::template_runtime);
     CHECK(outcome("{{ " + repeated("(", 2000) + "1" + repeated(")", 2000) + " }}") == ErrorCode::template_syntax);
     CHECK(outcome("{{ " + repeated("not ", 2000) + "1 }}") == ErrorCode::template_syntax);
     CHECK(outcome("{{ " + repeated("-", 2000) + "1 }}") == ErrorCode::template_syntax);
