@@ -188,10 +188,11 @@ def table_text(common):
             if header not in writer.done:
                 writer.add(header)
     lines, system = [], set()
-    for line in writer.text().splitlines(keepends=True):
+    text = re.sub(r"^extern const [^;({]*;[^\n]*\n", "", writer.text(), flags=re.M)   # data, defined once for all
+    for line in text.splitlines(keepends=True):
         if match := SYSTEM_INCLUDE.match(line):
             system.add(match[1])   # outside of the regions: what it defines runs anywhere
-        elif not line.startswith("extern "):   # data, defined once for all
+        else:
             line = re.sub(r"defined\(__(A(?:VX|MX|RM_)\w+?)_*\)", r"defined(TINFER_HAS_\1)", line)
             line = re.sub(r"^namespace tinfer\b", "namespace tinfer::TINFER_TABLE_REGION", line)
             lines.append(line)
