@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Chat templates: from messages to the prompt that a model was trained on.
 //
-//     const auto chat_template = tinfer::ChatTemplate::of(model.file());
-//     const std::vector<tinfer::ChatMessage> messages{{"user", "Hello"}};
-//     const auto prompt = chat_template->render(model.vocab(), messages);
+//     const auto model = tinfer::Model::load("model.gguf");
+//     const auto chat = tinfer::ChatTemplate::of(model.file()).value_or(*tinfer::ChatTemplate::built_in("chatml"));
+//     const auto prompt = chat.render(model.vocab(), std::vector<tinfer::ChatMessage>{{"user", "Hello"}});
 //     for (const auto& span : prompt.spans)                            // which bytes came from where
 //         std::cout << prompt.origins[span.origin] << ": " << prompt.text_of(span) << '\n';
-//     auto tokens = tinfer::encode(model.vocab(), prompt).tokens;      // text of users forms no control tokens
+//     const auto tokens = tinfer::encode(model.vocab(), prompt).tokens;   // text of users forms no control tokens
 #pragma once
 
 #include <cstddef>

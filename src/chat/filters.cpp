@@ -7,12 +7,12 @@
 namespace tinfer::chat {
 namespace {
 
-struct Row {
+struct FilterRow {
     std::string_view name;
     Filter filter;
 };
 
-constexpr std::array kFilters = std::to_array<Row>({
+constexpr std::array kFilters = std::to_array<FilterRow>({
     {"abs", filters::abs}, {"attr", filters::attr}, {"batch", filters::batch}, {"capitalize", filters::capitalize},
     {"center", filters::center}, {"count", filters::length}, {"d", filters::default_value},
     {"default", filters::default_value}, {"dictsort", filters::dictsort}, {"e", filters::escape}, {"escape", filters::escape},
@@ -29,12 +29,12 @@ constexpr std::array kFilters = std::to_array<Row>({
     {"upper", filters::upper}, {"urlencode", filters::urlencode}, {"wordcount", filters::wordcount},
     {"wordwrap", filters::wordwrap}, {"xmlattr", filters::xmlattr},
 });
-static_assert(std::ranges::is_sorted(kFilters, {}, &Row::name));
+static_assert(std::ranges::is_sorted(kFilters, {}, &FilterRow::name));
 
 }  // namespace
 
 Filter find_filter(std::string_view name) noexcept {
-    const auto it = std::ranges::lower_bound(kFilters, name, {}, &Row::name);
+    const auto it = std::ranges::lower_bound(kFilters, name, {}, &FilterRow::name);
     return it != kFilters.end() && it->name == name ? it->filter : nullptr;
 }
 

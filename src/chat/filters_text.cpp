@@ -146,6 +146,8 @@ Value truncate(I& i, const Value& subject, Arguments& a) {
     const std::int64_t length = p.integer(0, 255), leeway = p.has(3) && !p[3]->is_none() ? p.integer(3, 5) : 5;
     const auto end_length = static_cast<std::int64_t>(count_characters(end.bytes()));
     if (length < end_length) runtime_error(cat("truncate: a length of ", length, " is shorter than the end mark"));
+    if (subject.is_list() && static_cast<std::int64_t>(subject.list().items.size()) <= length + leeway) return subject;
+    if (subject.is_map() && static_cast<std::int64_t>(subject.map().entries.size()) <= length + leeway) return subject;
     if (static_cast<std::int64_t>(count_characters(text.bytes())) <= length + leeway) return i.string_like(subject, text);
     OriginText out = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(length - end_length)));
     if (!p.boolean(1, false)) {

@@ -21,15 +21,15 @@ using Kind = LexToken::Kind;
 constexpr std::array<std::string_view, 6> kLongSymbols{"//", "**", "==", "!=", "<=", ">="};
 constexpr std::string_view kSymbols = "+-/*%~[](){}<>=.:|,;";
 
-bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_ascii_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
-bool is_name(char c) noexcept { return is_name_start(c) || is_digit(c); }
+bool is_name(char c) noexcept { return is_name_start(c) || is_ascii_digit(c); }
 
 int hex_digit(char c) noexcept {
-    if (is_digit(c)) return c - '0';
+    if (is_ascii_digit(c)) return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
     return -1;
@@ -92,10 +92,10 @@ private:
     void push_data(std::size_t end, char control, bool is_block) {
         std::size_t stop = end;
         if (control == '-') {
-            while (stop > at_ && is_space(source_[stop - 1])) --stop;
+            while (stop > at_ && is_blank(source_[stop - 1])) --stop;
         } else if (is_block && control != '+') {
             std::size_t line = end;
-            while (line > at_ && source_[line - 1] != '\n' && is_space(source_[line - 1])) --line;
+            while (line > at_ && source_[line - 1] != '\n' && is_blank(source_[line - 1])) --line;
             if (line == 0 || source_[line - 1] == '\n') stop = line;
         }
         if (stop > at_) push(Kind::data, std::string(source_.substr(at_, stop - at_)));
@@ -104,7 +104,7 @@ private:
     /// Behind the closing bracket of a tag: strips what the tag asks for.
     void after_tag(char control, bool trims_newline) {
         if (control == '-')
-            while (at_ < source_.size() && is_space(source_[at_])) ++at_;
+            while (at_ < source_.size() && is_blank(source_[at_])) ++at_;
         else if (trims_newline && control != '+' && at_ < source_.size() && source_[at_] == '\n')
             ++at_;
     }
@@ -121,7 +121,7 @@ private:
     bool raw() {
         std::size_t p = at_;
         const auto spaces = [&] {
-            while (p < source_.size() && is_space(source_[p])) ++p;
+            while (p < source_.size() && is_blank(source_[p])) ++p;
         };
         const auto word = [&](std::string_view text) {
             spaces();
@@ -158,7 +158,7 @@ private:
         const std::size_t tag = start_;
         std::vector<char> brackets;
         while (true) {
-            while (at_ < source_.size() && is_space(source_[at_])) ++at_;
+            while (at_ < source_.size() && is_blank(source_[at_])) ++at_;
             start_ = at_;
             if (at_ >= source_.size()) syntax_error(place_of(at_), cat("the tag of line ", line_of(tag), " does not end"));
             if (brackets.empty()) {
@@ -182,7 +182,7 @@ private:
         if (is_name_start(c)) {
             while (at_ < source_.size() && is_name(source_[at_])) ++at_;
             push(Kind::name, std::string(source_.substr(start_, at_ - start_)));
-        } else if (is_digit(c)) {
+        } else if (is_ascii_digit(c)) {
             number();
         } else if (c == '"' || c == '\'') {
             string(c);
@@ -253,7 +253,7 @@ private:
     /// Takes ".5", "e3" or ".5e3" behind the digits in `text`.
     bool fraction(std::string& text) {
         bool real = false;
-        if (starts(".") && at_ + 1 < source_.size() && is_digit(source_[at_ + 1])) {
+        if (starts(".") && at_ + 1 < source_.size() && is_ascii_digit(source_[at_ + 1])) {
             ++at_;
             text += '.' + digits(10);
             real = true;
@@ -261,7 +261,7 @@ private:
         if (at_ < source_.size() && (source_[at_] | 0x20) == 'e') {
             std::size_t p = at_ + 1;
             if (p < source_.size() && (source_[p] == '+' || source_[p] == '-')) ++p;
-            if (p < source_.size() && is_digit(source_[p])) {
+            if (p < source_.size() && is_ascii_digit(source_[p])) {
                 text += 'e';
                 if (source_[p - 1] == '-') text += '-';
                 at_ = p;

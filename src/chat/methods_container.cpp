@@ -194,18 +194,18 @@ Value clear_map(I&, const Value& self, Arguments& a) {
     return None{};
 }
 
-struct Row {
+struct ContainerMethodRow {
     std::string_view name;
     Method method;
     bool of_tuples = false;
 };
 
-constexpr std::array kListMethods = std::to_array<Row>({
+constexpr std::array kListMethods = std::to_array<ContainerMethodRow>({
     {"append", append}, {"clear", clear_list}, {"copy", copy_list}, {"count", count, true}, {"extend", extend},
     {"index", index_of, true}, {"insert", insert}, {"pop", pop_item}, {"remove", remove}, {"reverse", reverse}, {"sort", sort},
 });
 
-constexpr std::array kMapMethods = std::to_array<Row>({
+constexpr std::array kMapMethods = std::to_array<ContainerMethodRow>({
     {"clear", clear_map}, {"copy", copy_map}, {"get", get}, {"items", parts<Part::items>}, {"keys", parts<Part::keys>},
     {"pop", pop_entry}, {"popitem", popitem}, {"setdefault", setdefault}, {"update", update}, {"values", parts<Part::values>},
 });
@@ -213,12 +213,12 @@ constexpr std::array kMapMethods = std::to_array<Row>({
 }  // namespace
 
 Method find_list_method(std::string_view name, bool tuple) noexcept {
-    const auto it = std::ranges::find(kListMethods, name, &Row::name);
+    const auto it = std::ranges::find(kListMethods, name, &ContainerMethodRow::name);
     return it != kListMethods.end() && (!tuple || it->of_tuples) ? it->method : nullptr;
 }
 
 Method find_map_method(std::string_view name) noexcept {
-    const auto it = std::ranges::find(kMapMethods, name, &Row::name);
+    const auto it = std::ranges::find(kMapMethods, name, &ContainerMethodRow::name);
     return it != kMapMethods.end() ? it->method : nullptr;
 }
 

@@ -214,12 +214,12 @@ Value has_case(I&, const Value& self, Arguments&) {
     return found;
 }
 
-struct Row {
+struct StringMethodRow {
     std::string_view name;
     Method method;
 };
 
-constexpr std::array kMethods = std::to_array<Row>({
+constexpr std::array kMethods = std::to_array<StringMethodRow>({
     {"capitalize", change_case<Case::capitalize>}, {"casefold", change_case<Case::lower>}, {"center", justify<'^'>},
     {"count", search<Search::count>}, {"endswith", starts_or_ends<true>}, {"expandtabs", expandtabs},
     {"find", search<Search::find>}, {"format", format}, {"format_map", format_map}, {"index", search<Search::index>},
@@ -234,12 +234,12 @@ constexpr std::array kMethods = std::to_array<Row>({
     {"strip", strip<Side::both>}, {"swapcase", change_case<Case::swap>}, {"title", change_case<Case::title>},
     {"upper", change_case<Case::upper>}, {"zfill", zfill},
 });
-static_assert(std::ranges::is_sorted(kMethods, {}, &Row::name));
+static_assert(std::ranges::is_sorted(kMethods, {}, &StringMethodRow::name));
 
 }  // namespace
 
 Method find_string_method(std::string_view name) noexcept {
-    const auto it = std::ranges::lower_bound(kMethods, name, {}, &Row::name);
+    const auto it = std::ranges::lower_bound(kMethods, name, {}, &StringMethodRow::name);
     return it != kMethods.end() && it->name == name ? it->method : nullptr;
 }
 

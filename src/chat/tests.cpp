@@ -35,7 +35,7 @@ bool is_iterable(const Value& v) { return v.is_string() || v.is_list() || is_map
 bool is_sequence(const Value& v) {
     return v.is_string() || (v.is_list() && !v.list().is_generator) || is_mapping(v) || v.is_undefined();
 }
-bool is_callable(const Value& v) { return v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
+bool is_callable(const Value& v) { return v.is_undefined() || v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
 bool never(const Value&) { return false; }
 
 template <BinaryOp op>
@@ -55,7 +55,8 @@ template <bool odd>
 bool parity(I& i, const Value& value, Arguments& a) {
     const Parameters p("even", a, {});
     if (!value.is_number()) runtime_error(cat("a ", type_name(value), " is neither even nor odd"));
-    return is_divisible(i, value, Value(std::int64_t{2})) != odd;
+    const Value rest = arithmetic(i, BinaryOp::mod, value, Value(std::int64_t{2}));   // of a float neither 0 nor 1
+    return equal(i.heap(), rest, Value(std::int64_t{odd ? 1 : 0}));
 }
 
 bool sameas(I& i, const Value& value, Arguments& a) {
@@ -83,12 +84,12 @@ bool is_case(I& i, const Value& value, Arguments& a) {
 bool is_filter(I&, const Value& value, Arguments&) { return value.is_string() && find_filter(value.bytes()) != nullptr; }
 bool is_test(I&, const Value& value, Arguments&) { return value.is_string() && find_test(value.bytes()) != nullptr; }
 
-struct Row {
+struct TestRow {
     std::string_view name;
     Test test;
 };
 
-constexpr std::array kTests = std::to_array<Row>({
+constexpr std::array kTests = std::to_array<TestRow>({
     {"!=", relation<BinaryOp::not_equal>}, {"<", relation<BinaryOp::less>}, {"<=", relation<BinaryOp::less_equal>},
     {"==", relation<BinaryOp::equal>}, {">", relation<BinaryOp::greater>}, {">=", relation<BinaryOp::greater_equal>},
     {"boolean", simple<is_boolean>}, {"callable", simple<is_callable>}, {"defined", simple<is_defined>},
@@ -102,12 +103,12 @@ constexpr std::array kTests = std::to_array<Row>({
     {"sameas", sameas}, {"sequence", simple<is_sequence>}, {"string", simple<is_string>}, {"test", is_test},
     {"true", simple<is_true>}, {"undefined", simple<is_undefined>}, {"upper", is_case<true>},
 });
-static_assert(std::ranges::is_sorted(kTests, {}, &Row::name));
+static_assert(std::ranges::is_sorted(kTests, {}, &TestRow::name));
 
 }  // namespace
 
 Test find_test(std::string_view name) noexcept {
-    const auto it = std::ranges::lower_bound(kTests, name, {}, &Row::name);
+    const auto it = std::ranges::lower_bound(kTests, name, {}, &TestRow::name);
     return it != kTests.end() && it->name == name ? it->test : nullptr;
 }
 

@@ -32,7 +32,7 @@ std::string_view to_string(StopReason reason) noexcept {
     case StopReason::interrupt: return "interrupt";
     case StopReason::context: return "context";
     }
-    return "?";
+    return "unknown";
 }
 
 struct Generation::Impl {

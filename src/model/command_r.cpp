@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Command-R and Command-R 7B, the architecture "cohere2" (Cohere, 2024): attention and gated SiLU in parallel behind one
+// Command-R and Command-R 7B, the architecture cohere2 (Cohere, 2024): attention and gated SiLU in parallel behind one
 // layer norm without bias, RoPE on neighbouring pairs, logits times a scale. The largest of the first norms each head of q
 // and k; in the second three layers of four have a window, and the fourth no positions.
 #include "model/bindings.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // RWKV-6 "Finch" (arXiv:2404.05892): a linear recurrence per head whose decay, and whose mixing with the token before,
-// depend on the token. The same in place of Qwen2's attention, with what Qwen2 has around it ("rwkv6qwen2": QRWKV-6).
+// depend on the token. The same in place of Qwen2's attention, with what Qwen2 has around it (rwkv6qwen2: QRWKV-6).
 #include <array>
 #include <cmath>
 

@@ -115,7 +115,7 @@ TEST_CASE("[N3] loading survives the failure of any allocation and keeps nothing
             (void)opened.paths();
             opened.check_data();
         };
-        check_sites("inspect", refuse_each_allocation(inspect), 100, 20);
+        check_sites("inspect", refuse_each_allocation(inspect), 80, 20);
     }
 }
 

@@ -78,21 +78,21 @@ TEST_CASE("byte_io: what is written is little-endian and is read back, number by
 
 TEST_CASE("byte_io: a read beyond the end names source, offset, size and end, in the given code, and moves nothing") {
     const auto bytes = bytes_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-    ByteReader r(bytes, "run.trace", ErrorCode::damaged, 1000);
+    ByteReader r(bytes, "run.trace", ErrorCode::bad_metadata, 1000);
     r.skip(4);
     CHECK(refusal([&] { (void)r.number<std::uint64_t>(); }) ==
-          std::pair(ErrorCode::damaged,
+          std::pair(ErrorCode::bad_metadata,
                     std::string("run.trace: number of 8 bytes at byte 1004, but it ends at byte 1010")));
     CHECK(r.position() == 4);
     for (const std::uint64_t n :
          {std::uint64_t{7}, std::numeric_limits<std::uint64_t>::max(), std::uint64_t{1} << 63}) {
-        CHECK(refusal([&] { (void)r.bytes(n); }).first == ErrorCode::damaged);
+        CHECK(refusal([&] { (void)r.bytes(n); }).first == ErrorCode::bad_metadata);
         CHECK(refusal([&] { (void)r.text(n); }).second ==
               cat("run.trace: text of ", n, " bytes at byte 1004, but it ends at byte 1010"));
-        CHECK(refusal([&] { r.skip(n); }).first == ErrorCode::damaged);
+        CHECK(refusal([&] { r.skip(n); }).first == ErrorCode::bad_metadata);
     }
     std::array<std::uint32_t, 2> two{};
-    CHECK(refusal([&] { r.numbers(std::span(two)); }).first == ErrorCode::damaged);
+    CHECK(refusal([&] { r.numbers(std::span(two)); }).first == ErrorCode::bad_metadata);
     CHECK(refusal([&] { r.seek(11); }).second == "run.trace: position 1011 lies behind the end at byte 1010");
     CHECK(r.position() == 4);
     CHECK(r.number<std::uint16_t>() == 0x0605);
@@ -120,11 +120,11 @@ TEST_CASE("byte_io: padding is zero, and is counted from the start of the file")
     CHECK(r.number<std::uint8_t>() == 1);
     CHECK(refusal([&] { r.align(4); }).second == "f: padding that is not zero (at byte 3)");
     CHECK(r.position() == 1);
-    ByteReader part(bytes, "f", ErrorCode::damaged, 6);
+    ByteReader part(bytes, "f", ErrorCode::bad_metadata, 6);
     part.skip(1);
     part.align(8);  // byte 7 of the file, and so one byte on
     CHECK(part.position() == 2);
-    CHECK(refusal([&] { part.align(16); }).first == ErrorCode::damaged);  // it ends before
+    CHECK(refusal([&] { part.align(16); }).first == ErrorCode::bad_metadata);  // it ends before
 }
 
 TEST_CASE("byte_io: a target of a fixed size refuses what does not fit, and holds what did") {

@@ -278,7 +278,8 @@ TEST_CASE("json: what is no JSON is refused with line, column, byte and what was
     };
     for (const Row& row : rows) {
         CAPTURE(row.text);
-        CHECK(refusal(row.text, {.code = ErrorCode::damaged}) == std::pair(ErrorCode::damaged, "f: " + row.message));
+        CHECK(refusal(row.text, {.code = ErrorCode::bad_metadata}) ==
+              std::pair(ErrorCode::bad_metadata, "f: " + row.message));
         if (row.text.find('\0') == row.text.npos && !row.text.starts_with("\xEF"))
             CHECK(!nlohmann::json::accept(row.text));
     }

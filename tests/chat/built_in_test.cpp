@@ -14,7 +14,7 @@ constexpr const char* kInputs = R"({"messages": [{"role": "system", "content": "
 
 }  // namespace
 
-TEST_CASE("[C6] chat: built-in formats write turns as published") {
+TEST_CASE("chat: built-in formats write turns as published") {
     const struct {
         const char *name, *expected;
     } cases[] = {
@@ -42,7 +42,7 @@ TEST_CASE("[C6] chat: built-in formats write turns as published") {
     CHECK_FALSE(ChatTemplate::built_in("no such format"));
 }
 
-TEST_CASE("[C6] chat: every built-in format renders, and is known by its own text where its marks are unique") {
+TEST_CASE("chat: every built-in format renders, and is known by its own text where its marks are unique") {
     for (const std::string_view name : ChatTemplate::built_in_names()) {
         CAPTURE(name);
         const auto chat_template = ChatTemplate::built_in(name);

@@ -40,7 +40,7 @@ void check(std::initializer_list<Case> cases) {
 
 }  // namespace
 
-TEST_CASE("[C6] chat: white space around tags is kept and removed as trim_blocks, lstrip_blocks, - and + say") {
+TEST_CASE("chat: white space around tags is kept and removed as trim_blocks, lstrip_blocks, - and + say") {
     check({
         {"a\n  {% if true %}\n  b\n  {% endif %}\nc\n", "a\n  b\nc"},
         {"a\n  {%+ if true +%}\nb{% endif %}\n", "a\n  \nb"},
@@ -55,7 +55,7 @@ TEST_CASE("[C6] chat: white space around tags is kept and removed as trim_blocks
     });
 }
 
-TEST_CASE("[C6] chat: values print as Python prints them") {
+TEST_CASE("chat: values print as Python prints them") {
     check({
         {"{{ [1, 2.0, 'a', true, none, {'k': 'it\\'s'}] }}", "[1, 2.0, 'a', True, None, {'k': \"it's\"}]"},
         {"{{ (1,) }}{{ () }}{{ (1, 2) }}", "(1,)()(1, 2)"},
@@ -67,7 +67,7 @@ TEST_CASE("[C6] chat: values print as Python prints them") {
     });
 }
 
-TEST_CASE("[C6] chat: names live in their scope, and namespaces carry values out of loops") {
+TEST_CASE("chat: names live in their scope, and namespaces carry values out of loops") {
     check({
         {"{% set x = 1 %}{% for i in l %}{% set x = i %}{% endfor %}{{ x }}", "1"},
         {"{% set ns = namespace(x=1) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}", "7"},
@@ -85,7 +85,7 @@ TEST_CASE("[C6] chat: names live in their scope, and namespaces carry values out
     });
 }
 
-TEST_CASE("[C6] chat: macros take defaults, names, their caller's block, and see later definitions") {
+TEST_CASE("chat: macros take defaults, names, their caller's block, and see later definitions") {
     check({
         {"{% macro m(a, b=2, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(1) }} {{ m(1, c=9) }} {{ m(b=5, a=4) }}", "122 129 455"},
         {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}late{% endmacro %}{{ a() }}", "late"},
@@ -96,7 +96,7 @@ TEST_CASE("[C6] chat: macros take defaults, names, their caller's block, and see
     });
 }
 
-TEST_CASE("[C6] chat: slices, subscripts and attributes as Python's") {
+TEST_CASE("chat: slices, subscripts and attributes as Python's") {
     check({
         {"{{ l[1:] }} {{ l[::-1] }} {{ l[:-1] }} {{ l[5:] }} {{ l[-9:2] }}", "[1, 2] [2, 1, 3] [3, 1] [] [3, 1]"},
         {"{{ s[2:4] }} {{ s[::-1] }} {{ s[-1] }} {{ s[99] }}", "üß dlroW ,eßürG d "},
@@ -109,7 +109,7 @@ TEST_CASE("[C6] chat: slices, subscripts and attributes as Python's") {
     });
 }
 
-TEST_CASE("[C6] chat: filters and tests") {
+TEST_CASE("chat: filters and tests") {
     check({
         {"{{ msgs | selectattr('role', 'equalto', 'user') | map(attribute='content') | join(',') }}", "Hi"},
         {"{{ {'b': 1, 'A': 2} | dictsort }} {{ ['b', 'A', 'c'] | sort }} {{ [1, 1, 2] | unique | list }}", "[('A', 2), ('b', 1)] ['A', 'b', 'c'] [1, 2]"},
@@ -128,7 +128,7 @@ TEST_CASE("[C6] chat: filters and tests") {
     });
 }
 
-TEST_CASE("[C6] chat: tojson writes as Python's json.dumps") {
+TEST_CASE("chat: tojson writes as Python's json.dumps") {
     check({
         {"{{ {'a': [1, 2.0, true, none, 'ü\"\\n']} | tojson }}", R"({"a": [1, 2.0, true, null, "ü\"\n"]})"},
         {"{{ {'b': [], 'a': {}} | tojson(indent=2, sort_keys=true) }}", "{\n  \"a\": {},\n  \"b\": []\n}"},
@@ -138,7 +138,7 @@ TEST_CASE("[C6] chat: tojson writes as Python's json.dumps") {
     });
 }
 
-TEST_CASE("[C6] chat: errors say line and column, and raise_exception its own words") {
+TEST_CASE("chat: errors say line and column, and raise_exception its own words") {
     CHECK(error_of("{{ raise_exception('No tools, please') }}", ErrorCode::template_error) == "No tools, please");
     CHECK(error_of("a\n{{ n + nothing }}", ErrorCode::template_runtime).find("line 2, column 6: 'nothing' is undefined") != std::string::npos);
     CHECK(error_of("{% if n %}\n{% endfor %}", ErrorCode::template_syntax).find("line 2, column 4") != std::string::npos);

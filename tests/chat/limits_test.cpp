@@ -36,8 +36,6 @@ TEST_CASE("[N3] chat: a hostile template cannot hang or take memory without end"
              "{{ 'a' * 1000000000 }}",
              "{{ [0] * 1000000000 }}",
              "{{ 'x'.ljust(1000000000) }}",
-             "{{ '%1000000000d' % 1 }}",
-             "{{ '{:>1000000000}'.format(1) }}",
              "{% set n = namespace(l=[1]) %}{% for i in range(64) %}{% set n.l = n.l + n.l %}{% endfor %}",
              "{% set n = namespace(l=['aaaaaaaaaaaaaaaa']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
              "{% for i in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' * 4 }}{% endfor %}",
@@ -49,9 +47,10 @@ TEST_CASE("[N3] chat: a hostile template cannot hang or take memory without end"
     }
 }
 
-TEST_CASE("[N3] chat: endless recursion and nesting are errors, deep values are freed without recursion") {
+TEST_CASE("chat: endless recursion and nesting are errors, deep values are freed without recursion") {
     CHECK(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}") == ErrorCode::template_runtime);
-    CHECK(outcome(repeated("(", 2000) + "1" + repeated(")", 2000)) == ErrorCode::template_syntax);
+    CHECK(outcome("{{ '%1000000000d' % 1 }}") == ErrorCode::template_runtime);
+    CHECK(outcome("{{ '{:>1000000000}'.format(1) }}") == ErrorCode::template_runtime);
     CHECK(outcome("{{ " + repeated("(", 2000) + "1" + repeated(")", 2000) + " }}") == ErrorCode::template_syntax);
     CHECK(outcome("{{ " + repeated("not ", 2000) + "1 }}") == ErrorCode::template_syntax);
     CHECK(outcome("{{ " + repeated("-", 2000) + "1 }}") == ErrorCode::template_syntax);
@@ -64,7 +63,7 @@ TEST_CASE("[N3] chat: endless recursion and nesting are errors, deep values are 
     CHECK(ChatTemplate("{% set m = {} %}{% set _ = m.update(a=m) %}{{ m }}").render("{}").text == "{'a': {...}}");
 }
 
-TEST_CASE("[C6] chat: long templates, deep blocks and long chains work") {
+TEST_CASE("chat: long templates, deep blocks and long chains work") {
     CHECK(ChatTemplate(repeated("{% if true %}", 100) + "x" + repeated("{% endif %}", 100)).render("{}").text == "x");
     CHECK(ChatTemplate("{{ 0" + repeated(" + 1", 5000) + " }}").render("{}").text == "5000");
     CHECK(ChatTemplate("{{ x" + repeated("|upper", 5000) + " }}").render(R"({"x": "a"})").text == "A");
@@ -72,7 +71,7 @@ TEST_CASE("[C6] chat: long templates, deep blocks and long chains work") {
     CHECK(ChatTemplate("{{ 'a' * 16000000 }}").render("{}").text.size() == 16000000);
 }
 
-TEST_CASE("[C6] chat: inputs that are no JSON object are errors that say where") {
+TEST_CASE("chat: inputs that are no JSON object are errors that say where") {
     for (const char* inputs : {"", "[]", "{\"a\": }", "{\"a\": 1", "nul", "{\"a\": \"\xff\"}", "1"}) {
         CAPTURE(inputs);
         CHECK(outcome("x", inputs) == ErrorCode::template_runtime);

@@ -30,7 +30,7 @@ constexpr const char* kInputs = R"({"messages": [{"role": "user", "content": " H
 
 }  // namespace
 
-TEST_CASE("[N8] chat: the origin of text goes along through operators, methods, filters and macros") {
+TEST_CASE("chat: the origin of text goes along through operators, methods, filters and macros") {
     const struct {
         const char *source, *expected;
     } cases[] = {

@@ -167,8 +167,8 @@ class Inspect(unittest.TestCase):
         self.assertEqual(len(document["tensors"]), 21)
         self.assertIn("blk.1.ffn_down.weight", tinfer("inspect", MODEL).decode())
         names = [row["name"] for row in json.loads(tinfer("inspect", "--architectures", "--json"))]
-        readme = (HERE.parents[1] / "README.md").read_text()
-        table = readme[readme.index("## What runs"):readme.index("Weights in any of")]
+        page = (HERE.parents[1] / "docs/models.md").read_text()
+        table = page[:page.index("Weights in any of")]
         listed = [name for line in table.splitlines() if line.startswith("| `") for name in re.findall("`([^`]+)`", line.split("|")[1])]
         self.assertEqual(sorted(names), sorted(listed))
 

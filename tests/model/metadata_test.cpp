@@ -40,7 +40,8 @@ Outcome load(const GgufWriter& w, const ModelOptions& options = {}) {
 ModelInfo info_of(const GgufWriter& w) {
     const TempFolder folder;
     w.save(folder / "model.gguf");
-    return Model::load(folder / "model.gguf").info();
+    const Model model = Model::load(folder / "model.gguf");
+    return model.info();
 }
 
 bool mentions(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }

@@ -119,7 +119,7 @@ struct Holed {
 
 }  // namespace
 
-TEST_CASE("[M4][M5][N2] holes: ten thousand shifts leave as much room as at first, and the bits of a cache without holes") {
+TEST_CASE("[M4] holes: ten thousand shifts leave as much room as at first, and the bits of a cache without holes") {
     const Model model = load_tiny(smallest());
     for (const auto& [n_ctx, n_all] : {std::pair{64, 7000}, std::pair{128, 2000}, std::pair{256, 700}, std::pair{512, 300}}) {
         CAPTURE(n_ctx);
@@ -136,7 +136,7 @@ TEST_CASE("[M4][M5][N2] holes: ten thousand shifts leave as much room as at firs
     }
 }
 
-TEST_CASE("[M2][M4][M10][N2] holes: cells of every type, and those of windows, move as they are") {
+TEST_CASE("holes: cells of every type, and those of windows, move as they are") {
     for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::q8_0, KvType::q4_0}) {
         CAPTURE(to_string(type));
         TinyModel tiny = TinyModel::of("llama");
@@ -170,7 +170,7 @@ TEST_CASE("[M2][M4][M10][N2] holes: cells of every type, and those of windows, m
     }
 }
 
-TEST_CASE("[M3][M7] holes: several sequences, shared and parted, take n_ctx tokens in all, whatever was there before") {
+TEST_CASE("holes: several sequences, shared and parted, take n_ctx tokens in all, whatever was there before") {
     const Model model = load_tiny(smallest());
     std::mt19937 random(9);
     const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -197,7 +197,7 @@ TEST_CASE("[M3][M7] holes: several sequences, shared and parted, take n_ctx toke
     CHECK(differences_of(*check) == "");
 }
 
-TEST_CASE("[M4][M7][M11][N1][golden] holes: every architecture moves what it has of a token, and each sequence has the bits it has alone") {
+TEST_CASE("[golden] holes: every architecture moves what it has of a token, and each sequence has the bits it has alone") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -241,7 +241,7 @@ TEST_CASE("[M4][M7][M11][N1][golden] holes: every architecture moves what it has
     }
 }
 
-TEST_CASE_FIXTURE(Holed, "[M4][N1][X1][X3] holes: a maintenance run of its own, when it is needed, names the rows that move and no others") {
+TEST_CASE_FIXTURE(Holed, "holes: a maintenance run of its own, when it is needed, names the rows that move and no others") {
     Context context = holed();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
@@ -291,7 +291,7 @@ struct Interrupter : Observer {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Holed, "[M4][N5] holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
+TEST_CASE_FIXTURE(Holed, "holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
     const auto bits = expected();
     int n_thrown = 0;
     for (int when = 1; n_thrown == when - 1; ++when) {
@@ -318,7 +318,7 @@ TEST_CASE_FIXTURE(Holed, "[M4][N5] holes: an observer that throws at any moment 
     CHECK(n_thrown >= 2 * 2 * model.info().n_layer + 2);
 }
 
-TEST_CASE_FIXTURE(Holed, "[M4][N5][N12] holes: cancelled, in slices or abandoned, the bits are the same") {
+TEST_CASE_FIXTURE(Holed, "holes: cancelled, in slices or abandoned, the bits are the same") {
     const auto bits = expected();
     bool stop = true;
     Context cancelled = holed({.n_ctx = 192});
@@ -345,7 +345,7 @@ TEST_CASE_FIXTURE(Holed, "[M4][N5][N12] holes: cancelled, in slices or abandoned
     }
 }
 
-TEST_CASE_FIXTURE(Holed, "[M8][N6] holes: the plan counts what moving takes, and the first time allocates nothing") {
+TEST_CASE_FIXTURE(Holed, "[N6] holes: the plan counts what moving takes, and the first time allocates nothing") {
     const ContextOptions options{.n_ctx = 192, .n_threads = 1};
     const MemoryPlan planned = plan(model, options);
     const AllocationScope scope;
@@ -360,7 +360,7 @@ TEST_CASE_FIXTURE(Holed, "[M8][N6] holes: the plan counts what moving takes, and
     CHECK(later.count() == 0);
 }
 
-TEST_CASE("[A10][B10][M3] room: at the end of a learned position table the context is full, which is a value") {
+TEST_CASE("room: at the end of a learned position table the context is full, which is a value") {
     int n_models = 0;
     for (const Family& family : small_families()) {
         if (!family.learned_positions) continue;
@@ -390,7 +390,7 @@ TEST_CASE("[A10][B10][M3] room: at the end of a learned position table the conte
     CHECK(n_models > 0);
 }
 
-TEST_CASE_FIXTURE(Holed, "[B5][B10] room: a text longer than the context does not fit; only a limit that somebody has set is named") {
+TEST_CASE_FIXTURE(Holed, "room: a text longer than the context does not fit; only a limit that somebody has set is named") {
     Context context(model, {.n_ctx = 64}), limited(model, {.n_ctx = 128, .n_batch = 32});
     CHECK(context.decode(std::span(tokens).first(65)) == DecodeStatus::no_room);
     CHECK(context.decode(batch_in(0, tokens)) == DecodeStatus::no_room);
@@ -403,7 +403,7 @@ TEST_CASE_FIXTURE(Holed, "[B5][B10] room: a text longer than the context does no
     CHECK(wide.decode(std::span(tokens).first(65)) == DecodeStatus::no_room);
 }
 
-TEST_CASE("[B10][M11][golden] room: an empty recurrent sequence has room, and a longer batch than n_ctx names that") {
+TEST_CASE("[golden] room: an empty recurrent sequence has room, and a longer batch than n_ctx names that") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder || !golden.has_state) continue;

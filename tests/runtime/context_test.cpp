@@ -169,7 +169,8 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out
     CHECK(o.type_v == KvType::f32);
     CHECK_FALSE(o.fuse);
     CHECK(context.isa() == "reference");
-    CHECK(Context(model, {.n_ctx = 0}).options().n_ctx == 512);
+    const Context trained(model, {.n_ctx = 0});
+    CHECK(trained.options().n_ctx == 512);
 
     const auto refused = [&](ContextOptions options) { CHECK(code_of([&] { Context c(model, options); }) == ErrorCode::bad_parameter); };
     refused({.n_ctx = -1});

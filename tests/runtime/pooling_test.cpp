@@ -138,8 +138,9 @@ TEST_CASE("[E3] pooling: the kind comes from the file, and an option overrides i
         const Model model = tiny("qwen3", [&](GgufWriter& w) { w.kv("qwen3.pooling_type", type); });
         constexpr std::array expected{Pooling::none, Pooling::mean, Pooling::cls, Pooling::last};
         CHECK(model.info().pooling == expected[type]);
-        CHECK(Context(model, {.n_ctx = 64}).options().pooling == Pooling::none);   // nobody asked for embeddings
-        CHECK(Context(model, {.n_ctx = 64, .embeddings = true}).options().pooling == expected[type]);
+        const Context plain(model, {.n_ctx = 64}), embedding(model, {.n_ctx = 64, .embeddings = true});
+        CHECK(plain.options().pooling == Pooling::none);   // nobody asked for embeddings
+        CHECK(embedding.options().pooling == expected[type]);
         const Context chosen(model, {.n_ctx = 64, .pooling = Pooling::last});
         CHECK(chosen.options().pooling == Pooling::last);
         CHECK(chosen.options().embeddings);

@@ -130,7 +130,8 @@ TEST_CASE("vocab: an unknown pre-tokenizer is refused by name, and the caller ca
     const Refusal refused = refusal(small_bpe("no-such"));
     CHECK(refused.code == ErrorCode::unknown_pretokenizer);
     CHECK(contains(refused.message, "'no-such'"));
-    CHECK(load_vocab(small_bpe("no-such"), {.pretokenizer_override = "smollm"}).pretokenizer() == "smollm");
+    const Vocab chosen = load_vocab(small_bpe("no-such"), {.pretokenizer_override = "smollm"});
+    CHECK(chosen.pretokenizer() == "smollm");
     CHECK(refusal(small_bpe(), {.pretokenizer_override = "other"}).code == ErrorCode::unknown_pretokenizer);
 }
 

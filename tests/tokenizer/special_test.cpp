@@ -91,7 +91,7 @@ TEST_CASE(
         for (int i = 0; i < 40; ++i) {
             const std::string text = i == 0 ? "" : random_word(random, 40);
             for (const bool parse_special : {true, false}) {
-                matcher.partition(text, parse_special, scratch);
+                matcher.partition(text, parse_special, {}, scratch);
                 const auto expected = partition_by_definition(text, tokens, parse_special);
                 const bool same =
                     std::ranges::equal(scratch.fragments, expected, [](const Fragment& a, const Fragment& b) {

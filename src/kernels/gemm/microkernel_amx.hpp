@@ -12,7 +12,7 @@
 #include "kernels/pack/packed_panel.hpp"
 #include "kernels/quants/activation_q8.hpp"
 
-#if defined(__AMX_INT8__)
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)   // as GCC calls it, and as Clang did
 
 namespace tinfer::kernels {
 

@@ -33,7 +33,7 @@ struct Q4_K {
     template <class Arch>
     static void unpack(const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
         for (int e = 0; e < 256; ++e) out.q[e] = static_cast<std::int8_t>(nibble_of_256<Arch>(block + 16, e));
-        unpack_scales_and_mins<Arch>(block + 4, out);
+        (unpack_scales_and_mins<Arch>)(block + 4, out);  // of this namespace: the single header has several
         out.d = load_f16<Arch>(block);
         out.dmin = load_f16<Arch>(block + 2);
     }

@@ -23,7 +23,7 @@ struct Q5_K {
             const int code = nibble_of_256<Arch>(block + 48, e) | bit_of_256<Arch>(block + 16, e) << 4;
             out.q[e] = static_cast<std::int8_t>(code);
         }
-        unpack_scales_and_mins<Arch>(block + 4, out);
+        (unpack_scales_and_mins<Arch>)(block + 4, out);  // of this namespace: the single header has several
         out.d = load_f16<Arch>(block);
         out.dmin = load_f16<Arch>(block + 2);
     }

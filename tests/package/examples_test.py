@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the example programs of the guide on a tiny model and looks at what they print.
+
+usage: examples_test.py folder_of_the_programs model.gguf
+"""
+import pathlib
+import subprocess
+import sys
+
+PROGRAMS, MODEL = pathlib.Path(sys.argv[1]), sys.argv[2]
+
+
+def run(name, *arguments, text=""):
+    result = subprocess.run([PROGRAMS / name, *arguments], input=text, capture_output=True, text=True, timeout=120, errors="replace")
+    assert result.returncode == 0, f"{name}: exit code {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def main():
+    assert len(run("minimal", MODEL, "once on")) > 0
+
+    turns = run("chat_loop", MODEL, text="once\non a\n")
+    assert turns.count("> ") >= 3, turns   # two turns, and the prompt at the end of the input
+
+    stories = run("eight_sequences", MODEL, "once on").split("\n---\n")[:-1]
+    assert len(stories) == 8 and len(set(stories)) > 1, stories
+    assert stories == run("eight_sequences", MODEL, "once on").split("\n---\n")[:-1], "the same seeds draw the same tokens"
+
+    found = run("search", MODEL, "once on a", text="in the\nonce on a\n\nher\n").splitlines()
+    assert len(found) == 3 and found[0].endswith("  once on a"), found
+    assert abs(float(found[0].split()[0]) - 1) < 1e-3, "a text is as near to itself as can be"
+
+    rows = run("observer", MODEL, "once on a").splitlines()
+    read = {row.split()[3]: (int(row.split()[0]), int(row.split()[2])) for row in rows}
+    assert read["blk.1.ffn_down.weight"][0] == read["blk.1.ffn_down.weight"][1] > 0, read
+    assert 0 < read["token_embd.weight"][0] < read["token_embd.weight"][1], read
+
+    texts = run("two_threads", MODEL, "once on", "in the")
+    assert texts.startswith("once on") and "\n---\nin the" in texts, texts
+
+    lines = run("errors", MODEL).splitlines()
+    assert lines[0].startswith("io_error: ") and "no-such-file.gguf" in lines[0], lines
+    assert lines[1] == "ok, 40 tokens in use", lines
+    assert lines[2] == "no room: 24 of 40 would fit", lines
+    assert lines[3].startswith("invalid_batch: ") and "-7" in lines[3], lines
+    assert lines[4] == "40 tokens in use", lines
+    print("7 programs do what the guide says")
+
+
+if __name__ == "__main__":
+    main()
