@@ -70,7 +70,7 @@ bool all_finite(std::span<const float> values) noexcept {
 
 void refuse_not_finite(const tinfer::Model& model, const std::string& what) {
     model.file().check_data();  // throws where a weight is to blame
-    throw tinfer::Error(tinfer::ErrorCode::non_finite_logits, what + ": the model's values are not finite");
+    throw tinfer::Error(tinfer::ErrorCode::non_finite, what + ": the model's values are not finite");
 }
 
 }  // namespace cli

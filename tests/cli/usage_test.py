@@ -13,7 +13,7 @@ import unittest
 
 from cli_support import FOLDER, MODEL, NO_EOG, TINFER, environment, ids_of, make_model, run_json, tinfer
 
-COMMANDS = ("run", "tokenize", "detokenize", "logits", "embed", "perplexity", "bench", "inspect", "graph")
+COMMANDS = ("run", "tokenize", "detokenize", "template", "logits", "embed", "perplexity", "bench", "inspect", "graph")
 
 
 class Usage(unittest.TestCase):
