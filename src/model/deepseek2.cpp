@@ -50,6 +50,8 @@ HParams read(KeyReader& keys) {
     hp.yarn_log_multiplier = keys.f32("rope.scaling.yarn_log_multiplier", 0.0f);
     read_latent_sizes(keys, hp);
     if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attn_scale = attention_scale(hp);
+    if (hp.yarn_log_multiplier < 0 || !std::isfinite(hp.attn_scale))
+        keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.yarn_log_multiplier), "must be 0 or more, and leave the scale of scores finite");
     // Files of 47 and 48 blocks (GLM-4.7-Flash, Moonlight's kin) leave the gating out and mean sigmoid.
     const bool has_bias = keys.file().find_tensor(block_name(hp.n_layer - 1, "exp_probs_b.bias")) != nullptr;
     if (has_bias && (hp.n_layer == 47 || hp.n_layer == 48)) hp.expert_gating = GatingFunc::sigmoid;

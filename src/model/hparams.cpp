@@ -188,10 +188,12 @@ void read_rope(KeyReader& keys, HParams& hp) {
     if (n_ctx_orig == 0 || n_ctx_orig > (1u << 30)) keys.bad("rope.scaling.original_context_length", cat(n_ctx_orig), cat("must lie in 1 to ", 1u << 30));
     hp.n_ctx_orig = static_cast<int>(n_ctx_orig);
     hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
+    if (!(hp.rope_attn_factor > 0)) keys.bad("rope.scaling.attn_factor", cat(hp.rope_attn_factor), "must be above 0");
     (void)keys.boolean("rope.scaling.finetuned", false);   // informational
     hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
     hp.rope_attn_factor *= keys.f32("rope.scaling.yarn_attn_factor", 1.0f);
-    if (!std::isfinite(hp.rope_attn_factor)) keys.bad("rope.scaling.yarn_attn_factor", cat(hp.rope_attn_factor), "times attn_factor must be finite");
+    if (!(hp.rope_attn_factor > 0) || !std::isfinite(hp.rope_attn_factor))
+        keys.bad("rope.scaling.yarn_attn_factor", cat(hp.rope_attn_factor), "times attn_factor must be finite and above 0");
     hp.yarn_beta_fast = keys.f32("rope.scaling.yarn_beta_fast", 32.0f);
     hp.yarn_beta_slow = keys.f32("rope.scaling.yarn_beta_slow", 1.0f);
 }

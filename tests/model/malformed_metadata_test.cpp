@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <type_traits>
 
 #include "gguf/file.hpp"
 #include "model/model.hpp"
+#include "support/gguf_copy.hpp"
 #include "support/golden.hpp"
 #include "support/sound_files.hpp"
 
@@ -116,6 +118,8 @@ constexpr Accepted kAccepted[] = {
     {"embedding_scale", "mho", "1"},
     {"expert_feed_forward_length", "m", "feed_forward_length, which the tensors must bear out"},
     {"expert_gating_func", "mzo", "the family's; those that it knows"},
+    {"expert_group_count", "mz", "0 is none"},
+    {"expert_group_used_count", "o", "any up to expert_group_count"},
     {"expert_used_count", "o", "any up to expert_count"},
     {"expert_weights_norm", "m", "no"},
     {"expert_weights_scale", "mzho", "0 is 1"},
@@ -127,6 +131,8 @@ constexpr Accepted kAccepted[] = {
     {"residual_scale", "mho", "1"},
     {"rope.dimension_count", "m", "the head size, or the family's share of it"},
     {"rope.freq_base", "mho", "10000"},
+    {"rope.scaling.yarn_log_multiplier", "mzho", "0 is none; any that leaves scores finite"},
+    {"rope.scaling.attn_factor", "mho", "1, or what YaRN makes of it; any that is above 0"},
     {"rope.scaling.factor", "mzho", "0 is 1"},
     {"rope.scaling.original_context_length", "mo", "context_length"},
     {"rope.scaling.type", "m", "linear"},
@@ -193,6 +199,21 @@ TEST_CASE("malformed metadata: every key of small files is refused by name, or a
 TEST_CASE("[golden] malformed metadata: every key of golden files is refused by name, or accepted for a reason") {
     if (skip_without_golden()) return;
     check_every_key(golden_files());
+}
+
+TEST_CASE("[golden] malformed metadata: so is every key that only some cases of an architecture have") {
+    if (skip_without_golden()) return;
+    std::set<std::string> done;   // with the architecture in front
+    for (const SoundFile& sound : golden_files())
+        for (const GgufWriter::Key& key : sound.file.keys()) done.insert(key.key);
+    for (const GoldenModel& golden : golden_models()) {
+        if (!golden.f32 || is_deep(golden)) continue;
+        const GgufWriter whole = gguf_copy(golden.file);
+        CAPTURE(golden.name);
+        REQUIRE(verdict_on(whole).text == "");
+        for (const GgufWriter::Key& key : whole.keys())
+            if (key.key.starts_with(golden.architecture + ".") && done.insert(key.key).second) check_key(golden.architecture, whole, key);
+    }
 }
 
 TEST_CASE("[golden] malformed metadata: a key that another architecture has is understood, refused or warned of, never passed over") {

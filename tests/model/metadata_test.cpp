@@ -447,6 +447,7 @@ TEST_CASE("floats that are not finite, not positive or of another type are refus
         };
         check("attention.layer_norm_rms_epsilon", {0.0, -1e-5, inf, -inf, nan, 1e300});
         check("rope.freq_base", {0.0, -10000.0, inf, -inf, nan, 1e300});
+        for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"}) check(key, {0.0, -1.0, inf, nan});
         check("rope.scaling.factor", {-4.0, inf, nan, 1e-45, -1e300});
         for (const char* key : {"attention.scale", "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
                                 "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"})
