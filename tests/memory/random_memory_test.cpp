@@ -95,15 +95,15 @@ struct Walk {
     /// The list with moved tokens, or what is wrong with that.
     [[nodiscard]] std::pair<Outcome, Items> moved(int seq, int p0, int p1, int delta, int divisor) const {
         Items out;
-        bool before_moves = false;
+        bool before_moved = false;
         for (const Item& item : model[at(seq)]) {
-            const bool moves = item.pos >= p0 && item.pos < p1;
-            if (moves && kind.attention && is_shared(seq, item.id)) return {Outcome::shared_cell, {}};
-            const int to = !moves ? item.pos : item.pos + delta < 0 ? -1 : (item.pos + delta) / divisor;
+            const bool moving = item.pos >= p0 && item.pos < p1;
+            if (moving && kind.attention && is_shared(seq, item.id)) return {Outcome::shared_cell, {}};
+            const int to = !moving ? item.pos : item.pos + delta < 0 ? -1 : (item.pos + delta) / divisor;
             if (to < 0 && out.empty()) continue;
-            if (!out.empty() && (to < out.back().pos || (to == out.back().pos && moves != before_moves))) return {Outcome::bad_sequence, {}};
+            if (!out.empty() && (to < out.back().pos || (to == out.back().pos && moving != before_moved))) return {Outcome::bad_sequence, {}};
             out.push_back({to, item.id});
-            before_moves = moves;
+            before_moved = moving;
         }
         return {Outcome::done, out};
     }
