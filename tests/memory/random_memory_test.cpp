@@ -6,6 +6,7 @@
 
 #include "memory/memory_walk.hpp"
 
+using namespace tinfer;
 using namespace tinfer::memory;
 using namespace tinfer::memory::test;
 
