@@ -19,7 +19,7 @@ ROOTS = ["src", "include", "tests", "examples", "benchmarks"]
 DONE = [
     "src/base/byte_io.cpp", "src/base/byte_io.hpp", "src/base/json.cpp", "src/base/json.hpp", "src/base/json_parse.cpp",
     "src/base/utf8.cpp", "src/base/utf8.hpp", "tests/base/byte_io_test.cpp", "tests/base/json_test.cpp",
-    "tests/fuzz/fuzz_json.cpp",
+    "tests/fuzz/fuzz_json.cpp", "src/memory", "tests/memory", "tests/runtime/compaction_test.cpp",
 ]
 
 

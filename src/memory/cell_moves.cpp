@@ -7,7 +7,8 @@
 
 namespace tinfer::memory {
 
-CellMoves::CellMoves(std::int32_t n_cells) : source_(at(n_cells), -1), target_(at(n_cells), -1), targets_(at(n_cells)) {}
+CellMoves::CellMoves(std::int32_t n_cells)
+    : source_(at(n_cells), -1), target_(at(n_cells), -1), targets_(at(n_cells)) {}
 
 std::uint64_t CellMoves::bytes_held() const noexcept {
     return (source_.capacity() + target_.capacity() + targets_.capacity()) * sizeof(std::int32_t);
@@ -30,7 +31,8 @@ void CellMoves::add(std::int32_t from, std::int32_t to) noexcept {
 /// A copy that goes on where the last one ended joins it.
 void CellMoves::emit(std::int32_t from, std::int32_t to) noexcept {
     std::int32_t* const last = n_rows_ > 0 ? &out_[3 * (n_rows_ - 1)] : nullptr;
-    if (last != nullptr && from >= 0 && to >= 0 && last[0] >= 0 && last[1] >= 0 && last[0] + last[2] == from && last[1] + last[2] == to) {
+    if (last != nullptr && from >= 0 && to >= 0 && last[0] >= 0 && last[1] >= 0 && last[0] + last[2] == from &&
+        last[1] + last[2] == to) {
         ++last[2];
         return;
     }

@@ -70,7 +70,8 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
     const std::uint64_t n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages());
     const std::uint64_t n_ctx = index(limits.n_ctx), capacity = index(limits.table_capacity());
     return (n_seqs * capacity + 2 * capacity + 1) * sizeof(KvEntry) +
-           n_pages * (kPageSlots * (sizeof(Cell) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t)) +
+           n_pages * (kPageSlots * (sizeof(Cell) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) +
+                      2 * sizeof(std::uint64_t)) +
            n_ctx * (sizeof(std::uint16_t) + 2 * sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
            n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + 2 * sizeof(SeqId) + sizeof(std::int32_t) +
                      sizeof(PageCopy));
@@ -80,7 +81,8 @@ std::uint64_t KvCache::bytes_held() const noexcept {
     return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
            bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +
-           bytes_of(occupied_) + bytes_of(place_) + bytes_of(listed_) + bytes_of(target_page_) + bytes_of(own_) + bytes_of(order_);
+           bytes_of(occupied_) + bytes_of(place_) + bytes_of(listed_) + bytes_of(target_page_) + bytes_of(own_) +
+           bytes_of(order_);
 }
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
@@ -186,8 +188,8 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     const auto begin = range_begin(p0), end = range_end(p1);
     if (from == to || begin >= end) return;
 
-    // The new table: `to` before the range, `from` inside it, `to` after it. Neighbours on one page become one entry where
-    // their slots follow each other as they do; tokens that have moved may lie on the page in another order.
+    // The new table: `to` before the range, `from` inside it, `to` after it. Neighbours on one page become one entry
+    // where their slots follow each other as they do; tokens that have moved may lie on the page in another order.
     std::size_t n = 0;
     const auto add = [&](SeqId seq, std::int32_t a, std::int32_t b) {
         for (const KvEntry& entry : table(seq)) {
@@ -195,8 +197,7 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
             if (live == 0) continue;
             if (n > 0 && scratch_[n - 1].page == entry.page && last_slot(scratch_[n - 1].live) < first_slot(live))
                 scratch_[n - 1].live |= live;
-            else
-                scratch_[n++] = {entry.page, 0, live};
+            else scratch_[n++] = {entry.page, 0, live};
         }
     };
     add(to, 0, begin);
@@ -234,10 +235,8 @@ void KvCache::remove(SeqId seq, std::int32_t p0, std::int32_t p1) noexcept {
         entry.live &= ~gone;
         entry.first = ordinal;
         ordinal += std::popcount(entry.live);
-        if (entry.live == 0)
-            release_page(entry.page);
-        else
-            entries[index(kept++)] = entry;
+        if (entry.live == 0) release_page(entry.page);
+        else entries[index(kept++)] = entry;
     }
     tables_[index(seq)] = {kept, ordinal};
 }

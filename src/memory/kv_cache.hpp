@@ -4,13 +4,14 @@
 // one reference per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens
 // clears mask bits.
 //
-// The holes this leaves, and cells that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do not
-// fit as the pages lie, the cache is compacted: live cells move together, in order, and what follows is placed tightly.
+// The holes this leaves, and cells that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do
+// not fit as the pages lie, the cache is compacted: live cells move together, in order, and what follows is placed
+// tightly.
 //
 // A decode is a transaction:
-//     const bool fits = cache.can_place(tokens);
+//     const bool fits = cache.can_place(tokens);                      // by pages
 //     if (!fits && !cache.can_compact(tokens.size(), moves)) return DecodeStatus::no_room;   // nothing changed
-//     if (!fits) … move the cells of every layer, then cache.compact(…) …                    // no token is another one now
+//     if (!fits) … move cells of every layer, cache.compact(…) …      // histories and positions stay
 //     cache.begin(fits ? Placing::by_pages : Placing::tight);
 //     while (!tokens.empty()) {
 //         const auto placed = cache.place(tokens.first(…));           // at most n_run tokens, maybe fewer
@@ -70,8 +71,8 @@ struct PageCopy {
     bool operator==(const PageCopy&) const = default;
 };
 
-/// by_pages: a sequence fills pages of its own, and one that parts from others takes a copy of a partly filled page along.
-/// tight: any free slot at the end of a page will do, and nothing is copied.
+/// by_pages: a sequence fills pages of its own, and one that parts from others takes a copy of a partly filled page
+/// along. tight: any free slot at the end of a page will do, and nothing is copied.
 enum class Placing : std::uint8_t { by_pages, tight };
 
 struct Placed {
@@ -81,11 +82,11 @@ struct Placed {
 
 /// Destinations of the inputs of a run, formats as in kernels/ops.hpp.
 struct KvInputs {
-    std::span<std::int32_t> table;      ///< {4, max_table_entries()}
-    std::span<std::int32_t> seqs;       ///< {2, max_run_sequences()}
-    std::span<std::int32_t> cells;      ///< {T}
-    std::span<std::int32_t> positions;  ///< {T}
-    std::span<std::int32_t> cell_positions{};   ///< {64 · n_pages}, or empty where nobody asks
+    std::span<std::int32_t> table;             ///< {4, max_table_entries()}
+    std::span<std::int32_t> seqs;              ///< {2, max_run_sequences()}
+    std::span<std::int32_t> cells;             ///< {T}
+    std::span<std::int32_t> positions;         ///< {T}
+    std::span<std::int32_t> cell_positions{};  ///< {64 · n_pages}, or empty where nobody asks
 };
 
 struct KvInputSizes {
@@ -93,7 +94,8 @@ struct KvInputSizes {
 };
 
 /// Positions ascend with the slots of a page and with the entries of a table, strictly but for tokens that a seq_div
-/// joined. Sequence ids are checked where they come from callers (bad_sequence); those of tokens are the batch's to check.
+/// joined. Sequence ids are checked where they come from callers (bad_sequence); those of tokens are the batch's to
+/// check.
 class KvCache {
 public:
     /// Throws bad_parameter.
@@ -107,9 +109,9 @@ public:
     /// nothing changed, where so many partial copies interleave that the table of `to` overflows.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
-    /// Positions of the range change by `delta`, or are divided and rounded down; tokens that would stand before 0 leave
-    /// the sequence. Throws bad_sequence where the order would break, shared_cell where another sequence has a token too;
-    /// nothing has changed then.
+    /// Positions of the range change by `delta`, or are divided and rounded down; tokens that would stand before 0
+    /// leave the sequence. Throws bad_sequence where the order would break, shared_cell where another sequence has a
+    /// token too; nothing has changed then.
     void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
     void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
     void clear() noexcept;
@@ -139,11 +141,13 @@ public:
 
     // -- compaction, outside transactions
 
-    /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial copies
-    /// have cut a sequence into more pieces than a table holds.
+    /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial
+    /// copies have cut a sequence into more pieces than a table holds.
     [[nodiscard]] bool can_compact(std::size_t n_tokens, CellMoves& moves) noexcept;
     /// The new place of a live cell, once can_compact() has said yes.
-    [[nodiscard]] std::int32_t compacted(std::int32_t cell) const noexcept { return place_[index(cells_[index(cell)].token)]; }
+    [[nodiscard]] std::int32_t compacted(std::int32_t cell) const noexcept {
+        return place_[index(cells_[index(cell)].token)];
+    }
     /// Does it, after the runtime has moved keys and values by the list.
     void compact(std::span<const std::int32_t> moves) noexcept;
 
@@ -167,7 +171,8 @@ public:
     /// fn(sequence, cell, position) for each token, in order; the sequence is its first.
     template <class Fn>
     void for_each_placed(Fn&& fn) const {
-        for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_)) fn(run_sequences_[index(token.sequence)], token.cell, token.pos);
+        for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_))
+            fn(run_sequences_[index(token.sequence)], token.cell, token.pos);
     }
     /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp.
     void write_spans(const Window& window, std::span<std::int32_t> out) const noexcept;
@@ -240,7 +245,9 @@ private:
     [[nodiscard]] std::int32_t emptiest_page() const noexcept;
     [[nodiscard]] bool add_entry(std::span<const SeqId> seqs, std::int32_t page) noexcept;
     void find_occupied() noexcept;
-    [[nodiscard]] std::int32_t filled(std::int32_t page) const noexcept { return 64 - std::countl_zero(occupied_[index(page)]); }
+    [[nodiscard]] std::int32_t filled(std::int32_t page) const noexcept {
+        return 64 - std::countl_zero(occupied_[index(page)]);
+    }
 
     void order_by_length() noexcept;
     void list_cells(SeqId seq) noexcept;
@@ -270,13 +277,15 @@ private:
     bool has_shifts_ = false;  // maybe; no cell has one where it is false
 
     Placing placing_ = Placing::by_pages;
-    std::vector<std::uint64_t> occupied_;      // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
+    std::vector<std::uint64_t>
+        occupied_;  // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
 
-    std::vector<std::int32_t> place_;          // {n_ctx}: new cell of the token with this id, or -1
-    std::vector<std::int32_t> listed_;         // {64, n_pages}: cells as they will follow each other, or -1
-    std::vector<std::int32_t> target_page_;   // {n_pages}: where each 64 of them will lie, or -1
-    std::vector<std::uint64_t> own_;           // {n_pages}: slots of the sequence whose cells are listed; while pages are chosen: not 0 where taken
-    std::vector<SeqId> order_;                 // {n_seq_max}
+    std::vector<std::int32_t> place_;        // {n_ctx}: new cell of the token with this id, or -1
+    std::vector<std::int32_t> listed_;       // {64, n_pages}: cells as they will follow each other, or -1
+    std::vector<std::int32_t> target_page_;  // {n_pages}: where each 64 of them will lie, or -1
+    std::vector<std::uint64_t>
+        own_;  // {n_pages}: slots of the sequence whose cells are listed; while pages are chosen: not 0 where taken
+    std::vector<SeqId> order_;  // {n_seq_max}
     std::size_t n_listed_ = 0;
 
     std::uint64_t transaction_ = 0, run_ = 0;  // numbers, from 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compaction: the tokens of one sequence after the other are listed in order, each token once, and a list fills pages without
-// a gap. As many pages are free afterwards as if the sequences had just been decoded.
+// Compaction: the tokens of one sequence after the other are listed in order, each token once, and a list fills pages
+// without a gap. As many pages are free afterwards as if the sequences had just been decoded.
 #include <algorithm>
 #include <bit>
 
@@ -13,23 +13,25 @@ namespace tinfer::memory {
 void KvCache::order_by_length() noexcept {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) {
         std::size_t place = index(seq);
-        for (; place > 0 && tables_[index(order_[place - 1])].count < tables_[index(seq)].count; --place) order_[place] = order_[place - 1];
+        for (; place > 0 && tables_[index(order_[place - 1])].count < tables_[index(seq)].count; --place)
+            order_[place] = order_[place - 1];
         order_[place] = SeqId{seq};
     }
 }
 
-/// The cells of a sequence that are in no list yet are a list, which begins a page. Cells of others between them are listed
-/// with them, so that tokens of several sequences that interleave on one page stay together.
+/// The cells of a sequence that are in no list yet are a list, which begins a page. Cells of others between them are
+/// listed with them, so that tokens of several sequences that interleave on one page stay together.
 void KvCache::list_cells(SeqId seq) noexcept {
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
     const std::size_t begin = n_listed_;
     for (const KvEntry& entry : table(seq)) {
-        const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live), to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
+        const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live),
+                            to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
         std::uint64_t cells = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
         for (; cells != 0; cells &= cells - 1) {
             const std::int32_t cell = entry.page * kPageSlots + first_slot(cells);
             std::int32_t& place = place_[index(cells_[index(cell)].token)];
-            if (place >= 0) continue;   // the token has another cell, or is listed with others
+            if (place >= 0) continue;  // the token has another cell, or is listed with others
             place = static_cast<std::int32_t>(n_listed_);
             listed_[n_listed_++] = cell;
         }
@@ -39,7 +41,8 @@ void KvCache::list_cells(SeqId seq) noexcept {
     while (n_listed_ % kPageSlots != 0) listed_[n_listed_++] = -1;
 }
 
-/// 64 cells of a list whose first one begins a page now stay there; others go to the page of their first cell, or to any.
+/// 64 cells of a list whose first one begins a page now stay there; others go to the page of their first cell, or to
+/// any.
 void KvCache::choose_pages() noexcept {
     const auto n_taken = n_listed_ / kPageSlots;
     const auto taken = std::span(target_page_).first(n_taken);
@@ -86,7 +89,7 @@ bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
     n_listed_ = 0;
     order_by_length();
     for (const SeqId seq : order_) list_cells(seq);
-    TINFER_ASSERT(n_listed_ <= listed_.size());   // n_ctx tokens in at most n_seq_max lists
+    TINFER_ASSERT(n_listed_ <= listed_.size());  // n_ctx tokens in at most n_seq_max lists
     choose_pages();
 
     moves.clear();
@@ -124,7 +127,7 @@ void KvCache::compact(std::span<const std::int32_t> moves) noexcept {
         (to == kMoveBuffer ? buffer : cells_[index(to)]) = from == kMoveBuffer ? buffer : cells_[index(from)];
     });
     n_free_pages_ = 0;
-    for (std::int32_t page = limits_.n_pages() - 1; page >= 0; --page)   // the lowest on top
+    for (std::int32_t page = limits_.n_pages() - 1; page >= 0; --page)  // the lowest on top
         if (pages_[index(page)].references == 0) free_pages_[index(n_free_pages_++)] = page;
 }
 

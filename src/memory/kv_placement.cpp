@@ -31,8 +31,8 @@ bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) co
     return references == own;
 }
 
-/// The slot of the next token on the last page of the sequences. On a page that a sequence left in this transaction it lies
-/// after those it had there too: they must outlast a rollback.
+/// The slot of the next token on the last page of the sequences. On a page that a sequence left in this transaction it
+/// lies after those it had there too: they must outlast a rollback.
 std::int32_t KvCache::next_slot(std::span<const SeqId> seqs) const noexcept {
     const KvEntry& end = table(seqs[0]).back();
     if (in_transaction_ && placing_ == Placing::tight) return filled(end.page);
@@ -41,7 +41,7 @@ std::int32_t KvCache::next_slot(std::span<const SeqId> seqs) const noexcept {
     const std::int32_t kept = in_transaction_ && page.left_in == transaction_ ? page.kept_slots : 0;
     std::int32_t slot = std::max(last_slot(end.live) + 1, kept);
     if (index(page.references) == seqs.size()) return slot;
-    for (const SeqId seq : seqs)   // the page stands in a table more than once, in any order
+    for (const SeqId seq : seqs)  // the page stands in a table more than once, in any order
         for (const KvEntry& entry : table(seq))
             if (entry.page == end.page) slot = std::max(slot, last_slot(entry.live) + 1);
     return slot;
@@ -87,8 +87,9 @@ bool KvCache::go_on_at_the_end(std::span<const SeqId> seqs) const noexcept {
     if (table(seqs[0]).empty()) return false;
     const std::int32_t page = table(seqs[0]).back().page, end = filled(page);
     return end < kPageSlots && std::ranges::all_of(seqs, [&](SeqId seq) {
-        return !table(seq).empty() && table(seq).back().page == page && last_slot(table(seq).back().live) + 1 == end;
-    });
+               return !table(seq).empty() && table(seq).back().page == page &&
+                      last_slot(table(seq).back().live) + 1 == end;
+           });
 }
 
 /// The page with the most slots behind its tokens, or -1 where all are full. Free pages are none.
@@ -201,7 +202,8 @@ void KvCache::commit() noexcept {
 /// place() only takes from the stacks of free pages and ids, so that what it took is still above their tops.
 void KvCache::rollback() noexcept {
     for (const Saved& saved : std::span(saved_).first(n_saved_)) {
-        for (const KvEntry& entry : table(saved.seq).subspan(index(saved.table.size))) --pages_[index(entry.page)].references;
+        for (const KvEntry& entry : table(saved.seq).subspan(index(saved.table.size)))
+            --pages_[index(entry.page)].references;
         tables_[index(saved.seq)] = saved.table;
         if (saved.table.size == 0) continue;
         if (last(saved.seq).page != saved.last.page) ++pages_[index(saved.last.page)].references;
@@ -250,7 +252,8 @@ std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
     const auto cell_before = [&](const KvEntry& entry, std::uint64_t live) {
         return position(entry.page * kPageSlots + first_slot(live)) < pos;
     };
-    const auto behind = std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
+    const auto behind =
+        std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
     if (behind == entries.begin()) return 0;
     const KvEntry& entry = *(behind - 1);
     std::int32_t ordinal = entry.first;

@@ -35,15 +35,16 @@ void KvCache::refuse_shared(std::int32_t token) {
 
 /// One K row cannot hold two rotations, and a table is in the order of positions.
 void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) {
-    std::int64_t before = -1;    // position of the token before this one, after the move
-    bool before_moves = false;   // those that move together may meet, or have met before; others may not
+    std::int64_t before = -1;   // position of the token before this one, after the move
+    bool before_moves = false;  // those that move together may meet, or have met before; others may not
     for_each_cell(seq, [&](const Cell& cell) {
         const bool moves = cell.pos >= begin && cell.pos < end;
         const std::int64_t to = moves ? move.to(cell.pos) : cell.pos;
         if (moves && owners_[index(cell.token)] > 1) refuse_shared(cell.token);
-        if (to < 0 && before < 0) return;   // leaves the sequence, with nothing kept in front of it
+        if (to < 0 && before < 0) return;  // leaves the sequence, with nothing kept in front of it
         if (to > kHighestPosition || to < before || (to == before && moves != before_moves))
-            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", cell.pos, " would become ", to, ", behind ", before));
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", cell.pos,
+                                              " would become ", to, ", behind ", before));
         before = to;
         before_moves = moves;
     });
@@ -55,7 +56,8 @@ void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
     const std::int32_t begin = std::max(0, static_cast<std::int32_t>(p0));
     const std::int32_t end = p1 < Pos{0} ? std::numeric_limits<std::int32_t>::max() : static_cast<std::int32_t>(p1);
     check_move(seq, begin, end, move);
-    if (move.delta < 0) remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));
+    if (move.delta < 0)
+        remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));
     for_each_cell(seq, [&](Cell& cell) {
         if (cell.pos < begin || cell.pos >= end) return;
         const auto to = static_cast<std::int32_t>(move.to(cell.pos));
@@ -87,7 +89,7 @@ std::size_t KvCache::take_shifts(std::span<std::int32_t> cells, std::span<std::i
             shifts[n++] = cell.shift;
             cell.shift = 0;
         });
-    has_shifts_ = n == cells.size();   // then there may be more
+    has_shifts_ = n == cells.size();  // then there may be more
     return n;
 }
 

@@ -16,12 +16,14 @@ Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
 }
 
 std::uint64_t Memory::bytes(const MemoryLimits& limits) {
-    return (limits.has_attention ? KvCache::bytes(limits.kv) + CellMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) + (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
+    return (limits.has_attention ? KvCache::bytes(limits.kv) + CellMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) +
+           (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
            (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
 }
 
 std::uint64_t Memory::bytes_held() const noexcept {
-    return (kv_ ? kv_->bytes_held() + moves_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) + (window_ ? window_->bytes_held() : 0);
+    return (kv_ ? kv_->bytes_held() + moves_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) +
+           (window_ ? window_->bytes_held() : 0);
 }
 
 void Memory::check(SeqId seq) const {
@@ -60,8 +62,10 @@ RemoveStatus Memory::rm_all_seqs(Pos p0, Pos p1) {
 
 void Memory::check_window(std::string_view operation, SeqId seq, bool misses) const {
     if (misses)
-        fail(ErrorCode::unsupported_operation, cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
-                                                   " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
+        fail(
+            ErrorCode::unsupported_operation,
+            cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
+                " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
 }
 
 void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
@@ -78,8 +82,8 @@ void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     if (source == Covered::nothing && target == Covered::nothing) return;
     if (!whole_source || !whole_target)
         fail(ErrorCode::unsupported_operation,
-             cat("seq_cp: the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(whole_source ? to : from),
-                 ": a state is copied as a whole"));
+             cat("seq_cp: the range cuts the recurrent state of sequence ",
+                 static_cast<std::int32_t>(whole_source ? to : from), ": a state is copied as a whole"));
     if (kv_) kv_->seq_cp(from, to, p0, p1);
     states_->share(from, to);
 }
@@ -95,8 +99,8 @@ Covered Memory::movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) c
     check(seq);
     const Covered covered = states_ ? states_->covered(seq, p0, p1) : Covered::nothing;
     if (covered == Covered::part)
-        fail(ErrorCode::unsupported_operation, cat(operation, ": the range cuts the recurrent state of sequence ", static_cast<std::int32_t>(seq),
-                                                   ": a state moves as a whole"));
+        fail(ErrorCode::unsupported_operation, cat(operation, ": the range cuts the recurrent state of sequence ",
+                                                   static_cast<std::int32_t>(seq), ": a state moves as a whole"));
     return covered;
 }
 
@@ -105,7 +109,8 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
     if (covered == Covered::all) {
         const std::int64_t last = std::int64_t{states_->pos(seq)} + delta, first = last - states_->count(seq) + 1;
         if (first < 0 || last >= std::numeric_limits<std::int32_t>::max())
-            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
+            fail(ErrorCode::bad_sequence,
+                 cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
     }
     check_window("seq_add", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1));
     if (kv_) kv_->seq_add(seq, p0, p1, delta);
@@ -114,7 +119,8 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
 
 void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
     if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
-        fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " has a recurrent state, which has one position"));
+        fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq),
+                                                   " has a recurrent state, which has one position"));
     check_window("seq_div", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor));
     if (kv_) kv_->seq_div(seq, p0, p1, divisor);
     else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
@@ -131,7 +137,7 @@ void Memory::clear() noexcept {
 std::int32_t Memory::pos_min(SeqId seq) const {
     check(seq);
     if (window_ && !states_) return window_->pos_min(*kv_, seq);
-    return states_ ? states_->pos(seq) : kv_->pos_min(seq);   // a state has one position: that of its last token
+    return states_ ? states_->pos(seq) : kv_->pos_min(seq);  // a state has one position: that of its last token
 }
 
 std::int32_t Memory::pos_max(SeqId seq) const {
@@ -152,7 +158,8 @@ std::int32_t Memory::capacity() const noexcept {
 
 std::int32_t Memory::room(SeqId seq) const {
     check(seq);
-    const std::int32_t positions = std::numeric_limits<std::int32_t>::max() - (pos_max(seq) + 1);   // the last one is 2^31 - 2
+    const std::int32_t positions =
+        std::numeric_limits<std::int32_t>::max() - (pos_max(seq) + 1);  // the last one is 2^31 - 2
     return kv_ ? std::min(kv_->room(seq), positions) : positions;
 }
 
@@ -193,7 +200,8 @@ void Memory::begin() noexcept {
 }
 
 Placed Memory::place(std::span<const KvToken> run) {
-    const Placed placed = kv_ ? kv_->place(run) : Placed{std::min(run.size(), static_cast<std::size_t>(limits_.kv.n_run)), false};
+    const Placed placed =
+        kv_ ? kv_->place(run) : Placed{std::min(run.size(), static_cast<std::size_t>(limits_.kv.n_run)), false};
     if (window_ && placed.tokens > 0 && !window_->place(*kv_)) return {0, true};
     if (states_) states_->place(run.first(placed.tokens));
     return placed;
@@ -217,7 +225,9 @@ void Memory::rollback() noexcept {
 
 std::span<const PageCopy> Memory::copies() const noexcept { return kv_ ? kv_->copies() : std::span<const PageCopy>(); }
 
-std::span<const PageCopy> Memory::window_copies() const noexcept { return window_ ? window_->copies() : std::span<const PageCopy>(); }
+std::span<const PageCopy> Memory::window_copies() const noexcept {
+    return window_ ? window_->copies() : std::span<const PageCopy>();
+}
 
 void Memory::write_inputs(const MemoryInputs& out) const noexcept {
     if (kv_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a context remembers of its sequences, under one interface: cells with keys and values where the model has attention
-// layers, recurrent states where it has recurrent ones, both in hybrids. A sequence operation acts on all parts or on none,
-// a decode is one transaction over them (kv_cache.hpp tells how it goes).
+// What a context remembers of its sequences, under one interface: cells with keys and values where the model has
+// attention layers, recurrent states where it has recurrent ones, both in hybrids. A sequence operation acts on all
+// parts or on none, a decode is one transaction over them (kv_cache.hpp tells how it goes).
 #pragma once
 
 #include <optional>
@@ -28,15 +28,17 @@ struct MemoryLimits {
 /// Destinations of the inputs of a run.
 struct MemoryInputs {
     KvInputs kv;
-    std::span<std::int32_t> state_rows;  ///< {2, T}
-    std::span<std::int32_t> window_table{}, window_cells{};   ///< as in kv, for layers with a pool of their own
+    std::span<std::int32_t> state_rows;                      ///< {2, T}
+    std::span<std::int32_t> window_table{}, window_cells{};  ///< as in kv, for layers with a pool of their own
 };
 
 /// Moves of cells as kernels/ops.hpp lists them.
 struct Compaction {
-    std::span<std::int32_t> moves;          ///< {3, CellMoves::n_rows(64 · n_pages)}
-    std::span<std::int32_t> window_moves{}; ///< likewise, in the pool of windows
-    [[nodiscard]] bool empty() const noexcept { return moves[2] == 0 && (window_moves.empty() || window_moves[2] == 0); }
+    std::span<std::int32_t> moves;           ///< {3, CellMoves::n_rows(64 · n_pages)}
+    std::span<std::int32_t> window_moves{};  ///< likewise, in the pool of windows
+    [[nodiscard]] bool empty() const noexcept {
+        return moves[2] == 0 && (window_moves.empty() || window_moves[2] == 0);
+    }
 };
 
 class Memory {
@@ -44,10 +46,11 @@ public:
     /// Throws bad_parameter.
     explicit Memory(const MemoryLimits& limits);
 
-    // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked here
-    // (bad_sequence). Whatever is refused has changed nothing.
+    // -- sequence operations, outside transactions; [p0, p1), p0 < 0 means 0, p1 < 0 means to the end. Ids are checked
+    // here (bad_sequence). Whatever is refused has changed nothing.
 
-    /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released cells.
+    /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released
+    /// cells.
     RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);
     /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state or
@@ -61,12 +64,12 @@ public:
 
     // -- what is there
 
-    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;  ///< first position that every layer still has; -1 when empty
-    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;  ///< -1 when empty
-    [[nodiscard]] std::int32_t count(SeqId seq) const;    ///< tokens of a sequence
-    [[nodiscard]] std::int32_t used() const noexcept;     ///< live tokens; without attention: states
+    [[nodiscard]] std::int32_t pos_min(SeqId seq) const;   ///< first position that every layer still has; -1 when empty
+    [[nodiscard]] std::int32_t pos_max(SeqId seq) const;   ///< -1 when empty
+    [[nodiscard]] std::int32_t count(SeqId seq) const;     ///< tokens of a sequence
+    [[nodiscard]] std::int32_t used() const noexcept;      ///< live tokens; without attention: states
     [[nodiscard]] std::int32_t capacity() const noexcept;  ///< cells; without attention: rows of states
-    [[nodiscard]] std::int32_t room(SeqId seq) const;     ///< tokens the sequence can take now
+    [[nodiscard]] std::int32_t room(SeqId seq) const;      ///< tokens the sequence can take now
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
     [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
@@ -82,8 +85,8 @@ public:
 
     // -- transactions
 
-    /// How the tokens would fit, if at all; changes nothing. After `compacted` the lists that compaction() names are to be
-    /// worked off in the caches, then compact() called, before begin().
+    /// How the tokens would fit, if at all; changes nothing. After `compacted` the moves
+    /// that `compaction` lists now are to be made in the caches and compact() is to be called, before begin().
     enum class Fit : std::uint8_t { no_room, as_it_is, compacted };
     [[nodiscard]] Fit fit(std::span<const KvToken> tokens, const Compaction& compaction);
     void compact(const Compaction& compaction) noexcept;
@@ -95,8 +98,8 @@ public:
 
     // -- the run placed last
 
-    [[nodiscard]] std::span<const PageCopy> copies() const noexcept;  ///< before it computes
-    [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;   ///< likewise, in the pool of windows
+    [[nodiscard]] std::span<const PageCopy> copies() const noexcept;         ///< before it computes
+    [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;  ///< likewise, in the pool of windows
     void write_inputs(const MemoryInputs& out) const noexcept;
     /// Where a cell lies in the pool of windows; -1: nowhere.
     [[nodiscard]] std::int32_t window_cell(std::int32_t cell) const noexcept { return window_->cell(cell); }
@@ -110,7 +113,9 @@ public:
 
 private:
     void check(SeqId seq) const;
-    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept { return window_ && window_->would_miss(*kv_, seq, p0, p1); }
+    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept {
+        return window_ && window_->would_miss(*kv_, seq, p0, p1);
+    }
     void check_window(std::string_view operation, SeqId seq, bool misses) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
@@ -118,9 +123,9 @@ private:
 
     MemoryLimits limits_;
     std::optional<KvCache> kv_;
-    std::optional<WindowPages> window_;   // places of its pages in layers that have a window
+    std::optional<WindowPages> window_;  // places of its pages in layers that have a window
     std::optional<StateCache> states_;
-    std::optional<CellMoves> moves_;      // of either pool, one after the other
+    std::optional<CellMoves> moves_;  // of either pool, one after the other
     Placing placing_ = Placing::by_pages;
     bool in_transaction_ = false;
 };

@@ -18,8 +18,8 @@ std::uint64_t StateCache::bytes(const StateLimits& limits) noexcept {
 }
 
 std::uint64_t StateCache::bytes_held() const noexcept {
-    return (sequences_.capacity() + before_.capacity()) * sizeof(Sequence) + references_.capacity() * sizeof(std::int32_t) +
-           run_.capacity() * sizeof(Step);
+    return (sequences_.capacity() + before_.capacity()) * sizeof(Sequence) +
+           references_.capacity() * sizeof(std::int32_t) + run_.capacity() * sizeof(Step);
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
@@ -50,7 +50,8 @@ Covered StateCache::covered(SeqId seq, Pos p0, Pos p1) const noexcept {
     const Sequence& s = at(seq);
     const auto begin = static_cast<std::int32_t>(p0), end = static_cast<std::int32_t>(p1);
     const std::int32_t first = s.pos - s.count + 1;
-    if (s.count == 0 || begin > s.pos || (end >= 0 && end <= first) || (end >= 0 && end <= begin)) return Covered::nothing;
+    if (s.count == 0 || begin > s.pos || (end >= 0 && end <= first) || (end >= 0 && end <= begin))
+        return Covered::nothing;
     return begin <= first && (end < 0 || end > s.pos) ? Covered::all : Covered::part;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Which sequence has which recurrent state: rows of a fixed size per layer, whatever the number of tokens (a convolution's
-// window, the state of a scan, shifted vectors). Metadata only: the rows belong to the runtime. Copying a sequence shares
-// its row; the first token that goes on alone reads the shared row and writes another, so nothing is ever copied.
+// Which sequence has which recurrent state: rows of a fixed size per layer, whatever the number of tokens (a
+// convolution's window, the state of a scan, shifted vectors). Metadata only: the rows belong to the runtime. Copying a
+// sequence shares its row; the first token that goes on alone reads the shared row and writes another, so nothing is
+// ever copied.
 //
-// The same holds for transactions: rows of before the call are never written to. A decode's first token of a sequence reads
-// the old row and writes a fresh one, later tokens go on in it; commit drops the old rows, rollback the new ones.
+// The same holds for transactions: rows of before the call are never written to. A decode's first token of a sequence
+// reads the old row and writes a fresh one, later tokens go on in it; commit drops the old rows, rollback the new ones.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +39,19 @@ public:
     [[nodiscard]] Covered covered(SeqId seq, Pos p0, Pos p1) const noexcept;
     void drop(SeqId seq) noexcept;
     void share(SeqId from, SeqId to) noexcept;
-    void move(SeqId seq, std::int32_t delta) noexcept { at(seq).pos += delta; }   ///< the state does not know its positions
+    void move(SeqId seq, std::int32_t delta) noexcept {
+        at(seq).pos += delta;
+    }  ///< the state does not know its positions
     void clear() noexcept;
 
-    [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept { return at(seq).pos; }      ///< of the last token; -1 when empty
-    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return at(seq).count; }  ///< tokens the state has taken in
-    [[nodiscard]] std::int32_t row(SeqId seq) const noexcept { return at(seq).row; }      ///< -1 when empty
-    [[nodiscard]] std::int32_t used() const noexcept;                                     ///< rows that some sequence has
+    [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept {
+        return at(seq).pos;
+    }  ///< of the last token; -1 when empty
+    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept {
+        return at(seq).count;
+    }                                                                                 ///< tokens the state has taken in
+    [[nodiscard]] std::int32_t row(SeqId seq) const noexcept { return at(seq).row; }  ///< -1 when empty
+    [[nodiscard]] std::int32_t used() const noexcept;                                 ///< rows that some sequence has
     [[nodiscard]] const StateLimits& limits() const noexcept { return limits_; }
 
     // -- transactions: there is always room

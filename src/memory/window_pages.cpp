@@ -9,7 +9,7 @@ namespace tinfer::memory {
 
 namespace {
 
-constexpr std::int32_t kWanted = -2;   // a place in the pool, which one is yet to be seen
+constexpr std::int32_t kWanted = -2;  // a place in the pool, which one is yet to be seen
 
 std::size_t at_page(std::int32_t page) noexcept { return static_cast<std::size_t>(page); }
 
@@ -33,13 +33,18 @@ bool in_window_range(std::int32_t pos, Pos p0, Pos p1) noexcept {
 
 // W rounded up to pages: then two pages for the ends of what a sequence sees are enough, wherever it begins.
 std::int32_t WindowPages::n_pages(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept {
-    const std::int64_t w = (std::int64_t{window.size} + kPageSlots - 1) / kPageSlots * kPageSlots, all = limits.n_seq_max * w;
-    const std::int64_t cells = std::min<std::int64_t>(limits.n_ctx, all + std::min<std::int64_t>(n_batch, all + limits.n_run));
-    return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (cells + kPageSlots - 1) / kPageSlots + 2 * std::int64_t{limits.n_seq_max}));
+    const std::int64_t w = (std::int64_t{window.size} + kPageSlots - 1) / kPageSlots * kPageSlots,
+                       all = limits.n_seq_max * w;
+    const std::int64_t cells =
+        std::min<std::int64_t>(limits.n_ctx, all + std::min<std::int64_t>(n_batch, all + limits.n_run));
+    return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (cells + kPageSlots - 1) / kPageSlots +
+                                                                                  2 * std::int64_t{limits.n_seq_max}));
 }
 
-WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch) : window_(window), n_seq_max_(limits.n_seq_max) {
-    const auto n_logical = static_cast<std::size_t>(limits.n_pages()), n = static_cast<std::size_t>(n_pages(limits, window, n_batch));
+WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch)
+    : window_(window), n_seq_max_(limits.n_seq_max) {
+    const auto n_logical = static_cast<std::size_t>(limits.n_pages()),
+               n = static_cast<std::size_t>(n_pages(limits, window, n_batch));
     map_.resize(n_logical);
     held_.resize(n_logical);
     source_.resize(n_logical * kPageSlots);
@@ -55,20 +60,25 @@ WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int3
 }
 
 std::uint64_t WindowPages::bytes(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept {
-    const auto n = static_cast<std::uint64_t>(n_pages(limits, window, n_batch)), n_logical = static_cast<std::uint64_t>(limits.n_pages());
-    return n_logical * ((2 + kPageSlots) * sizeof(std::int32_t) + 3 * sizeof(std::uint64_t)) + n * (2 * sizeof(std::int32_t) + sizeof(std::uint8_t)) +
+    const auto n = static_cast<std::uint64_t>(n_pages(limits, window, n_batch)),
+               n_logical = static_cast<std::uint64_t>(limits.n_pages());
+    return n_logical * ((2 + kPageSlots) * sizeof(std::int32_t) + 3 * sizeof(std::uint64_t)) +
+           n * (2 * sizeof(std::int32_t) + sizeof(std::uint8_t)) +
            static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(PageCopy) + sizeof(std::int32_t));
 }
 
 std::uint64_t WindowPages::bytes_held() const noexcept {
-    return (map_.capacity() + mapped_.capacity() + free_.capacity() + first_.capacity() + source_.capacity() + next_map_.capacity()) * sizeof(std::int32_t) +
-           (held_.capacity() + marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) + copies_.capacity() * sizeof(PageCopy) + used_.capacity();
+    return (map_.capacity() + mapped_.capacity() + free_.capacity() + first_.capacity() + source_.capacity() +
+            next_map_.capacity()) *
+               sizeof(std::int32_t) +
+           (held_.capacity() + marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) +
+           copies_.capacity() * sizeof(PageCopy) + used_.capacity();
 }
 
 void WindowPages::clear() noexcept {
     std::ranges::fill(map_, -1);
     std::ranges::fill(held_, 0);
-    std::iota(free_.rbegin(), free_.rend(), 0);   // descending: the lowest page is on top
+    std::iota(free_.rbegin(), free_.rend(), 0);  // descending: the lowest page is on top
     n_free_ = static_cast<std::int32_t>(free_.size());
     n_mapped_ = 0;
     n_copies_ = 0;
@@ -76,20 +86,22 @@ void WindowPages::clear() noexcept {
 
 // ---- which pages are needed -----------------------------------------------------------------------------------------
 
-/// Pages that a query of the sequence at `first_query` or later may see, and in any case the last one, which is written next.
+/// Pages that a query of the sequence at `first_query` or later may see, and in any case the last one, which is written
+/// next.
 void WindowPages::mark(const KvCache& cache, SeqId seq, std::int64_t first_query) noexcept {
     const std::int64_t begin = std::min(window_.begin(first_query), first_query - 1);
     const auto entries = cache.entries(seq);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
         const std::int32_t last = 63 - std::countl_zero(entry->live);
-        if (cache.position(entry->page * kPageSlots + last) < begin) return;   // positions ascend along the table
+        if (cache.position(entry->page * kPageSlots + last) < begin) return;  // positions ascend along the table
         marked_[at_page(entry->page)] = marking_;
     }
 }
 
 void WindowPages::mark_all(const KvCache& cache) noexcept {
     ++marking_;
-    for (std::int32_t seq = 0; seq < cache.limits().n_seq_max; ++seq) mark(cache, SeqId{seq}, std::int64_t{cache.pos_max(SeqId{seq})} + 1);
+    for (std::int32_t seq = 0; seq < cache.limits().n_seq_max; ++seq)
+        mark(cache, SeqId{seq}, std::int64_t{cache.pos_max(SeqId{seq})} + 1);
 }
 
 void WindowPages::release_unmarked() noexcept {
@@ -121,7 +133,7 @@ void WindowPages::begin(const KvCache& cache) noexcept {
     ++transaction_;
     n_copies_ = 0;
     mark_all(cache);
-    release_unmarked();   // of sequences that were removed since
+    release_unmarked();  // of sequences that were removed since
     for (const std::int32_t page : std::span(mapped_).first(at_page(n_mapped_))) kept_[at_page(page)] = transaction_;
 }
 
@@ -129,7 +141,7 @@ bool WindowPages::place(const KvCache& cache) noexcept {
     std::ranges::fill(first_, -1);
     cache.for_each_placed([&](SeqId seq, std::int32_t, std::int32_t pos) {
         std::int32_t& first = first_[static_cast<std::size_t>(seq)];
-        if (first < 0) first = pos;   // they ascend
+        if (first < 0) first = pos;  // they ascend
     });
     ++marking_;
     for (std::int32_t seq = 0; seq < cache.limits().n_seq_max; ++seq) {
@@ -169,7 +181,8 @@ void WindowPages::rollback() noexcept {
     release_unmarked();
 }
 
-void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table, std::span<std::int32_t> cells) const noexcept {
+void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table,
+                               std::span<std::int32_t> cells) const noexcept {
     for (std::size_t entry = 0; entry < sizes.entries; ++entry) {
         std::copy_n(&cache_inputs.table[4 * entry], 4, &table[4 * entry]);
         table[4 * entry] = map_[at_page(cache_inputs.table[4 * entry])];
@@ -194,10 +207,11 @@ bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
     std::ranges::fill(source_, -1);
     std::ranges::fill(next_map_, -1);
     for (std::int32_t seq = 0; seq < n_seq_max_; ++seq) {
-        const std::int64_t first_query = std::int64_t{cache.pos_max(SeqId{seq})} + 1, begin = std::min(window_.begin(first_query), first_query - 1);
+        const std::int64_t first_query = std::int64_t{cache.pos_max(SeqId{seq})} + 1,
+                           begin = std::min(window_.begin(first_query), first_query - 1);
         from_the_end(cache, SeqId{seq}, [&](std::int32_t cell, std::int32_t pos) {
             const std::int32_t to = cache.compacted(cell);
-            if (holds(cell)) source_[at_page(to)] = cell;   // a token may have several cells, not all of them held
+            if (holds(cell)) source_[at_page(to)] = cell;  // a token may have several cells, not all of them held
             if (holds(cell) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
             return true;
         });
@@ -219,7 +233,8 @@ bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
     moves.clear();
     for (std::size_t to = 0; to < source_.size(); ++to) {
         const std::int32_t page = next_map_[to / kPageSlots], from = source_[to];
-        if (page >= 0 && from >= 0) moves.add(cell(from), page * kPageSlots + static_cast<std::int32_t>(to % kPageSlots));
+        if (page >= 0 && from >= 0)
+            moves.add(cell(from), page * kPageSlots + static_cast<std::int32_t>(to % kPageSlots));
     }
     return true;
 }
@@ -236,7 +251,7 @@ void WindowPages::compact() noexcept {
         for (std::size_t slot = 0; slot < kPageSlots; ++slot)
             if (source_[page * kPageSlots + slot] >= 0) held_[page] |= std::uint64_t{1} << slot;
     }
-    for (std::size_t place = used_.size(); place-- > 0;)   // the lowest on top
+    for (std::size_t place = used_.size(); place-- > 0;)  // the lowest on top
         if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);
 }
 
@@ -253,7 +268,7 @@ std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcep
 }
 
 bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
-    std::int64_t begin = -1;   // of the window after the removal; known once its last token is
+    std::int64_t begin = -1;  // of the window after the removal; known once its last token is
     bool misses = false;
     from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {
         if (in_window_range(pos, p0, p1)) return true;
@@ -265,13 +280,14 @@ bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) co
     return misses;
 }
 
-bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta, std::int32_t divisor) const noexcept {
+bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta,
+                                  std::int32_t divisor) const noexcept {
     std::int64_t begin = -1;
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {   // the order of tokens does not change
+    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {  // the order of tokens does not change
         const std::int64_t sum = in_window_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
         const std::int64_t moved = in_window_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
-        if (moved < 0) return true;   // it leaves the sequence
+        if (moved < 0) return true;  // it leaves the sequence
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
         if (moved < begin) return false;
         misses = misses || !holds(cell);
@@ -283,8 +299,12 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
 bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     std::int64_t last = -1;
     const auto look = [&](auto fn) {
-        from_the_end(cache, to, [&](std::int32_t cell, std::int32_t pos) { return in_window_range(pos, p0, p1) || fn(cell, pos); });
-        from_the_end(cache, from, [&](std::int32_t cell, std::int32_t pos) { return !in_window_range(pos, p0, p1) || fn(cell, pos); });
+        from_the_end(cache, to, [&](std::int32_t cell, std::int32_t pos) {
+            return in_window_range(pos, p0, p1) || fn(cell, pos);
+        });
+        from_the_end(cache, from, [&](std::int32_t cell, std::int32_t pos) {
+            return !in_window_range(pos, p0, p1) || fn(cell, pos);
+        });
     };
     look([&](std::int32_t, std::int32_t pos) {
         last = std::max<std::int64_t>(last, pos);

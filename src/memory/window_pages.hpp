@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Pages of the layers that have a window: a pool that holds what windows can still see, not what sequences remember. Which
-// token lies in which page and slot is the KvCache's to say; this maps its pages to pages of the pool, takes one where a run
-// writes, and takes it back once no window of the state before a call, of the running call or of its future reaches it. A
-// table keeps the entries of such pages, with page -1, so that ordinals, and with them the order of every sum, stay.
+// Pages of the layers that have a window: a pool that holds what windows can still see, not what sequences remember.
+// Which token lies in which page and slot is the KvCache's to say; this maps its pages to pages of the pool, takes one
+// where a run writes, and takes it back once no window of the state before a call, of the running call or of its future
+// reaches it. A table keeps the entries of such pages, with page -1, so that ordinals, and with them the order of every
+// sum, stay.
 #pragma once
 
 #include "memory/kv_cache.hpp"
@@ -13,9 +14,10 @@ class WindowPages {
 public:
     WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch);
 
-    /// Pages of the pool: per sequence what is visible from before a call, which a rollback needs, and what the running call
-    /// still needs, with two pages more for the ends. Never more than the cache has.
-    [[nodiscard]] static std::int32_t n_pages(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept;
+    /// Pages of the pool: per sequence what is visible from before a call, which a rollback needs, and what the running
+    /// call still needs, with two pages more for the ends. Never more than the cache has.
+    [[nodiscard]] static std::int32_t n_pages(const KvLimits& limits, const Window& window,
+                                              std::int32_t n_batch) noexcept;
     [[nodiscard]] std::int32_t n_pages() const noexcept { return static_cast<std::int32_t>(free_.size()); }
     [[nodiscard]] std::int32_t n_pages_free() const noexcept { return n_free_; }
 
@@ -31,23 +33,26 @@ public:
 
     // -- compaction with the cache, outside transactions
 
-    /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might find
-    /// none left.
+    /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might
+    /// find none left.
     [[nodiscard]] bool is_scattered(const KvCache& cache) noexcept;
     /// Once the cache can: adds to `moves` what it takes in the pool. False where it does not go.
     [[nodiscard]] bool can_compact(const KvCache& cache, CellMoves& moves) noexcept;
-    void compact() noexcept;   ///< before the cache does
+    void compact() noexcept;  ///< before the cache does
 
     // -- the run placed last
 
     /// Copies inside the pool that go with the cache's.
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
     /// The cache's inputs with pages of the pool.
-    void write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table, std::span<std::int32_t> cells) const noexcept;
+    void write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table,
+                      std::span<std::int32_t> cells) const noexcept;
 
     /// The place of a cell of the cache, or -1.
     [[nodiscard]] std::int32_t cell(std::int32_t cell) const noexcept {
-        return cell < 0 || !holds(cell) ? -1 : map_[static_cast<std::size_t>(cell / kPageSlots)] * kPageSlots + cell % kPageSlots;
+        return cell < 0 || !holds(cell)
+                   ? -1
+                   : map_[static_cast<std::size_t>(cell / kPageSlots)] * kPageSlots + cell % kPageSlots;
     }
 
     // -- what is still there
@@ -61,11 +66,13 @@ public:
     /// Would the sequence, without its tokens in [p0, p1), go on with a window in which something is missing?
     [[nodiscard]] bool would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept;
     /// The same after tokens in [p0, p1) have moved to (position + delta) / divisor.
-    [[nodiscard]] bool move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta, std::int32_t divisor) const noexcept;
+    [[nodiscard]] bool move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta,
+                                       std::int32_t divisor) const noexcept;
     /// The same for `to` after seq_cp.
     [[nodiscard]] bool copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept;
 
-    [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept;
+    [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits, const Window& window,
+                                             std::int32_t n_batch) noexcept;
     [[nodiscard]] std::uint64_t bytes_held() const noexcept;
 
 private:
@@ -75,15 +82,16 @@ private:
     [[nodiscard]] bool take(std::int32_t page) noexcept;
 
     Window window_;
-    std::vector<std::int32_t> map_;       // {pages of the cache}: page of the pool, or -1
-    std::vector<std::uint64_t> held_;     // {pages of the cache}: slots whose keys and values lie in it
-    std::vector<std::int32_t> mapped_;    // {pages of the pool}: pages of the cache that have one
-    std::vector<std::int32_t> free_;      // a stack
-    std::vector<std::uint64_t> marked_;   // {pages of the cache}: the last marking that needs it
-    std::vector<std::uint64_t> kept_;     // {pages of the cache}: the last transaction whose beginning needs it
-    std::vector<PageCopy> copies_;        // {n_seq_max}
-    std::vector<std::int32_t> first_;     // {n_seq_max}: first position of the run in each sequence, or -1
-    std::vector<std::int32_t> source_;    // {cells of the cache}: what a cell will hold lies in this one now, or is lost: -1
+    std::vector<std::int32_t> map_;      // {pages of the cache}: page of the pool, or -1
+    std::vector<std::uint64_t> held_;    // {pages of the cache}: slots whose keys and values lie in it
+    std::vector<std::int32_t> mapped_;   // {pages of the pool}: pages of the cache that have one
+    std::vector<std::int32_t> free_;     // a stack
+    std::vector<std::uint64_t> marked_;  // {pages of the cache}: the last marking that needs it
+    std::vector<std::uint64_t> kept_;    // {pages of the cache}: the last transaction whose beginning needs it
+    std::vector<PageCopy> copies_;       // {n_seq_max}
+    std::vector<std::int32_t> first_;    // {n_seq_max}: first position of the run in each sequence, or -1
+    std::vector<std::int32_t>
+        source_;  // {cells of the cache}: what a cell will hold lies in this one now, or is lost: -1
     std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after the compaction
     std::vector<std::uint8_t> used_;      // {pages of the pool}
     std::int32_t n_seq_max_ = 1;

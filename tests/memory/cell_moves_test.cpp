@@ -21,7 +21,8 @@ std::vector<int> moved(std::vector<int> cells, const std::vector<std::int32_t>& 
     for_each_move(list, [&](std::int32_t from, std::int32_t to) {
         REQUIRE_FALSE(written.contains(from));
         if (to != kMoveBuffer) REQUIRE(written.insert(to).second);
-        (to == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(to)]) = from == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(from)];
+        (to == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(to)]) =
+            from == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(from)];
     });
     return cells;
 }
@@ -31,13 +32,14 @@ std::vector<int> moved(std::vector<int> cells, const std::vector<std::int32_t>& 
 TEST_CASE("cell moves: any cells may change places, chains and rings among them") {
     std::mt19937 random(3);
     for (int trial = 0; trial < 500; ++trial) {
-        const int n = 1 + static_cast<int>(random() % 200), n_moved = static_cast<int>(random() % static_cast<unsigned>(n + 1));
+        const int n = 1 + static_cast<int>(random() % 200),
+                  n_moved = static_cast<int>(random() % static_cast<unsigned>(n + 1));
         std::vector<std::int32_t> from(static_cast<std::size_t>(n)), to;
         std::iota(from.begin(), from.end(), 0);
         to = from;
         std::ranges::shuffle(from, random);
         if (trial % 3 != 0) std::ranges::shuffle(to, random);
-        if (trial % 5 == 0 && n_moved > 0) {   // one ring
+        if (trial % 5 == 0 && n_moved > 0) {  // one ring
             to = from;
             std::rotate(to.begin(), to.begin() + 1, to.begin() + n_moved);
         }
@@ -70,6 +72,7 @@ TEST_CASE("cell moves: cells that move towards the front are one row, those that
     moves.add(3, 4);
     moves.add(4, 3);
     REQUIRE(moves.write(list) == 3);
-    CHECK(std::vector(list.begin(), list.begin() + 9) == std::vector<std::int32_t>{4, kMoveBuffer, 1, 3, 4, 1, kMoveBuffer, 3, 1});
+    CHECK(std::vector(list.begin(), list.begin() + 9) ==
+          std::vector<std::int32_t>{4, kMoveBuffer, 1, 3, 4, 1, kMoveBuffer, 3, 1});
     CHECK(moves.bytes_held() == CellMoves::bytes(64));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A cache beside a list of cells that says what it should be: operations go to both, with the page contents played along,
-// so that a row overwritten too early or copied too late shows as a wrong history.
+// A cache beside a list of cells that says what it should be: operations go to both, with the page contents played
+// along, so that a row overwritten too early or copied too late shows as a wrong history.
 #pragma once
 
-#include <doctest/doctest.h>
 #include <algorithm>
 #include <bit>
+#include <doctest/doctest.h>
 #include <map>
 #include <random>
 #include <set>
@@ -39,10 +39,8 @@ struct CellList {
         if (from == to || p0 >= p1) return;
         for (auto& cell : cells) {
             if (cell.pos < p0 || cell.pos >= p1) continue;
-            if (cell.seqs.contains(from))
-                cell.seqs.insert(to);
-            else
-                cell.seqs.erase(to);
+            if (cell.seqs.contains(from)) cell.seqs.insert(to);
+            else cell.seqs.erase(to);
         }
         std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
     }
@@ -98,11 +96,13 @@ std::vector<KvToken> kv_tokens(const std::vector<TestToken>& tokens) {
 class Bench {
 public:
     explicit Bench(const KvLimits& limits)
-        : cache(limits), rows(static_cast<std::size_t>(cache.n_pages() * kPageSlots), -1), moves(cache.n_pages() * kPageSlots) {}
+        : cache(limits), rows(static_cast<std::size_t>(cache.n_pages() * kPageSlots), -1),
+          moves(cache.n_pages() * kPageSlots) {}
 
     static constexpr int kAtTheEnd = 1 << 30;
 
-    /// One decode call; `fail_after` runs (kAtTheEnd: after the last) it is rolled back. Returns false when there was no room.
+    /// One decode call; `fail_after` runs (kAtTheEnd: after the last) it is rolled back. Returns false when there was
+    /// no room.
     bool decode(const std::vector<TestToken>& tokens, int fail_after = -1) {
         const auto all = kv_tokens(tokens);
         const bool fits = cache.can_place(all);
@@ -204,7 +204,8 @@ private:
             for (const SeqId seq : tokens[t].seqs) cell.seqs.insert(static_cast<int>(seq));
             model.cells.push_back(cell);
         }
-        const Window& window = kWindows[static_cast<std::size_t>(n_runs) % std::size(kWindows)];   // one per run: there are many
+        const Window& window =
+            kWindows[static_cast<std::size_t>(n_runs) % std::size(kWindows)];  // one per run: there are many
         cache.write_spans(window, spans);
         for (std::size_t t = 0; t < tokens.size(); ++t) attend(tokens[t], window, &spans[4 * t], seqs, table);
     }

@@ -26,11 +26,11 @@ public:
 
     void step() {
         switch (below(10)) {
-        case 0: remove(); break;
-        case 1: copy(); break;
-        case 2: keep_or_clear(); break;
-        case 3: check_room(); break;
-        default: decode(); break;
+            case 0: remove(); break;
+            case 1: copy(); break;
+            case 2: keep_or_clear(); break;
+            case 3: check_room(); break;
+            default: decode(); break;
         }
         bench.compare();
     }
@@ -46,10 +46,8 @@ private:
         int p0 = below(end), p1 = below(4) == 0 ? -1 : p0 + below(80);
         if (below(6) == 0) p0 = -1;
         const int begin = std::max(p0, 0), stop = p1 < 0 ? 1 << 30 : p1;
-        if (seq < 0)
-            bench.cache.rm_all_seqs(Pos{p0}, Pos{p1});
-        else
-            bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
+        if (seq < 0) bench.cache.rm_all_seqs(Pos{p0}, Pos{p1});
+        else bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
         for (int s = 0; s < n_seqs; ++s)
             if (seq < 0 || s == seq) bench.model.remove(s, begin, stop);
     }
@@ -165,7 +163,7 @@ TEST_CASE("kv_cache: removing leaves holes, frees empty pages and gives the end 
     bench.cache.seq_rm(SeqId{0}, Pos{150}, kToEnd);
     bench.model.remove(0, 150, 1 << 30);
     bench.compare();
-    CHECK(bench.cache.room(SeqId{0}) == 42 + 128 + 26);   // of the pages, and of the hole
+    CHECK(bench.cache.room(SeqId{0}) == 42 + 128 + 26);  // of the pages, and of the hole
     REQUIRE(bench.decode(run_of(bench, 0, 42 + 128)));
     CHECK(bench.n_compacted == 0);
     REQUIRE(bench.decode(run_of(bench, 0, 26)));
@@ -185,7 +183,7 @@ TEST_CASE("kv_cache: what moves is what lies behind a hole, and pages without on
     bench.cache.seq_rm(SeqId{0}, Pos{0}, Pos{64});
     bench.model.remove(0, 0, 64);
     REQUIRE(bench.decode(run_of(bench, 0, 64)));
-    CHECK(bench.n_compacted == 1);   // a page of its own was free
+    CHECK(bench.n_compacted == 1);  // a page of its own was free
     bench.compare();
 }
 
@@ -204,7 +202,8 @@ TEST_CASE("kv_cache: n_ctx tokens fit also where sequences part in the middle of
     CHECK_FALSE(bench.decode(run_of(bench, 0, 1)));
 }
 
-TEST_CASE("kv_cache: a copy of tokens that have moved behind others on their page is in order, and so is what follows") {
+TEST_CASE(
+    "kv_cache: a copy of tokens that have moved behind others on their page is in order, and so is what follows") {
     Bench bench({.n_ctx = 128, .n_seq_max = 2, .n_run = 64});
     REQUIRE(bench.decode(run_of(bench, 0, 10)));
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, kFromStart, kToEnd);
@@ -218,7 +217,7 @@ TEST_CASE("kv_cache: a copy of tokens that have moved behind others on their pag
     bench.compare();
     CHECK(bench.cache.pos_min(SeqId{1}) == 5);
     CHECK(bench.cache.pos_max(SeqId{1}) == 24);
-    bench.cache.seq_keep(SeqId{1});   // the page is its own now; slots 5 to 9 are not free
+    bench.cache.seq_keep(SeqId{1});  // the page is its own now; slots 5 to 9 are not free
     bench.model.keep(1, 2);
     REQUIRE(bench.decode(run_of(bench, 1, 20)));
     bench.compare();
@@ -249,8 +248,7 @@ TEST_CASE("kv_cache: a copy shares pages, and going on copies only the page that
     CHECK(bench.cache.n_pages_free() == 8);
 }
 
-TEST_CASE(
-    "kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
+TEST_CASE("kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
     Bench bench({.n_ctx = 256, .n_seq_max = 3, .n_run = 64});
     std::vector<TestToken> tokens;
     for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, pos, {SeqId{0}, SeqId{1}, SeqId{2}}});

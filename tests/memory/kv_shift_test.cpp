@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moved positions against a list of tokens, and the rotations that are owed against rows that remember at which position
-// their keys stand.
+// Moved positions against a list of tokens, and the rotations that are owed against rows that remember at which
+// position their keys stand.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,10 +21,13 @@ namespace {
 constexpr int kSeqs = 3, kRun = 24;
 
 struct ShiftBench {
-    struct Token { int pos; std::set<int> seqs; };
+    struct Token {
+        int pos;
+        std::set<int> seqs;
+    };
 
     KvCache cache{{.n_ctx = 512, .n_seq_max = kSeqs, .n_run = kRun}};
-    std::vector<int> key_pos = std::vector<int>(static_cast<std::size_t>(cache.n_pages()) * kPageSlots, -1);   // by cell
+    std::vector<int> key_pos = std::vector<int>(static_cast<std::size_t>(cache.n_pages()) * kPageSlots, -1);  // by cell
     std::vector<Token> tokens;
     std::mt19937 bits{5};
 
@@ -44,12 +47,14 @@ struct ShiftBench {
         std::vector<KvToken> run;
         for (int i = 0; i < n; ++i) run.push_back({cache.pos_max(id) + 1 + i, std::span(&id, 1)});
         if (!cache.can_place(run)) return;
-        turn_keys(kRun);   // as the runtime does before it places
+        turn_keys(kRun);  // as the runtime does before it places
         cache.begin();
         REQUIRE(cache.place(run).tokens == run.size());
         for (const PageCopy& copy : cache.copies())
-            std::copy_n(key_pos.begin() + std::ptrdiff_t{copy.from} * kPageSlots, kPageSlots, key_pos.begin() + std::ptrdiff_t{copy.to} * kPageSlots);
-        std::vector<std::int32_t> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences()), cells(run.size()), pos(run.size());
+            std::copy_n(key_pos.begin() + std::ptrdiff_t{copy.from} * kPageSlots, kPageSlots,
+                        key_pos.begin() + std::ptrdiff_t{copy.to} * kPageSlots);
+        std::vector<std::int32_t> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences()),
+            cells(run.size()), pos(run.size());
         cache.write_inputs({.table = table, .seqs = seqs, .cells = cells, .positions = pos, .cell_positions = {}});
         for (std::size_t i = 0; i < cells.size(); ++i) {
             key_pos[static_cast<std::size_t>(cells[i])] = run[i].pos;
@@ -62,7 +67,7 @@ struct ShiftBench {
         std::vector<std::int32_t> cells(at_once), shifts(at_once);
         while (cache.has_shifts()) {
             const std::size_t n = cache.take_shifts(cells, shifts);
-            if (below(4) == 0) {   // an attempt that failed
+            if (below(4) == 0) {  // an attempt that failed
                 cache.give_back_shifts(std::span(cells).first(n), std::span(shifts).first(n));
                 continue;
             }
@@ -125,9 +130,11 @@ TEST_CASE("cache: positions move as those of a list do, and keys are owed exactl
     int n_moved = 0, n_refused = 0, n_shared = 0;
     for (int step = 0; step < 2000; ++step) {
         CAPTURE(step);
-        const int seq = bench.below(kSeqs), p0 = bench.below(60), p1 = bench.below(3) == 0 ? 1 << 30 : p0 + bench.below(60);
+        const int seq = bench.below(kSeqs), p0 = bench.below(60),
+                  p1 = bench.below(3) == 0 ? 1 << 30 : p0 + bench.below(60);
         switch (bench.below(8)) {
-            case 0: case 1: bench.place(seq, 1 + bench.below(kRun)); break;
+            case 0:
+            case 1: bench.place(seq, 1 + bench.below(kRun)); break;
             case 2:
                 bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
                 for (auto& token : bench.tokens)
@@ -139,7 +146,8 @@ TEST_CASE("cache: positions move as those of a list do, and keys are owed exactl
                 if (bench.below(3) != 0) break;
                 bench.cache.seq_cp(SeqId{seq}, SeqId{to}, Pos{0}, Pos{-1});
                 if (to == seq) break;
-                for (auto& token : bench.tokens) token.seqs.contains(seq) ? (void)token.seqs.insert(to) : (void)token.seqs.erase(to);
+                for (auto& token : bench.tokens)
+                    token.seqs.contains(seq) ? (void)token.seqs.insert(to) : (void)token.seqs.erase(to);
                 std::erase_if(bench.tokens, [](const auto& token) { return token.seqs.empty(); });
                 break;
             }
@@ -150,7 +158,8 @@ TEST_CASE("cache: positions move as those of a list do, and keys are owed exactl
                 const auto expected = bench.move(seq, p0, p1, delta, divisor);
                 std::optional<ErrorCode> found;
                 try {
-                    divide ? bench.cache.seq_div(SeqId{seq}, Pos{p0}, Pos{p1}, divisor) : bench.cache.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta);
+                    divide ? bench.cache.seq_div(SeqId{seq}, Pos{p0}, Pos{p1}, divisor)
+                           : bench.cache.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta);
                 } catch (const Error& error) {
                     found = error.code();
                 }

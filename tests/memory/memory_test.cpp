@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Cells and recurrent states under one interface, against lists of tokens: rows are played along, each holding the tokens
-// it has taken in, so that a row shared too long or written too early shows as a wrong history.
+// Cells and recurrent states under one interface, against lists of tokens: rows are played along, each holding the
+// tokens it has taken in, so that a row shared too long or written too early shows as a wrong history.
 #include "memory/memory.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,11 @@ constexpr Pos kAll{-1};
 constexpr int kSeqs = 4, kRun = 16;
 
 MemoryLimits limits_of(bool attention, bool states) {
-    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun}, .has_attention = attention, .has_states = states, .window = {}, .n_batch = 1024};
+    return {.kv = {.n_ctx = 1024, .n_seq_max = kSeqs, .n_run = kRun},
+            .has_attention = attention,
+            .has_states = states,
+            .window = {},
+            .n_batch = 1024};
 }
 
 using History = std::vector<int>;
@@ -29,7 +33,10 @@ using History = std::vector<int>;
 struct Bench {
     explicit Bench(bool attention) : memory(limits_of(attention, true)), rows(2 * kSeqs) {}
 
-    struct Row { int id; std::vector<SeqId> seqs; };
+    struct Row {
+        int id;
+        std::vector<SeqId> seqs;
+    };
 
     /// Places the batch in micro-batches of at most `n_run`, computing the rows of each.
     void place(const std::vector<Row>& batch, std::size_t n_run) {
@@ -43,7 +50,7 @@ struct Bench {
         const Compaction compaction{moves};
         const Memory::Fit fit = memory.fit(tokens, compaction);
         REQUIRE(fit != Memory::Fit::no_room);
-        if (fit == Memory::Fit::compacted) memory.compact(compaction);   // rows of states do not move
+        if (fit == Memory::Fit::compacted) memory.compact(compaction);  // rows of states do not move
         memory.begin();
         for (std::size_t done = 0; done < tokens.size();) {
             const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(n_run, tokens.size() - done)));
@@ -88,7 +95,8 @@ struct Bench {
 
     Memory memory;
     std::vector<History> rows;
-    std::vector<std::int32_t> moves = std::vector<std::int32_t>(3 * CellMoves::n_rows(limits_of(true, true).kv.n_pages() * kPageSlots));
+    std::vector<std::int32_t> moves =
+        std::vector<std::int32_t>(3 * CellMoves::n_rows(limits_of(true, true).kv.n_pages() * kPageSlots));
 };
 
 struct RandomSteps {
@@ -105,7 +113,7 @@ std::vector<Bench::Row> random_batch(RandomSteps& random, std::array<History, kS
         Bench::Row row{next_id++, {SeqId{s}}};
         auto& ours = expected[static_cast<std::size_t>(s)];
         auto& theirs = expected[static_cast<std::size_t>(other)];
-        if (s != other && !ours.empty() && ours == theirs) {   // ids are unique: the same tokens, so the same history
+        if (s != other && !ours.empty() && ours == theirs) {  // ids are unique: the same tokens, so the same history
             row.seqs.push_back(SeqId{other});
             theirs.push_back(row.id);
         }
@@ -139,7 +147,7 @@ TEST_CASE("memory: states follow their sequences through random operations, comm
                     REQUIRE(bench.memory.seq_rm(seq, kAll, kAll) == RemoveStatus::ok);
                     history.clear();
                     break;
-                case 2: {   // a range that cuts the state changes nothing
+                case 2: {  // a range that cuts the state changes nothing
                     const int p0 = 1 + random.below(5), n = static_cast<int>(history.size());
                     const RemoveStatus status = bench.memory.seq_rm(seq, Pos{p0}, kAll);
                     REQUIRE(status == (p0 < n ? RemoveStatus::partial_state : RemoveStatus::ok));
@@ -186,15 +194,16 @@ TEST_CASE("memory: a state stands for all of its tokens: ranges that cut it are 
         CHECK(memory.rm_all_seqs(Pos{1}, kAll) == RemoveStatus::partial_state);
         for (const auto& [p0, p1] : {std::pair{Pos{0}, Pos{2}}, std::pair{Pos{1}, Pos{-1}}})
             for (const auto& [from, to] : {std::pair{SeqId{0}, SeqId{2}}, std::pair{SeqId{2}, SeqId{0}}}) try {
-                memory.seq_cp(from, to, p0, p1);
-                FAIL("not refused");
-            } catch (const Error& error) {
-                CHECK(error.code() == ErrorCode::unsupported_operation);
-                CHECK(std::string(error.what()) == "seq_cp: the range cuts the recurrent state of sequence 0: a state is copied as a whole");
-            }
+                    memory.seq_cp(from, to, p0, p1);
+                    FAIL("not refused");
+                } catch (const Error& error) {
+                    CHECK(error.code() == ErrorCode::unsupported_operation);
+                    CHECK(std::string(error.what()) ==
+                          "seq_cp: the range cuts the recurrent state of sequence 0: a state is copied as a whole");
+                }
         bench.check(before);
 
-        CHECK(memory.seq_rm(SeqId{0}, Pos{3}, kAll) == RemoveStatus::ok);   // beyond the last token: nothing to do
+        CHECK(memory.seq_rm(SeqId{0}, Pos{3}, kAll) == RemoveStatus::ok);  // beyond the last token: nothing to do
         memory.seq_cp(SeqId{0}, SeqId{1}, Pos{5}, Pos{9});
         memory.seq_cp(SeqId{0}, SeqId{1}, Pos{2}, Pos{2});
         bench.check(before);
@@ -209,7 +218,7 @@ TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens
     Memory& memory = bench.memory;
     CHECK(memory.capacity() == 2 * kSeqs);
     const SeqId seq{0};
-    CHECK(memory.room(seq) == 2147483647);   // positions 0 to 2^31 - 2
+    CHECK(memory.room(seq) == 2147483647);  // positions 0 to 2^31 - 2
     for (int i = 0; i < 5000; ++i) {
         const KvToken token{i, std::span(&seq, 1)};
         memory.begin();

@@ -24,7 +24,9 @@ namespace {
 constexpr Pos kTheEnd = kPosEnd;
 constexpr SeqId kFirst{0};
 
-TinyModel smallest() { return {.n_layer = 2, .n_embd = 32, .n_head = 2, .n_head_kv = 1, .head_dim = 16, .n_ff = 32, .n_vocab = 64}; }
+TinyModel smallest() {
+    return {.n_layer = 2, .n_embd = 32, .n_head = 2, .n_head_kv = 1, .head_dim = 16, .n_ff = 32, .n_vocab = 64};
+}
 
 Model windowed_model(int window) {
     const TempFolder folder;
@@ -93,7 +95,8 @@ private:
 Batch batch_in(int seq, std::span<const Token> tokens) {
     Batch batch;
     const SeqId id{seq};
-    for (std::size_t i = 0; i < tokens.size(); ++i) batch.add(tokens[i], std::nullopt, std::span(&id, 1), i + 1 == tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        batch.add(tokens[i], std::nullopt, std::span(&id, 1), i + 1 == tokens.size());
     return batch;
 }
 
@@ -121,14 +124,15 @@ struct Holed {
 
 TEST_CASE("[M4] holes: ten thousand shifts leave as much room as at first, and the bits of a cache without holes") {
     const Model model = load_tiny(smallest());
-    for (const auto& [n_ctx, n_all] : {std::pair{64, 7000}, std::pair{128, 2000}, std::pair{256, 700}, std::pair{512, 300}}) {
+    for (const auto& [n_ctx, n_all] :
+         {std::pair{64, 7000}, std::pair{128, 2000}, std::pair{256, 700}, std::pair{512, 300}}) {
         CAPTURE(n_ctx);
         const int n_shifts = kSanitized ? n_all / 10 : n_all;
         FullAndLarge both(model, {.n_ctx = n_ctx, .n_threads = 1, .type_k = KvType::f32}, 16 * n_ctx + 1024, 3);
         for (int i = 0; i < n_shifts; ++i) {
             CAPTURE(i);
             both.fill();
-            if (i % 2 == 0) REQUIRE(both.shift(4, (n_ctx - 4) / 2));   // what a chat does
+            if (i % 2 == 0) REQUIRE(both.shift(4, (n_ctx - 4) / 2));  // what a chat does
             else REQUIRE(both.shift(both.below(20), 1 + both.below(n_ctx / 2)));
         }
         CHECK(both.of_full->n > n_shifts);
@@ -151,13 +155,15 @@ TEST_CASE("holes: cells of every type, and those of windows, move as they are") 
     }
     for (const int window : {10, 64, 70}) {
         CAPTURE(window);
-        FullAndLarge both(windowed_model(window), {.n_ctx = 1024, .n_batch = 64, .n_ubatch = 32, .n_threads = 1}, 8192, 6);
+        FullAndLarge both(windowed_model(window), {.n_ctx = 1024, .n_batch = 64, .n_ubatch = 32, .n_threads = 1}, 8192,
+                          6);
         CHECK(both.full.memory().cache < Context(both.full.model(), {.n_ctx = 1024, .swa_full = true}).memory().cache);
         int n_lost = 0;
         for (int i = 0; i < 60; ++i) {
             CAPTURE(i);
             while (both.full.room(kFirst) > 0) {
-                const auto some = random_tokens(std::min(64, both.full.room(kFirst)), 128, static_cast<std::uint64_t>(i));
+                const auto some =
+                    random_tokens(std::min(64, both.full.room(kFirst)), 128, static_cast<std::uint64_t>(i));
                 REQUIRE(both.full.decode(some) == DecodeStatus::ok);
                 REQUIRE(both.large.decode(some) == DecodeStatus::ok);
                 REQUIRE(bits_of(both.full.logits()) == bits_of(both.large.logits()));
@@ -186,9 +192,12 @@ TEST_CASE("holes: several sequences, shared and parted, take n_ctx tokens in all
             case 1: context.seq_cp(SeqId{seq}, SeqId{below(4)}, Pos{0}, Pos{p1}); break;
             default: {
                 REQUIRE(context.room(SeqId{seq}) == 192 - context.used());
-                const int more = below(4) == 0 ? 1 : 0, n = more > 0 ? context.room(SeqId{seq}) + 1 : std::min(context.room(SeqId{seq}), 1 + below(40));
+                const int more = below(4) == 0 ? 1 : 0, n = more > 0
+                                                                ? context.room(SeqId{seq}) + 1
+                                                                : std::min(context.room(SeqId{seq}), 1 + below(40));
                 if (n == 0) break;
-                REQUIRE(context.decode(batch_in(seq, random_tokens(n, 64, static_cast<std::uint64_t>(i)))) == (more > 0 ? DecodeStatus::no_room : DecodeStatus::ok));
+                REQUIRE(context.decode(batch_in(seq, random_tokens(n, 64, static_cast<std::uint64_t>(i)))) ==
+                        (more > 0 ? DecodeStatus::no_room : DecodeStatus::ok));
                 n_full += more;
             }
         }
@@ -197,7 +206,8 @@ TEST_CASE("holes: several sequences, shared and parted, take n_ctx tokens in all
     CHECK(differences_of(*check) == "");
 }
 
-TEST_CASE("[golden] holes: every architecture moves what it has of a token, and each sequence has the bits it has alone") {
+TEST_CASE(
+    "[golden] holes: every architecture moves what it has of a token, and each sequence has the bits it has alone") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
@@ -205,7 +215,9 @@ TEST_CASE("[golden] holes: every architecture moves what it has of a token, and 
         const Model model = Model::load(golden.file);
         const auto tokens = random_tokens(128, model.info().n_vocab, 14);
         const auto alone = [&](std::span<const Token> some) {
-            Context context(model, {.n_ctx = 256, .n_seq_max = 6, .n_threads = 1});   // n_ctx per sequence as below: LongRoPE asks for it
+            Context context(
+                model,
+                {.n_ctx = 256, .n_seq_max = 6, .n_threads = 1});  // n_ctx per sequence as below: LongRoPE asks for it
             REQUIRE(context.decode(some) == DecodeStatus::ok);
             return bits_of(context.logits());
         };
@@ -225,8 +237,10 @@ TEST_CASE("[golden] holes: every architecture moves what it has of a token, and 
             CHECK(bits_of(context.logits()) == alone(texts[seq]));
         }
         CHECK(differences_of(*check) == "");
-        Context holed(model, {.n_ctx = 128, .n_threads = 1}), large(model, {.n_ctx = 512, .n_seq_max = 4, .n_threads = 1, .swa_full = true});
-        if (golden.has_state || holed.room(kFirst) < 128) continue;   // states cannot be cut; a short table of positions is full then
+        Context holed(model, {.n_ctx = 128, .n_threads = 1}),
+            large(model, {.n_ctx = 512, .n_seq_max = 4, .n_threads = 1, .swa_full = true});
+        if (golden.has_state || holed.room(kFirst) < 128)
+            continue;  // states cannot be cut; a short table of positions is full then
         const auto moves = std::make_shared<MoveCount>();
         const auto holed_check = std::make_shared<CoverageCheck>();
         const auto counting = holed.attach(moves), checking = holed.attach(holed_check);
@@ -241,7 +255,8 @@ TEST_CASE("[golden] holes: every architecture moves what it has of a token, and 
     }
 }
 
-TEST_CASE_FIXTURE(Holed, "holes: a maintenance run of its own, when it is needed, names the rows that move and no others") {
+TEST_CASE_FIXTURE(Holed,
+                  "holes: a maintenance run of its own, when it is needed, names the rows that move and no others") {
     Context context = holed();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
@@ -291,7 +306,8 @@ struct Interrupter : Observer {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Holed, "holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
+TEST_CASE_FIXTURE(
+    Holed, "holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
     const auto bits = expected();
     int n_thrown = 0;
     for (int when = 1; n_thrown == when - 1; ++when) {
@@ -334,12 +350,14 @@ TEST_CASE_FIXTURE(Holed, "holes: cancelled, in slices or abandoned, the bits are
         Context context = holed();
         context.begin(next());
         StepStatus status = StepStatus::pending;
-        for (int i = 0; i < n_slices && status == StepStatus::pending; ++i) status = context.step(std::chrono::nanoseconds(1));
+        for (int i = 0; i < n_slices && status == StepStatus::pending; ++i)
+            status = context.step(std::chrono::nanoseconds(1));
         if (status == StepStatus::pending) context.abandon();
         if (status != StepStatus::ok) {
             CHECK(context.used() == 182);
             context.begin(next());
-            while (context.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {}
+            while (context.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {
+            }
         }
         CHECK(bits_of(context.logits()) == bits);
     }
@@ -381,7 +399,7 @@ TEST_CASE("room: at the end of a learned position table the context is full, whi
         }
         CHECK(n_more == 3);
         Batch batch;
-        batch.add(Token{2}, Pos{Family::kContext}, kFirst, true);   // said or counted, it is the same
+        batch.add(Token{2}, Pos{Family::kContext}, kFirst, true);  // said or counted, it is the same
         CHECK(context.decode(batch) == DecodeStatus::no_room);
         CHECK(context.room(SeqId{1}) == 512 - Family::kContext);
         context.clear();
@@ -390,7 +408,8 @@ TEST_CASE("room: at the end of a learned position table the context is full, whi
     CHECK(n_models > 0);
 }
 
-TEST_CASE_FIXTURE(Holed, "room: a text longer than the context does not fit; only a limit that somebody has set is named") {
+TEST_CASE_FIXTURE(Holed,
+                  "room: a text longer than the context does not fit; only a limit that somebody has set is named") {
     Context context(model, {.n_ctx = 64}), limited(model, {.n_ctx = 128, .n_batch = 32});
     CHECK(context.decode(std::span(tokens).first(65)) == DecodeStatus::no_room);
     CHECK(context.decode(batch_in(0, tokens)) == DecodeStatus::no_room);
@@ -398,8 +417,9 @@ TEST_CASE_FIXTURE(Holed, "room: a text longer than the context does not fit; onl
     CHECK(context.step(std::chrono::seconds(1)) == StepStatus::no_room);
     CHECK(context.used() == 0);
     REQUIRE(context.decode(std::span(tokens).first(64)) == DecodeStatus::ok);
-    CHECK_THROWS_WITH_AS((void)limited.decode(std::span(tokens).first(33)), "batch has 33 tokens, limit n_batch = 32", Error);
-    Context wide(model, {.n_ctx = 64, .n_batch = 4096});   // no smaller limit than the context
+    CHECK_THROWS_WITH_AS((void)limited.decode(std::span(tokens).first(33)), "batch has 33 tokens, limit n_batch = 32",
+                         Error);
+    Context wide(model, {.n_ctx = 64, .n_batch = 4096});  // no smaller limit than the context
     CHECK(wide.decode(std::span(tokens).first(65)) == DecodeStatus::no_room);
 }
 
@@ -418,7 +438,9 @@ TEST_CASE("[golden] room: an empty recurrent sequence has room, and a longer bat
             CHECK(context.decode(tokens) == DecodeStatus::no_room);
         } else {
             CHECK(room == 2147483647);
-            CHECK_THROWS_WITH_AS((void)context.decode(tokens), "batch has 65 tokens, more than n_ctx = 64, which limits a call as long as n_batch is not set", Error);
+            CHECK_THROWS_WITH_AS(
+                (void)context.decode(tokens),
+                "batch has 65 tokens, more than n_ctx = 64, which limits a call as long as n_batch is not set", Error);
         }
         REQUIRE(context.decode(std::span(tokens).first(64)) == DecodeStatus::ok);
         CHECK(context.room(kFirst) == room - 64);
