@@ -23,7 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kUsage =
-    "usage: bench_sharing --model FILE [--only contexts,loops,alone] [--threads 2] [--seconds 1] [--rounds 11] [--smoke] [--json]\n"
+    "usage: bench_sharing --model FILE [--only contexts,loops,alone] [--threads 2] [--seconds 1] [--rounds 11] "
+    "[--smoke] [--json]\n"
     "contexts: two contexts of so many threads that decode at once, beside two of one thread each.\n"
     "loops: one context beside a busy loop on each processor, as a share of half its speed without them.\n"
     "alone: one context of so many threads, beside one of one thread.\n";
@@ -57,7 +58,8 @@ double rate(std::vector<Context>& contexts, double seconds) {
     const auto begin = Clock::now();
     {
         std::vector<std::jthread> threads;
-        for (std::size_t i = 0; i < contexts.size(); ++i) threads.emplace_back([&, i] { counts[i] = decode_for(contexts[i], seconds); });
+        for (std::size_t i = 0; i < contexts.size(); ++i)
+            threads.emplace_back([&, i] { counts[i] = decode_for(contexts[i], seconds); });
     }
     const double spent = std::chrono::duration<double>(Clock::now() - begin).count();
     std::uint64_t sum = 0;
@@ -79,32 +81,33 @@ public:
         cpu_set_t all;
         if (sched_getaffinity(0, sizeof all, &all) != 0) throw std::runtime_error("sched_getaffinity failed");
         for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-            if (CPU_ISSET(cpu, &all)) loops_.emplace_back([this, cpu] {
-                cpu_set_t one;
-                CPU_ZERO(&one);
-                CPU_SET(cpu, &one);
-                sched_setaffinity(0, sizeof one, &one);
-                run();
-            });
+            if (CPU_ISSET(cpu, &all))
+                loops_.emplace_back([this, cpu] {
+                    cpu_set_t one;
+                    CPU_ZERO(&one);
+                    CPU_SET(cpu, &one);
+                    sched_setaffinity(0, sizeof one, &one);
+                    run();
+                });
 #else
         for (unsigned cpu = 0; cpu < std::thread::hardware_concurrency(); ++cpu) loops_.emplace_back([this] { run(); });
 #endif
     }
-    ~BusyLoops() {
-        stop_ = true;
-    }
+    ~BusyLoops() { stop_ = true; }
 
 private:
     void run() const {
-        while (!stop_.load(std::memory_order_relaxed)) {}
+        while (!stop_.load(std::memory_order_relaxed)) {
+        }
     }
     std::atomic<bool> stop_{false};
-    std::vector<std::jthread> loops_;   // last: joined before stop_ goes
+    std::vector<std::jthread> loops_;  // last: joined before stop_ goes
 };
 
 /// Two ways in turn, every round the other one first: the ratios of their rates.
 template <class A, class B>
-std::vector<double> ratios(const Setting& s, std::vector<double>& a_rates, std::vector<double>& b_rates, const A& a, const B& b) {
+std::vector<double> ratios(const Setting& s, std::vector<double>& a_rates, std::vector<double>& b_rates, const A& a,
+                           const B& b) {
     std::vector<double> out;
     for (int round = 0; round < s.n_rounds; ++round) {
         double rate_a = 0, rate_b = 0;
@@ -119,9 +122,13 @@ std::vector<double> ratios(const Setting& s, std::vector<double>& a_rates, std::
 void contexts(Printer& printer, const Model& model, const Setting& s, int n_contexts) {
     auto many = make_contexts(model, n_contexts, s.n_threads), ones = make_contexts(model, n_contexts, 1);
     std::vector<double> a, b;
-    const auto list = ratios(s, a, b, [&] { return rate(many, s.seconds); }, [&] { return rate(ones, s.seconds); });
+    const auto list = ratios(
+        s, a, b, [&] { return rate(many, s.seconds); }, [&] { return rate(ones, s.seconds); });
     Record record(n_contexts == 1 ? "alone" : "contexts");
-    record.add("contexts", n_contexts).add("threads", s.n_threads).add("tps", median(a), 1).add("one_thread_tps", median(b), 1);
+    record.add("contexts", n_contexts)
+        .add("threads", s.n_threads)
+        .add("tps", median(a), 1)
+        .add("one_thread_tps", median(b), 1);
     printer.print(record.percent("of_one_thread", median(list), 1));
 }
 
@@ -129,10 +136,13 @@ void loops(Printer& printer, const Model& model, const Setting& s) {
     for (const int n_threads : {s.n_threads, 1}) {
         auto context = make_contexts(model, 1, n_threads);
         std::vector<double> a, b;
-        const auto list = ratios(s, a, b, [&] {
-            const BusyLoops busy;
-            return rate(context, s.seconds);
-        }, [&] { return rate(context, s.seconds); });
+        const auto list = ratios(
+            s, a, b,
+            [&] {
+                const BusyLoops busy;
+                return rate(context, s.seconds);
+            },
+            [&] { return rate(context, s.seconds); });
         Record record("loops");
         record.add("threads", n_threads).add("tps", median(a), 1).add("alone_tps", median(b), 1);
         printer.print(record.percent("of_fair_half", median(list), 0.5));
@@ -142,7 +152,8 @@ void loops(Printer& printer, const Model& model, const Setting& s) {
 void measure(Options& options) {
     const bool smoke = options.flag("smoke");
     std::filesystem::path path = options.text("model", "");
-    const Setting s{.seconds = options.number("seconds", smoke ? 0.02 : 1), .n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 11)),
+    const Setting s{.seconds = options.number("seconds", smoke ? 0.02 : 1),
+                    .n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 11)),
                     .n_threads = static_cast<int>(options.number("threads", 2))};
     const auto parts = options.list("only", "contexts,loops,alone");
     Printer printer(options.flag("json"));

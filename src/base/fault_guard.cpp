@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__linux__)
+#    include <sys/syscall.h>
+#endif
 
 #include <array>
 #include <cerrno>
@@ -16,16 +19,16 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::size_t kMostWork = 128;   // at the same time; more of it is not guarded
-constexpr int kLongestWait = 100000;     // yields
+constexpr std::size_t kMostWork = 128;  // at the same time; more of it is not guarded
+constexpr int kLongestWait = 100000;    // yields
 
 // All that the handler can know. Zero at the start of the program, and without destructors.
 struct State {
     std::array<GuardedWork::Place, kMostWork> work;
-    std::atomic<int> handlers;           ///< that run now
-    std::atomic<::pid_t> lock;           ///< process that changes what follows; 0: none
-    int users;                           ///< FaultHandler objects
-    struct sigaction before;             ///< what was there
+    std::atomic<int> handlers;  ///< that run now
+    std::atomic<::pid_t> lock;  ///< process that changes what follows; 0: none
+    int users;                  ///< FaultHandler objects
+    struct sigaction before;    ///< what was there
 };
 constinit State state{};
 
@@ -42,7 +45,7 @@ public:
     Lock& operator=(const Lock&) = delete;
 };
 
-std::uintptr_t name_of_thread() noexcept { return (std::uintptr_t)::pthread_self(); }   // an integer or a pointer
+std::uintptr_t name_of_thread() noexcept { return (std::uintptr_t)::pthread_self(); }  // an integer or a pointer
 
 sigset_t only_bus_errors() noexcept {
     sigset_t set;
@@ -57,7 +60,8 @@ bool replace_lost(std::uintptr_t address) noexcept {
     const ::pid_t own = ::getpid();
     for (const auto& place : state.work) {
         GuardedWork* work = place.work.load(std::memory_order_seq_cst);
-        if (work != nullptr && !replaced && place.process.load(std::memory_order_acquire) == own) replaced = work->replace_lost(address);
+        if (work != nullptr && !replaced && place.process.load(std::memory_order_acquire) == own)
+            replaced = work->replace_lost(address);
     }
     state.handlers.fetch_sub(1, std::memory_order_release);
     return replaced;
@@ -66,16 +70,18 @@ bool replace_lost(std::uintptr_t address) noexcept {
 /// As the system would have done it without us.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     const struct sigaction before = state.before;
-    const bool sent = info->si_code <= 0;   // by a process; else an instruction has failed
+    const bool sent = info->si_code <= 0;  // by a process; else an instruction has failed
     if ((before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_IGN && sent) return;
     if ((before.sa_flags & SA_SIGINFO) == 0 && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) {
-        struct sigaction plain{};
+        struct sigaction plain {};
         plain.sa_handler = SIG_DFL;
         ::sigaction(signal, &plain, nullptr);
-        if (sent) ::pthread_kill(::pthread_self(), signal);   // comes when this handler has returned, as the failed instruction does
+        if (sent)
+            ::pthread_kill(::pthread_self(),
+                           signal);  // comes when this handler has returned, as the failed instruction does
         return;
     }
-    sigset_t mask = before.sa_mask;   // the interrupted code's comes back with it
+    sigset_t mask = before.sa_mask;  // the interrupted code's comes back with it
     ::pthread_sigmask(SIG_BLOCK, &mask, nullptr);
     if ((before.sa_flags & SA_NODEFER) != 0) {
         mask = only_bus_errors();
@@ -91,7 +97,9 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     errno = error;
 }
 
-bool is_ours(const struct sigaction& action) noexcept { return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_bus_error; }
+bool is_ours(const struct sigaction& action) noexcept {
+    return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_bus_error;
+}
 
 }  // namespace
 
@@ -103,13 +111,28 @@ void GuardedMap::set(std::span<const std::byte> bytes) noexcept {
     end_ = (begin_ + bytes.size() + page - 1) & ~(page - 1);
 }
 
+namespace {
+
+// Not through the library's function where there is a way: sanitizers put their own in its place, which is not made for
+// handlers and takes the new pages for a write that races with other threads' reads.
+bool map_zeros(std::uintptr_t begin, std::size_t bytes) noexcept {
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+#if defined(__linux__) && defined(SYS_mmap) && UINTPTR_MAX > 0xFFFFFFFF  // with other arguments on 32 bits
+    return ::syscall(SYS_mmap, begin, bytes, PROT_READ, kFlags, -1L, 0L) != -1;
+#else
+    return ::mmap(reinterpret_cast<void*>(begin), bytes, PROT_READ, kFlags, -1, 0) != MAP_FAILED;
+#endif
+}
+
+}  // namespace
+
 // All behind the page that is lost is lost as a rule; one mapping for it is as good as one for each page.
 bool GuardedMap::replace_lost(std::uintptr_t address) noexcept {
     if (address < begin_ || address >= end_) return false;
     std::uint64_t intact = kIntact;
     lost_at_.compare_exchange_strong(intact, address - begin_, std::memory_order_acq_rel);
     const std::uintptr_t page = address & ~(page_size() - 1);
-    return ::mmap(reinterpret_cast<void*>(page), end_ - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    return map_zeros(page, end_ - page);
 }
 
 void GuardedMaps::add(GuardedMap& map) noexcept {
@@ -134,8 +157,10 @@ bool GuardedMaps::replace_lost(std::uintptr_t address) noexcept {
 FaultHandler::FaultHandler() noexcept {
     const Lock lock;
     if (state.users++ > 0) return;
-    struct sigaction action{}, now{};
-    if (::sigaction(SIGBUS, nullptr, &now) == 0 && !is_ours(now)) state.before = now;   // known before the first signal comes
+    struct sigaction action {
+    }, now{};
+    if (::sigaction(SIGBUS, nullptr, &now) == 0 && !is_ours(now))
+        state.before = now;  // known before the first signal comes
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
@@ -145,7 +170,7 @@ FaultHandler::FaultHandler() noexcept {
 FaultHandler::~FaultHandler() {
     const Lock lock;
     if (--state.users > 0) return;
-    struct sigaction now{};
+    struct sigaction now {};
     if (::sigaction(SIGBUS, nullptr, &now) == 0 && is_ours(now)) ::sigaction(SIGBUS, &state.before, nullptr);
 }
 
@@ -156,7 +181,8 @@ GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexc
     const ::pid_t own = ::getpid();
     for (Place& place : state.work) {
         GuardedWork* other = place.work.load(std::memory_order_relaxed);
-        if (other != nullptr && place.process.load(std::memory_order_relaxed) == own) continue;   // else of a parent that forked
+        if (other != nullptr && place.process.load(std::memory_order_relaxed) == own)
+            continue;  // else of a parent that forked
         if (!place.work.compare_exchange_strong(other, this, std::memory_order_seq_cst)) continue;
         place.process.store(own, std::memory_order_release);
         place_ = &place;
@@ -169,7 +195,8 @@ GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexc
 GuardedWork::~GuardedWork() {
     if (place_ == nullptr) return;
     place_->work.store(nullptr, std::memory_order_seq_cst);
-    for (int i = 0; i < kLongestWait && state.handlers.load(std::memory_order_seq_cst) > 0; ++i) std::this_thread::yield();
+    for (int i = 0; i < kLongestWait && state.handlers.load(std::memory_order_seq_cst) > 0; ++i)
+        std::this_thread::yield();
 }
 
 bool GuardedWork::replace_lost(std::uintptr_t address) noexcept {

@@ -60,7 +60,7 @@ public:
 /// Work on mapped files: while it lives, the threads that have entered are guarded. `threads` is room for their names.
 class GuardedWork {
 public:
-    using ThreadName = std::atomic<std::uintptr_t>;   ///< 0: none
+    using ThreadName = std::atomic<std::uintptr_t>;  ///< 0: none
     GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexcept;
     ~GuardedWork();
     GuardedWork(const GuardedWork&) = delete;

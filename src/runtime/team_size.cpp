@@ -7,10 +7,10 @@ namespace tinfer::runtime {
 
 namespace {
 
-constexpr double kDisturbed = 0.1;   // share of the time without a processor: more than the odd interrupt takes
-constexpr double kGain = 0.95;       // of the time, from which on another size is worth it
+constexpr double kDisturbed = 0.1;  // share of the time without a processor: more than the odd interrupt takes
+constexpr double kGain = 0.95;      // of the time, from which on another size is worth it
 constexpr int kShortestPause = 4, kLongestPause = 64;
-constexpr double kDearest = 32;      // windows to wait for each window that a trial without gain has taken
+constexpr double kDearest = 32;  // windows to wait for each window that a trial without gain has taken
 
 }  // namespace
 
@@ -19,7 +19,7 @@ int TeamSize::choose(int n, std::size_t shape) noexcept {
         *this = {};
         most_ = now_ = n;
     }
-    if (shape != shape_) {   // what was timed so far says nothing about these runs
+    if (shape != shape_) {  // what was timed so far says nothing about these runs
         shape_ = shape;
         wall_ = on_processor_ = 0;
         n_runs_ = 0;
@@ -44,7 +44,7 @@ void TeamSize::note(double wall, double on_processor) noexcept {
         --wait_;
         return;
     }
-    const bool down = n_disturbed_ > 1 && now_ > 1, up = now_ < most_;   // a single window may be bad luck
+    const bool down = n_disturbed_ > 1 && now_ > 1, up = now_ < most_;  // a single window may be bad luck
     if (up && (!down || try_larger_)) start_trial(std::min(larger(now_), most_), time);
     else if (down) start_trial(smaller(now_), time);
 }

@@ -29,13 +29,13 @@ private:
 
     int most_ = 0, now_ = 0;
     std::size_t shape_ = 0;
-    double wall_ = 0, on_processor_ = 0;   ///< of the window
+    double wall_ = 0, on_processor_ = 0;  ///< of the window
     int n_runs_ = 0;
-    int n_disturbed_ = 0;                  ///< windows in a row in which the team did not get its processors
-    int before_ = 0;                       ///< size before the trial that is on; 0: none is
-    double time_before_ = 0;               ///< seconds of a run at that size
-    bool try_larger_ = false;              ///< where both are possible
-    int pause_ = 0, wait_ = 0;             ///< windows between trials, and until the next one
+    int n_disturbed_ = 0;       ///< windows in a row in which the team did not get its processors
+    int before_ = 0;            ///< size before the trial that is on; 0: none is
+    double time_before_ = 0;    ///< seconds of a run at that size
+    bool try_larger_ = false;   ///< where both are possible
+    int pause_ = 0, wait_ = 0;  ///< windows between trials, and until the next one
 };
 
 }  // namespace tinfer::runtime

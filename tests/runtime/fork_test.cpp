@@ -23,7 +23,7 @@ using test::in_child;
 using test::TinyModel;
 using Bits = decltype(bits_of(std::span<const float>()));
 
-constexpr int kSeconds = 60;   // far more than it takes; a child that hangs does not end at all
+constexpr int kSeconds = 60;  // far more than it takes; a child that hangs does not end at all
 
 /// A parent that has decoded with a team of two.
 struct Parent {
@@ -36,7 +36,7 @@ struct Parent {
 
     static Context make(const Model& model) {
         Context made(model, {.n_ctx = 64, .n_threads = 2});
-        detail::impl_of(made).team_limit = 2;   // also where there is one processor
+        detail::impl_of(made).team_limit = 2;  // also where there is one processor
         return made;
     }
     Bits decode(Context& own) const {
@@ -51,23 +51,24 @@ struct Parent {
 
 TEST_CASE_FIXTURE(Parent, "fork: a child decodes with the context of its parent, and gets the same bits") {
     REQUIRE(!expected.empty());
-    CHECK(in_child(kSeconds, [&] { return decode(context) == expected && decode(context) == expected ? 0 : 1; }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] { return decode(context) == expected && decode(context) == expected ? 0 : 1; }) ==
+          "exit 0");
     CHECK(decode(context) == expected);
 }
 
 TEST_CASE_FIXTURE(Parent, "fork: a child makes a context of its own, from its parent's model or from the file") {
     CHECK(in_child(kSeconds, [&] {
-        Context own = make(model);
-        return decode(own) == expected ? 0 : 1;
-    }) == "exit 0");
+              Context own = make(model);
+              return decode(own) == expected ? 0 : 1;
+          }) == "exit 0");
     CHECK(in_child(kSeconds, [&] {
-        Context own = make(Model::load(path));
-        return decode(own) == expected ? 0 : 1;
-    }) == "exit 0");
-    CHECK(in_child(kSeconds, [&] {   // and its child, too
-        const std::string grandchild = in_child(kSeconds, [&] { return decode(context) == expected ? 0 : 1; });
-        return grandchild == "exit 0" && decode(context) == expected ? 0 : 1;
-    }) == "exit 0");
+              Context own = make(Model::load(path));
+              return decode(own) == expected ? 0 : 1;
+          }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // and its child, too
+              const std::string grandchild = in_child(kSeconds, [&] { return decode(context) == expected ? 0 : 1; });
+              return grandchild == "exit 0" && decode(context) == expected ? 0 : 1;
+          }) == "exit 0");
 }
 
 TEST_CASE_FIXTURE(Parent, "fork: a decode that is pending ends in the child as in the parent") {
@@ -90,12 +91,15 @@ TEST_CASE("fork: teams made for one call have the size asked for, and end with i
         std::atomic<int> sum{0}, sizes{0};
     } shared;
     for (int round = 0; round < 50; ++round)
-        runtime::run_new_team(3, [](void* context, int thread, int n_threads) noexcept {
-            auto& own = *static_cast<Shared*>(context);
-            own.barrier.wait(n_threads);
-            own.sum += thread;
-            own.sizes += n_threads;
-        }, &shared);
+        runtime::run_new_team(
+            3,
+            [](void* context, int thread, int n_threads) noexcept {
+                auto& own = *static_cast<Shared*>(context);
+                own.barrier.wait(n_threads);
+                own.sum += thread;
+                own.sizes += n_threads;
+            },
+            &shared);
 #    if defined(_OPENMP)
     CHECK(shared.sum == 50 * 3);
     CHECK(shared.sizes == 50 * 9);

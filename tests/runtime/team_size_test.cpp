@@ -36,8 +36,9 @@ struct Days {
 };
 
 const Machine kQuiet{[](int n) { return 0.004 / n; }, [](int) { return 0.99; }};
-const Machine kCrowded{[](int n) { return n == 1 ? 0.004 : 0.02; }, [](int n) { return n == 1 ? 0.98 : 0.5; }};   // threads of others give way
-const Machine kLoops{[](int n) { return n == 1 ? 0.008 : 0.006; }, [](int) { return 0.5; }};                      // they do not
+const Machine kCrowded{[](int n) { return n == 1 ? 0.004 : 0.02; },
+                       [](int n) { return n == 1 ? 0.98 : 0.5; }};  // threads of others give way
+const Machine kLoops{[](int n) { return n == 1 ? 0.008 : 0.006; }, [](int) { return 0.5; }};  // they do not
 
 }  // namespace
 
@@ -71,7 +72,8 @@ TEST_CASE("team size: where a smaller team is slower it is tried ever more seldo
 }
 
 TEST_CASE("team size: the best of many sizes is found step by step") {
-    const Machine machine{[](int n) { return 0.001 * (n <= 6 ? 24.0 / n : 4.0 + 2 * (n - 6)); }, [](int n) { return n <= 6 ? 0.98 : 0.6; }};
+    const Machine machine{[](int n) { return 0.001 * (n <= 6 ? 24.0 / n : 4.0 + 2 * (n - 6)); },
+                          [](int n) { return n <= 6 ? 0.98 : 0.6; }};
     Days days;
     (void)days.run(machine, 10, 16, 6);
     CHECK(days.run(machine, 20, 16, 6) > 0.9);
@@ -84,7 +86,7 @@ TEST_CASE("team size: the best of many sizes is found step by step") {
 TEST_CASE("team size: a trial that goes badly is over at once") {
     const Machine machine{[](int n) { return n == 2 ? 0.004 : 0.4; }, [](int) { return 0.5; }};
     Days days;
-    CHECK(days.run(machine, 20, 2, 1) < 0.002);   // runs; each took a hundred times as long
+    CHECK(days.run(machine, 20, 2, 1) < 0.002);  // runs; each took a hundred times as long
 }
 
 TEST_CASE("team size: runs of another shape or another number of threads are not compared") {

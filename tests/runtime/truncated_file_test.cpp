@@ -31,13 +31,13 @@ using test::in_child;
 using test::TinyModel;
 
 constexpr int kSeconds = 60;
-const std::string kKilled = "signal " + std::to_string(SIGBUS);   // the sanitizers report instead
+const std::string kKilled = "signal " + std::to_string(SIGBUS);  // the sanitizers report instead
 
 struct File {
     test::TempFolder folder;
     std::filesystem::path path = TinyModel{}.save(folder.path());
     std::vector<Token> tokens = test::random_tokens(12, 128, 1);
-    std::uint64_t cut = 0;   ///< bytes that are left: all of the header and a page or so of the weights
+    std::uint64_t cut = 0;  ///< bytes that are left: all of the header and a page or so of the weights
     File() {
         const auto file = ModelFile::open(path);
         cut = (file.tensors()[0].file_offset + page_size()) / page_size() * page_size();
@@ -73,18 +73,19 @@ TEST_CASE_FIXTURE(File, "truncated file: decode reports it, rolled back, and so 
         if (std::filesystem::file_size(path) == cut) path = TinyModel{}.save(folder.path());
         CAPTURE(n_threads);
         CHECK(in_child(kSeconds, [&] {
-            const auto model = Model::load(path);
-            Context context(model, {.n_ctx = 64, .n_threads = n_threads}), other(model, {.n_ctx = 64, .n_threads = 1});
-            detail::impl_of(context).team_limit = 2;
-            if (context.decode(std::span(tokens).first(3)) != DecodeStatus::ok) return 1;
-            truncate();
-            if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
-            if (context.count(SeqId{0}) != 3 || context.n_outputs() != 0) return 2;
-            if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
-            if (const int code = io_error_of([&] { decode_all(other, tokens); })) return code;
-            Context later(model, {.n_ctx = 64});
-            return io_error_of([&] { decode_all(later, tokens); });
-        }) == "exit 0");
+                  const auto model = Model::load(path);
+                  Context context(model, {.n_ctx = 64, .n_threads = n_threads}),
+                      other(model, {.n_ctx = 64, .n_threads = 1});
+                  detail::impl_of(context).team_limit = 2;
+                  if (context.decode(std::span(tokens).first(3)) != DecodeStatus::ok) return 1;
+                  truncate();
+                  if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
+                  if (context.count(SeqId{0}) != 3 || context.n_outputs() != 0) return 2;
+                  if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
+                  if (const int code = io_error_of([&] { decode_all(other, tokens); })) return code;
+                  Context later(model, {.n_ctx = 64});
+                  return io_error_of([&] { decode_all(later, tokens); });
+              }) == "exit 0");
     }
 }
 
@@ -97,180 +98,182 @@ TEST_CASE_FIXTURE(File, "truncated file: in the middle of a decode, with every k
                 CAPTURE(in_slices);
                 CAPTURE(at);
                 CHECK(in_child(kSeconds, [&] {
-                    int code = 1;
-                    std::thread([&] {   // which OpenMP knows nothing of yet
-                        int n_polls = 0;
-                        const auto model = Model::load(path);
-                        Context context(model, {.n_ctx = 64, .n_threads = 2, .cancel = [&] {
-                            if (n_polls++ == at) truncate();
-                            return false;
-                        }});
-                        detail::impl_of(context).team_limit = 2;
-                        if (openmp) detail::impl_of(context).team = runtime::run_team;
-                        code = io_error_of([&] {
-                            if (!in_slices) return decode_all(context, tokens);
-                            context.begin(tokens);
-                            while (context.step(std::chrono::microseconds(50)) == StepStatus::pending) {}
-                        });
-                        if (code == 0 && context.count(SeqId{0}) != 0) code = 2;
-                        if (code == 0) code = io_error_of([&] { decode_all(context, tokens); });
-                    }).join();
-                    return code;
-                }) == "exit 0");
+                          int code = 1;
+                          std::thread([&] {  // which OpenMP knows nothing of yet
+                              int n_polls = 0;
+                              const auto model = Model::load(path);
+                              Context context(model, {.n_ctx = 64, .n_threads = 2, .cancel = [&] {
+                                                          if (n_polls++ == at) truncate();
+                                                          return false;
+                                                      }});
+                              detail::impl_of(context).team_limit = 2;
+                              if (openmp) detail::impl_of(context).team = runtime::run_team;
+                              code = io_error_of([&] {
+                                  if (!in_slices) return decode_all(context, tokens);
+                                  context.begin(tokens);
+                                  while (context.step(std::chrono::microseconds(50)) == StepStatus::pending) {
+                                  }
+                              });
+                              if (code == 0 && context.count(SeqId{0}) != 0) code = 2;
+                              if (code == 0) code = io_error_of([&] { decode_all(context, tokens); });
+                          })
+                              .join();
+                          return code;
+                      }) == "exit 0");
             }
 }
 
 TEST_CASE_FIXTURE(File, "truncated file: the checks of a load report it") {
     CHECK(in_child(kSeconds, [&] {
-        return io_error_of([&] {
-            static_cast<void>(Model::load(path, {.check_tensors = true, .progress = [&](double) { return truncate(), true; }}));
-        });
-    }) == "exit 0");
+              return io_error_of([&] {
+                  static_cast<void>(
+                      Model::load(path, {.check_tensors = true, .progress = [&](double) { return truncate(), true; }}));
+              });
+          }) == "exit 0");
     path = TinyModel{}.save(folder.path());
     CHECK(in_child(kSeconds, [&] {
-        const auto file = ModelFile::open(path);
-        truncate();
-        return io_error_of([&] { file.check_data(); });
-    }) == "exit 0");
+              const auto file = ModelFile::open(path);
+              truncate();
+              return io_error_of([&] { file.check_data(); });
+          }) == "exit 0");
     path = TinyModel{}.save(folder.path());
-    CHECK(in_child(kSeconds, [&] {   // not mapped: an ordinary error
-        const auto file = ModelFile::open(path, {.use_mmap = false});
-        truncate();
-        try {
-            file.check_data();
-        } catch (const Error& error) {
-            return error.code() == ErrorCode::truncated ? 0 : 1;
-        }
-        return 2;
-    }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // not mapped: an ordinary error
+              const auto file = ModelFile::open(path, {.use_mmap = false});
+              truncate();
+              try {
+                  file.check_data();
+              } catch (const Error& error) {
+                  return error.code() == ErrorCode::truncated ? 0 : 1;
+              }
+              return 2;
+          }) == "exit 0");
     path = TinyModel{}.save(folder.path());
-    CHECK(in_child(kSeconds, [&] {   // the header too
-        const auto file = ModelFile::open(path);
-        std::filesystem::resize_file(path, 0);
-        cut = 0;
-        return io_error_of([&] { static_cast<void>(file.json()); });
-    }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // the header too
+              const auto file = ModelFile::open(path);
+              std::filesystem::resize_file(path, 0);
+              cut = 0;
+              return io_error_of([&] { static_cast<void>(file.json()); });
+          }) == "exit 0");
 }
 
 TEST_CASE_FIXTURE(File, "truncated file: a thread that blocks all signals is guarded, and keeps its mask") {
     CHECK(in_child(kSeconds, [&] {
-        const auto model = Model::load(path);
-        Context context(model, {.n_ctx = 64, .n_threads = 1});
-        truncate();
-        sigset_t all, now;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, nullptr);
-        if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
-        pthread_sigmask(SIG_BLOCK, nullptr, &now);
-        return sigismember(&now, SIGBUS) == 1 && sigismember(&now, SIGUSR1) == 1 ? 0 : 1;
-    }) == "exit 0");
+              const auto model = Model::load(path);
+              Context context(model, {.n_ctx = 64, .n_threads = 1});
+              truncate();
+              sigset_t all, now;
+              sigfillset(&all);
+              pthread_sigmask(SIG_BLOCK, &all, nullptr);
+              if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
+              pthread_sigmask(SIG_BLOCK, nullptr, &now);
+              return sigismember(&now, SIGBUS) == 1 && sigismember(&now, SIGUSR1) == 1 ? 0 : 1;
+          }) == "exit 0");
 }
 
 TEST_CASE_FIXTURE(File, "truncated file: signals that are not the library's go where they went before") {
     const auto count = [](int, siginfo_t*, void*) { ++host_signals; };
-    struct sigaction host{};
+    struct sigaction host {};
     host.sa_sigaction = count;
     host.sa_flags = SA_SIGINFO;
-    CHECK(in_child(kSeconds, [&] {   // to a handler of the host, and the handler comes back
-        ::sigaction(SIGBUS, &host, nullptr);
-        {
-            const auto model = Model::load(path);
-            {
-                const auto second = Model::load(path);
-            }
-            ::raise(SIGBUS);
-            Context context(model, {.n_ctx = 64, .n_threads = 1});
-            if (context.decode(tokens) != DecodeStatus::ok || host_signals != 1) return 1;
-            truncate();
-            if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
-            if (host_signals != 1) return 2;
-        }
-        struct sigaction now{};
-        ::sigaction(SIGBUS, nullptr, &now);
-        return now.sa_sigaction == host.sa_sigaction && (now.sa_flags & SA_SIGINFO) != 0 ? 0 : 3;
-    }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // to a handler of the host, and the handler comes back
+              ::sigaction(SIGBUS, &host, nullptr);
+              {
+                  const auto model = Model::load(path);
+                  { const auto second = Model::load(path); }
+                  ::raise(SIGBUS);
+                  Context context(model, {.n_ctx = 64, .n_threads = 1});
+                  if (context.decode(tokens) != DecodeStatus::ok || host_signals != 1) return 1;
+                  truncate();
+                  if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
+                  if (host_signals != 1) return 2;
+              }
+              struct sigaction now {};
+              ::sigaction(SIGBUS, nullptr, &now);
+              return now.sa_sigaction == host.sa_sigaction && (now.sa_flags & SA_SIGINFO) != 0 ? 0 : 3;
+          }) == "exit 0");
     path = TinyModel{}.save(folder.path());
-    CHECK(in_child(kSeconds, [&] {   // one that the host installs later stays
-        struct sigaction now{};
-        {
-            const auto model = Model::load(path);
-            ::sigaction(SIGBUS, &host, nullptr);
-        }
-        ::sigaction(SIGBUS, nullptr, &now);
-        return now.sa_sigaction == host.sa_sigaction ? 0 : 1;
-    }) == "exit 0");
-    CHECK(in_child(kSeconds, [&] {   // ignored
-        ::signal(SIGBUS, SIG_IGN);
-        const auto model = Model::load(path);
-        ::raise(SIGBUS);
-        return 0;
-    }) == "exit 0");
-    CHECK(in_child(kSeconds, [&] {   // a plain handler
-        ::signal(SIGBUS, [](int signal) { host_signals += signal; });
-        const auto model = Model::load(path);
-        ::raise(SIGBUS);
-        return host_signals == SIGBUS ? 0 : 1;
-    }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // one that the host installs later stays
+              struct sigaction now {};
+              {
+                  const auto model = Model::load(path);
+                  ::sigaction(SIGBUS, &host, nullptr);
+              }
+              ::sigaction(SIGBUS, nullptr, &now);
+              return now.sa_sigaction == host.sa_sigaction ? 0 : 1;
+          }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // ignored
+              ::signal(SIGBUS, SIG_IGN);
+              const auto model = Model::load(path);
+              ::raise(SIGBUS);
+              return 0;
+          }) == "exit 0");
+    CHECK(in_child(kSeconds, [&] {  // a plain handler
+              ::signal(SIGBUS, [](int signal) { host_signals += signal; });
+              const auto model = Model::load(path);
+              ::raise(SIGBUS);
+              return host_signals == SIGBUS ? 0 : 1;
+          }) == "exit 0");
     if (test::kSanitized) return;
-    CHECK(in_child(kSeconds, [&] {   // nobody: sent by a process
-        const auto model = Model::load(path);
-        ::raise(SIGBUS);
-        return 0;
-    }) == kKilled);
+    CHECK(in_child(kSeconds, [&] {  // nobody: sent by a process
+              const auto model = Model::load(path);
+              ::raise(SIGBUS);
+              return 0;
+          }) == kKilled);
     const auto touch = [](const Model& model) {
         int sum = 0;
-        for (const TensorInfo& tensor : model.file().tensors()) sum += static_cast<const volatile char*>(tensor.address)[tensor.bytes - 1];
+        for (const TensorInfo& tensor : model.file().tensors())
+            sum += static_cast<const volatile char*>(tensor.address)[tensor.bytes - 1];
         return sum;
     };
-    CHECK(in_child(kSeconds, [&] {   // a program that reads weights itself
-        const auto model = Model::load(path);
-        truncate();
-        return touch(model), 0;
-    }) == kKilled);
+    CHECK(in_child(kSeconds, [&] {  // a program that reads weights itself
+              const auto model = Model::load(path);
+              truncate();
+              return touch(model), 0;
+          }) == kKilled);
     path = TinyModel{}.save(folder.path());
-    CHECK(in_child(kSeconds, [&] {   // in a thread of its own, during a run
-        const auto model = Model::load(path);
-        Context context(model, {.n_ctx = 64, .n_threads = 1, .cancel = [&] {
-            truncate();
-            std::thread([&] { static_cast<void>(touch(model)); }).join();
-            return false;
-        }});
-        decode_all(context, tokens);
-        return 0;
-    }) == kKilled);
+    CHECK(in_child(kSeconds, [&] {  // in a thread of its own, during a run
+              const auto model = Model::load(path);
+              Context context(model, {.n_ctx = 64, .n_threads = 1, .cancel = [&] {
+                                          truncate();
+                                          std::thread([&] { static_cast<void>(touch(model)); }).join();
+                                          return false;
+                                      }});
+              decode_all(context, tokens);
+              return 0;
+          }) == kKilled);
     path = TinyModel{}.save(folder.path());
-    CHECK(in_child(kSeconds, [&] {   // without a guard
-        struct sigaction now{};
-        const auto model = Model::load(path, {.guard_mapping = false});
-        ::sigaction(SIGBUS, nullptr, &now);
-        if (now.sa_handler != SIG_DFL) return 1;
-        Context context(model, {.n_ctx = 64, .n_threads = 1});
-        truncate();
-        decode_all(context, tokens);
-        return 0;
-    }) == kKilled);
+    CHECK(in_child(kSeconds, [&] {  // without a guard
+              struct sigaction now {};
+              const auto model = Model::load(path, {.guard_mapping = false});
+              ::sigaction(SIGBUS, nullptr, &now);
+              if (now.sa_handler != SIG_DFL) return 1;
+              Context context(model, {.n_ctx = 64, .n_threads = 1});
+              truncate();
+              decode_all(context, tokens);
+              return 0;
+          }) == kKilled);
 }
 
 TEST_CASE_FIXTURE(File, "truncated file: many threads with contexts and models of their own") {
     CHECK(in_child(kSeconds, [&] {
-        const auto whole_path = folder.path() / "whole.gguf";
-        std::filesystem::copy_file(path, whole_path);
-        const auto lost = Model::load(path), whole = Model::load(whole_path);
-        std::atomic<int> wrong{0};
-        std::vector<std::thread> threads;
-        truncate();
-        for (int t = 0; t < 8; ++t)
-            threads.emplace_back([&, t] {
-                for (int i = 0; i < 20; ++i) {
-                    const auto own = t % 2 == 0 ? whole : lost;
-                    Context context(own, {.n_ctx = 64, .n_threads = 1});
-                    if (t % 2 == 0) wrong += context.decode(tokens) != DecodeStatus::ok;
-                    else wrong += io_error_of([&] { decode_all(context, tokens); }) != 0;
-                }
-            });
-        for (std::thread& thread : threads) thread.join();
-        return wrong.load();
-    }) == "exit 0");
+              const auto whole_path = folder.path() / "whole.gguf";
+              std::filesystem::copy_file(path, whole_path);
+              const auto lost = Model::load(path), whole = Model::load(whole_path);
+              std::atomic<int> wrong{0};
+              std::vector<std::thread> threads;
+              truncate();
+              for (int t = 0; t < 8; ++t)
+                  threads.emplace_back([&, t] {
+                      for (int i = 0; i < 20; ++i) {
+                          const auto own = t % 2 == 0 ? whole : lost;
+                          Context context(own, {.n_ctx = 64, .n_threads = 1});
+                          if (t % 2 == 0) wrong += context.decode(tokens) != DecodeStatus::ok;
+                          else wrong += io_error_of([&] { decode_all(context, tokens); }) != 0;
+                      }
+                  });
+              for (std::thread& thread : threads) thread.join();
+              return wrong.load();
+          }) == "exit 0");
 }
 
 TEST_CASE_FIXTURE(File, "check_data: a file that is open is not changed by it, from any number of threads") {

@@ -29,7 +29,8 @@ std::string in_child(int seconds, Fn&& fn) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
     for (int status = 0;;) {
         if (::waitpid(child, &status, WNOHANG) == child)
-            return WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status)) : "signal " + std::to_string(WTERMSIG(status));
+            return WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status))
+                                     : "signal " + std::to_string(WTERMSIG(status));
         if (std::chrono::steady_clock::now() > end) {
             ::kill(child, SIGKILL);
             ::waitpid(child, &status, 0);
