@@ -223,8 +223,10 @@ void overhead(Printer& printer, const Setting& s) {
     const auto file = gguf::File::open(std::span(&s.path, 1), {});
     file->load_data({});
     const model::BoundModel bound = model::bind_model(file, {});
+    std::vector<kernels::KernelDescriptor> idle_kernels;   // the first one of an op and type counts
     const kernels::KernelTable& real = *kernels::find_table(Isa::automatic);
-    std::vector<kernels::KernelDescriptor> idle_kernels(real.kernels, real.kernels + real.n_kernels);
+    for (const kernels::KernelTable* part = &real; part != nullptr; part = part->base)
+        idle_kernels.insert(idle_kernels.end(), part->kernels, part->kernels + part->n_kernels);
     for (kernels::KernelDescriptor& kernel : idle_kernels)
         kernel.run = [](const kernels::KernelCall&, kernels::WorkSlice) noexcept {};
     const kernels::KernelTable table{real.name, idle_kernels.data(), idle_kernels.size()};
