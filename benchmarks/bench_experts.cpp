@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A mixture of experts beside a dense model that multiplies and reads as much per token: what choosing experts and cutting
-// work by them costs. Both run by turns, so that a noisy machine treats them alike.
+// A mixture of experts beside a dense model that multiplies and reads as much per token: what choosing experts and
+// cutting work by them costs. Both run by turns, so that a noisy machine treats them alike.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -17,10 +17,11 @@ namespace tinfer::bench {
 
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: bench_experts --moe FILE --dense FILE [--tokens 8] [--prompt 512] [--threads 1,2] [--rounds 5] [--smoke] [--json]\n"
-    "Files as `generate_model --shape moe` and `--shape moe-dense` write them. Speed of the experts in percent of the dense\n"
-    "model's, the median over rounds, for generation and prompt.\n";
+constexpr std::string_view kUsage = "usage: bench_experts --moe FILE --dense FILE [--tokens 8] [--prompt 512] "
+                                    "[--threads 1,2] [--rounds 5] [--smoke] [--json]\n"
+                                    "Files as `generate_model --shape moe` and `--shape moe-dense` write them. Speed "
+                                    "of the experts in percent of the dense\n"
+                                    "model's, the median over rounds, for generation and prompt.\n";
 
 using Clock = std::chrono::steady_clock;
 
@@ -43,7 +44,8 @@ double seconds(Context& context, int n, bool at_once) {
     const std::size_t step = at_once ? tokens.size() : 1;
     const auto begin = Clock::now();
     for (std::size_t i = 0; i < tokens.size(); i += step)
-        if (context.decode(std::span(tokens).subspan(i, step)) != DecodeStatus::ok) throw std::runtime_error("a decode did not succeed");
+        if (context.decode(std::span(tokens).subspan(i, step)) != DecodeStatus::ok)
+            throw std::runtime_error("a decode did not succeed");
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -70,13 +72,14 @@ struct Comparison {
     }
 };
 
-void compare(const Model& moe, const Model& dense, int n_threads, int n_tokens, int n_prompt, int rounds, Printer& printer) {
+void compare(const Model& moe, const Model& dense, int n_threads, int n_tokens, int n_prompt, int rounds,
+             Printer& printer) {
     const ContextOptions options{.n_ctx = std::max(n_tokens, n_prompt), .n_threads = n_threads};
     Context a(moe, options), b(dense, options);
     for (const bool at_once : {false, true}) {
         const int n = at_once ? n_prompt : n_tokens;
         Comparison comparison;
-        for (int round = -1; round < rounds; ++round) {   // one round to warm up
+        for (int round = -1; round < rounds; ++round) {  // one round to warm up
             const double moe_seconds = seconds(a, n, at_once), dense_seconds = seconds(b, n, at_once);
             if (round >= 0) comparison.add(moe_seconds, dense_seconds);
         }
@@ -96,8 +99,10 @@ void run(Options& options) {
     const auto threads = options.numbers("threads", "1,2");
     Printer printer(options.flag("json"));
     options.finish();
-    if (moe_path.empty() || dense_path.empty()) throw std::runtime_error("--moe FILE or --dense FILE is missing; see --help");
-    if (n_tokens < 1 || n_prompt < 1 || rounds < 1) throw std::runtime_error("--tokens, --prompt and --rounds are at least 1");
+    if (moe_path.empty() || dense_path.empty())
+        throw std::runtime_error("--moe FILE or --dense FILE is missing; see --help");
+    if (n_tokens < 1 || n_prompt < 1 || rounds < 1)
+        throw std::runtime_error("--tokens, --prompt and --rounds are at least 1");
 
     const Model moe = Model::load(moe_path), dense = Model::load(dense_path);
     check_bits(moe);

@@ -22,8 +22,10 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: bench_mul_mat [--type q4_k,q6_k,…] [--table auto,avx2,…] [--tokens 1,2,…] [--threads 1,2]\n"
     "                     [--where cache,dram] [--k 2048] [--rows 5632] [--seconds 0.2] [--smoke] [--json]\n"
-    "One matrix of `rows` rows of `k` weights. GB/s counts its bytes; roof: the share of the stream read, or of the read of\n"
-    "a buffer that lies in the last-level cache; peak: the share of the int8 (or f32) multiply-accumulates of the table's\n"
+    "One matrix of `rows` rows of `k` weights. GB/s counts its bytes; roof: the share of the stream read, or of the "
+    "read of\n"
+    "a buffer that lies in the last-level cache; peak: the share of the int8 (or f32) multiply-accumulates of the "
+    "table's\n"
     "instructions. dram: a ring of copies of 1 GiB, for up to 64 tokens.\n";
 
 struct Plan {
@@ -35,7 +37,7 @@ struct Plan {
     std::size_t ring_bytes;
 };
 
-constexpr int kMostTokensFromDram = 64;   // beyond, where the weights lie makes no difference
+constexpr int kMostTokensFromDram = 64;  // beyond, where the weights lie makes no difference
 
 /// Weights, activations and output of one type.
 class Matrix {
@@ -59,7 +61,8 @@ public:
     }
 
     /// The kernel on tokens [first, first + n) and the rows from `row` on.
-    [[nodiscard]] KernelRun run(const kernels::KernelTable& table, int n_threads, int first, int n, std::int64_t row = 0) const {
+    [[nodiscard]] KernelRun run(const kernels::KernelTable& table, int n_threads, int first, int n,
+                                std::int64_t row = 0) const {
         kernels::Operand out = out_.operand(), w = weights_.operand(), x = x_.operand();
         out.data += first * out.nb[1] + row * out.nb[0];
         w.data += row * w.nb[1];
@@ -107,7 +110,7 @@ private:
     int n_ = 0;
 };
 
-int least_runs(double budget) { return budget > 0 ? 3 : 1; }   // nobody reads the times of a smoke test
+int least_runs(double budget) { return budget > 0 ? 3 : 1; }  // nobody reads the times of a smoke test
 
 /// Seconds of one call from cache: the best of at least three runs, which together take the budget or longer.
 double cached_call(KernelRun& run, roof::Team& team, double budget) {
@@ -121,36 +124,39 @@ double cached_call(KernelRun& run, roof::Team& team, double budget) {
     return best / n;
 }
 
-/// Seconds of one call around the ring: the mean over its matrices of each one's best, so that a round which something else
-/// interrupted is not lost, and no matrix is still in a cache from the round before.
+/// Seconds of one call around the ring: the mean over its matrices of each one's best, so that a round which something
+/// else interrupted is not lost, and no matrix is still in a cache from the round before.
 double streamed_call(KernelRun& run, roof::Team& team, Ring& ring, double budget) {
     const auto n = static_cast<std::size_t>(ring.size());
     std::vector<double> best(n, 1e30);
     double spent = 0;
     for (int rounds = 0; rounds < least_runs(budget) || spent < budget; ++rounds) {
-        const auto times = run.times(team, ring.size(), [&](int i, kernels::KernelCall& call) { call.operands[1].data = ring.at(i); });
+        const auto times =
+            run.times(team, ring.size(), [&](int i, kernels::KernelCall& call) { call.operands[1].data = ring.at(i); });
         for (std::size_t i = 0; i < n; ++i) best[i] = std::min(best[i], times[i]);
         spent += std::accumulate(times.begin(), times.end(), 0.0);
     }
     return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(n);
 }
 
-void measure_matrix(const Plan& plan, const kernels::KernelTable& table, const Matrix& matrix, roof::Team& team, Ring* ring,
-                    double read_rate, Printer& printer) {
+void measure_matrix(const Plan& plan, const kernels::KernelTable& table, const Matrix& matrix, roof::Team& team,
+                    Ring* ring, double read_rate, Printer& printer) {
     const roof::Level level = roof::level_of(table.name);
     double one_token = 0;
     for (const int n : plan.tokens) {
         if (ring != nullptr && n > kMostTokensFromDram) continue;
         matrix.check(table, team, n);
         KernelRun run = matrix.run(table, team.size(), 0, n);
-        const double seconds = ring == nullptr ? cached_call(run, team, plan.seconds)
-                                               : streamed_call(run, team, *ring, 5 * plan.seconds);
+        const double seconds =
+            ring == nullptr ? cached_call(run, team, plan.seconds) : streamed_call(run, team, *ring, 5 * plan.seconds);
         const double peak = matrix.is_int8() ? roof::int8_dot_rate(team, level, plan.seconds / 10)
                                              : roof::f32_fma_rate(team, level, plan.seconds / 10);
         if (n == 1) one_token = seconds;
         const double bytes = static_cast<double>(matrix.bytes().size()) / seconds, macs = matrix.products(n) / seconds;
         Record record("mul_mat");
-        record.add("table", table.name).add("type", to_string(matrix.type())).add("where", ring == nullptr ? "cache" : "dram");
+        record.add("table", table.name)
+            .add("type", to_string(matrix.type()))
+            .add("where", ring == nullptr ? "cache" : "dram");
         record.add("threads", team.size()).add("tokens", n).add("us", 1e6 * seconds, 1);
         record.add("gbps", bytes / 1e9, 1).percent("roof", bytes, read_rate).add("read_gbps", read_rate / 1e9, 1);
         record.add("gmacs", macs / 1e9, 1).percent("peak", macs, peak).add("peak_gmacs", peak / 1e9, 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Everything of a model that is no matrix: quantizers, norms, activations, RoPE, softmax, in nanoseconds per value, and what
-// meeting costs: barrier and parallel region. Rows of the 1.1B shape, from the cache, one thread.
+// Everything of a model that is no matrix: quantizers, norms, activations, RoPE, softmax, in nanoseconds per value, and
+// what meeting costs: barrier and parallel region. Rows of the 1.1B shape, from the cache, one thread.
 #include <algorithm>
-#include <cstring>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -33,8 +33,8 @@ test::TestTensor floats(test::TestTensor::Shape ne, std::uint64_t seed) {
 struct Case {
     std::string name;
     Op op;
-    DType type;                              ///< that selects the kernel
-    std::vector<test::TestTensor> tensors;   ///< by slot
+    DType type;                             ///< that selects the kernel
+    std::vector<test::TestTensor> tensors;  ///< by slot
     OpParams params{};
 
     [[nodiscard]] std::vector<kernels::Operand> operands() const {
@@ -63,29 +63,36 @@ std::vector<Case> cases(std::int64_t n) {
     for (const DType type : {DType::x8_32, DType::x8_256}) {
         const std::string suffix = cat(".", to_string(type));
         add(make_case("quantize" + suffix, Op::quantize, type, rows(type, kEmbd), floats({kEmbd, n, 1, 1}, 1)));
-        add(make_case("rms_norm_quantize" + suffix, Op::rms_norm_quantize, type, rows(type, kEmbd), floats({kEmbd, n, 1, 1}, 1),
-                      floats({kEmbd, 1, 1, 1}, 2))).eps = 1e-5f;
-        add(make_case("silu_mul_quantize" + suffix, Op::silu_mul_quantize, type, rows(type, kFf), floats({kFf, n, 1, 1}, 1),
-                      floats({kFf, n, 1, 1}, 2)));
+        add(make_case("rms_norm_quantize" + suffix, Op::rms_norm_quantize, type, rows(type, kEmbd),
+                      floats({kEmbd, n, 1, 1}, 1), floats({kEmbd, 1, 1, 1}, 2)))
+            .eps = 1e-5f;
+        add(make_case("silu_mul_quantize" + suffix, Op::silu_mul_quantize, type, rows(type, kFf),
+                      floats({kFf, n, 1, 1}, 1), floats({kFf, n, 1, 1}, 2)));
     }
     add(make_case("rms_norm", Op::rms_norm, DType::none, rows(DType::f32, kEmbd), floats({kEmbd, n, 1, 1}, 1),
-                  floats({kEmbd, 1, 1, 1}, 2))).eps = 1e-5f;
+                  floats({kEmbd, 1, 1, 1}, 2)))
+        .eps = 1e-5f;
     add(make_case("silu", Op::silu, DType::none, rows(DType::f32, kFf), floats({kFf, n, 1, 1}, 1)));
-    add(make_case("silu_mul", Op::silu_mul, DType::none, rows(DType::f32, kFf), floats({kFf, n, 1, 1}, 1), floats({kFf, n, 1, 1}, 2)));
-    add(make_case("add", Op::add, DType::none, rows(DType::f32, kEmbd), floats({kEmbd, n, 1, 1}, 1), floats({kEmbd, n, 1, 1}, 2)));
+    add(make_case("silu_mul", Op::silu_mul, DType::none, rows(DType::f32, kFf), floats({kFf, n, 1, 1}, 1),
+                  floats({kFf, n, 1, 1}, 2)));
+    add(make_case("add", Op::add, DType::none, rows(DType::f32, kEmbd), floats({kEmbd, n, 1, 1}, 1),
+                  floats({kEmbd, n, 1, 1}, 2)));
     add(make_case("softmax", Op::softmax, DType::none, rows(DType::f32, kVocab), floats({kVocab, n, 1, 1}, 1)));
     for (const int neox : {0, 1}) {
         OpParams& params = add(make_case(neox == 0 ? "rope.neighbours" : "rope.halves", Op::rope, DType::none,
-            test::TestTensor(DType::f32, {kHeadDim, kHeads, n, 1}), floats({kHeadDim, kHeads, n, 1}, 1), floats({kHeadDim, n, 1, 1}, 2)));
+                                         test::TestTensor(DType::f32, {kHeadDim, kHeads, n, 1}),
+                                         floats({kHeadDim, kHeads, n, 1}, 1), floats({kHeadDim, n, 1, 1}, 2)));
         params.rope.n_rot = kHeadDim;
         params.rope.neox = neox;
     }
     return all;
 }
 
-void measure_case(const Case& subject, const kernels::KernelTable& table, int n_tokens, double budget, Printer& printer) {
+void measure_case(const Case& subject, const kernels::KernelTable& table, int n_tokens, double budget,
+                  Printer& printer) {
     roof::Team team(1);
-    KernelRun(*kernels::find_table(Isa::reference), subject.op, subject.type, subject.operands(), 1, subject.params).seconds(team, 1);
+    KernelRun(*kernels::find_table(Isa::reference), subject.op, subject.type, subject.operands(), 1, subject.params)
+        .seconds(team, 1);
     const test::TestTensor expected(subject.tensors[0]);
     KernelRun run(table, subject.op, subject.type, subject.operands(), 1, subject.params);
     run.seconds(team, 1);
@@ -108,9 +115,11 @@ void measure_case(const Case& subject, const kernels::KernelTable& table, int n_
 double barrier_seconds(int n_threads, int n) {
     roof::Team team(n_threads);
     runtime::Barrier barrier;
-    return roof::best_seconds(team, 0, [&](int) {
-        for (int i = 0; i < n; ++i) barrier.wait(n_threads);
-    }) / n;
+    return roof::best_seconds(team, 0,
+                              [&](int) {
+                                  for (int i = 0; i < n; ++i) barrier.wait(n_threads);
+                              }) /
+           n;
 }
 
 /// A parallel region of the library's own team, in which every thread does nothing.
@@ -118,7 +127,8 @@ double region_seconds(int n_threads, int n) {
     double best = 1e30;
     for (int i = 0; i < n; ++i) {
         const auto begin = std::chrono::steady_clock::now();
-        runtime::run_team(n_threads, [](void*, int, int) noexcept {}, nullptr);
+        runtime::run_team(
+            n_threads, [](void*, int, int) noexcept {}, nullptr);
         best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
     return best;

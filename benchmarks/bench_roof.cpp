@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The roofs of this machine, which every other figure is a share of: multiply-accumulates without memory (checked against
-// the clock: a loop that does not issue one or two instructions in every cycle is no roof), and reading memory without
-// arithmetic.
+// The roofs of this machine, which every other figure is a share of: multiply-accumulates without memory (checked
+// against the clock: a loop that does not issue one or two instructions in every cycle is no roof), and reading memory
+// without arithmetic.
 #include "support.hpp"
 
 #include <cstdio>
@@ -13,9 +13,8 @@ namespace tinfer::bench {
 
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: bench_roof [--threads 1,2] [--seconds 0.1] [--smoke] [--json]\n"
-    "Measures dot-product peaks, last-level cache and stream read.\n";
+constexpr std::string_view kUsage = "usage: bench_roof [--threads 1,2] [--seconds 0.1] [--smoke] [--json]\n"
+                                    "Measures dot-product peaks, last-level cache and stream read.\n";
 
 void print_products(Printer& printer, roof::Team& team, Isa isa, double seconds) {
     const roof::Level level = roof::level_of(to_string(isa));

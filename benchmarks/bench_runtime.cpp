@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What is around the kernels: slices of time, graphs and plans, observers, threads in excess, idle contexts, the way from
-// a file to its first token. What is compared runs by turns in one process, so that a noisy machine treats both alike.
+// What is around the kernels: slices of time, graphs and plans, observers, threads in excess, idle contexts, the way
+// from a file to its first token. What is compared runs by turns in one process, so that a noisy machine treats both
+// alike.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -25,7 +26,8 @@ using std::chrono_literals::operator""ms, std::chrono_literals::operator""s;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kUsage =
-    "usage: bench_runtime --model FILE [--only slices,graph,overhead,breakdown,observer,threads,idle,startup] [--prompt 512] [--tokens 32]\n"
+    "usage: bench_runtime --model FILE [--only slices,graph,overhead,breakdown,observer,threads,idle,startup] "
+    "[--prompt 512] [--tokens 32]\n"
     "                     [--rounds 5] [--threads 2] [--slice-ms 2] [--smoke] [--json]\n"
     "Measures the runtime around the kernels with a given model.\n";
 
@@ -63,7 +65,9 @@ std::vector<Token> some_tokens(const Model& model, int n) {
 }
 
 Context make_context(const Model& model, const Setting& s, int n_threads = 0) {
-    return Context(model, {.n_ctx = s.n_prompt + s.n_tokens + 1, .n_ubatch = s.n_prompt, .n_threads = n_threads == 0 ? s.n_threads : n_threads});
+    return Context(model, {.n_ctx = s.n_prompt + s.n_tokens + 1,
+                           .n_ubatch = s.n_prompt,
+                           .n_threads = n_threads == 0 ? s.n_threads : n_threads});
 }
 
 /// The prompt, or so many tokens one after the other behind it; the bits of the last row of logits.
@@ -74,12 +78,14 @@ std::vector<float> decode_prompt(Context& context, std::span<const Token> prompt
     return {row.begin(), row.end()};
 }
 void decode_tokens(Context& context, std::span<const Token> tokens) {
-    for (const Token& token : tokens) require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
+    for (const Token& token : tokens)
+        require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
 }
 
 // ---- slices of time -------------------------------------------------------------------------------------------------
 
-void measure_slices(Printer& printer, const Model& model, const Setting& s, std::string_view work, std::span<const Token> tokens, std::span<const Token> history) {
+void measure_slices(Printer& printer, const Model& model, const Setting& s, std::string_view work,
+                    std::span<const Token> tokens, std::span<const Token> history) {
     Context context = make_context(model, s);
     const auto prepare = [&] {
         context.clear();
@@ -99,7 +105,7 @@ void measure_slices(Printer& printer, const Model& model, const Setting& s, std:
             if (round > 0) calls.push_back(t);
         }
         require(std::ranges::equal(context.logits(), expected), "slices changed the logits");
-        if (round == 0) continue;   // warms up
+        if (round == 0) continue;  // warms up
         whole.push_back(a);
         sliced.push_back(b);
     }
@@ -109,9 +115,17 @@ void measure_slices(Printer& printer, const Model& model, const Setting& s, std:
     std::vector<double> ratios;
     for (std::size_t i = 0; i < whole.size(); ++i) ratios.push_back(sliced[i] / whole[i]);
     Record record("slices");
-    record.add("work", work).add("threads", s.n_threads).add("slice_ms", ms(s.slice)).add("whole_ms", median(whole), 3).add("sliced_ms", median(sliced), 3);
-    record.add("ratio", median(ratios), 3).add("calls", calls.size()).percent("in_time", static_cast<double>(in_time), static_cast<double>(calls.size()));
-    record.add("p50_ms", calls[calls.size() / 2], 3).add("p99_ms", calls[calls.size() * 99 / 100], 3).add("max_ms", calls.back(), 3);
+    record.add("work", work)
+        .add("threads", s.n_threads)
+        .add("slice_ms", ms(s.slice))
+        .add("whole_ms", median(whole), 3)
+        .add("sliced_ms", median(sliced), 3);
+    record.add("ratio", median(ratios), 3)
+        .add("calls", calls.size())
+        .percent("in_time", static_cast<double>(in_time), static_cast<double>(calls.size()));
+    record.add("p50_ms", calls[calls.size() / 2], 3)
+        .add("p99_ms", calls[calls.size() * 99 / 100], 3)
+        .add("max_ms", calls.back(), 3);
     printer.print(record);
 }
 
@@ -136,7 +150,9 @@ void graph(Printer& printer, const Model& model, const Setting& s) {
     }
     const auto nodes = static_cast<double>(graph.nodes().size());
     Record record("graph");
-    record.add("nodes", graph.nodes().size()).add("build_us", 1e3 * median(build)).add("signature_us", 1e3 * median(sign));
+    record.add("nodes", graph.nodes().size())
+        .add("build_us", 1e3 * median(build))
+        .add("signature_us", 1e3 * median(sign));
     printer.print(record.add("ns_per_node", 1e6 * (median(build) + median(sign)) / nodes, 1));
 }
 
@@ -155,15 +171,18 @@ struct Watcher : Observer {
     void on_run_end(const RunResult& result) override { runs_ns += static_cast<double>(result.end - begin); }
 };
 
-/// What watching costs: a prompt or a token with each level in turn, the second behind attaching, over and over, so that
-/// whatever else the machine does meets all alike; the median of the ratios to the turn's run without an observer.
+/// What watching costs: a prompt or a token with each level in turn, the second behind attaching, over and over, so
+/// that whatever else the machine does meets all alike; the median of the ratios to the turn's run without an observer.
 void observers(Printer& printer, const Model& model, const Setting& s) {
     struct Level {
         const char* name;
         std::optional<TraceLevel> level;
         std::vector<double> prompts = {}, tokens = {};
     };
-    std::vector<Level> levels{{"detached", {}}, {"counts", TraceLevel::counts}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}};
+    std::vector<Level> levels{{"detached", {}},
+                              {"counts", TraceLevel::counts},
+                              {"steps", TraceLevel::steps},
+                              {"threads", TraceLevel::threads}};
     const auto prompt = some_tokens(model, s.n_prompt);
     const Token token{1};
     Context context = make_context(model, s);
@@ -179,11 +198,12 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
                     watcher->level = *now.level;
                     attached = context.attach(watcher);
                 }
-                work();   // an observer's first run also shows it the plan
+                work();  // an observer's first run also shows it the plan
                 (now.*member).push_back(timed_ms(work));
             }
     };
-    in_turn(20s, &Level::prompts, [&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); });
+    in_turn(20s, &Level::prompts,
+            [&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); });
     in_turn(20s, &Level::tokens, [&] {
         require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
         require(context.seq_rm(SeqId{0}, {Pos{s.n_prompt}}) == RemoveStatus::ok, "the token stays");
@@ -191,11 +211,14 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
     for (const Level& level : levels) {
         const auto relative = [&](auto member) {
             std::vector<double> ratios;
-            for (std::size_t i = 0; i < (level.*member).size(); ++i) ratios.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
+            for (std::size_t i = 0; i < (level.*member).size(); ++i)
+                ratios.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
             return median(ratios);
         };
         Record record("observer");
-        record.add("level", level.name).add("prompt_ms", median(level.prompts), 3).add("prompt_cost_percent", relative(&Level::prompts));
+        record.add("level", level.name)
+            .add("prompt_ms", median(level.prompts), 3)
+            .add("prompt_cost_percent", relative(&Level::prompts));
         record.add("token_ms", median(level.tokens), 4).add("token_cost_percent", relative(&Level::tokens));
         printer.print(record);
     }
@@ -214,7 +237,10 @@ void breakdown(Printer& printer, const Model& model, const Setting& s) {
     const auto attached = context.attach(watcher);
     const double watched = timed_ms([&] { decode_tokens(context, tokens); }) / s.n_tokens;
     Record record("breakdown");
-    record.add("threads", s.n_threads).add("token_us", 1e3 * bare, 1).add("watched_us", 1e3 * watched, 1).add("steps_us", watcher->kernels_ns / 1e3 / s.n_tokens, 1);
+    record.add("threads", s.n_threads)
+        .add("token_us", 1e3 * bare, 1)
+        .add("watched_us", 1e3 * watched, 1)
+        .add("steps_us", watcher->kernels_ns / 1e3 / s.n_tokens, 1);
     printer.print(record.add("events", watcher->n_events / static_cast<std::uint64_t>(s.n_tokens)));
 }
 
@@ -223,15 +249,18 @@ void overhead(Printer& printer, const Setting& s) {
     const auto file = gguf::File::open(std::span(&s.path, 1), {});
     file->load_data({});
     const model::BoundModel bound = model::bind_model(file, {});
-    std::vector<kernels::KernelDescriptor> idle_kernels;   // the first one of an op and type counts
+    std::vector<kernels::KernelDescriptor> idle_kernels;  // the first one of an op and type counts
     const kernels::KernelTable& real = *kernels::find_table(Isa::automatic);
     for (const kernels::KernelTable* part = &real; part != nullptr; part = part->base)
         idle_kernels.insert(idle_kernels.end(), part->kernels, part->kernels + part->n_kernels);
     for (kernels::KernelDescriptor& kernel : idle_kernels)
         kernel.run = [](const kernels::KernelCall&, kernels::WorkSlice) noexcept {};
     const kernels::KernelTable table{real.name, idle_kernels.data(), idle_kernels.size()};
-    for (const auto& [name, level] : {std::pair<const char*, std::optional<TraceLevel>>{"none", {}}, {"steps", TraceLevel::steps}, {"threads", TraceLevel::threads}}) {
-        Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads}, table);
+    for (const auto& [name, level] : {std::pair<const char*, std::optional<TraceLevel>>{"none", {}},
+                                      {"steps", TraceLevel::steps},
+                                      {"threads", TraceLevel::threads}}) {
+        Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 1024, .n_threads = s.n_threads},
+                              table);
         const auto watcher = std::make_shared<Watcher>();
         if (level) {
             watcher->level = *level;
@@ -240,7 +269,8 @@ void overhead(Printer& printer, const Setting& s) {
         std::vector<double> times;
         const Token token{1};
         for (int i = 0; i < 1000; ++i)
-            times.push_back(timed_ms([&] { require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed"); }));
+            times.push_back(timed_ms(
+                [&] { require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed"); }));
         Record record("overhead");
         record.add("observer", name).add("threads", s.n_threads).add("token_us", 1e3 * median(times));
         printer.print(record);
@@ -265,8 +295,11 @@ void threads(Printer& printer, const Model& model, const Setting& s) {
         }
     for (std::size_t i = 0; i < counts.size(); ++i) {
         Record record("threads");
-        record.add("threads", counts[i]).add("prompt_tps", 1e3 * s.n_prompt / median(prompts[i]), 1).percent("of_two", median(prompts[1]), median(prompts[i]));
-        record.add("token_tps", 1e3 * s.n_tokens / median(generations[i]), 1).percent("of_two_token", median(generations[1]), median(generations[i]));
+        record.add("threads", counts[i])
+            .add("prompt_tps", 1e3 * s.n_prompt / median(prompts[i]), 1)
+            .percent("of_two", median(prompts[1]), median(prompts[i]));
+        record.add("token_tps", 1e3 * s.n_tokens / median(generations[i]), 1)
+            .percent("of_two_token", median(generations[1]), median(generations[i]));
         printer.print(record);
     }
 }
@@ -277,7 +310,9 @@ double cpu_ms() {
 #if defined(__unix__)
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const auto of = [](const timeval& t) { return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec); };
+    const auto of = [](const timeval& t) {
+        return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec);
+    };
     return of(usage.ru_utime) + of(usage.ru_stime);
 #else
     return NAN;
@@ -300,7 +335,7 @@ void idle(Printer& printer, const Model& model, const Setting& s) {
 
 void startup(Printer& printer, const Setting& s) {
     std::vector<double> loads, contexts, firsts, seconds, totals;
-    for (int round = 0; round <= s.n_rounds; ++round) {   // the first one warms the page cache
+    for (int round = 0; round <= s.n_rounds; ++round) {  // the first one warms the page cache
         const auto begin = Clock::now();
         const Model model = Model::load(s.path);
         const auto loaded = Clock::now();
@@ -319,7 +354,9 @@ void startup(Printer& printer, const Setting& s) {
         totals.push_back(ms(first - begin) - ms(second - first));
     }
     Record record("startup");
-    record.add("mb", static_cast<double>(std::filesystem::file_size(s.path)) / 1e6, 1).add("load_ms", median(loads)).add("context_ms", median(contexts));
+    record.add("mb", static_cast<double>(std::filesystem::file_size(s.path)) / 1e6, 1)
+        .add("load_ms", median(loads))
+        .add("context_ms", median(contexts));
     record.add("first_token_ms", median(firsts)).add("second_token_ms", median(seconds));
     printer.print(record.add("start_without_a_token_ms", median(totals)));
 }

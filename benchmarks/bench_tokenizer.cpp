@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Megabytes of text per second on one thread, by kind of text, for any vocabularies; and that time grows with length and
-// nothing worse on hostile text. Checks first that tokens decode to the text and that cutting the work does not matter.
+// Megabytes of text per second on one thread, by kind of text, for any vocabularies; and that time grows with length
+// and nothing worse on hostile text. Checks first that tokens decode to the text and that cutting the work does not
+// matter.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +25,9 @@ constexpr std::string_view kUsage =
     "                       [--write-ids file] [--smoke] [--json]\n"
     "Times Vocab::encode and decode on one thread. Text: mixed by default, or a file.\n";
 
-struct NamedText { std::string name, text; };
+struct NamedText {
+    std::string name, text;
+};
 
 std::string repeat(std::string_view unit, std::size_t n_bytes) {
     std::string out;
@@ -34,10 +37,18 @@ std::string repeat(std::string_view unit, std::size_t n_bytes) {
 
 std::vector<NamedText> texts(std::size_t n) {
     MixedText source(1);
-    return {{"mixed", source.mixed(n)},       {"prose", source.prose(n)}, {"code", source.code(n)},
-            {"cjk", source.cjk(n)},           {"emoji", source.emoji(n)}, {"numbers", source.numbers(n)},
-            {"one letter", repeat("a", n)},   {"spaces", repeat(" ", n)}, {"joiners", repeat("\xE2\x80\x8D", n)},
-            {"ideograph", repeat("\xE4\xBA\xBA", n)}, {"digits", repeat("7", n)}, {"newlines", repeat("\n", n)}};
+    return {{"mixed", source.mixed(n)},
+            {"prose", source.prose(n)},
+            {"code", source.code(n)},
+            {"cjk", source.cjk(n)},
+            {"emoji", source.emoji(n)},
+            {"numbers", source.numbers(n)},
+            {"one letter", repeat("a", n)},
+            {"spaces", repeat(" ", n)},
+            {"joiners", repeat("\xE2\x80\x8D", n)},
+            {"ideograph", repeat("\xE4\xBA\xBA", n)},
+            {"digits", repeat("7", n)},
+            {"newlines", repeat("\n", n)}};
 }
 
 void write_ids(const std::string& path, const std::vector<Token>& tokens) {
@@ -78,14 +89,18 @@ void measure(Options& options) {
         const Vocab vocab = Vocab::load(path);
         for (const auto& [name, text] : all) {
             const auto tokens = vocab.encode(text, {.add_special = false});
-            if (vocab.encode(text, {.add_special = false}) != tokens) throw std::runtime_error(path + ": two calls disagree");
+            if (vocab.encode(text, {.add_special = false}) != tokens)
+                throw std::runtime_error(path + ": two calls disagree");
             if (!ids_file.empty()) write_ids(ids_file, tokens);
             const std::string back = vocab.decode(tokens, {.clean = DecodeOptions::Clean::off});
             std::size_t n_decoded = 0;
             const double encode = best_seconds(n_runs, [&] { (void)vocab.encode(text, {.add_special = false}); });
-            const double decode = best_seconds(n_runs, [&] { n_decoded = vocab.decode(tokens, {.clean = DecodeOptions::Clean::off}).size(); });
+            const double decode = best_seconds(
+                n_runs, [&] { n_decoded = vocab.decode(tokens, {.clean = DecodeOptions::Clean::off}).size(); });
             Record record("tokenizer");
-            record.add("vocab", std::filesystem::path(path).stem().string()).add("text", name).add("tokens", tokens.size());
+            record.add("vocab", std::filesystem::path(path).stem().string())
+                .add("text", name)
+                .add("tokens", tokens.size());
             record.add("encode_mbps", static_cast<double>(text.size()) / encode * 1e-6, 1);
             record.add("decode_mbps", static_cast<double>(n_decoded) / decode * 1e-6, 1);
             record.add("reversible", back == text ? "yes" : "no");

@@ -11,9 +11,10 @@ namespace tinfer::bench {
 
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: generate_model --out FILE [--shape 1.1b|135m|moe|moe-dense|tiny|tiny-moe] [--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
-    "Writes a llama model of seeded random weights and a toy vocabulary, and decodes sixteen tokens to see that it lives.\n";
+constexpr std::string_view kUsage = "usage: generate_model --out FILE [--shape 1.1b|135m|moe|moe-dense|tiny|tiny-moe] "
+                                    "[--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
+                                    "Writes a llama model of seeded random weights and a toy vocabulary, and decodes "
+                                    "sixteen tokens to see that it lives.\n";
 
 void generate(Options& options) {
     const bool smoke = options.flag("smoke");
@@ -27,8 +28,9 @@ void generate(Options& options) {
     write_random_model(out, shape_named(shape), mix, static_cast<std::uint64_t>(seed));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double deviation = check_model(out);
-    std::fprintf(stderr, "%s: %s of %s, %.1f MB in %.1f s, logits deviate by %.2f\n", out.string().c_str(), shape.c_str(),
-        mix.c_str(), static_cast<double>(std::filesystem::file_size(out)) / 1e6, seconds, deviation);
+    std::fprintf(stderr, "%s: %s of %s, %.1f MB in %.1f s, logits deviate by %.2f\n", out.string().c_str(),
+                 shape.c_str(), mix.c_str(), static_cast<double>(std::filesystem::file_size(out)) / 1e6, seconds,
+                 deviation);
     if (smoke) std::filesystem::remove(out);
 }
 

@@ -33,8 +33,8 @@ std::int64_t scratch_bytes(const kernels::KernelDescriptor& kernel, const kernel
 
 }  // namespace
 
-KernelRun::KernelRun(const kernels::KernelTable& table, Op op, DType type, const std::vector<kernels::Operand>& operands,
-                     int n_threads, const OpParams& params)
+KernelRun::KernelRun(const kernels::KernelTable& table, Op op, DType type,
+                     const std::vector<kernels::Operand>& operands, int n_threads, const OpParams& params)
     : kernel_(&kernel_of(table, op, type)), call_(call_of(operands, params, n_threads)),
       scratch_(DType::i8, {scratch_bytes(*kernel_, call_), 1, 1, 1}) {
     if (!scratch_.bytes().empty()) call_.operands[kernels::kScratchSlot] = scratch_.operand();

@@ -24,9 +24,10 @@ class MixedText {
 public:
     explicit MixedText(std::uint32_t seed) : random_(seed) {
         for (int i = 0; i < 20000; ++i) words_.push_back(make_word());
-        constexpr std::string_view frequent[] = {"the", "of", "and", "to", "a", "in", "is", "that", "for", "it", "as", "was",
-                                                 "with", "be", "by", "on", "not", "he", "this", "are", "or", "his", "from",
-                                                 "at", "which", "but", "have", "an", "had", "they", "you", "were", "their"};
+        constexpr std::string_view frequent[] = {"the",  "of",  "and",  "to",   "a",    "in",   "is",    "that", "for",
+                                                 "it",   "as",  "was",  "with", "be",   "by",   "on",    "not",  "he",
+                                                 "this", "are", "or",   "his",  "from", "at",   "which", "but",  "have",
+                                                 "an",   "had", "they", "you",  "were", "their"};
         for (std::size_t i = 0; i < std::size(frequent); ++i) words_[i] = frequent[i];
     }
 
@@ -46,10 +47,16 @@ public:
     }
 
     std::string code(std::size_t n) {
-        constexpr std::string_view shapes[] = {"if (%s == nullptr) return %s;", "for (int i = 0; i < %s.size(); ++i) {",
-                                               "    %s.push_back(%s[i] * 0x1F);", "}", "// %s: %s of the %s",
-                                               "auto %s_%s = std::make_unique<%s>(%s, 12.5e-3);", "\tdef %s(self, %s=None):",
-                                               "\t\treturn self.%s(\"%s\")", "#include <%s/%s.hpp>", ""};
+        constexpr std::string_view shapes[] = {"if (%s == nullptr) return %s;",
+                                               "for (int i = 0; i < %s.size(); ++i) {",
+                                               "    %s.push_back(%s[i] * 0x1F);",
+                                               "}",
+                                               "// %s: %s of the %s",
+                                               "auto %s_%s = std::make_unique<%s>(%s, 12.5e-3);",
+                                               "\tdef %s(self, %s=None):",
+                                               "\t\treturn self.%s(\"%s\")",
+                                               "#include <%s/%s.hpp>",
+                                               ""};
         std::string out;
         while (out.size() < n) {
             for (std::string_view shape = shapes[random_() % std::size(shapes)]; !shape.empty();) {
@@ -89,7 +96,8 @@ public:
         std::string out;
         while (out.size() < n) {
             out += std::to_string(random_() % 100000000u) + (random_() % 2 == 0 ? "." : ", ");
-            if (random_() % 4 == 0) out += "2" + std::to_string(random_() % 1000) + "-0" + std::to_string(random_() % 10) + "\n";
+            if (random_() % 4 == 0)
+                out += "2" + std::to_string(random_() % 1000) + "-0" + std::to_string(random_() % 10) + "\n";
         }
         return out;
     }
@@ -103,7 +111,9 @@ public:
                 case 0: out += cjk(stretch); break;
                 case 1: out += emoji(stretch / 4); break;
                 case 2: out += numbers(stretch); break;
-                case 3: case 4: case 5: out += code(stretch); break;
+                case 3:
+                case 4:
+                case 5: out += code(stretch); break;
                 default: out += prose(stretch);
             }
             out += '\n';
@@ -113,9 +123,10 @@ public:
 
 private:
     std::string make_word() {
-        constexpr std::string_view syllables[] = {"con", "ter", "ing", "al", "re", "en", "tion", "com", "pro", "ver", "ment",
-                                                  "at", "is", "or", "an", "le", "ri", "sta", "mo", "de", "per", "un", "able",
-                                                  "ly", "est", "in", "ur", "po", "li", "ca", "th", "sh", "ous", "ple", "ed"};
+        constexpr std::string_view syllables[] = {"con", "ter",  "ing", "al", "re",   "en",  "tion", "com", "pro",
+                                                  "ver", "ment", "at",  "is", "or",   "an",  "le",   "ri",  "sta",
+                                                  "mo",  "de",   "per", "un", "able", "ly",  "est",  "in",  "ur",
+                                                  "po",  "li",   "ca",  "th", "sh",   "ous", "ple",  "ed"};
         std::string word;
         for (auto n = 1 + random_() % 4; n > 0; --n) word += syllables[random_() % std::size(syllables)];
         return word;

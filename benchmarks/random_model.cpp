@@ -24,12 +24,9 @@ namespace tinfer::bench {
 namespace {
 
 constexpr ModelShape kShapes[] = {
-    {"1.1b", 22, 2048, 32, 4, 5632, 32000},
-    {"135m", 30, 576, 9, 3, 1536, 49152, 65536, 0, 0, true},
-    {"moe", 8, 2048, 32, 4, 2816, 8192, 65536, 8, 2},
-    {"moe-dense", 8, 2048, 32, 4, 5632, 8192},
-    {"tiny", 2, 256, 4, 2, 512, 600, 4096},
-    {"tiny-moe", 2, 256, 4, 2, 256, 600, 4096, 8, 2},
+    {"1.1b", 22, 2048, 32, 4, 5632, 32000},           {"135m", 30, 576, 9, 3, 1536, 49152, 65536, 0, 0, true},
+    {"moe", 8, 2048, 32, 4, 2816, 8192, 65536, 8, 2}, {"moe-dense", 8, 2048, 32, 4, 5632, 8192},
+    {"tiny", 2, 256, 4, 2, 512, 600, 4096},           {"tiny-moe", 2, 256, 4, 2, 256, 600, 4096, 8, 2},
 };
 
 // ---- Types ----------------------------------------------------------------------------------------------------------
@@ -41,7 +38,8 @@ bool more_bits(int layer, int n_layer) {
 
 DType matrix_type(std::string_view mix, std::string_view role, int layer, int n_layer) {
     if (mix != "q4_k_m") return dtype_named(mix);
-    const bool wide = role == "output" || ((role == "attn_v" || role.starts_with("ffn_down")) && more_bits(layer, n_layer));
+    const bool wide =
+        role == "output" || ((role == "attn_v" || role.starts_with("ffn_down")) && more_bits(layer, n_layer));
     return wide ? DType::q6_k : DType::q4_k;
 }
 
@@ -66,12 +64,15 @@ void put_scales(std::span<std::byte> blocks, DType type, float d, float min) {
     }
 }
 
-struct Moments { double mean, rms; };
+struct Moments {
+    double mean, rms;
+};
 
 Moments moments(std::span<std::byte> blocks, DType type, float d, float min) {
     put_scales(blocks, type, d, min);
     const DTypeInfo& info = *find_dtype(type);
-    std::vector<float> values(blocks.size() / static_cast<std::size_t>(info.block_bytes) * static_cast<std::size_t>(info.block_elems));
+    std::vector<float> values(blocks.size() / static_cast<std::size_t>(info.block_bytes) *
+                              static_cast<std::size_t>(info.block_elems));
     kernels::dequantize_row(type, blocks.data(), static_cast<std::int64_t>(values.size()), values.data());
     double sum = 0, squares = 0;
     for (const double value : values) {
@@ -82,7 +83,9 @@ Moments moments(std::span<std::byte> blocks, DType type, float d, float min) {
 }
 
 /// Scales that give random codes the wanted root mean square and, where the type has minima, a mean of zero.
-struct Scales { float d, min; };
+struct Scales {
+    float d, min;
+};
 
 Scales scales_for(DType type, double rms) {
     const DTypeInfo& info = *find_dtype(type);
@@ -117,11 +120,11 @@ void fill_floats(std::span<std::byte> bytes, DType type, double rms, test::Rando
 
 // ---- Vocabulary -----------------------------------------------------------------------------------------------------
 
-/// A SentencePiece vocabulary: control tokens, bytes, then letters, pairs, triples, without and with a space before. Words
-/// of three letters become one token or two.
+/// A SentencePiece vocabulary: control tokens, bytes, then letters, pairs, triples, without and with a space before.
+/// Words of three letters become one token or two.
 void add_vocabulary(test::GgufWriter& writer, int n_vocab) {
     std::vector<std::string> texts{"<unk>", "<s>", "</s>"};
-    std::vector<std::int32_t> types{2, 3, 3};   // unknown, control
+    std::vector<std::int32_t> types{2, 3, 3};  // unknown, control
     for (int byte = 0; byte < 256; ++byte) {
         constexpr char kDigits[] = "0123456789ABCDEF";
         texts.push_back(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">");
@@ -147,13 +150,17 @@ void add_vocabulary(test::GgufWriter& writer, int n_vocab) {
     types.resize(texts.size(), 1);
     std::vector<float> scores(texts.size());
     for (std::size_t i = 259; i < scores.size(); ++i) scores[i] = -static_cast<float>(i - 259);
-    writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", texts).array("tokenizer.ggml.scores", scores);
+    writer.kv("tokenizer.ggml.model", "llama")
+        .array("tokenizer.ggml.tokens", texts)
+        .array("tokenizer.ggml.scores", scores);
     writer.array("tokenizer.ggml.token_type", types).kv("tokenizer.ggml.unknown_token_id", 0u);
     writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
 }
 
 void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
-    const auto number = [&](const char* key, int value) { writer.kv(std::string("llama.") + key, static_cast<std::uint32_t>(value)); };
+    const auto number = [&](const char* key, int value) {
+        writer.kv(std::string("llama.") + key, static_cast<std::uint32_t>(value));
+    };
     writer.kv("general.architecture", "llama").kv("general.name", shape.name).kv("general.quantization_version", 2u);
     number("block_count", shape.n_layer);
     number("context_length", shape.n_ctx);
@@ -174,7 +181,8 @@ void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
 void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix) {
     const auto add = [&](const std::string& name, DType type, std::vector<std::int64_t> ne) {
         if (ne[0] % find_dtype(type)->block_elems != 0)
-            throw std::runtime_error(cat(name, ": rows of ", ne[0], " weights are no whole blocks of ", to_string(type)));
+            throw std::runtime_error(
+                cat(name, ": rows of ", ne[0], " weights are no whole blocks of ", to_string(type)));
         std::int64_t size = row_bytes(type, ne[0]);
         for (std::size_t i = 1; i < ne.size(); ++i) size *= ne[i];
         writer.reserve(name + ".weight", type, std::move(ne), static_cast<std::uint64_t>(size));
@@ -242,7 +250,8 @@ void forget_pages(const std::filesystem::path& path) {
 
 }  // namespace
 
-void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix, std::uint64_t seed) {
+void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
+                        std::uint64_t seed) {
     test::GgufWriter writer;
     add_keys(writer, shape);
     add_vocabulary(writer, shape.n_vocab);
@@ -274,7 +283,8 @@ double check_model(const std::filesystem::path& path) {
     Context context(model, {.n_ctx = 64});
     std::vector<Token> tokens;
     for (int i = 0; i < 16; ++i) tokens.push_back(Token{3 + 17 * i});
-    if (context.decode(tokens) != DecodeStatus::ok) throw std::runtime_error(cat(path.string(), ": decode did not succeed"));
+    if (context.decode(tokens) != DecodeStatus::ok)
+        throw std::runtime_error(cat(path.string(), ": decode did not succeed"));
     double sum = 0, squares = 0;
     const auto logits = context.logits();
     for (const double logit : logits) {

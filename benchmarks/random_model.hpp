@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Model files of any llama shape and mix of weight types, of seeded random blocks written straight in each type: speed does
-// not depend on the weights, so nobody needs a download to repeat a measurement. Scales are such that activations stay
-// of ordinary size.
+// Model files of any llama shape and mix of weight types, of seeded random blocks written straight in each type: speed
+// does not depend on the weights, so nobody needs a download to repeat a measurement. Scales are such that activations
+// stay of ordinary size.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ struct ModelShape {
     std::string_view name;
     int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab;
     int n_ctx = 65536;
-    int n_expert = 0, n_expert_used = 0;   ///< n_ff is that of one expert
-    bool tied = false;                     ///< the head is the embedding
+    int n_expert = 0, n_expert_used = 0;  ///< n_ff is that of one expert
+    bool tied = false;                    ///< the head is the embedding
 };
 
 /// "1.1b", "135m", "moe" (8 experts, 2 used) and "moe-dense" of the same active size, "tiny",
 /// "tiny-moe". Throws for other names.
 [[nodiscard]] const ModelShape& shape_named(std::string_view name);
 
-/// Writes the file. `mix` is "q4_k_m" (Q6_K for the head, and for attn_v and ffn_down in half of the layers; else Q4_K) or
-/// the one type of every matrix. The same seed gives the same bytes on every machine.
-void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix, std::uint64_t seed = 1);
+/// Writes the file. `mix` is "q4_k_m" (Q6_K for the head, and for attn_v and ffn_down in half of the layers; else Q4_K)
+/// or the one type of every matrix. The same seed gives the same bytes on every machine.
+void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
+                        std::uint64_t seed = 1);
 
 /// Decodes sixteen tokens and throws unless all logits are finite and differ. Gives their standard deviation.
 double check_model(const std::filesystem::path& path);

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #if defined(__unix__) || defined(__APPLE__)
-#  include <unistd.h>
+#    include <unistd.h>
 #endif
 
 namespace tinfer::bench {

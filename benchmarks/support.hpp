@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every benchmark needs besides its subject: options, threads that start together, the best of many runs, the roofs
-// of the machine, and records that a person can read (columns) or a script can compare (JSON lines).
+// What every benchmark needs besides its subject: options, threads that start together, the best of many runs, the
+// roofs of the machine, and records that a person can read (columns) or a script can compare (JSON lines).
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@ public:
     [[nodiscard]] bool flag(std::string_view name);
     [[nodiscard]] std::string text(std::string_view name, std::string_view otherwise);
     [[nodiscard]] double number(std::string_view name, double otherwise);
-    [[nodiscard]] std::vector<std::string> list(std::string_view name, std::string_view otherwise);   ///< a,b,c
+    [[nodiscard]] std::vector<std::string> list(std::string_view name, std::string_view otherwise);  ///< a,b,c
     [[nodiscard]] std::vector<int> numbers(std::string_view name, std::string_view otherwise);
     /// Throws for options that no call above knows; prints `usage` and ends the program for --help.
     void finish() const;
@@ -45,7 +45,10 @@ public:
     /// A share of a roof in percent.
     Record& percent(std::string_view name, double value, double roof) { return add(name, 100 * value / roof, 1); }
 
-    struct Field { std::string name, value; bool quoted; };
+    struct Field {
+        std::string name, value;
+        bool quoted;
+    };
     [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
 private:

@@ -15,16 +15,16 @@ int main(int argc, char** argv) try {
     tinfer::Sampler sampler(vocab, {.temp = 0.7f});
 
     std::vector<tinfer::ChatMessage> messages;
-    std::vector<tinfer::Token> cached;                             // what the context remembers
+    std::vector<tinfer::Token> cached;  // what the context remembers
     for (std::string line; std::cout << "> " << std::flush && std::getline(std::cin, line);) {
         messages.push_back({"user", line});
-        const auto prompt = tinfer::encode(vocab, chat.render(vocab, messages)).tokens;   // users form no control tokens
+        const auto prompt = tinfer::encode(vocab, chat.render(vocab, messages)).tokens;  // users form no control tokens
 
         auto [old_end, new_begin] = std::ranges::mismatch(cached, prompt);
-        if (new_begin == prompt.end()) --old_end, --new_begin;     // the last token is computed again: it gives the logits
+        if (new_begin == prompt.end()) --old_end, --new_begin;  // the last token is computed again: it gives the logits
         const auto n_kept = static_cast<std::int32_t>(new_begin - prompt.begin());
         if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{n_kept}}) != tinfer::RemoveStatus::ok) {
-            context.clear();                                       // recurrent models keep all or nothing
+            context.clear();  // recurrent models keep all or nothing
             new_begin = prompt.begin();
         }
 
@@ -36,7 +36,8 @@ int main(int argc, char** argv) try {
         messages.push_back({"assistant", answer.text()});
         cached = prompt;
         cached.insert(cached.end(), answer.tokens().begin(), answer.tokens().end());
-        cached.resize(static_cast<std::size_t>(context.count(tinfer::SeqId{0})));   // the last one may not be decoded yet
+        cached.resize(
+            static_cast<std::size_t>(context.count(tinfer::SeqId{0})));  // the last one may not be decoded yet
     }
 } catch (const tinfer::Error& error) {
     std::cerr << "chat: " << error.what() << '\n';

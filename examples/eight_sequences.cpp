@@ -14,9 +14,9 @@ int main(int argc, char** argv) try {
 
     const auto prompt = vocab.encode(argv[2]);
     if (context.decode(prompt) != tinfer::DecodeStatus::ok) return 1;
-    for (int s = 1; s < kSequences; ++s) context.seq_cp(tinfer::SeqId{0}, tinfer::SeqId{s});   // shares, copies nothing
+    for (int s = 1; s < kSequences; ++s) context.seq_cp(tinfer::SeqId{0}, tinfer::SeqId{s});  // shares, copies nothing
 
-    std::vector<tinfer::Sampler> samplers;                         // a generator and a history for each
+    std::vector<tinfer::Sampler> samplers;  // a generator and a history for each
     std::vector<tinfer::Generation> stories;
     for (int s = 0; s < kSequences; ++s) {
         samplers.emplace_back(vocab, tinfer::SamplerOptions{.temp = 1.0f, .seed = 100u + s});
@@ -27,7 +27,7 @@ int main(int argc, char** argv) try {
     tinfer::Batch batch;
     for (;;) {
         batch.clear();
-        std::vector<int> rows;                                     // whose output is which
+        std::vector<int> rows;  // whose output is which
         for (int s = 0; s < kSequences; ++s) {
             if (stories[s].stop()) continue;
             batch.add(stories[s].pending().back(), tinfer::SeqId{s}, true);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which tensors did my model read for this text, and how much of each? An observer sees every access of every kernel call.
+// Which tensors did my model read for this text, and how much of each? An observer sees every access of every kernel
+// call.
 #include <tinfer/tinfer.hpp>
 
 #include <iomanip>
@@ -23,13 +24,13 @@ int main(int argc, char** argv) try {
 
     const auto traffic = std::make_shared<BytesPerTensor>();
     {
-        const auto attached = context.attach(traffic);             // until the end of this block
+        const auto attached = context.attach(traffic);  // until the end of this block
         if (context.decode(model.vocab().encode(argv[2])) != tinfer::DecodeStatus::ok) return 1;
     }
     for (const auto& tensor : model.file().tensors()) {
         const auto read = traffic->bytes.find(tensor.name);
-        std::cout << std::setw(12) << (read == traffic->bytes.end() ? 0 : read->second) << " of " << std::setw(12) << tensor.bytes
-                  << "  " << tensor.name << '\n';
+        std::cout << std::setw(12) << (read == traffic->bytes.end() ? 0 : read->second) << " of " << std::setw(12)
+                  << tensor.bytes << "  " << tensor.name << '\n';
     }
 } catch (const tinfer::Error& error) {
     std::cerr << "observer: " << error.what() << '\n';

@@ -8,8 +8,9 @@
 
 int main(int argc, char** argv) try {
     if (argc != 3) return 2;
-    const auto model = tinfer::Model::load(argv[1]);               // an embedding model, or any other: its mean is taken then
-    const auto pooling = model.info().pooling == tinfer::Pooling::none ? tinfer::Pooling::mean : tinfer::Pooling::from_model;
+    const auto model = tinfer::Model::load(argv[1]);  // an embedding model, or any other: its mean is taken then
+    const auto pooling =
+        model.info().pooling == tinfer::Pooling::none ? tinfer::Pooling::mean : tinfer::Pooling::from_model;
     tinfer::Context context(model, {.n_ctx = 512, .pooling = pooling});
 
     const auto vector_of = [&](const std::string& text) {
@@ -17,8 +18,8 @@ int main(int argc, char** argv) try {
         const auto tokens = model.vocab().encode(text);
         if (context.decode(tokens) != tinfer::DecodeStatus::ok) throw std::runtime_error("too long: " + text);
         const auto pooled = context.pooled();
-        std::vector<float> vector(pooled.begin(), pooled.end());   // the span is valid until the next decode
-        tinfer::normalize(vector);                                 // so that a dot product is the cosine
+        std::vector<float> vector(pooled.begin(), pooled.end());  // the span is valid until the next decode
+        tinfer::normalize(vector);                                // so that a dot product is the cosine
         return vector;
     };
 

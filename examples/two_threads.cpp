@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two texts in two threads on one model, and a way to stop them: the model is shared, each thread has a context of its own.
+// Two texts in two threads on one model, and a way to stop them: the model is shared, each thread has a context of its
+// own.
 #include <tinfer/tinfer.hpp>
 
 #include <atomic>
@@ -8,18 +9,19 @@
 
 int main(int argc, char** argv) try {
     if (argc != 4) return 2;
-    const auto model = tinfer::Model::load(argv[1]);               // a cheap handle: any thread may use it
+    const auto model = tinfer::Model::load(argv[1]);  // a cheap handle: any thread may use it
     std::atomic<bool> stop = false;
     std::string texts[2];
     std::exception_ptr errors[2];
 
     const auto write = [&](int i) {
         try {
-            tinfer::Context context(model, {.n_ctx = 1024, .n_threads = 1,
-                                            .cancel = [&stop] { return stop.load(); }});   // asked every few milliseconds
+            tinfer::Context context(model, {.n_ctx = 1024, .n_threads = 1, .cancel = [&stop] {
+                                                return stop.load();
+                                            }});  // asked every few milliseconds
             tinfer::Sampler sampler(model.vocab(), {.seed = 1});
             tinfer::Generation story(model.vocab(), model.vocab().encode(argv[2 + i]), {.n_predict = 200});
-            story.run(context, sampler);                           // a cancelled decode ends it as `interrupt`
+            story.run(context, sampler);  // a cancelled decode ends it as `interrupt`
             texts[i] = story.text();
         } catch (...) {
             errors[i] = std::current_exception();

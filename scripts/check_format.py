@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Holds sources to `.clang-format`: the formatter of Clang 14 would change nothing, and no line, comments included, is longer
-than its column limit, except between `// clang-format off` and `// clang-format on`. A folder or file is held to it once it
-stands in DONE; --all tells how far the rest is. Exits with 77 where there is no clang-format-14.
+than its column limit, except between `// clang-format off` and `// clang-format on`. Exits with 77 where there is no
+clang-format-14.
 
-usage: check_format.py [--all] [project root]
+usage: check_format.py [project root]
 """
 import pathlib
 import re
@@ -15,20 +15,11 @@ import sys
 FORMATTER = "clang-format-14"   # others break lines in other places
 SKIPPED = 77                    # what CTest takes for skipped
 ROOTS = ["src", "include", "tests", "examples", "benchmarks"]
-# A folder that has been formatted joins, until the roots stand here.
-DONE = [
-    "src/base/byte_io.cpp", "src/base/byte_io.hpp", "src/base/json.cpp", "src/base/json.hpp", "src/base/json_parse.cpp",
-    "src/base/utf8.cpp", "src/base/utf8.hpp", "tests/base/byte_io_test.cpp", "tests/base/json_test.cpp",
-    "tests/fuzz/fuzz_json.cpp", "src/memory", "tests/memory", "tests/runtime/compaction_test.cpp",
-]
 
 
-def sources(root, places):
-    for place in places:
-        path = root / place
-        if not path.exists():
-            sys.exit(f"check_format: DONE names {place}, which is not there")
-        yield from sorted(file for file in ([path] if path.is_file() else path.rglob("*")) if file.suffix in {".cpp", ".hpp"})
+def sources(root):
+    for place in ROOTS:
+        yield from sorted(file for file in (root / place).rglob("*") if file.suffix in {".cpp", ".hpp"})
 
 
 def long_lines(path, limit):
@@ -53,22 +44,15 @@ def complaints(formatter, files):
 
 
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--all"]
-    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[1])
     formatter = shutil.which(FORMATTER)
     if formatter is None:
         print(f"skipped: no {FORMATTER}; scripts/setup installs it")
         return SKIPPED
     limit = int(re.search(r"^ColumnLimit: (\d+)", (root / ".clang-format").read_text(encoding="utf-8"), re.MULTILINE)[1])
-    everything = "--all" in sys.argv
-    files = list(sources(root, ROOTS if everything else DONE))
+    files = list(sources(root))
     wrong = [f"{path}:{number}: more than {limit} columns" for path in files for number in long_lines(path, limit)]
-    n_long = len(wrong)
     wrong += [f"{place}: {FORMATTER} writes this in another way" for place in complaints(formatter, files)]
-    if everything:
-        held = {line.split(":")[0] for line in wrong}
-        print(f"{len(files)} files, {len(held)} of them with {n_long} long lines and {len(wrong) - n_long} places that differ")
-        return 0
     print(*(line.removeprefix(f"{root}/") for line in wrong), sep="\n", end="\n" if wrong else "")
     print(f"{len(files)} files held to .clang-format, {len(wrong)} complaints")
     return 1 if wrong else 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The public types that join the layers: a model is a bound file plus a vocabulary, a context runs it, a sampler reads it.
-// Thin by intention: every idea has its own folder.
+// The public types that join the layers: a model is a bound file plus a vocabulary, a context runs it, a sampler reads
+// it. Thin by intention: every idea has its own folder.
 #include "tinfer/tinfer.hpp"
 
 #include <chrono>
@@ -21,22 +21,29 @@ constexpr std::string_view kListing = "listing a file: an allocation failed";
 
 void warn_unused_overrides(const gguf::File& file, const ModelOptions& options) {
     if (!options.log) return;
-    for (const std::string& key : file.unused_overrides()) options.log(LogLevel::warning, cat("override of '", escaped(key), "' was not used"));
+    for (const std::string& key : file.unused_overrides())
+        options.log(LogLevel::warning, cat("override of '", escaped(key), "' was not used"));
 }
 
 }  // namespace
 
 #define TINFER_DOTTED_(major, minor, patch) #major "." #minor "." #patch
 #define TINFER_DOTTED(major, minor, patch) TINFER_DOTTED_(major, minor, patch)
-std::string_view version() noexcept { return TINFER_DOTTED(TINFER_VERSION_MAJOR, TINFER_VERSION_MINOR, TINFER_VERSION_PATCH); }
+std::string_view version() noexcept {
+    return TINFER_DOTTED(TINFER_VERSION_MAJOR, TINFER_VERSION_MINOR, TINFER_VERSION_PATCH);
+}
 #undef TINFER_DOTTED
 #undef TINFER_DOTTED_
 
 // ---- ModelFile ------------------------------------------------------------------------------------------------------
 
-struct ModelFile::Impl { std::shared_ptr<gguf::File> file; };
+struct ModelFile::Impl {
+    std::shared_ptr<gguf::File> file;
+};
 
-ModelFile ModelFile::open(const std::filesystem::path& path, const ModelOptions& options) { return open(std::span(&path, 1), options); }
+ModelFile ModelFile::open(const std::filesystem::path& path, const ModelOptions& options) {
+    return open(std::span(&path, 1), options);
+}
 
 ModelFile ModelFile::open(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("opening a model file: an allocation failed", [&] {
@@ -53,7 +60,8 @@ int ModelFile::version() const noexcept { return impl_->file->version(); }
 std::uint64_t ModelFile::alignment() const noexcept { return impl_->file->alignment(); }
 
 std::vector<std::filesystem::path> ModelFile::paths() const {
-    return reporting_memory(kListing, [&] { return std::vector(impl_->file->paths().begin(), impl_->file->paths().end()); });
+    return reporting_memory(kListing,
+                            [&] { return std::vector(impl_->file->paths().begin(), impl_->file->paths().end()); });
 }
 
 std::vector<MetadataEntry> ModelFile::metadata() const& {
@@ -67,15 +75,22 @@ std::vector<MetadataEntry> ModelFile::metadata() const& {
 }
 
 std::optional<std::string> ModelFile::metadata_value(std::string_view key) const {
-    return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return impl_->file->value_text(key); }); });
+    return reporting_memory(kListing,
+                            [&] { return impl_->file->reading([&] { return impl_->file->value_text(key); }); });
 }
 
 std::span<const TensorInfo> ModelFile::tensors() const& noexcept { return impl_->file->tensors(); }
 const TensorInfo* ModelFile::find(const void* address) const& noexcept { return impl_->file->find_tensor(address); }
 const TensorInfo* ModelFile::find(std::string_view name) const& noexcept { return impl_->file->find_tensor(name); }
-std::vector<TypeCount> ModelFile::type_mix() const { return reporting_memory(kListing, [&] { return impl_->file->type_mix(); }); }
-std::string ModelFile::csv() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::csv(*impl_->file); }); }); }
-std::string ModelFile::json() const { return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::json(*impl_->file); }); }); }
+std::vector<TypeCount> ModelFile::type_mix() const {
+    return reporting_memory(kListing, [&] { return impl_->file->type_mix(); });
+}
+std::string ModelFile::csv() const {
+    return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::csv(*impl_->file); }); });
+}
+std::string ModelFile::json() const {
+    return reporting_memory(kListing, [&] { return impl_->file->reading([&] { return gguf::json(*impl_->file); }); });
+}
 
 void ModelFile::check_data() const {
     reporting_memory("checking a file: an allocation failed", [&] { impl_->file->check_data(); });
@@ -106,7 +121,9 @@ void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const 
 
 }  // namespace
 
-Model Model::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
+    return load(std::span(&path, 1), options);
+}
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a model: an allocation failed", [&] {
@@ -135,7 +152,9 @@ std::optional<Token> Model::decoder_start() const noexcept {
 const ModelFile& Model::file() const& noexcept { return impl_->file; }
 double Model::load_seconds() const noexcept { return impl_->load_seconds; }
 
-Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) { return load(std::span(&path, 1), options); }
+Vocab Vocab::load(const std::filesystem::path& path, const ModelOptions& options) {
+    return load(std::span(&path, 1), options);
+}
 
 Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
     return reporting_memory("loading a vocabulary: an allocation failed", [&] {
@@ -153,12 +172,15 @@ Context::Context(Model model, ContextOptions options)
     impl_->timings.load_s = model.load_seconds();
 }
 
-MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options, const ContextOptions& context_options) {
+MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_options,
+                const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
         const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
         const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
-        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
+        if (table == nullptr)
+            fail(ErrorCode::not_available,
+                 cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         if (!model_options.use_mmap) {
             memory.weights_mapped = 0;
@@ -172,7 +194,9 @@ MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto& bound = detail::impl_of(model).bound;
         const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
-        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(context_options.isa), " is not available"));
+        if (table == nullptr)
+            fail(ErrorCode::not_available,
+                 cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
         memory.weights_mapped = bound.file->mapped_bytes();
         memory.weights_copied = bound.file->copied_bytes();
@@ -183,13 +207,16 @@ MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
 std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {
     return reporting_memory("drawing a graph: an allocation failed", [&] {
         const kernels::KernelTable* table = kernels::look_up_table(options.isa);
-        if (table == nullptr) fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
+        if (table == nullptr)
+            fail(ErrorCode::not_available, cat("instruction set ", to_string(options.isa), " is not available"));
         const runtime::Layout layout(detail::impl_of(model).bound, options, *table);
         const ContextOptions& o = layout.options();
         if (request.n_tokens < 1 || request.n_tokens > o.n_ubatch)
-            fail(ErrorCode::bad_parameter, cat("n_tokens = ", request.n_tokens, ": must lie in 1 to n_ubatch = ", o.n_ubatch));
+            fail(ErrorCode::bad_parameter,
+                 cat("n_tokens = ", request.n_tokens, ": must lie in 1 to n_ubatch = ", o.n_ubatch));
         if (request.n_outputs < 0 || request.n_outputs > request.n_tokens)
-            fail(ErrorCode::bad_parameter, cat("n_outputs = ", request.n_outputs, ": must lie in 0 to n_tokens = ", request.n_tokens));
+            fail(ErrorCode::bad_parameter,
+                 cat("n_outputs = ", request.n_outputs, ": must lie in 0 to n_tokens = ", request.n_tokens));
         graph::Graph graph(layout.max_nodes(), layout.max_values());
         layout.build(graph, request.n_tokens, request.n_outputs, false);
         const bool dot = request.format == GraphRequest::Format::dot;
@@ -209,7 +236,7 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
 
 Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
     : impl_(reporting_memory("making a sampler: an allocation failed", [&] {
-          const kernels::KernelTable& table = *kernels::look_up_table(Isa::automatic);   // every machine has one
+          const kernels::KernelTable& table = *kernels::look_up_table(Isa::automatic);  // every machine has one
           return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options, *table.row_ops)});
       })) {}
 
@@ -222,14 +249,15 @@ Token Sampler::sample(Context& context, int index) {
         const Token token = impl_->chain.draw(logits);
         const auto spent = std::chrono::steady_clock::now() - begin;
         SampleEvent event;
-        event.duration = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+        event.duration =
+            static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
         event.output_index = index < 0 ? index + context.n_outputs() : index;
         event.token = token;
         event.p = impl_->chain.last_p();
         event.candidates_left = impl_->chain.last_candidates();
         try {
             session->on_sample(event);
-        } catch (...) {   // an observer's: the caller has no token, so there was none
+        } catch (...) {  // an observer's: the caller has no token, so there was none
             impl_->chain.undo_draw();
             throw;
         }

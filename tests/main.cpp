@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The test program: doctest's runner, which here also fails when its filters left no case to run. A filter that matches
-// nothing would otherwise pass for ever. Cases live in <folder>/<file>_test.cpp and carry the ids of the rows they show.
+// nothing would otherwise pass for ever. Cases live in <folder>/<file>_test.cpp and carry the ids of the rows they
+// show.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -34,7 +35,7 @@ DOCTEST_REGISTER_LISTENER("case_count", 1, CaseCount);
 int main(int argc, char** argv) {
     doctest::Context context(argc, argv);
     const int result = context.run();
-    if (context.shouldExit()) return result;   // --list-test-cases and the like
+    if (context.shouldExit()) return result;  // --list-test-cases and the like
     if (n_cases == 0) {
         std::fputs("no test case passes these filters\n", stderr);
         return 2;

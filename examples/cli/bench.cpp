@@ -52,20 +52,19 @@ void require(tinfer::DecodeStatus status) {
 double run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
     switch (test.kind) {
-    case Test::Kind::prompt: require(context.decode(tokens)); break;
-    case Test::Kind::generation:
-        for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
-        break;
-    case Test::Kind::batch: {
-        tinfer::Batch batch;
-        for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
-        require(context.decode(batch));
-        break;
-    }
+        case Test::Kind::prompt: require(context.decode(tokens)); break;
+        case Test::Kind::generation:
+            for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
+            break;
+        case Test::Kind::batch: {
+            tinfer::Batch batch;
+            for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
+            require(context.decode(batch));
+            break;
+        }
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (test.depth == 0)
-        context.clear();
+    if (test.depth == 0) context.clear();
     else if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{test.depth}}) != tinfer::RemoveStatus::ok)
         throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
                             "the cache of this model cannot be cut back; use -d 0");
@@ -241,10 +240,8 @@ int bench(const BenchArgs& args) {
         Roofs roofs(context.options().n_threads, context.isa(), mapped ? args.model.files[0] : std::string());
         for (const auto& test : tests) {
             const auto [line, roofline] = measure(context, test, args.repeats, roofs);
-            if (args.as_json)
-                print_line(line);
-            else
-                print_row(line);
+            if (args.as_json) print_line(line);
+            else print_row(line);
             if (args.roofline) print_roofline(line, *roofline, args.as_json);
         }
         const auto& peaks = roofs.best();

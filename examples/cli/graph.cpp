@@ -21,10 +21,8 @@ int graph(GraphArgs args) {
     auto options = args.context.options(args.model, model.info(), args.request.n_tokens);
     options.n_outputs = args.request.n_outputs;
     const auto text = tinfer::export_graph(model, options, args.request);
-    if (args.out.empty())
-        print(text);
-    else
-        write_file(args.out, text);
+    if (args.out.empty()) print(text);
+    else write_file(args.out, text);
     return 0;
 }
 

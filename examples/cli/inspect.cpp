@@ -129,8 +129,7 @@ int inspect(const InspectArgs& args) {
         json rows = json::array();
         for (const auto& [name, memory, rope, tested_by] : tinfer::architectures())
             rows.push_back({{"name", name}, {"memory", memory}, {"rope", rope}, {"tested_by", tested_by}});
-        if (args.as_json)
-            print_line(rows);
+        if (args.as_json) print_line(rows);
         else
             for (const auto& row : rows)
                 print(column(row["name"].get<std::string>(), 14) + column(row["memory"].get<std::string>(), 12) +

@@ -151,10 +151,8 @@ std::string unescape(std::string_view text, std::string_view option) {
         if (digits == 0 || hex.size() != digits || error != std::errc() || end != hex.data() + hex.size())
             throw UsageError(std::string(option) + " '" + std::string(text) +
                              "': after \\ comes n, t, r, \\, xHH or uHHHH (\\\\ is a backslash)");
-        if (digits == 2)
-            out += static_cast<char>(code);
-        else
-            append_utf8(out, code);
+        if (digits == 2) out += static_cast<char>(code);
+        else append_utf8(out, code);
         at += digits;
     }
     return out;

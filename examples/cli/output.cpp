@@ -49,10 +49,10 @@ bool has_colors() noexcept {
 
 std::string_view color_of(Look look) noexcept {
     switch (look) {
-    case Look::plain: break;
-    case Look::dim: return "\x1B[2m";
-    case Look::warning: return "\x1B[33m";
-    case Look::error: return "\x1B[1;31m";
+        case Look::plain: break;
+        case Look::dim: return "\x1B[2m";
+        case Look::warning: return "\x1B[33m";
+        case Look::error: return "\x1B[1;31m";
     }
     return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loops are written in assembly, because a compiler would move or merge them and measure its own wit. Each runs long
-// enough to be seen by the clock and is chosen at run time, so the file needs no flags.
+// The loops are written in assembly, because a compiler would move or merge them and measure its own wit. Each runs
+// long enough to be seen by the clock and is chosen at run time, so the file needs no flags.
 #include "roof.hpp"
 
 #include <fcntl.h>
@@ -19,39 +19,41 @@ namespace roof {
 namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#  define TINFER_ROOF_X86 1
+#    define TINFER_ROOF_X86 1
 #else
-#  define TINFER_ROOF_X86 0
+#    define TINFER_ROOF_X86 0
 #endif
 
-constexpr std::int64_t kRounds = 200'000;   // of fourteen instructions: about half a millisecond
-constexpr int kChains = 14;                 // independent: two ports with a latency of five need ten
+constexpr std::int64_t kRounds = 200'000;  // of fourteen instructions: about half a millisecond
+constexpr int kChains = 14;                // independent: two ports with a latency of five need ten
 
 // ---- Multiply-accumulates -------------------------------------------------------------------------------------------
 
 #if TINFER_ROOF_X86
-#  define TINFER_ROOF_14(head, tail)                                                                           \
-    head "0" tail head "1" tail head "2" tail head "3" tail head "4" tail head "5" tail head "6" tail          \
-    head "7" tail head "8" tail head "9" tail head "10" tail head "11" tail head "12" tail head "13" tail
-#  define TINFER_ROOF_CLOBBERS                                                                                 \
-    "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",    \
-    "xmm12", "xmm13", "xmm14", "xmm15"
+#    define TINFER_ROOF_14(head, tail)                                                                                 \
+        head "0" tail head "1" tail head "2" tail head "3" tail head "4" tail head "5" tail head "6" tail head         \
+             "7" tail head "8" tail head "9" tail head "10" tail head "11" tail head "12" tail head "13" tail
+#    define TINFER_ROOF_CLOBBERS                                                                                       \
+        "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",        \
+            "xmm12", "xmm13", "xmm14", "xmm15"
 // Accumulators begin at zero and both factors are ones (of floats, 1.0): no denormals, which cost extra.
-#  define TINFER_ROOF_LOOP(name, instruction, v, one, beside)                                                  \
-    void name() noexcept {                                                                                     \
-        std::int64_t rounds = kRounds, sum = one;                                                              \
-        asm volatile("vzeroall\n\tvmovq %1, %%xmm14\n\tvpbroadcastd %%xmm14, %%" v "14\n\t"                    \
-                     "vpbroadcastd %%xmm14, %%" v "15\n\t.p2align 5\n1:\n\t"                                   \
-                     TINFER_ROOF_14(instruction " %%" v "15, %%" v "14, %%" v, beside "\n\t")                  \
-                     "dec %0\n\tjnz 1b\n\tvzeroupper"                                                          \
-                     : "+r"(rounds), "+r"(sum) : "r"(std::int64_t{1}) : TINFER_ROOF_CLOBBERS);                 \
-    }
+#    define TINFER_ROOF_LOOP(name, instruction, v, one, beside)                                                        \
+        void name() noexcept {                                                                                         \
+            std::int64_t rounds = kRounds, sum = one;                                                                  \
+            asm volatile("vzeroall\n\tvmovq %1, %%xmm14\n\tvpbroadcastd %%xmm14, %%" v "14\n\t"                        \
+                         "vpbroadcastd %%xmm14, %%" v                                                                  \
+                         "15\n\t.p2align 5\n1:\n\t" TINFER_ROOF_14(instruction " %%" v "15, %%" v "14, %%" v,          \
+                                                                   beside "\n\t") "dec %0\n\tjnz 1b\n\tvzeroupper"     \
+                         : "+r"(rounds), "+r"(sum)                                                                     \
+                         : "r"(std::int64_t{1})                                                                        \
+                         : TINFER_ROOF_CLOBBERS);                                                                      \
+        }
 // Twice each: bare, and with an addition beside every instruction that depends on the addition before. The second takes
 // fourteen cycles a round and so tells the clock at which the core runs such instructions. (The additions are of
 // registers: some cores add constants for free.)
-#  define TINFER_ROOF_LOOPS(name, instruction, v, one)                                                         \
-    TINFER_ROOF_LOOP(name, instruction, v, one, "")                                                            \
-    TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
+#    define TINFER_ROOF_LOOPS(name, instruction, v, one)                                                               \
+        TINFER_ROOF_LOOP(name, instruction, v, one, "")                                                                \
+        TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
 
 TINFER_ROOF_LOOPS(dots_vnni512, "vpdpbusd", "zmm", 0x01010101)
 TINFER_ROOF_LOOPS(dots_vnni256, "%{vex%} vpdpbusd", "ymm", 0x01010101)
@@ -61,8 +63,8 @@ TINFER_ROOF_LOOPS(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
 TINFER_ROOF_LOOPS(fmas_256, "vfmadd231ps", "ymm", 0x3F800000)
 #endif
 
-/// Where there is no better instruction: what a plain loop gets. The factor is read anew in every round, lest the compiler
-/// multiply once for all of them.
+/// Where there is no better instruction: what a plain loop gets. The factor is read anew in every round, lest the
+/// compiler multiply once for all of them.
 template <class T>
 void plain_products() noexcept {
     volatile T factor = 1;
@@ -114,7 +116,7 @@ double issue_rate(Team& team, Instruction instruction, double budget) {
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kStep = 512;   // bytes of one load() below
+constexpr std::size_t kStep = 512;  // bytes of one load() below
 constexpr int kStreams = 4;
 
 using ReadLoop = void(const std::byte* begin, std::size_t bytes);
@@ -127,29 +129,32 @@ void one_stream(const std::byte* begin, std::size_t bytes) {
 template <auto load>
 void four_streams(const std::byte* begin, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes / kStreams; at += kStep)
-        for (int stream = 0; stream < kStreams; ++stream) load(begin + bytes / kStreams * static_cast<std::size_t>(stream) + at);
+        for (int stream = 0; stream < kStreams; ++stream)
+            load(begin + bytes / kStreams * static_cast<std::size_t>(stream) + at);
 }
 
 #if TINFER_ROOF_X86
 // What they load is dropped: assembly is not optimised away.
 inline void load_256(const std::byte* p) {
-    asm volatile("vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
-                 "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
-                 "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
-                 "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7\n\t"
-                 "vzeroupper" :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
+    asm volatile(
+        "vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
+        "vmovdqu 128(%0), %%ymm4\n\tvmovdqu 160(%0), %%ymm5\n\tvmovdqu 192(%0), %%ymm6\n\tvmovdqu 224(%0), %%ymm7\n\t"
+        "vmovdqu 256(%0), %%ymm0\n\tvmovdqu 288(%0), %%ymm1\n\tvmovdqu 320(%0), %%ymm2\n\tvmovdqu 352(%0), %%ymm3\n\t"
+        "vmovdqu 384(%0), %%ymm4\n\tvmovdqu 416(%0), %%ymm5\n\tvmovdqu 448(%0), %%ymm6\n\tvmovdqu 480(%0), %%ymm7\n\t"
+        "vzeroupper" ::"r"(p)
+        : TINFER_ROOF_CLOBBERS, "memory");
 }
 inline void load_512(const std::byte* p) {
     asm volatile("vmovdqu64 0(%0), %%zmm0\n\tvmovdqu64 64(%0), %%zmm1\n\tvmovdqu64 128(%0), %%zmm2\n\t"
                  "vmovdqu64 192(%0), %%zmm3\n\tvmovdqu64 256(%0), %%zmm4\n\tvmovdqu64 320(%0), %%zmm5\n\t"
-                 "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\tvzeroupper"
-                 :: "r"(p) : TINFER_ROOF_CLOBBERS, "memory");
+                 "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\tvzeroupper" ::"r"(p)
+                 : TINFER_ROOF_CLOBBERS, "memory");
 }
 /// With the next 512 bytes asked for before. (Prefetches past the end do nothing.)
 inline void load_512_ahead(const std::byte* p) {
     asm volatile("prefetcht0 512(%0)\n\tprefetcht0 576(%0)\n\tprefetcht0 640(%0)\n\tprefetcht0 704(%0)\n\t"
-                 "prefetcht0 768(%0)\n\tprefetcht0 832(%0)\n\tprefetcht0 896(%0)\n\tprefetcht0 960(%0)"
-                 :: "r"(p) : "memory");
+                 "prefetcht0 768(%0)\n\tprefetcht0 832(%0)\n\tprefetcht0 896(%0)\n\tprefetcht0 960(%0)" ::"r"(p)
+                 : "memory");
     load_512(p);
 }
 #endif
@@ -175,7 +180,7 @@ Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
     if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
-    if (isa == "avxvnni") return Level::avxvnni;   // the kernel table of that name is there where the machine has it
+    if (isa == "avxvnni") return Level::avxvnni;  // the kernel table of that name is there where the machine has it
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
     static_cast<void>(isa);
@@ -187,13 +192,21 @@ std::string_view to_string(Level level) noexcept {
     return kNames[static_cast<std::size_t>(level)];
 }
 
-double int8_dot_rate(Team& team, Level level, double budget) { return product_rate(team, int8_instruction(level), budget); }
-double f32_fma_rate(Team& team, Level level, double budget) { return product_rate(team, f32_instruction(level), budget); }
-double int8_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, int8_instruction(level), budget); }
-double f32_issue_rate(Team& team, Level level, double budget) { return issue_rate(team, f32_instruction(level), budget); }
+double int8_dot_rate(Team& team, Level level, double budget) {
+    return product_rate(team, int8_instruction(level), budget);
+}
+double f32_fma_rate(Team& team, Level level, double budget) {
+    return product_rate(team, f32_instruction(level), budget);
+}
+double int8_issue_rate(Team& team, Level level, double budget) {
+    return issue_rate(team, int8_instruction(level), budget);
+}
+double f32_issue_rate(Team& team, Level level, double budget) {
+    return issue_rate(team, f32_instruction(level), budget);
+}
 
-// A large buffer is read in parts, and the best of each part counts, whatever interrupted the others; no part is still in
-// a cache when it is read again, since all the others come between.
+// A large buffer is read in parts, and the best of each part counts, whatever interrupted the others; no part is still
+// in a cache when it is read again, since all the others come between.
 double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
     constexpr std::size_t kPart = std::size_t{64} << 20, kUnit = kStreams * kStep;
     const auto n_threads = static_cast<std::size_t>(team.size());
@@ -219,13 +232,13 @@ double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
 
 LargePages::LargePages(std::size_t bytes) : size_(bytes) {
     constexpr std::size_t kPage = std::size_t{2} << 20;
-    data_ = static_cast<std::byte*>(::operator new(size_, std::align_val_t{kPage}));
+    data_ = static_cast<std::byte*>(::operator new (size_, std::align_val_t{kPage}));
 #if defined(MADV_HUGEPAGE)
-    ::madvise(data_, size_, MADV_HUGEPAGE);   // before the first touch; refused, the pages are small
+    ::madvise(data_, size_, MADV_HUGEPAGE);  // before the first touch; refused, the pages are small
 #endif
     std::memset(data_, 1, size_);
 }
-LargePages::~LargePages() { ::operator delete(data_, std::align_val_t{std::size_t{2} << 20}); }
+LargePages::~LargePages() { ::operator delete (data_, std::align_val_t{std::size_t{2} << 20}); }
 
 double file_read_rate(Team& team, const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -7,7 +7,7 @@
 #include <string>
 
 #if defined(__linux__)
-#  include <sched.h>
+#    include <sched.h>
 #endif
 
 namespace roof {
@@ -20,7 +20,7 @@ std::vector<int> cores() {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
     std::vector<int> found;
-    std::set<std::string> seen;   // "0,4": the processors of one core
+    std::set<std::string> seen;  // "0,4": the processors of one core
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &allowed)) continue;
         std::string siblings = std::to_string(cpu);
@@ -38,7 +38,7 @@ void pin(int thread, int n_threads) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(available[static_cast<std::size_t>(thread)], &set);
-    static_cast<void>(sched_setaffinity(0, sizeof set, &set));   // a wish: without it the scheduler chooses
+    static_cast<void>(sched_setaffinity(0, sizeof set, &set));  // a wish: without it the scheduler chooses
 }
 #else
 void pin(int, int) {}
@@ -98,7 +98,8 @@ double Team::run(const Work& work) {
 double best_seconds(Team& team, double budget, const Team::Work& work) {
     const auto begin = std::chrono::steady_clock::now();
     double best = team.run(work);
-    for (int runs = 1; runs < 3 || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(budget); ++runs)
+    for (int runs = 1; runs < 3 || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(budget);
+         ++runs)
         best = std::min(best, team.run(work));
     return best;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer template: renders messages through the chat template of a file, or another one, and shows where each token of the
-// prompt came from.
+// tinfer template: renders messages through the chat template of a file, or another one, and shows where each token of
+// the prompt came from.
 #include "common.hpp"
 
 #include <cstdio>
@@ -19,7 +19,8 @@ struct TemplateArgs {
 tinfer::LocalTime parse_time(const std::string& text) {
     tinfer::LocalTime t;
     char rest = 0;
-    if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%c", &t.year, &t.month, &t.day, &t.hour, &t.minute, &t.second, &rest) != 6)
+    if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%c", &t.year, &t.month, &t.day, &t.hour, &t.minute, &t.second,
+                    &rest) != 6)
         throw UsageError("--now '" + text + "' is no time: write 2026-03-09T14:05:07");
     return t;
 }
@@ -33,13 +34,14 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
     args.model.require();
     if (auto found = tinfer::ChatTemplate::of(args.model.open(), args.name)) return *std::move(found);
     if (!args.name.empty())
-        throw tinfer::Error(tinfer::ErrorCode::missing_key, args.model.files[0] + ": there is no chat template named '" + args.name + "'");
+        throw tinfer::Error(tinfer::ErrorCode::missing_key,
+                            args.model.files[0] + ": there is no chat template named '" + args.name + "'");
     note("warning: the file has no chat template; the format chatml is used", Look::warning);
     return *tinfer::ChatTemplate::built_in("chatml");
 }
 
-/// The inputs as they stand in the file; a list of messages alone stands for an object with them. Where a model is at hand,
-/// its BOS and EOS are the inputs of that name, unless the file has its own.
+/// The inputs as they stand in the file; a list of messages alone stands for an object with them. Where a model is at
+/// hand, its BOS and EOS are the inputs of that name, unless the file has its own.
 json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
     json inputs = json::parse(read_text(args.messages), nullptr, false);
     if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
@@ -81,18 +83,30 @@ int render(const TemplateArgs& args) {
 Action add_template(CLI::App& app) {
     auto args = std::make_shared<TemplateArgs>();
     auto* command = app.add_subcommand("template", "Renders messages through a chat template: the prompt, exactly.");
-    command->add_option("--messages", args->messages,
-                        "JSON: an object with messages and what else the template reads (tools, add_generation_prompt), or the messages alone; - is stdin")
-        ->required()->type_name("FILE")->group("Input");
-    command->add_option("--template", args->source_file, "Jinja source instead of the model's, or the name of a built-in format (chatml, llama3)")
-        ->type_name("FILE")->group("Input");
-    command->add_option("--template-name", args->name, "another template of the model: tool_use")->type_name("NAME")->group("Input");
+    command
+        ->add_option("--messages", args->messages,
+                     "JSON: an object with messages and what else the template reads (tools, add_generation_prompt), "
+                     "or the messages alone; - is stdin")
+        ->required()
+        ->type_name("FILE")
+        ->group("Input");
+    command
+        ->add_option("--template", args->source_file,
+                     "Jinja source instead of the model's, or the name of a built-in format (chatml, llama3)")
+        ->type_name("FILE")
+        ->group("Input");
+    command->add_option("--template-name", args->name, "another template of the model: tool_use")
+        ->type_name("NAME")
+        ->group("Input");
     command->add_option("--now", args->now, "what the template takes for the time; default: now, in UTC")
-        ->type_name("2026-03-09T14:05:07")->group("Input");
+        ->type_name("2026-03-09T14:05:07")
+        ->group("Input");
     args->model.add_to(*command);
     const std::string group = "Output";
-    command->add_flag("--ids", args->ids, "a JSON array of the tokens, each with its text and where that came from")->group(group);
-    command->add_flag("--unprotected", args->unprotected, "with --ids: text of messages may form control tokens")->group(group);
+    command->add_flag("--ids", args->ids, "a JSON array of the tokens, each with its text and where that came from")
+        ->group(group);
+    command->add_flag("--unprotected", args->unprotected, "with --ids: text of messages may form control tokens")
+        ->group(group);
     command->footer("\nExamples:\n  tinfer template model.gguf --messages talk.json\n"
                     "  tinfer template --template llama3 --messages talk.json --now 2026-03-09T14:05:07");
     return [args] { return render(*args); };

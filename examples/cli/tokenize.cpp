@@ -36,7 +36,8 @@ json encode(const tinfer::Vocab& vocab, std::string_view text, const TokenizeArg
         }
         const auto piece = vocab.piece(token, true);
         json entry{{"id", static_cast<std::int32_t>(token)}, {"piece", piece}};
-        if (!is_utf8(piece)) entry["bytes"] = tinfer::to_hex({reinterpret_cast<const std::uint8_t*>(piece.data()), piece.size()});
+        if (!is_utf8(piece))
+            entry["bytes"] = tinfer::to_hex({reinterpret_cast<const std::uint8_t*>(piece.data()), piece.size()});
         result.push_back(std::move(entry));
     }
     return result;

@@ -34,10 +34,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 std::vector<std::string> parts(std::string_view word) {
     std::vector<std::string> out(1);
     for (const char c : word)
-        if (c == '-' || c == '_')
-            out.emplace_back();
-        else
-            out.back() += c;
+        if (c == '-' || c == '_') out.emplace_back();
+        else out.back() += c;
     std::sort(out.begin(), out.end());
     return out;
 }
@@ -115,18 +113,15 @@ public:
         for (const auto& title : titles(*app)) {
             std::string text = title == "Options" ? "" : options(*app, title);
             const std::string hidden = options(*app, rare(title));
-            if (all)
-                text += hidden;
+            if (all) text += hidden;
             else
                 n_hidden += static_cast<std::size_t>(
                     std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
             if (!text.empty()) out += "\n" + title + ":\n" + text;
         }
         out += "\nCommon:\n" + options(*app, "Options") + options(*parent, "Options");
-        if (n_hidden > 0)
-            out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
-        else
-            out += "\n";
+        if (n_hidden > 0) out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
+        else out += "\n";
         return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
                "\n";
     }

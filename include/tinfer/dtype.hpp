@@ -12,6 +12,7 @@
 namespace tinfer {
 
 /// Element type of a tensor. Values below 0x1000 are the ids of the GGUF format; the others exist in memory only.
+// clang-format off
 enum class DType : std::uint32_t {
     f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q5_1 = 7, q8_0 = 8, q8_1 = 9, q2_k = 10, q3_k = 11, q4_k = 12,
     q5_k = 13, q6_k = 14, q8_k = 15, iq2_xxs = 16, iq2_xs = 17, iq3_xxs = 18, iq1_s = 19, iq4_nl = 20, iq3_s = 21,
@@ -21,6 +22,7 @@ enum class DType : std::uint32_t {
     x8_256 = 0x1001,   ///< activations as int8 codes with one float scale per 256 values (partner of 256-value weights)
     none = 0xFFFF,
 };
+// clang-format on
 
 /// "q4_k" for DType::q4_k; "type 97" is never returned: unknown ids give "unknown".
 [[nodiscard]] TINFER_API std::string_view to_string(DType type) noexcept;

@@ -19,6 +19,7 @@
 namespace tinfer {
 
 /// What went wrong, one enum for the whole library.
+// clang-format off
 enum class ErrorCode : std::uint8_t {
     // anywhere
     io_error, out_of_memory, limit_exceeded, cancelled, not_available, bad_parameter, busy,
@@ -37,6 +38,7 @@ enum class ErrorCode : std::uint8_t {
     // sampling, chat
     non_finite_logits, no_candidates, template_syntax, template_runtime, template_error,
 };
+// clang-format on
 
 /// "tensor_out_of_file" for ErrorCode::tensor_out_of_file.
 [[nodiscard]] TINFER_API std::string_view to_string(ErrorCode code) noexcept;

@@ -14,6 +14,7 @@
 namespace tinfer {
 
 /// Operations of graph nodes and, from rms_norm_quantize on, of fused steps.
+// clang-format off
 enum class Op : std::uint16_t {
     none, input, alias,          ///< no step: graph inputs, weights, views
     get_rows,                    ///< rows of a (quantized) matrix by index, as f32: embedding lookup, output selection
@@ -55,6 +56,7 @@ enum class Op : std::uint16_t {
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
     count_
 };
+// clang-format on
 
 /// "mul_mat" for Op::mul_mat.
 [[nodiscard]] TINFER_API std::string_view to_string(Op op) noexcept;
@@ -66,9 +68,9 @@ enum class AccessMode : std::uint8_t { read = 1, write = 2, read_write = 3 };
 struct AccessRange {
     std::uint64_t offset = 0, length = 0, stride = 0;
     std::uint32_t count = 1;
-    std::uint32_t tag = 0;      ///< token id, expert id, sequence, … (what the operand is indexed by)
-    std::uint32_t weight = 0;   ///< how often
-    bool padding = false;       ///< loaded along with its neighbours, not used: cells of a K group that no query sees
+    std::uint32_t tag = 0;     ///< token id, expert id, sequence, … (what the operand is indexed by)
+    std::uint32_t weight = 0;  ///< how often
+    bool padding = false;      ///< loaded along with its neighbours, not used: cells of a K group that no query sees
     bool operator==(const AccessRange&) const = default;
 };
 

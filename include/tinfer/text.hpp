@@ -41,8 +41,8 @@ struct EncodeOptions {
         nullptr;  ///< warned of a text that begins with the BOS (ends with the EOS) that is added; for the call
 };
 
-/// A stretch of a text that is encoded as one with its neighbours. Text from outside is not trusted: whatever it spells, it
-/// never becomes a control token.
+/// A stretch of a text that is encoded as one with its neighbours. Text from outside is not trusted: whatever it
+/// spells, it never becomes a control token.
 struct TextSegment {
     std::string_view text;
     bool trusted = true;
@@ -51,8 +51,9 @@ struct TextSegment {
 /// Tokens, and where in the text each begins.
 struct EncodedText {
     std::vector<Token> tokens;
-    /// For each token a byte of all segments together. One that stands for no text (BOS, a space put in front) begins where
-    /// the next one does. Where a vocabulary changes the text before it looks tokens up (WordPiece, Unigram), near it.
+    /// For each token a byte of all segments together. One that stands for no text (BOS, a space put in front) begins
+    /// where the next one does. Where a vocabulary changes the text before it looks tokens up (WordPiece, Unigram),
+    /// near it.
     std::vector<std::size_t> begin;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer: runs language models from GGUF files on CPUs. This is the one header to include. The headers below are its manual,
-// in the order in which a program meets them.
+// tinfer: runs language models from GGUF files on CPUs. This is the one header to include. The headers below are its
+// manual, in the order in which a program meets them.
 //
 //     const auto model = tinfer::Model::load("model.gguf");          // maps the file: nothing is copied
 //     tinfer::Context context(model, {.n_ctx = 2048});                // cache and scratch, allocated once, here
@@ -13,9 +13,10 @@
 //         tokens = {token};
 //     }
 //
-// Promises: logits depend on the file, the tokens and the stated options alone, never on threads, batch cuts, neighbours,
-// instruction set or observers; no input ends the process; the library never prints, aborts, reads the environment or
-// keeps globals. Bad input throws tinfer::Error; expected outcomes (a full cache, a cancelled decode) are values.
+// Promises: logits depend on the file, the tokens and the stated options alone, never on threads, batch cuts,
+// neighbours, instruction set or observers; no input ends the process; the library never prints, aborts, reads the
+// environment or keeps globals. Bad input throws tinfer::Error; expected outcomes (a full cache, a cancelled decode)
+// are values.
 #pragma once
 
 // clang-format off

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#    include <immintrin.h>
 #elif defined(__aarch64__)
-#include <arm_neon.h>
+#    include <arm_neon.h>
 #endif
 
 namespace tinfer::kernels::xsimd {
@@ -35,7 +35,7 @@ struct avx2 {
 };
 template <class Registers>
 struct fma3 : Registers {};
-#if defined(__AVX512BW__)
+#    if defined(__AVX512BW__)
 struct avx512bw {
     using Floats = __m512;
     using Ints = __m512i;
@@ -49,9 +49,9 @@ struct avx512bw {
     static TINFER_REGISTER Floats select(Mask m, Floats a, Floats b) noexcept { return _mm512_mask_blend_ps(m, b, a); }
     static TINFER_REGISTER Ints larger(Ints a, Ints b) noexcept { return _mm512_max_epi32(a, b); }
 };
-#else
-struct avx512bw;   // named by tags, and never used below AVX-512
-#endif
+#    else
+struct avx512bw;  // named by tags, and never used below AVX-512
+#    endif
 #elif defined(__aarch64__)
 struct neon64 {
     using Floats = float32x4_t;
@@ -115,7 +115,7 @@ struct batch {
     friend TINFER_REGISTER batch operator|(batch a, batch b) noexcept { return of(a.lanes() | b.lanes()); }
     friend TINFER_REGISTER batch operator^(batch a, batch b) noexcept { return of(a.lanes() ^ b.lanes()); }
     friend TINFER_REGISTER batch operator<<(batch a, int n) noexcept { return of(a.lanes() << n); }
-    friend TINFER_REGISTER batch operator>>(batch a, int n) noexcept {   // of signed lanes
+    friend TINFER_REGISTER batch operator>>(batch a, int n) noexcept {  // of signed lanes
         return of((Lanes)((typename Registers::SignedLanes)a.value >> n));
     }
     TINFER_REGISTER batch& operator+=(batch b) noexcept { return *this = *this + b; }
@@ -130,7 +130,8 @@ TINFER_REGISTER batch<float, Registers> select(typename Registers::Mask conditio
     return Registers::select(condition, a, b);
 }
 template <class Registers>
-TINFER_REGISTER batch<std::int32_t, Registers> max(batch<std::int32_t, Registers> a, batch<std::int32_t, Registers> b) noexcept {
+TINFER_REGISTER batch<std::int32_t, Registers> max(batch<std::int32_t, Registers> a,
+                                                   batch<std::int32_t, Registers> b) noexcept {
     return Registers::larger(a, b);
 }
 

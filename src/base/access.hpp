@@ -30,10 +30,8 @@ struct Access {
 /// The state behind a handle, const where the handle is.
 template <class T>
 [[nodiscard]] auto& impl_of(T& object) noexcept {
-    if constexpr (std::is_const_v<T>)
-        return std::as_const(*Access::state(object));
-    else
-        return *Access::state(object);
+    if constexpr (std::is_const_v<T>) return std::as_const(*Access::state(object));
+    else return *Access::state(object);
 }
 
 }  // namespace tinfer::detail

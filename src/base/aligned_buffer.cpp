@@ -23,12 +23,13 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill
     : size_(bytes), alignment_(bytes < 2 * kLargePage ? alignment : std::max(alignment, kLargePage)) {
     TINFER_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);
     if (bytes == 0) return;
-    data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment_}, std::nothrow));
+    data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment_}, std::nothrow));
     if (data_ == nullptr) {
         // The message must fit without the heap that has just failed us.
         char digits[20];
         std::size_t first = sizeof digits;
-        for (std::size_t rest = bytes; first == sizeof digits || rest != 0; rest /= 10) digits[--first] = static_cast<char>('0' + rest % 10);
+        for (std::size_t rest = bytes; first == sizeof digits || rest != 0; rest /= 10)
+            digits[--first] = static_cast<char>('0' + rest % 10);
         char message[64] = "no memory for a buffer of ";
         const std::size_t head = std::strlen(message), count = sizeof digits - first;
         std::memcpy(message + head, digits + first, count);
@@ -50,7 +51,7 @@ AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
 }
 
 AlignedBuffer::~AlignedBuffer() {
-    if (data_ != nullptr) ::operator delete(data_, std::align_val_t{alignment_});
+    if (data_ != nullptr) ::operator delete (data_, std::align_val_t{alignment_});
 }
 
 }  // namespace tinfer

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// One block of memory on a cache-line (or larger) boundary, owned by exactly one object: arenas, caches, weights that are
-// read instead of mapped. Fresh memory comes from the system untouched unless zeros are asked for; from 4 MB on in large
-// pages, where the system has them, since rows of activations and cells lie a page apart and would each need a translation.
+// One block of memory on a cache-line (or larger) boundary, owned by exactly one object: arenas, caches, weights that
+// are read instead of mapped. Fresh memory comes from the system untouched unless zeros are asked for; from 4 MB on in
+// large pages, where the system has them, since rows of activations and cells lie a page apart and would each need a
+// translation.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ enum class Fill : bool { none, zero };
 class AlignedBuffer {
 public:
     AlignedBuffer() noexcept = default;
-    /// `alignment` is a power of two. Throws out_of_memory with the size asked for. No bytes: no allocation, data() is null.
+    /// `alignment` is a power of two. Throws out_of_memory with the size asked for. No bytes: no allocation, data() is
+    /// null.
     explicit AlignedBuffer(std::size_t bytes, std::size_t alignment = 64, Fill fill = Fill::none);
     AlignedBuffer(AlignedBuffer&& other) noexcept;
     AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;

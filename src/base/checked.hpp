@@ -19,7 +19,8 @@ namespace tinfer {
 }
 
 /// The next multiple of `alignment`, a power of two.
-[[nodiscard]] constexpr std::optional<std::uint64_t> checked_round_up(std::uint64_t x, std::uint64_t alignment) noexcept {
+[[nodiscard]] constexpr std::optional<std::uint64_t> checked_round_up(std::uint64_t x,
+                                                                      std::uint64_t alignment) noexcept {
     const auto sum = checked_add(x, alignment - 1);
     if (!sum) return std::nullopt;
     return *sum & ~(alignment - 1);

@@ -26,21 +26,29 @@ bool is_finite_iq1_m(const std::byte* block) noexcept {
 
 // Byte offset of one f16 field that must be finite.
 template <int Offset>
-bool is_finite_at(const std::byte* block) noexcept { return is_finite_f16(block + Offset); }
+bool is_finite_at(const std::byte* block) noexcept {
+    return is_finite_f16(block + Offset);
+}
 template <int First, int Second>
-bool are_finite_at(const std::byte* block) noexcept { return is_finite_f16(block + First) && is_finite_f16(block + Second); }
+bool are_finite_at(const std::byte* block) noexcept {
+    return is_finite_f16(block + First) && is_finite_f16(block + Second);
+}
 
 using BlockCheck = bool (*)(const std::byte* block) noexcept;
 
 // Null: every bit pattern is a finite number.
 BlockCheck check_of(DType type) noexcept {
     switch (type) {
-        case DType::f32: case DType::q8_k: return is_finite_f32;   // q8_k starts with its float scale
+        case DType::f32:
+        case DType::q8_k: return is_finite_f32;  // q8_k starts with its float scale
         case DType::f64: return is_finite_f64;
         case DType::f16: return is_finite_f16;
         case DType::bf16: return is_finite_bf16;
         case DType::q8_1: return is_finite_at<0>;
-        case DType::q4_1: case DType::q5_1: case DType::q4_k: case DType::q5_k: return are_finite_at<0, 2>;
+        case DType::q4_1:
+        case DType::q5_1:
+        case DType::q4_k:
+        case DType::q5_k: return are_finite_at<0, 2>;
         case DType::q2_k: return are_finite_at<80, 82>;
         case DType::q3_k: return is_finite_at<108>;
         case DType::q6_k: return is_finite_at<208>;

@@ -11,15 +11,17 @@ namespace tinfer {
 
 struct DTypeInfo {
     DType type;
-    std::string_view name;          ///< "q4_k"
-    std::int32_t block_elems;       ///< B: elements per block; rows are whole numbers of blocks
-    std::int32_t block_bytes;       ///< S
-    DType activation;               ///< partner in a product: x8_32, x8_256, f32 for float weights, none where unusable
+    std::string_view name;     ///< "q4_k"
+    std::int32_t block_elems;  ///< B: elements per block; rows are whole numbers of blocks
+    std::int32_t block_bytes;  ///< S
+    DType activation;          ///< partner in a product: x8_32, x8_256, f32 for float weights, none where unusable
 };
 
 /// The row of the table for a GGUF type id or internal type, or null when the id is unknown or removed.
 [[nodiscard]] const DTypeInfo* find_dtype(std::uint32_t id) noexcept;
-[[nodiscard]] inline const DTypeInfo* find_dtype(DType type) noexcept { return find_dtype(static_cast<std::uint32_t>(type)); }
+[[nodiscard]] inline const DTypeInfo* find_dtype(DType type) noexcept {
+    return find_dtype(static_cast<std::uint32_t>(type));
+}
 [[nodiscard]] bool is_float(DType type) noexcept;       ///< f32, f16, bf16
 [[nodiscard]] bool is_activation(DType type) noexcept;  ///< x8_32, x8_256
 
@@ -27,11 +29,11 @@ struct DTypeInfo {
 /// int8 codes[K]; float d[K/B]; then
 ///   x8_32:  float s[K/32] (d · sum of codes), int32 sum[K/32];
 ///   x8_256: uint16 max_partial_sum[K/256][2], int16 sum32[K/32], int16 sum16[K/16] (sums of 32 and 16 codes).
-/// max_partial_sum bounds partial products of a super-block, so that kernels know when sixteen bits hold them: [0] is the largest
-/// sum of positive, or of negated negative, codes of any 32; [1] the largest sum of magnitudes of any 16.
+/// max_partial_sum bounds partial products of a super-block, so that kernels know when sixteen bits hold them: [0] is
+/// the largest sum of positive, or of negated negative, codes of any 32; [1] the largest sum of magnitudes of any 16.
 struct ActivationLayout {
-    std::int64_t d_offset, s_offset, sum_offset;        ///< s_offset is -1 for x8_256, where sum_offset is of sum16
-    std::int64_t max_partial_sum_offset, sum32_offset, row_bytes; ///< -1 for x8_32
+    std::int64_t d_offset, s_offset, sum_offset;  ///< s_offset is -1 for x8_256, where sum_offset is of sum16
+    std::int64_t max_partial_sum_offset, sum32_offset, row_bytes;  ///< -1 for x8_32
 };
 [[nodiscard]] constexpr ActivationLayout activation_layout(DType type, std::int64_t k) noexcept {
     const auto align = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };

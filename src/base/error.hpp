@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Throwing tinfer::Error and composing its one-line messages. Items that come from files are shown escaped and cut to 64
-// bytes, because nothing in a file may forge a message or a terminal sequence.
+// Throwing tinfer::Error and composing its one-line messages. Items that come from files are shown escaped and cut to
+// 64 bytes, because nothing in a file may forge a message or a terminal sequence.
 #pragma once
 
 #include <concepts>
@@ -12,9 +12,11 @@
 #include "tinfer/error.hpp"
 
 #if defined(TINFER_CHECKED)
-#  define TINFER_ASSERT(condition) ((condition) ? void() : ::tinfer::invariant_broken(#condition, __FILE__, __LINE__))
+// clang-format off
+#    define TINFER_ASSERT(condition) ((condition) ? void() : ::tinfer::invariant_broken(#condition, __FILE__, __LINE__))
+// clang-format on
 #else
-#  define TINFER_ASSERT(condition) void()
+#    define TINFER_ASSERT(condition) void()
 #endif
 
 namespace tinfer {
@@ -44,10 +46,12 @@ inline void append(std::string& out, std::string_view value) { out += value; }
 inline void append(std::string& out, const char* value) { out += value; }
 inline void append(std::string& out, char value) { out += value; }
 inline void append(std::string& out, bool value) { out += value ? "true" : "false"; }
-void append(std::string& out, double value);   ///< shortest form that reads back equal, independent of locale
+void append(std::string& out, double value);  ///< shortest form that reads back equal, independent of locale
+// clang-format off
 template <std::integral T>
     requires(!std::same_as<T, bool> && !std::same_as<T, char>)
 void append(std::string& out, T value) { out += std::to_string(value); }
+// clang-format on
 inline void append(std::string& out, float value) { append(out, static_cast<double>(value)); }
 }  // namespace text
 

@@ -190,8 +190,8 @@ GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexc
     }
 }
 
-// A handler that found this work may still read it. (A child of fork() may count one that it does not have: no wait is for
-// ever.)
+// A handler that found this work may still read it. (A child of fork() may count one that it does not have: no wait is
+// for ever.)
 GuardedWork::~GuardedWork() {
     if (place_ == nullptr) return;
     place_->work.store(nullptr, std::memory_order_seq_cst);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What to do when a mapped file is cut short under our hands: the next touch of a lost page raises SIGBUS, which ends the
-// program, and no library can prevent that beforehand. While threads of ours are at work on mapped files (and for them
-// alone), a handler puts pages of zeros in place of the lost ones and takes note; whoever works there asks afterwards, and
-// reports the loss instead of a result. Jumping out of the handler would leave locks, teams and barriers behind.
+// What to do when a mapped file is cut short under our hands: the next touch of a lost page raises SIGBUS, which ends
+// the program, and no library can prevent that beforehand. While threads of ours are at work on mapped files (and for
+// them alone), a handler puts pages of zeros in place of the lost ones and takes note; whoever works there asks
+// afterwards, and reports the loss instead of a result. Jumping out of the handler would leave locks, teams and
+// barriers behind.
 //
 // A handler knows nothing but what lies at fixed places, so here is the one piece of writable state of the library
 // (fault_guard.cpp): who is at work, and the handler that was there before.
@@ -21,7 +22,8 @@ namespace tinfer {
 class GuardedMap {
 public:
     static constexpr std::uint64_t kIntact = UINT64_MAX;
-    /// Before the mapping is touched, while nobody else works on it. `bytes` begins at a page, at the front of its file.
+    /// Before the mapping is touched, while nobody else works on it. `bytes` begins at a page, at the front of its
+    /// file.
     void set(std::span<const std::byte> bytes) noexcept;
     /// Offset in the file of the first touch that failed; from then on there are zeros behind it. kIntact: none has.
     [[nodiscard]] std::uint64_t lost_at() const noexcept { return lost_at_.load(std::memory_order_acquire); }
@@ -47,8 +49,8 @@ private:
     std::atomic<GuardedMap*> first_{nullptr};
 };
 
-/// Keeps the handler of SIGBUS installed as long as there is one of these. A signal that is not ours goes to the handler that
-/// was there before; the last of these puts that one back, unless somebody else has taken over since.
+/// Keeps the handler of SIGBUS installed as long as there is one of these. A signal that is not ours goes to the
+/// handler that was there before; the last of these puts that one back, unless somebody else has taken over since.
 class FaultHandler {
 public:
     FaultHandler() noexcept;
@@ -75,8 +77,8 @@ public:
     /// For the handler: true where the calling thread takes part and the address can be read now.
     bool replace_lost(std::uintptr_t address) noexcept;
 
-    /// The calling thread takes part from here to the end of the scope, with SIGBUS let through (a blocked one would end the
-    /// program). Null: nothing happens.
+    /// The calling thread takes part from here to the end of the scope, with SIGBUS let through (a blocked one would
+    /// end the program). Null: nothing happens.
     class Thread {
     public:
         Thread(GuardedWork* work, int thread) noexcept;

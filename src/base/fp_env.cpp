@@ -2,7 +2,7 @@
 #include "base/fp_env.hpp"
 
 #if defined(__SSE__) || defined(_M_X64)
-#  include <xmmintrin.h>
+#    include <xmmintrin.h>
 #endif
 
 namespace tinfer {

@@ -19,9 +19,9 @@ public:
 
 private:
 #if defined(__SSE__) || defined(_M_X64)
-    std::uint32_t saved_;    // MXCSR
+    std::uint32_t saved_;  // MXCSR
 #elif defined(__aarch64__)
-    std::uint64_t saved_;    // FPCR
+    std::uint64_t saved_;  // FPCR
 #else
     std::fenv_t saved_;
 #endif

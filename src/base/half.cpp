@@ -4,7 +4,7 @@
 namespace tinfer {
 
 namespace {
-struct PlainUnit {};   // internal linkage: these instantiations belong to this file alone
+struct PlainUnit {};  // internal linkage: these instantiations belong to this file alone
 }  // namespace
 
 float f16_to_f32(std::uint16_t half) noexcept { return f16_to_f32<PlainUnit>(half); }

@@ -18,7 +18,7 @@ template <class Tag>
 [[nodiscard]] constexpr float f16_to_f32(std::uint16_t half) noexcept {
     const std::uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7FFFu;
     std::uint32_t bits = 0;
-    if (magnitude < 0x0400) {   // subnormal: a multiple of 2^-24, which float32 holds as a normal number
+    if (magnitude < 0x0400) {  // subnormal: a multiple of 2^-24, which float32 holds as a normal number
         bits = __builtin_bit_cast(std::uint32_t, static_cast<float>(magnitude) * 0x1p-24f);
     } else {
         const std::uint32_t rebias = magnitude < 0x7C00 ? 127 - 15 : 255 - 31;
@@ -35,9 +35,9 @@ template <class Tag>
     std::uint32_t half = 0;
     if (magnitude > 0x7F800000u) {
         half = 0x7E00;
-    } else if (magnitude >= 0x477FF000u) {   // 65520
+    } else if (magnitude >= 0x477FF000u) {  // 65520
         half = 0x7C00;
-    } else if (magnitude < 0x38800000u) {    // below 2^-14: the last place of 0.5f is 2^-24, so adding it rounds
+    } else if (magnitude < 0x38800000u) {  // below 2^-14: the last place of 0.5f is 2^-24, so adding it rounds
         const float rounded = __builtin_bit_cast(float, magnitude) + 0.5f;
         half = __builtin_bit_cast(std::uint32_t, rounded) - 0x3F000000u;
     } else {

@@ -29,9 +29,7 @@ void touch_pages(std::uintptr_t begin, std::uintptr_t end) noexcept {
 
 }  // namespace
 
-std::string errno_text(int error) {
-    return cat(std::generic_category().message(error), " (errno ", error, ")");
-}
+std::string errno_text(int error) { return cat(std::generic_category().message(error), " (errno ", error, ")"); }
 
 std::string display_name(const std::filesystem::path& path) {
     constexpr std::size_t longest = 480;
@@ -71,11 +69,12 @@ InputFile::InputFile(const std::filesystem::path& path) : name_(display_name(pat
     while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) fail(ErrorCode::io_error, cat(name_, ": cannot open: ", errno_text(errno)));
 
-    struct ::stat status{};
+    struct ::stat status {};
     const int result = ::fstat(descriptor_, &status), error = errno;
     if (result != 0 || !S_ISREG(status.st_mode)) {
         ::close(std::exchange(descriptor_, -1));
-        fail(ErrorCode::io_error, result != 0 ? cat(name_, ": cannot stat: ", errno_text(error)) : cat(name_, ": not a regular file"));
+        fail(ErrorCode::io_error,
+             result != 0 ? cat(name_, ": cannot stat: ", errno_text(error)) : cat(name_, ": not a regular file"));
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -95,13 +94,15 @@ InputFile::~InputFile() {
 }
 
 void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
-    constexpr std::size_t chunk = std::size_t{64} << 20;   // one call is limited to about 2 GiB on Linux
+    constexpr std::size_t chunk = std::size_t{64} << 20;  // one call is limited to about 2 GiB on Linux
     while (!out.empty()) {
-        const ::ssize_t count = ::pread(descriptor_, out.data(), std::min(chunk, out.size()), static_cast<::off_t>(offset));
+        const ::ssize_t count =
+            ::pread(descriptor_, out.data(), std::min(chunk, out.size()), static_cast<::off_t>(offset));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) fail(ErrorCode::io_error, cat(name_, ": cannot read at byte ", offset, ": ", errno_text(errno)));
         if (count == 0)
-            fail(ErrorCode::truncated, cat(name_, ": file ends at byte ", offset, ", was ", size_, " bytes when opened"));
+            fail(ErrorCode::truncated,
+                 cat(name_, ": file ends at byte ", offset, ", was ", size_, " bytes when opened"));
         offset += static_cast<std::uint64_t>(count);
         out = out.subspan(static_cast<std::size_t>(count));
     }
@@ -138,7 +139,7 @@ int populate_pages(std::span<const std::byte> range) noexcept {
     do result = ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
     while (result != 0 && errno == EINTR);
     if (result == 0) return 0;
-    if (errno != EINVAL && errno != ENOSYS) return errno;   // older kernels do not know the advice
+    if (errno != EINVAL && errno != ENOSYS) return errno;  // older kernels do not know the advice
 #endif
     touch_pages(begin, end);
     return 0;
@@ -153,7 +154,7 @@ int LockedPages::add(std::span<const std::byte> range) {
     if (range.empty()) return 0;
     auto [begin, end] = covering_pages(range);
     if (!ranges_.empty() && begin >= ranges_.back().begin && begin <= ranges_.back().end) {
-        begin = std::max(begin, ranges_.back().end);   // pages shared with the tensor before are locked already
+        begin = std::max(begin, ranges_.back().end);  // pages shared with the tensor before are locked already
         if (begin >= end) return 0;
         if (::mlock(reinterpret_cast<const void*>(begin), end - begin) != 0) return errno;
         ranges_.back().end = end;

@@ -13,7 +13,7 @@ namespace {
 /// One float as lanes: what the vectors of every table must agree with.
 struct ScalarLanes {
     using F = float;
-    using I = std::uint32_t;   // wraps; shifted as signed where it matters
+    using I = std::uint32_t;  // wraps; shifted as signed where it matters
     static constexpr bool kScales = false;
     static F set(float x) noexcept { return x; }
     static F add(F a, F b) noexcept { return a + b; }
@@ -52,8 +52,8 @@ float tanh(float x) noexcept { return tanh<ScalarLanes>(x); }
 
 // x = 2^e · m with m in [√½, √2); f = m − 1; log m = f − f²/2 + f³·P(f).
 float log(float x) noexcept {
-    constexpr float kP[] = {0x1.555554p-2f, -0x1.fffffcp-3f, 0x1.999d5ap-3f, -0x1.555b4ap-3f, 0x1.23d21ap-3f,
-                            -0x1.fcf4c6p-4f, 0x1.dea282p-4f, -0x1.d6358cp-4f, 0x1.1d8ea6p-4f};
+    constexpr float kP[] = {0x1.555554p-2f,  -0x1.fffffcp-3f, 0x1.999d5ap-3f,  -0x1.555b4ap-3f, 0x1.23d21ap-3f,
+                            -0x1.fcf4c6p-4f, 0x1.dea282p-4f,  -0x1.d6358cp-4f, 0x1.1d8ea6p-4f};
     constexpr float kInf = std::numeric_limits<float>::infinity();
     if (!(x > 0.0f)) return x == 0.0f ? -kInf : std::numeric_limits<float>::quiet_NaN();
     if (x == kInf) return x;
@@ -66,7 +66,7 @@ float log(float x) noexcept {
     const auto bits = std::bit_cast<std::int32_t>(x);
     const std::int32_t exponent = (bits - kSqrtHalf) >> 23;
     e += static_cast<float>(exponent);
-    const float f = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0f;   // exact
+    const float f = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0f;  // exact
     const float z = f * f;
     float low = polynomial(kP, f) * (f * z);
     low = std::fma(e, -0x1.05c61p-29f, low);
@@ -93,7 +93,7 @@ float softplus(float x) noexcept {
 
 // |x| < 1: x + x·P(x²); else ±(1 − exp(x·Q(x))), Q interpolating log(erfc(x)) / x; ±1 from 3.92 on, where erfc < 2^-25.
 float erf(float x) noexcept {
-    constexpr float kP[] = {0x1.06eba8p-3f, -0x1.812746p-2f, 0x1.ce2f08p-4f, -0x1.b829c8p-6f,
+    constexpr float kP[] = {0x1.06eba8p-3f, -0x1.812746p-2f,  0x1.ce2f08p-4f, -0x1.b829c8p-6f,
                             0x1.562a6p-8f,  -0x1.bccf66p-11f, 0x1.d8875p-14f, -0x1.445f48p-17f};
     constexpr float kQ[] = {-0x1.20f7c4p+0f, -0x1.44f31ap-1f, -0x1.b60266p-4f, 0x1.8d4d1cp-6f, -0x1.f06d46p-9f,
                             0x1.49ac0ep-12f, 0x1.677fa4p-18f, -0x1.efdf1p-19f, 0x1.02073ap-22f};
@@ -101,7 +101,7 @@ float erf(float x) noexcept {
     if (a < 1.0f) return std::fma(x, polynomial(kP, x * x), x);
     if (a >= 3.92f) return std::copysign(1.0f, x);
     const float large = 1.0f - exp(a * polynomial(kQ, a));
-    return std::copysign(large, x);   // a NaN passes through exp
+    return std::copysign(large, x);  // a NaN passes through exp
 }
 
 float sin(float x) noexcept { return static_cast<float>(sin_cos(static_cast<double>(x)).sin); }

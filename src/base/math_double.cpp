@@ -27,13 +27,13 @@ constexpr std::array<double, N> series(double (*term)(int)) {
     return c;
 }
 constexpr double inverse_factorial(int k) {
-    double factorial = 1.0;   // exact up to 22!
+    double factorial = 1.0;  // exact up to 22!
     for (int i = 2; i <= k; ++i) factorial *= i;
     return 1.0 / factorial;
 }
-constexpr auto kExp = series<14>(inverse_factorial);                                                       // in r
-constexpr auto kAtanh = series<14>([](int k) { return 1.0 / (2 * k + 3); });                               // in s²
-constexpr auto kSin = series<11>([](int k) { return (k % 2 == 0 ? 1 : -1) * inverse_factorial(2 * k + 1); });   // in r²
+constexpr auto kExp = series<14>(inverse_factorial);                                                           // in r
+constexpr auto kAtanh = series<14>([](int k) { return 1.0 / (2 * k + 3); });                                   // in s²
+constexpr auto kSin = series<11>([](int k) { return (k % 2 == 0 ? 1 : -1) * inverse_factorial(2 * k + 1); });  // in r²
 constexpr auto kCos = series<11>([](int k) { return (k % 2 == 0 ? 1 : -1) * inverse_factorial(2 * k); });
 
 /// Horner from the end, every step fused.
@@ -80,7 +80,7 @@ double log(double x) noexcept {
     const auto e = static_cast<double>(exponent);
     const double f = std::bit_cast<double>(bits - exponent * (std::int64_t{1} << 52)) - 1.0;
     const double s = f / (2.0 + f), z = s * s;
-    const double tail = z * evaluate(kAtanh, z);   // atanh(s)/s − 1: remainder 1e-23
+    const double tail = z * evaluate(kAtanh, z);  // atanh(s)/s − 1: remainder 1e-23
     // 2s = f − s·f exactly in the reals: only the small parts carry rounding errors.
     const double low = std::fma(e, kLn2Low, std::fma(2.0 * s, tail, -(s * f)));
     return std::fma(e, kLn2, f + low);
@@ -101,7 +101,7 @@ SinCos sin_cos(double x) noexcept {
     if (quadrant == 1.0) return {c, -s};
     if (quadrant == 2.0) return {-s, -c};
     if (quadrant == 3.0) return {-c, s};
-    return {x - x, x - x};   // infinities and NaN have no quadrant
+    return {x - x, x - x};  // infinities and NaN have no quadrant
 }
 
 float alibi_slope(float max_bias, int head, int n_head) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU, GELU and tanh of float32, written once over "lanes": one float in the reference, a vector in the tables
-// of instruction sets. The same operations in the same order on every lane give the same bits everywhere (numerics rule
-// 9).
+// exp, sigmoid, SiLU, GELU and tanh of float32, written once over "lanes": one float in the reference, a vector in the
+// tables of instruction sets. The same operations in the same order on every lane give the same bits everywhere
+// (numerics rule 9).
 //
 // A lanes type V is a struct of static functions over V::F (floats) and V::I (32-bit integers, wrapping):
 //   F set(float)   F add/sub/mul/div(F, F)   F fma(F a, F b, F c) = a·b + c, rounded once
@@ -11,8 +11,8 @@
 //   I half_i(I) = arithmetic shift right by one   I exponent_i(I) = shift left by 23
 //   where kScales:   F scale(F a, F n) = a · 2^n, rounded once
 //
-// Units compiled for one instruction set instantiate these with a type of their own, so no symbol is shared. They are put in
-// place where they are used: a call would save every register that holds lanes, and load every constant again.
+// Units compiled for one instruction set instantiate these with a type of their own, so no symbol is shared. They are
+// put in place where they are used: a call would save every register that holds lanes, and load every constant again.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ template <class V>
     return V::from_bits(V::exponent_i(V::add_i(n, 127)));
 }
 
-/// exp(x) where -104 ≤ x ≤ 89 or NaN: 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2; exp(r) = 1 + (r + r²·q(r)), q of
-/// degree 4 interpolated at Chebyshev nodes (relative error of the sum 1e-8).
+/// exp(x) where -104 ≤ x ≤ 89 or NaN: 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2; exp(r) = 1 + (r + r²·q(r)), q
+/// of degree 4 interpolated at Chebyshev nodes (relative error of the sum 1e-8).
 template <class V>
 [[gnu::always_inline]] inline typename V::F exp_between(typename V::F x) noexcept {
     using F = typename V::F;
@@ -34,8 +34,8 @@ template <class V>
     const F magic = V::set(0x1.8p23f);
     const F shifted = V::fma(x, V::set(0x1.715476p+0f), magic);
     const F n = V::sub(shifted, magic);
-    F r = V::fma(n, V::set(-0x1.62e43p-1f), x);   // exact
-    r = V::fma(n, V::set(0x1.05c61p-29f), r);     // ln 2 = 0x1.62e43p-1 − 0x1.05c61p-29
+    F r = V::fma(n, V::set(-0x1.62e43p-1f), x);  // exact
+    r = V::fma(n, V::set(0x1.05c61p-29f), r);    // ln 2 = 0x1.62e43p-1 − 0x1.05c61p-29
     F q = V::set(0x1.6d117cp-10f);
     q = V::fma(q, r, V::set(0x1.120be2p-7f));
     q = V::fma(q, r, V::set(0x1.555518p-5f));
@@ -44,7 +44,8 @@ template <class V>
     const F p = V::add(V::set(1.0f), V::fma(V::mul(r, r), q, r));
     if constexpr (V::kScales) {
         return V::scale(p, n);
-    } else {   // 2^n in two factors, so that n = 128 and subnormal results need no special case: only the last product rounds
+        // 2^n in two factors, so that n = 128 and subnormal results need no special case: only the last product rounds
+    } else {
         const auto whole = V::sub_i(V::bits(shifted), V::bits(magic));
         const auto half = V::half_i(whole);
         return V::mul(V::mul(p, power_of_two<V>(half)), power_of_two<V>(V::sub_i(whole, half)));
@@ -55,8 +56,8 @@ template <class V>
 [[gnu::always_inline]] inline typename V::F exp_below(typename V::F x) noexcept {
     return exp_between<V>(V::larger(V::set(-104.0f), x));
 }
-/// Below 1.1 ulp for every float; exactly 1 at ±0; subnormal results are kept, 0 from -104 down; +inf from 88.722847 up; NaN
-/// stays NaN.
+/// Below 1.1 ulp for every float; exactly 1 at ±0; subnormal results are kept, 0 from -104 down; +inf from 88.722847
+/// up; NaN stays NaN.
 template <class V>
 [[gnu::always_inline]] inline typename V::F exp(typename V::F x) noexcept {
     return exp_below<V>(V::smaller(V::set(89.0f), x));
@@ -75,13 +76,13 @@ template <class V>
     return V::div(x, V::add(V::set(1.0f), exp<V>(V::sub(V::set(0.0f), x))));
 }
 
-/// GELU in its tanh form, ½x·(1 + tanh(a)) with a = √(2/π)·(x + 0.044715·x³) (arXiv:1606.08415 §2), as x / (1 + exp(−2a)).
-/// NaN at −inf, the limit 0 at every finite number far enough below 0.
+/// GELU in its tanh form, ½x·(1 + tanh(a)) with a = √(2/π)·(x + 0.044715·x³) (arXiv:1606.08415 §2), as x / (1 +
+/// exp(−2a)). NaN at −inf, the limit 0 at every finite number far enough below 0.
 template <class V>
 [[gnu::always_inline]] inline typename V::F gelu(typename V::F x) noexcept {
     using F = typename V::F;
     const F cube = V::mul(V::mul(x, x), x);
-    const F a = V::mul(V::fma(cube, V::set(0.044715f), x), V::set(-1.5957691f));   // −2√(2/π)
+    const F a = V::mul(V::fma(cube, V::set(0.044715f), x), V::set(-1.5957691f));  // −2√(2/π)
     return V::div(x, V::add(V::set(1.0f), exp<V>(a)));
 }
 

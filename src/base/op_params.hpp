@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The attributes of an operation, shared by graph nodes (which carry them), the verifier (which checks them) and kernels
-// (which obey them). One plain struct: every field is four bytes wide, so that it can be hashed and compared as bytes.
+// The attributes of an operation, shared by graph nodes (which carry them), the verifier (which checks them) and
+// kernels (which obey them). One plain struct: every field is four bytes wide, so that it can be hashed and compared as
+// bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace tinfer {
 
-/// RoPE, spec notation: pair i of `n_rot` dimensions turns by p · freq_scale · freq_base^(-2i/n_rot) (arXiv:2104.09864),
-/// with YaRN's mix (arXiv:2309.00071) where ext_factor ≠ 0. `magnitude` multiplies cos and sin and is final.
+/// RoPE, spec notation: pair i of `n_rot` dimensions turns by p · freq_scale · freq_base^(-2i/n_rot)
+/// (arXiv:2104.09864), with YaRN's mix (arXiv:2309.00071) where ext_factor ≠ 0. `magnitude` multiplies cos and sin and
+/// is final.
 struct RopeParams {
     std::int32_t n_rot = 0;
-    std::int32_t neox = 0;              ///< 1: pairs (i, i + n_rot/2); 0: pairs (2i, 2i+1)
+    std::int32_t neox = 0;  ///< 1: pairs (i, i + n_rot/2); 0: pairs (2i, 2i+1)
     float freq_base = 10000.0f;
     float freq_scale = 1.0f;
     float ext_factor = 0.0f;
@@ -25,22 +27,22 @@ struct AttentionParams {
     std::int32_t n_head = 0, n_head_kv = 0;
     std::int32_t head_dim_k = 0, head_dim_v = 0;
     float scale = 1.0f;
-    float softcap = 0.0f;               ///< 0 = none: score = c · tanh(score / c)
-    float max_bias = 0.0f;              ///< ALiBi; 0 = none
+    float softcap = 0.0f;   ///< 0 = none: score = c · tanh(score / c)
+    float max_bias = 0.0f;  ///< ALiBi; 0 = none
 };
 
 struct OpParams {
-    float eps = 0.0f;                   ///< rms_norm, layer_norm, l2_norm
-    std::int32_t eps_is_floor = 0;      ///< l2_norm: of the norm, instead of an addend under the root
-    float scale = 1.0f;                 ///< scale; moe_weights
-    float low = 0.0f, high = 0.0f;      ///< clamp
-    std::int32_t k = 0;                 ///< top_k; keep_groups: groups that stay
-    std::int32_t n_group = 0;           ///< keep_groups
-    std::int32_t normalize = 0;         ///< moe_weights: divide by the sum of the chosen gate values
-    std::int32_t is_v = 0;              ///< kv_write: the rows go into a V cache (row layout), not a K cache
-    std::int32_t first = 0;             ///< key_shift: first element of a head that is rotated
-    std::int32_t max_distance = 0;      ///< relative_bias: positions from which on all share a bucket
-    std::int32_t both_sides = 0;        ///< relative_bias: keys behind the query have buckets of their own
+    float eps = 0.0f;               ///< rms_norm, layer_norm, l2_norm
+    std::int32_t eps_is_floor = 0;  ///< l2_norm: of the norm, instead of an addend under the root
+    float scale = 1.0f;             ///< scale; moe_weights
+    float low = 0.0f, high = 0.0f;  ///< clamp
+    std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay
+    std::int32_t n_group = 0;       ///< keep_groups
+    std::int32_t normalize = 0;     ///< moe_weights: divide by the sum of the chosen gate values
+    std::int32_t is_v = 0;          ///< kv_write: the rows go into a V cache (row layout), not a K cache
+    std::int32_t first = 0;         ///< key_shift: first element of a head that is rotated
+    std::int32_t max_distance = 0;  ///< relative_bias: positions from which on all share a bucket
+    std::int32_t both_sides = 0;    ///< relative_bias: keys behind the query have buckets of their own
     RopeParams rope;
     AttentionParams attention;
 };

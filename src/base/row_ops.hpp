@@ -8,13 +8,13 @@
 
 namespace tinfer {
 
-/// Elements of a row whose maximum is remembered: small enough that looking through one costs nothing, large enough that
-/// 256k logits make a list of a thousand maxima.
+/// Elements of a row whose maximum is remembered: small enough that looking through one costs nothing, large enough
+/// that 256k logits make a list of a thousand maxima.
 inline constexpr std::size_t kRowBlock = 256;
 
 struct RowOps {
-    /// The largest element of each block of kRowBlock, the last one being what is left; NaN never is the largest, a block
-    /// of nothing else has -infinity. True where a NaN was met.
+    /// The largest element of each block of kRowBlock, the last one being what is left; NaN never is the largest, a
+    /// block of nothing else has -infinity. True where a NaN was met.
     bool (*block_max)(const float* x, std::size_t n, float* maxima) noexcept;
     /// p[i] = exp(x[i] − max), and their sum in 16 lanes; p may be x.
     float (*exp_sum16)(const float* x, std::size_t n, float max, float* p) noexcept;

@@ -12,9 +12,9 @@ std::ostream& operator<<(std::ostream& out, SeqId seq) { return out << static_ca
 
 std::string_view to_string(LogLevel level) noexcept {
     switch (level) {
-    case LogLevel::debug: return "debug";
-    case LogLevel::info: return "info";
-    case LogLevel::warning: return "warning";
+        case LogLevel::debug: return "debug";
+        case LogLevel::info: return "info";
+        case LogLevel::warning: return "warning";
     }
     return "unknown";
 }

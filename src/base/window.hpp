@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which tokens of its sequence a query may see, as a rule on positions: everything before it, everything at all, or what a
-// window leaves of that. Models name the rule of each layer, memory turns it into spans of ordinals, kernels see spans alone.
+// Which tokens of its sequence a query may see, as a rule on positions: everything before it, everything at all, or
+// what a window leaves of that. Models name the rule of each layer, memory turns it into spans of ordinals, kernels see
+// spans alone.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@ namespace tinfer {
 
 enum class WindowKind : std::uint8_t {
     none,
-    standard,    ///< the last `size` tokens, the query among them (arXiv:2310.06825 §2)
-    chunked,     ///< the query's own chunk: positions are cut at multiples of `size`
-    symmetric,   ///< at most size / 2 to either side
+    standard,   ///< the last `size` tokens, the query among them (arXiv:2310.06825 §2)
+    chunked,    ///< the query's own chunk: positions are cut at multiples of `size`
+    symmetric,  ///< at most size / 2 to either side
 };
 
 /// Positions [begin(p), end(p)) are visible to the query at position p. Neither bound ever falls as p grows.

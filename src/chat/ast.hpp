@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tree of a parsed template. Chains of the same kind (a + b + c, a.b[0](x) | f) are one node with a list, so that the
-// depth of the tree, which is limited, is the depth of brackets and blocks and not the length of an expression.
+// The tree of a parsed template. Chains of the same kind (a + b + c, a.b[0](x) | f) are one node with a list, so that
+// the depth of the tree, which is limited, is the depth of brackets and blocks and not the length of an expression.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 namespace tinfer::chat {
 
+// clang-format off
 struct Expression;
 struct Statement;
 using ExpressionPtr = std::unique_ptr<Expression>;
@@ -105,5 +106,6 @@ struct Statement {
 [[nodiscard]] Body parse(std::string_view source);
 
 inline constexpr int kMaxNesting = 250;   ///< of brackets and blocks
+// clang-format on
 
 }  // namespace tinfer::chat

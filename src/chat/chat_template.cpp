@@ -21,7 +21,8 @@ constexpr std::string_view kRendering = "template: an allocation failed";
 /// With the day of the week and of the year, which a format may ask for.
 std::tm calendar(const LocalTime& time) {
     if (time.month < 1 || time.month > 12 || time.day < 1 || time.day > 31 || time.year < 0 || time.year > 9999)
-        fail(ErrorCode::bad_parameter, cat("RenderOptions::now: ", time.year, '-', time.month, '-', time.day, " is no date"));
+        fail(ErrorCode::bad_parameter,
+             cat("RenderOptions::now: ", time.year, '-', time.month, '-', time.day, " is no date"));
     constexpr int kDaysBefore[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     const bool leap = (time.year % 4 == 0 && time.year % 100 != 0) || time.year % 400 == 0;
     std::tm out{};
@@ -32,7 +33,7 @@ std::tm calendar(const LocalTime& time) {
     out.tm_min = time.minute;
     out.tm_sec = time.second;
     out.tm_yday = kDaysBefore[out.tm_mon] + time.day - 1 + (leap && time.month > 2 ? 1 : 0);
-    const int past = time.year - 1;   // 1 January of year 1 was a Monday
+    const int past = time.year - 1;  // 1 January of year 1 was a Monday
     out.tm_wday = (365 * (past % 7) + past / 4 - past / 100 + past / 400 + 1 + out.tm_yday) % 7;
     return out;
 }
@@ -102,7 +103,9 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
         } catch (const chat::RuntimeError& error) {
             fail(ErrorCode::template_runtime, cat("template inputs: ", error.message));
         }
-        if (!inputs.is_map()) fail(ErrorCode::template_runtime, cat("template inputs: an object is expected, not a ", chat::type_name(inputs)));
+        if (!inputs.is_map())
+            fail(ErrorCode::template_runtime,
+                 cat("template inputs: an object is expected, not a ", chat::type_name(inputs)));
         chat::Interpreter interpreter(heap, options.now ? calendar(*options.now) : utc_now());
         const chat::OriginText text = interpreter.render(impl_->body, inputs.map());
 
@@ -120,9 +123,13 @@ RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMess
                                     const RenderOptions& options) const {
     return reporting_memory(kRendering, [&] {
         using Json = nlohmann::ordered_json;
-        const auto text_of = [&](std::optional<Token> token) { return token ? std::string(vocab.piece(*token, true)) : std::string(); };
-        Json inputs{{"messages", Json::array()}, {"add_generation_prompt", true},
-                    {"bos_token", text_of(vocab.bos())}, {"eos_token", text_of(vocab.eos())}};
+        const auto text_of = [&](std::optional<Token> token) {
+            return token ? std::string(vocab.piece(*token, true)) : std::string();
+        };
+        Json inputs{{"messages", Json::array()},
+                    {"add_generation_prompt", true},
+                    {"bos_token", text_of(vocab.bos())},
+                    {"eos_token", text_of(vocab.eos())}};
         for (const ChatMessage& message : messages)
             inputs["messages"].push_back(Json{{"role", message.role}, {"content", message.content}});
         return render(inputs.dump(-1, ' ', false, Json::error_handler_t::replace), options);
@@ -132,15 +139,17 @@ RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMess
 PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool protect_input) {
     return reporting_memory(kRendering, [&] {
         std::vector<TextSegment> segments;
-        for (const PromptSpan& span : prompt.spans) segments.push_back({prompt.text_of(span), !protect_input || span.origin == 0});
-        auto encoded = vocab.encode(segments, {.add_special = false, .parse_special = true, .force_bos = vocab.add_bos()});
+        for (const PromptSpan& span : prompt.spans)
+            segments.push_back({prompt.text_of(span), !protect_input || span.origin == 0});
+        auto encoded =
+            vocab.encode(segments, {.add_special = false, .parse_special = true, .force_bos = vocab.add_bos()});
         PromptTokens out{std::move(encoded.tokens), {}};
         std::size_t span = 0;
         for (const std::size_t begin : encoded.begin) {
             while (span + 1 < prompt.spans.size() && prompt.spans[span].end <= begin) ++span;
             out.origins.push_back(prompt.spans.empty() ? 0 : prompt.spans[span].origin);
         }
-        if (vocab.add_bos() && !out.origins.empty()) out.origins[0] = 0;   // BOS is nobody's text
+        if (vocab.add_bos() && !out.origins.empty()) out.origins[0] = 0;  // BOS is nobody's text
         return out;
     });
 }

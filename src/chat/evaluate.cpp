@@ -49,7 +49,8 @@ Value Interpreter::evaluate(const Postfix& node) {
     for (std::size_t i = 0; i < node.suffixes.size(); ++i) {
         const Suffix& suffix = node.suffixes[i];
         const bool is_call = i + 1 < node.suffixes.size() && node.suffixes[i + 1].kind == Suffix::Kind::call;
-        if (const Method method = suffix.kind == Suffix::Kind::attribute && is_call ? find_method(value, suffix.name) : nullptr) {
+        if (const Method method =
+                suffix.kind == Suffix::Kind::attribute && is_call ? find_method(value, suffix.name) : nullptr) {
             // The usual form of a method call, without an object for the method.
             Arguments given = arguments(node.suffixes[++i].arguments);
             place_ = suffix.place;
@@ -100,7 +101,8 @@ Arguments Interpreter::arguments(const CallArguments& node) {
     }
     for (std::size_t i = 0; i < out.named.size(); ++i)
         for (std::size_t j = 0; j < i; ++j)
-            if (out.named[i].first == out.named[j].first) runtime_error(cat("two values for the argument '", escaped(out.named[i].first), "'"));
+            if (out.named[i].first == out.named[j].first)
+                runtime_error(cat("two values for the argument '", escaped(out.named[i].first), "'"));
     return out;
 }
 
@@ -167,12 +169,14 @@ namespace {
 
 [[noreturn]] void undefined_error(const Value& value) {
     const StringRef& name = value.as<Undefined>().name;
-    runtime_error(name ? cat("'", escaped(name->text.bytes()), "' is undefined") : std::string("the value is undefined"));
+    runtime_error(name ? cat("'", escaped(name->text.bytes()), "' is undefined")
+                       : std::string("the value is undefined"));
 }
 
 Value bound_method(Heap& heap, const Value& self, std::string_view name, Method method) {
-    return make_container<FunctionObject>(heap, name,
-                                          [self, method](Interpreter& interpreter, Arguments& given) { return method(interpreter, self, given); });
+    return make_container<FunctionObject>(heap, name, [self, method](Interpreter& interpreter, Arguments& given) {
+        return method(interpreter, self, given);
+    });
 }
 
 /// Python's slice bounds for a sequence of n items: first index, and how many steps of `step` are taken.
@@ -180,7 +184,8 @@ struct SliceRange {
     std::int64_t first = 0, step = 1, count = 0;
 };
 
-SliceRange slice_range(std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step, std::int64_t n) {
+SliceRange slice_range(std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step,
+                       std::int64_t n) {
     const auto clamp = [&](std::int64_t i) {
         if (i < 0) i = i < -n ? -1 : i + n;
         return step > 0 ? std::clamp<std::int64_t>(i, 0, n) : std::clamp<std::int64_t>(i, -1, n - 1);
@@ -208,7 +213,8 @@ Value Interpreter::attribute(const Value& subject, std::string_view name) {
     }
     if (const auto* native = subject.get<NativeRef>())
         if (auto found = (*native)->attribute(*this, name)) return *std::move(found);
-    if (const auto* function = subject.get<FunctionRef>(); function != nullptr && name == "name") return string((*function)->name);
+    if (const auto* function = subject.get<FunctionRef>(); function != nullptr && name == "name")
+        return string((*function)->name);
     return Undefined{string(name).as<StringRef>()};
 }
 
@@ -220,7 +226,8 @@ Value Interpreter::item(const Value& subject, const Value& index) {
     const bool has_index = subject.is_string() || (subject.is_list() && !subject.list().is_generator);
     if (const auto i = index.integer(); i && has_index) {
         heap_.work(subject.is_string() ? subject.bytes().size() / 16 : 0);
-        const auto n = static_cast<std::int64_t>(subject.is_list() ? subject.list().items.size() : count_characters(subject.bytes()));
+        const auto n = static_cast<std::int64_t>(subject.is_list() ? subject.list().items.size()
+                                                                   : count_characters(subject.bytes()));
         const std::int64_t at = *i < 0 ? *i + n : *i;
         if (at >= 0 && at < n) {
             if (subject.is_list()) return subject.list().items[static_cast<std::size_t>(at)];
@@ -251,7 +258,8 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
         const SliceRange range = slice_range(begin, end, step, static_cast<std::int64_t>(items.size()));
         const auto out = make_list(heap_, subject.list().is_tuple);
         heap_.work(static_cast<std::uint64_t>(range.count));
-        for (std::int64_t i = 0; i < range.count; ++i) out->push(items[static_cast<std::size_t>(range.first + i * range.step)]);
+        for (std::int64_t i = 0; i < range.count; ++i)
+            out->push(items[static_cast<std::size_t>(range.first + i * range.step)]);
         return out;
     }
     if (!subject.is_string()) runtime_error(cat("a ", type_name(subject), " has no slices"));
@@ -261,7 +269,8 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
     if (range.step == 1) {
         const std::size_t from = character_offset(text.bytes(), static_cast<std::size_t>(range.first));
         const std::string_view rest = std::string_view(text.bytes()).substr(from);
-        return string_like(subject, text.slice(from, from + character_offset(rest, static_cast<std::size_t>(range.count))));
+        return string_like(subject,
+                           text.slice(from, from + character_offset(rest, static_cast<std::size_t>(range.count))));
     }
     std::vector<std::size_t> offsets;
     CharacterReader reader(text);

@@ -39,7 +39,8 @@ Value item_at(I& i, const Value& value, const Value& path, const Value& otherwis
         const std::string_view name = rest.substr(0, dot);
         std::int64_t index = 0;
         const auto parsed = std::from_chars(name.data(), name.data() + name.size(), index);
-        const bool is_index = !name.empty() && parsed.ec == std::errc{} && parsed.ptr == name.data() + name.size() && name[0] != '-';
+        const bool is_index =
+            !name.empty() && parsed.ec == std::errc{} && parsed.ptr == name.data() + name.size() && name[0] != '-';
         at = is_index ? i.item(at, Value(index)) : i.item(at, i.string(name));
         if (at.is_undefined() && !otherwise.is_undefined()) at = otherwise;
         if (dot == rest.size()) return at;
@@ -55,7 +56,8 @@ struct Keyed {
 };
 
 /// The values with what they are compared by: themselves, or one or several attributes ("a,b").
-std::vector<Keyed> keyed(I& i, const std::vector<Value>& values, const Value* attribute, bool case_sensitive, const Value& otherwise = {}) {
+std::vector<Keyed> keyed(I& i, const std::vector<Value>& values, const Value* attribute, bool case_sensitive,
+                         const Value& otherwise = {}) {
     std::vector<Keyed> out;
     for (const Value& value : values) {
         Value key = value;
@@ -111,7 +113,7 @@ Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attr
         test = a.positional[used++].bytes();
     }
     std::vector<Value> out;
-    if (!truth(subject)) return generator(i, {});   // none, too
+    if (!truth(subject)) return generator(i, {});  // none, too
     for (Value& value : i.items_of(subject)) {
         const Value checked = by_attribute ? item_at(i, value, attribute) : value;
         bool holds = truth(checked);
@@ -147,7 +149,8 @@ Value length(I& i, const Value& subject, Arguments& a) {
         i.heap().work(subject.bytes().size() / 16);
         return static_cast<std::int64_t>(count_characters(subject.bytes()));
     }
-    if (subject.is_list() && !subject.list().is_generator) return static_cast<std::int64_t>(subject.list().items.size());
+    if (subject.is_list() && !subject.list().is_generator)
+        return static_cast<std::int64_t>(subject.list().items.size());
     if (subject.is_map() && !subject.is_namespace()) return static_cast<std::int64_t>(subject.map().entries.size());
     if (subject.is_undefined()) return std::int64_t{0};
     runtime_error(cat("a ", type_name(subject), " has no length"));
@@ -161,7 +164,8 @@ Value list(I& i, const Value& subject, Arguments& a) {
 Value items(I& i, const Value& subject, Arguments& a) {
     const Parameters p("items", a, {});
     if (subject.is_undefined()) return generator(i, {});
-    if (!subject.is_map() || subject.is_namespace()) runtime_error(cat("items needs a mapping, not ", type_name(subject)));
+    if (!subject.is_map() || subject.is_namespace())
+        runtime_error(cat("items needs a mapping, not ", type_name(subject)));
     return generator(i, i.items_of(find_method(subject, "items")(i, subject, a)));
 }
 
@@ -186,7 +190,7 @@ Value join(I& i, const Value& subject, Arguments& a) {
 }
 
 Value map(I& i, const Value& subject, Arguments& a) {
-    std::vector<Value> out = truth(subject) ? i.items_of(subject) : std::vector<Value>();   // none is empty, too
+    std::vector<Value> out = truth(subject) ? i.items_of(subject) : std::vector<Value>();  // none is empty, too
     if (a.positional.empty()) {
         const Parameters p("map", a, {"attribute", "default"});
         if (!p.has(0)) runtime_error("map needs a filter or an attribute");
@@ -266,10 +270,11 @@ Value groupby(I& i, const Value& subject, Arguments& a) {
     const auto out = make_list(i.heap());
     for (std::size_t begin = 0, end = 0; begin < values.size(); begin = end) {
         const auto members = make_list(i.heap());
-        for (end = begin; end < values.size() && equal(i.heap(), values[end].key, values[begin].key); ++end) members->push(values[end].value);
+        for (end = begin; end < values.size() && equal(i.heap(), values[end].key, values[begin].key); ++end)
+            members->push(values[end].value);
         const auto group = make_list(i.heap(), true);
         group->names = {"grouper", "list"};
-        group->push(item_at(i, values[begin].value, *p[0], p.value(1)));   // as it is written in the first of them
+        group->push(item_at(i, values[begin].value, *p[0], p.value(1)));  // as it is written in the first of them
         group->push(members);
         out->push(group);
     }

@@ -36,7 +36,8 @@ OriginText titled(const OriginText& text) {
     };
     CharacterReader reader(text);
     for (CharacterReader::Character c; reader.next(c);) {
-        const bool separates = is_space(c.value) || c.value == '-' || c.value == '(' || c.value == '{' || c.value == '[' || c.value == '<';
+        const bool separates =
+            is_space(c.value) || c.value == '-' || c.value == '(' || c.value == '{' || c.value == '[' || c.value == '<';
         if (!separates) continue;
         word(c.begin);
         out.append(text, c.begin, c.end);
@@ -78,7 +79,8 @@ Value title(I& i, const Value& subject, Arguments& a) {
 Value trim(I& i, const Value& subject, Arguments& a) {
     const Parameters p("trim", a, {"chars"});
     const bool white_space = !p.has(0) || p[0]->is_none();
-    return i.string_like(subject, stripped(text_of(i, subject), Side::both, white_space ? nullptr : &p.text(0).bytes()));
+    return i.string_like(subject,
+                         stripped(text_of(i, subject), Side::both, white_space ? nullptr : &p.text(0).bytes()));
 }
 
 Value string(I& i, const Value& subject, Arguments& a) {
@@ -104,7 +106,8 @@ Value forceescape(I& i, const Value& subject, Arguments& a) {
 Value replace(I& i, const Value& subject, Arguments& a) {
     const Parameters p("replace", a, {"old", "new", "count"}, 2);
     const bool all = !p.has(2) || p[2]->is_none();
-    return i.string(replaced(i.heap(), text_of(i, subject), i.print(*p[0]).bytes(), i.print(*p[1]), all ? -1 : p.integer(2, -1)));
+    return i.string(
+        replaced(i.heap(), text_of(i, subject), i.print(*p[0]).bytes(), i.print(*p[1]), all ? -1 : p.integer(2, -1)));
 }
 
 Value center(I& i, const Value& subject, Arguments& a) {
@@ -137,7 +140,8 @@ Value indent(I& i, const Value& subject, Arguments& a) {
         i.heap().check_text(width);
         indentation.append(std::string(width, ' '), kFromTemplate);
     }
-    return i.string_like(subject, indented(i.heap(), text_of(i, subject), indentation, p.boolean(1, false), p.boolean(2, false)));
+    return i.string_like(
+        subject, indented(i.heap(), text_of(i, subject), indentation, p.boolean(1, false), p.boolean(2, false)));
 }
 
 Value truncate(I& i, const Value& subject, Arguments& a) {
@@ -148,7 +152,8 @@ Value truncate(I& i, const Value& subject, Arguments& a) {
     if (length < end_length) runtime_error(cat("truncate: a length of ", length, " is shorter than the end mark"));
     if (subject.is_list() && static_cast<std::int64_t>(subject.list().items.size()) <= length + leeway) return subject;
     if (subject.is_map() && static_cast<std::int64_t>(subject.map().entries.size()) <= length + leeway) return subject;
-    if (static_cast<std::int64_t>(count_characters(text.bytes())) <= length + leeway) return i.string_like(subject, text);
+    if (static_cast<std::int64_t>(count_characters(text.bytes())) <= length + leeway)
+        return i.string_like(subject, text);
     OriginText out = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(length - end_length)));
     if (!p.boolean(1, false)) {
         const std::size_t space = out.bytes().rfind(' ');
@@ -194,8 +199,10 @@ void append_url(OriginText& out, const OriginText& text, std::string_view also_p
     CharacterReader reader(text);
     for (CharacterReader::Character c; reader.next(c);) {
         for (const char byte : std::string_view(text.bytes()).substr(c.begin, c.end - c.begin)) {
-            const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-                               std::string_view("_.-~").find(byte) != std::string_view::npos || also_plain.find(byte) != std::string_view::npos;
+            const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+                               (byte >= 'A' && byte <= 'Z') ||
+                               std::string_view("_.-~").find(byte) != std::string_view::npos ||
+                               also_plain.find(byte) != std::string_view::npos;
             constexpr std::string_view kHex = "0123456789ABCDEF";
             const auto value = static_cast<unsigned char>(byte);
             const std::array<char, 3> escaped_byte{'%', kHex[value >> 4], kHex[value & 15]};
@@ -284,7 +291,8 @@ Value tojson(I& i, const Value& subject, Arguments& a) {
     }
     if (p.has(3) && !p[3]->is_none()) {
         const auto pair = i.items_of(*p[3]);
-        if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) runtime_error("tojson: separators are two strings");
+        if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+            runtime_error("tojson: separators are two strings");
         style.item_separator = pair[0].bytes();
         style.key_separator = pair[1].bytes();
     }

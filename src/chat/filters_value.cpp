@@ -33,7 +33,8 @@ double rounded(double value, int digits) {
         return std::isinf(scale) ? std::copysign(0.0, value) : std::nearbyint(value / scale) * scale;
     }
     std::array<char, 800> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, digits).ptr;
+    const auto end =
+        std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, digits).ptr;
     double out = value;
     std::from_chars(buffer.data(), end, out);
     return out;
@@ -59,7 +60,8 @@ Value round(I&, const Value& subject, Arguments& a) {
         const double out = rounded(subject.real(), static_cast<int>(precision));
         return subject.integer() ? Value(static_cast<std::int64_t>(out)) : Value(out);
     }
-    if (method != "ceil" && method != "floor") runtime_error(cat("round: the method '", escaped(method), "' is none of common, ceil, floor"));
+    if (method != "ceil" && method != "floor")
+        runtime_error(cat("round: the method '", escaped(method), "' is none of common, ceil, floor"));
     const double scale = std::pow(10.0, static_cast<double>(precision));
     const double scaled = subject.real() * scale;
     return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
@@ -94,13 +96,15 @@ Value to_float(I&, const Value& subject, Arguments& a) {
 
 Value default_value(I& i, const Value& subject, Arguments& a) {
     const Parameters p("default", a, {"default_value", "boolean"});
-    if (subject.is_undefined() || (p.boolean(1, false) && !truth(subject))) return p.value(0, i.string(std::string_view()));
+    if (subject.is_undefined() || (p.boolean(1, false) && !truth(subject)))
+        return p.value(0, i.string(std::string_view()));
     return subject;
 }
 
 Value attr(I& i, const Value& subject, Arguments& a) {
     const Parameters p("attr", a, {"name"}, 1);
-    if (const Method method = find_method(subject, p.text(0).bytes()); method != nullptr || subject.is_namespace() || subject.is<NativeRef>())
+    if (const Method method = find_method(subject, p.text(0).bytes());
+        method != nullptr || subject.is_namespace() || subject.is<NativeRef>())
         return i.attribute(subject, p.text(0).bytes());
     return Undefined{p[0]->as<StringRef>()};
 }
@@ -123,7 +127,9 @@ Value filesizeformat(I& i, const Value& subject, Arguments& a) {
     double unit = base * base;
     for (; k + 1 < kPrefixes.size() && bytes >= unit; ++k) unit *= base;
     std::array<char, 64> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), base * bytes / unit, std::chars_format::fixed, 1).ptr;
+    const auto end =
+        std::to_chars(buffer.data(), buffer.data() + buffer.size(), base * bytes / unit, std::chars_format::fixed, 1)
+            .ptr;
     const char prefix = binary && kPrefixes[k] == 'k' ? 'K' : kPrefixes[k];
     return i.string(cat(std::string(buffer.data(), end), ' ', prefix, binary ? "iB" : "B"));
 }

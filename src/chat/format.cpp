@@ -16,12 +16,12 @@ namespace {
 
 struct Field {
     std::string fill = " ";
-    char align = 0;        ///< '<' '>' '^' '=', 0: as the type has it
-    char sign = '-';       ///< '-', '+' or ' '
+    char align = 0;   ///< '<' '>' '^' '=', 0: as the type has it
+    char sign = '-';  ///< '-', '+' or ' '
     bool alternative = false, zero = false;
-    char grouping = 0;     ///< ',' or '_'
+    char grouping = 0;  ///< ',' or '_'
     std::int64_t width = 0, precision = -1;
-    char type = 0;         ///< 's', 'd', 'f' …, 0: as the value has it
+    char type = 0;  ///< 's', 'd', 'f' …, 0: as the value has it
 };
 
 [[noreturn]] void bad_format(std::string_view why) { runtime_error(cat("format: ", why)); }
@@ -40,7 +40,7 @@ std::int64_t read_number(std::string_view text, std::size_t& at) {
 std::string with_groups(std::string digits, char separator, std::size_t size) {
     const std::size_t end = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
     if (separator != 0)
-        for (std::size_t at = end; at > size; ) digits.insert(at -= size, 1, separator);
+        for (std::size_t at = end; at > size;) digits.insert(at -= size, 1, separator);
     return digits;
 }
 
@@ -52,10 +52,14 @@ std::string real_digits(double value, char type, std::int64_t precision, bool al
     if (precision > kMaxPrecision) bad_format("the precision is too large");
     std::string buffer(1500, '\0');
     if (lower == 'g' && precision == 0) precision = 1;
-    const auto form = lower == 'e' ? std::chars_format::scientific : lower == 'f' ? std::chars_format::fixed : std::chars_format::general;
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, form, static_cast<int>(precision)).ptr;
+    const auto form = lower == 'e'   ? std::chars_format::scientific
+                      : lower == 'f' ? std::chars_format::fixed
+                                     : std::chars_format::general;
+    const auto end =
+        std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, form, static_cast<int>(precision)).ptr;
     buffer.resize(static_cast<std::size_t>(end - buffer.data()));
-    if (alternative && buffer.find('.') == std::string::npos) buffer.insert(std::min(buffer.find('e'), buffer.size()), ".");
+    if (alternative && buffer.find('.') == std::string::npos)
+        buffer.insert(std::min(buffer.find('e'), buffer.size()), ".");
     return buffer;
 }
 
@@ -63,8 +67,10 @@ std::string real_text(double value, Field& field) {
     const double magnitude = std::abs(value);
     const char type = static_cast<char>(field.type | 0x20);
     if (field.type == 0 && field.precision < 0) return float_text(magnitude);
-    if (type == '%') return real_digits(magnitude * 100, 'f', field.precision < 0 ? 6 : field.precision, field.alternative) + '%';
-    return real_digits(magnitude, field.type == 0 ? 'g' : field.type, field.precision < 0 ? 6 : field.precision, field.alternative);
+    if (type == '%')
+        return real_digits(magnitude * 100, 'f', field.precision < 0 ? 6 : field.precision, field.alternative) + '%';
+    return real_digits(magnitude, field.type == 0 ? 'g' : field.type, field.precision < 0 ? 6 : field.precision,
+                       field.alternative);
 }
 
 std::string integer_text(std::int64_t value, const Field& field) {
@@ -82,19 +88,25 @@ OriginText number_field(Interpreter& interpreter, const Value& value, Field fiel
     if (!as_real && field.precision >= 0) bad_format("an integer has no precision");
     const bool negative = as_real ? std::signbit(value.real()) : *value.integer() < 0;
     std::string digits = as_real ? real_text(value.real(), field) : integer_text(*value.integer(), field);
-    digits = with_groups(std::move(digits), field.grouping, as_real || (field.type | 0x20) == 'd' || field.type == 0 ? 3 : 4);
+    digits = with_groups(std::move(digits), field.grouping,
+                         as_real || (field.type | 0x20) == 'd' || field.type == 0 ? 3 : 4);
     if (field.type >= 'A' && field.type <= 'Z')
-        std::ranges::transform(digits, digits.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+        std::ranges::transform(digits, digits.begin(),
+                               [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
     const std::string sign = negative ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
     if (field.zero && field.align == 0) field.align = '=', field.fill = "0";
-    if (field.align != '=') return padded(interpreter.heap(), OriginText(sign + digits), field.width, field.fill, field.align == 0 ? '>' : field.align);
+    if (field.align != '=')
+        return padded(interpreter.heap(), OriginText(sign + digits), field.width, field.fill,
+                      field.align == 0 ? '>' : field.align);
     OriginText out(sign);
-    out.append(padded(interpreter.heap(), OriginText(digits), field.width - static_cast<std::int64_t>(sign.size()), field.fill, '>'));
+    out.append(padded(interpreter.heap(), OriginText(digits), field.width - static_cast<std::int64_t>(sign.size()),
+                      field.fill, '>'));
     return out;
 }
 
 OriginText text_field(Interpreter& interpreter, OriginText text, const Field& field) {
-    if (field.precision >= 0) text = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(field.precision)));
+    if (field.precision >= 0)
+        text = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(field.precision)));
     if (field.align == '=') bad_format("'=' is for numbers");
     return padded(interpreter.heap(), text, field.width, field.fill, field.align == 0 ? '<' : field.align);
 }
@@ -102,7 +114,8 @@ OriginText text_field(Interpreter& interpreter, OriginText text, const Field& fi
 OriginText formatted(Interpreter& interpreter, const Value& value, const Field& field) {
     if (value.is_number() && field.type != 's') {
         if (!value.is<bool>() || field.type != 0) {
-            if (value.is<double>() && std::string_view("dxXob").find(field.type) != std::string_view::npos && field.type != 0)
+            if (value.is<double>() && std::string_view("dxXob").find(field.type) != std::string_view::npos &&
+                field.type != 0)
                 bad_format("an integer is expected, not a float");
             return number_field(interpreter, value, field);
         }
@@ -115,7 +128,9 @@ OriginText formatted(Interpreter& interpreter, const Value& value, const Field& 
 Field read_field(std::string_view spec) {
     Field field;
     std::size_t at = 0;
-    const auto is_align = [&](std::size_t i) { return i < spec.size() && std::string_view("<>^=").find(spec[i]) != std::string_view::npos; };
+    const auto is_align = [&](std::size_t i) {
+        return i < spec.size() && std::string_view("<>^=").find(spec[i]) != std::string_view::npos;
+    };
     const std::size_t first = character_offset(spec, 1);
     if (!spec.empty() && is_align(first)) {
         field.fill = spec.substr(0, first);
@@ -182,12 +197,9 @@ private:
         std::size_t at = name_end;
         if (at < text.size() && text[at] == '!') {
             const char conversion = at + 1 < text.size() ? text[at + 1] : '\0';
-            if (conversion == 'r')
-                value = interpreter_.string(representation(interpreter_.heap(), value));
-            else if (conversion == 's')
-                value = interpreter_.string(interpreter_.print(value));
-            else
-                bad_format("'!' is followed by r or s");
+            if (conversion == 'r') value = interpreter_.string(representation(interpreter_.heap(), value));
+            else if (conversion == 's') value = interpreter_.string(interpreter_.print(value));
+            else bad_format("'!' is followed by r or s");
             at += 2;
         }
         if (at < text.size() && text[at] != ':') bad_format("':' is expected");
@@ -207,7 +219,8 @@ private:
             std::int64_t index = 0;
             const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
             const bool is_index = !key.empty() && parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size();
-            value = !item ? interpreter_.attribute(value, key) : interpreter_.item(value, is_index ? Value(index) : interpreter_.string(key));
+            value = !item ? interpreter_.attribute(value, key)
+                          : interpreter_.item(value, is_index ? Value(index) : interpreter_.string(key));
             at = end + (item ? 1 : 0);
         }
         return value;
@@ -218,7 +231,8 @@ private:
         if (name.empty()) {
             ++next_;
         } else if (name.find_first_not_of("0123456789") == std::string_view::npos) {
-            if (std::from_chars(name.data(), name.data() + name.size(), index).ec != std::errc{}) bad_format("an index out of range");
+            if (std::from_chars(name.data(), name.data() + name.size(), index).ec != std::errc{})
+                bad_format("an index out of range");
         } else {
             for (const auto& [key, value] : arguments_.named)
                 if (key == name) return value;
@@ -251,7 +265,8 @@ public:
             at_ = percent + 1;
             out.append(conversion());
         }
-        if (!values_.is_map() && used_ < (several_ ? values_.list().items.size() : 1)) bad_format("not all values are used");
+        if (!values_.is_map() && used_ < (several_ ? values_.list().items.size() : 1))
+            bad_format("not all values are used");
         return out;
     }
 
@@ -318,9 +333,11 @@ private:
         if (std::string_view("dxXoeEfFgG").find(field.type) == std::string_view::npos)
             bad_format(cat("'%", escaped(std::string(1, field.type)), "' is no format"));
         if (!value.is_number()) bad_format(cat("a number is expected, not ", type_name(value)));
-        if (std::string_view("dxXo").find(field.type) == std::string_view::npos) return number_field(interpreter_, value, field);
+        if (std::string_view("dxXo").find(field.type) == std::string_view::npos)
+            return number_field(interpreter_, value, field);
         if (value.is<double>()) {
-            if (field.type != 'd' || !(std::abs(value.real()) < 9e18)) bad_format("an integer is expected, not a float");
+            if (field.type != 'd' || !(std::abs(value.real()) < 9e18))
+                bad_format("an integer is expected, not a float");
             value = static_cast<std::int64_t>(value.real());
         }
         return field.precision < 0 ? number_field(interpreter_, value, field) : with_digits(*value.integer(), field);
@@ -335,7 +352,8 @@ private:
     /// An integer of at least `precision` digits.
     OriginText with_digits(std::int64_t value, Field field) {
         const std::string sign = value < 0 ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
-        const OriginText digits = padded(interpreter_.heap(), OriginText(integer_text(value, field)), field.precision, "0", '>');
+        const OriginText digits =
+            padded(interpreter_.heap(), OriginText(integer_text(value, field)), field.precision, "0", '>');
         field.precision = -1;
         return as_text(OriginText(sign + digits.bytes()), field);
     }

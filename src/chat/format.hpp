@@ -6,6 +6,7 @@
 
 namespace tinfer::chat {
 
-[[nodiscard]] OriginText format_braces(Interpreter& interpreter, const OriginText& format, const Arguments& arguments, bool markup);
+[[nodiscard]] OriginText format_braces(Interpreter& interpreter, const OriginText& format, const Arguments& arguments,
+                                       bool markup);
 
 }  // namespace tinfer::chat

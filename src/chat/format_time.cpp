@@ -8,9 +8,11 @@
 namespace tinfer::chat {
 namespace {
 
-constexpr std::array<std::string_view, 7> kDays{"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-constexpr std::array<std::string_view, 12> kMonths{"January", "February", "March",     "April",   "May",      "June",
-                                                   "July",    "August",   "September", "October", "November", "December"};
+constexpr std::array<std::string_view, 7> kDays{"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                                "Thursday", "Friday", "Saturday"};
+constexpr std::array<std::string_view, 12> kMonths{"January",   "February", "March",    "April",
+                                                   "May",       "June",     "July",     "August",
+                                                   "September", "October",  "November", "December"};
 
 std::string digits(int value, std::size_t width, char fill = '0') {
     std::string out = std::to_string(value);
@@ -18,7 +20,9 @@ std::string digits(int value, std::size_t width, char fill = '0') {
 }
 
 /// Weeks that begin at `first_day` (0: Sunday, 1: Monday); days before the first one are week 0.
-int week_of_year(const std::tm& time, int first_day) { return (time.tm_yday + 7 - (time.tm_wday + 7 - first_day) % 7) / 7; }
+int week_of_year(const std::tm& time, int first_day) {
+    return (time.tm_yday + 7 - (time.tm_wday + 7 - first_day) % 7) / 7;
+}
 
 struct IsoWeek {
     int year, week;
@@ -26,11 +30,11 @@ struct IsoWeek {
 
 /// ISO 8601: week 1 is the one with the first Thursday of the year.
 IsoWeek iso_week(const std::tm& time) {
-    const int weekday = (time.tm_wday + 6) % 7;   // 0: Monday
+    const int weekday = (time.tm_wday + 6) % 7;  // 0: Monday
     const int year = time.tm_year + 1900;
     const int week = (time.tm_yday - weekday + 10) / 7;
     const auto weeks_in = [](int y) {
-        const auto last_weekday = [](int z) { return (z + z / 4 - z / 100 + z / 400) % 7; };   // of 31 December
+        const auto last_weekday = [](int z) { return (z + z / 4 - z / 100 + z / 400) % 7; };  // of 31 December
         return last_weekday(y) == 4 || last_weekday(y - 1) == 3 ? 53 : 52;
     };
     if (week < 1) return {year - 1, weeks_in(year - 1)};
@@ -39,17 +43,20 @@ IsoWeek iso_week(const std::tm& time) {
 }
 
 std::string one(char specifier, const std::tm& time) {
-    const auto day = kDays[static_cast<std::size_t>(time.tm_wday) % 7], month = kMonths[static_cast<std::size_t>(time.tm_mon) % 12];
+    const auto day = kDays[static_cast<std::size_t>(time.tm_wday) % 7],
+               month = kMonths[static_cast<std::size_t>(time.tm_mon) % 12];
     const int year = time.tm_year + 1900, hour12 = time.tm_hour % 12 == 0 ? 12 : time.tm_hour % 12;
     switch (specifier) {
         case 'a': return std::string(day.substr(0, 3));
         case 'A': return std::string(day);
-        case 'b': case 'h': return std::string(month.substr(0, 3));
+        case 'b':
+        case 'h': return std::string(month.substr(0, 3));
         case 'B': return std::string(month);
         case 'c': return format_time("%a %b %e %H:%M:%S %Y", time);
         case 'C': return digits(year / 100, 2);
         case 'd': return digits(time.tm_mday, 2);
-        case 'D': case 'x': return format_time("%m/%d/%y", time);
+        case 'D':
+        case 'x': return format_time("%m/%d/%y", time);
         case 'e': return digits(time.tm_mday, 2, ' ');
         case 'f': return "000000";
         case 'F': return format_time("%Y-%m-%d", time);
@@ -69,7 +76,8 @@ std::string one(char specifier, const std::tm& time) {
         case 'R': return format_time("%H:%M", time);
         case 'S': return digits(time.tm_sec, 2);
         case 't': return "\t";
-        case 'T': case 'X': return format_time("%H:%M:%S", time);
+        case 'T':
+        case 'X': return format_time("%H:%M:%S", time);
         case 'u': return digits(time.tm_wday == 0 ? 7 : time.tm_wday, 1);
         case 'U': return digits(week_of_year(time, 0), 2);
         case 'V': return digits(iso_week(time).week, 2);
@@ -77,7 +85,8 @@ std::string one(char specifier, const std::tm& time) {
         case 'W': return digits(week_of_year(time, 1), 2);
         case 'y': return digits(year % 100, 2);
         case 'Y': return digits(year, 1);
-        case 'z': case 'Z': return {};   // the caller's clock has no zone
+        case 'z':
+        case 'Z': return {};  // the caller's clock has no zone
         case '%': return "%";
         default: return {'%', specifier};
     }

@@ -15,11 +15,13 @@ constexpr std::int64_t kMaxRange = 100'000;
 Value range(I& i, Arguments& a) {
     const Parameters p("range", a, {"start", "stop", "step"}, 1);
     const bool one = !p.has(1);
-    const std::int64_t start = one ? 0 : p.integer(0, 0), stop = one ? p.integer(0, 0) : p.integer(1, 0), step = p.integer(2, 1);
+    const std::int64_t start = one ? 0 : p.integer(0, 0), stop = one ? p.integer(0, 0) : p.integer(1, 0),
+                       step = p.integer(2, 1);
     if (step == 0) runtime_error("range() with step 0");
     const auto list = make_list(i.heap());
     for (std::int64_t at = start; step > 0 ? at < stop : at > stop;) {
-        if (static_cast<std::int64_t>(list->items.size()) >= kMaxRange) runtime_error(cat("range() of more than ", kMaxRange, " numbers"));
+        if (static_cast<std::int64_t>(list->items.size()) >= kMaxRange)
+            runtime_error(cat("range() of more than ", kMaxRange, " numbers"));
         list->push(at);
         if (__builtin_add_overflow(at, step, &at)) break;
     }

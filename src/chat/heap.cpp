@@ -6,7 +6,7 @@
 namespace tinfer::chat {
 
 Heap::~Heap() {
-    retiring_ = true;   // containers that fall free while the list is walked wait for its end
+    retiring_ = true;  // containers that fall free while the list is walked wait for its end
     for (Container* container = first_; container != nullptr; container = container->next_) container->drop_values();
     delete_retired();
 }
@@ -24,7 +24,7 @@ void Heap::delete_retired() noexcept {
     while (retired_ != nullptr) {
         Container* const container = retired_;
         retired_ = container->next_retired_;
-        container->drop_values();   // retires what only this one held
+        container->drop_values();  // retires what only this one held
         delete container;
     }
 }
@@ -37,6 +37,8 @@ void Heap::too_many_bytes() const {
     fail(ErrorCode::limit_exceeded, cat("template: more than ", max_bytes_, " bytes of strings and lists"));
 }
 
-void Heap::text_too_long() const { fail(ErrorCode::limit_exceeded, cat("template: a text of more than ", kMaxText, " bytes")); }
+void Heap::text_too_long() const {
+    fail(ErrorCode::limit_exceeded, cat("template: a text of more than ", kMaxText, " bytes"));
+}
 
 }  // namespace tinfer::chat

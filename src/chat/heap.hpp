@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What one rendering may use: steps, and bytes of strings and containers. Every object of a rendering is counted, so that a
-// hostile template ends with an error and not with the memory; containers are listed, so that those which hold each other
-// are freed, too.
+// What one rendering may use: steps, and bytes of strings and containers. Every object of a rendering is counted, so
+// that a hostile template ends with an error and not with the memory; containers are listed, so that those which hold
+// each other are freed, too.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace tinfer::chat {
 
 class Container;
 
-inline constexpr std::size_t kMaxText = std::size_t{16} << 20;   ///< bytes of one string, and of what is rendered
+inline constexpr std::size_t kMaxText = std::size_t{16} << 20;  ///< bytes of one string, and of what is rendered
 
 class Heap {
 public:
     Heap(std::uint64_t max_steps, std::size_t max_bytes) noexcept : max_steps_(max_steps), max_bytes_(max_bytes) {}
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
-    ~Heap();   ///< empties what is left of the containers; no value may be used afterwards
+    ~Heap();  ///< empties what is left of the containers; no value may be used afterwards
 
     /// Counts work; throws limit_exceeded beyond the limit.
     void work(std::uint64_t steps) {
@@ -36,8 +36,8 @@ public:
     void check_text(std::size_t bytes) const {
         if (bytes > kMaxText) text_too_long();
     }
-    /// Deletes a container that nothing holds any more. Containers inside of it follow in a loop and not by recursion, so
-    /// that lists may be nested as deep as memory allows.
+    /// Deletes a container that nothing holds any more. Containers inside of it follow in a loop and not by recursion,
+    /// so that lists may be nested as deep as memory allows.
     void retire(Container* container) noexcept;
 
 private:
@@ -49,7 +49,7 @@ private:
 
     std::uint64_t steps_ = 0, max_steps_;
     std::size_t bytes_ = 0, max_bytes_;
-    Container* first_ = nullptr;     ///< of all containers
+    Container* first_ = nullptr;  ///< of all containers
     Container* retired_ = nullptr;
     bool retiring_ = false;
 };
@@ -99,7 +99,8 @@ private:
 /// Makes a container whose last reference retires it.
 template <class T, class... Args>
 [[nodiscard]] std::shared_ptr<T> make_container(Heap& heap, Args&&... args) {
-    return std::shared_ptr<T>(new T(heap, std::forward<Args>(args)...), [](T* object) { object->heap().retire(object); });
+    return std::shared_ptr<T>(new T(heap, std::forward<Args>(args)...),
+                              [](T* object) { object->heap().retire(object); });
 }
 
 }  // namespace tinfer::chat

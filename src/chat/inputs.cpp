@@ -9,13 +9,16 @@
 namespace tinfer::chat {
 namespace {
 
-/// Roles that callers and templates agree on. A role of another name is text from outside, because templates build control
-/// tokens from roles ("<|" + role + "|>").
-constexpr std::array<std::string_view, 11> kRoles{"system", "user", "assistant", "tool", "developer", "function", "model",
-                                                  "ipython", "observation", "environment", "tool_response"};
+/// Roles that callers and templates agree on. A role of another name is text from outside, because templates build
+/// control tokens from roles ("<|" + role + "|>").
+constexpr std::array<std::string_view, 11> kRoles{"system",      "user",        "assistant",    "tool",
+                                                  "developer",   "function",    "model",        "ipython",
+                                                  "observation", "environment", "tool_response"};
 constexpr std::array<std::string_view, 5> kTypes{"text", "function", "object", "string", "image"};
 
-bool one_of(std::span<const std::string_view> words, std::string_view word) { return std::ranges::find(words, word) != words.end(); }
+bool one_of(std::span<const std::string_view> words, std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+}
 
 bool is_protocol(const std::vector<PathStep>& path, std::string_view value) {
     if (path.size() == 1) return path[0].name == "bos_token" || path[0].name == "eos_token";
@@ -27,10 +30,8 @@ bool is_protocol(const std::vector<PathStep>& path, std::string_view value) {
 std::string written(const std::vector<PathStep>& path) {
     std::string out;
     for (const PathStep& step : path) {
-        if (step.name.empty())
-            out += cat('[', step.index, ']');
-        else
-            out += out.empty() ? escaped(step.name) : cat('.', escaped(step.name));
+        if (step.name.empty()) out += cat('[', step.index, ']');
+        else out += out.empty() ? escaped(step.name) : cat('.', escaped(step.name));
     }
     return out;
 }
@@ -50,7 +51,8 @@ Origin OriginOfPath::operator()(const std::vector<PathStep>& path, std::string_v
 
 Origin OriginOfPath::of_keys(const std::vector<PathStep>& path) const {
     if (names_ == nullptr) return constant_;
-    // The names of what every caller gives, at the top and in a message, are the protocol's; those further inside are data.
+    // The names of what every caller gives, at the top and in a message, are the protocol's; those further inside are
+    // data.
     return path.size() <= 3 ? kFromTemplate : names_->origin(path);
 }
 

@@ -33,8 +33,8 @@ class OriginOfPath {
 public:
     /// All strings have the same one.
     [[nodiscard]] static OriginOfPath constant(Origin origin) { return OriginOfPath(nullptr, origin); }
-    /// Strings are named by their paths. Words that are part of the protocol between caller and template count as its own
-    /// text: the usual roles, the type of a content part or a tool, `bos_token` and `eos_token`.
+    /// Strings are named by their paths. Words that are part of the protocol between caller and template count as its
+    /// own text: the usual roles, the type of a content part or a tool, `bos_token` and `eos_token`.
     [[nodiscard]] static OriginOfPath by_name(InputNames& names) { return OriginOfPath(&names, kFromTemplate); }
 
     [[nodiscard]] Origin operator()(const std::vector<PathStep>& path, std::string_view value) const;

@@ -73,7 +73,8 @@ OriginText Interpreter::render(const Body& body, const MapObject& inputs) {
     try {
         static_cast<void>(run(body));
     } catch (const RuntimeError& error) {
-        fail(ErrorCode::template_runtime, cat("template: line ", place_.line, ", column ", place_.column, ": ", error.message));
+        fail(ErrorCode::template_runtime,
+             cat("template: line ", place_.line, ", column ", place_.column, ": ", error.message));
     }
     return out;
 }
@@ -136,13 +137,14 @@ Interpreter::Flow Interpreter::loop_over(const For& node, const Value& values, i
     }
     const auto loop = make_container<LoopObject>(heap_, std::move(items), depth);
     if (node.recursive) {
-        loop->again = make_container<FunctionObject>(heap_, "loop", [&node, depth](Interpreter& interpreter, Arguments& arguments) -> Value {
-            if (arguments.positional.size() != 1) runtime_error("loop() takes what is to be looped over");
-            OriginText inner;
-            const Redirected<OriginText*> out(interpreter.out_, &inner);
-            static_cast<void>(interpreter.loop_over(node, arguments.positional[0], depth + 1));
-            return interpreter.string(std::move(inner));
-        });
+        loop->again = make_container<FunctionObject>(
+            heap_, "loop", [&node, depth](Interpreter& interpreter, Arguments& arguments) -> Value {
+                if (arguments.positional.size() != 1) runtime_error("loop() takes what is to be looped over");
+                OriginText inner;
+                const Redirected<OriginText*> out(interpreter.out_, &inner);
+                static_cast<void>(interpreter.loop_over(node, arguments.positional[0], depth + 1));
+                return interpreter.string(std::move(inner));
+            });
     }
     for (loop->index = 0; loop->index < loop->items.size(); ++loop->index) {
         const InnerScope scope(heap_, scope_, around);
@@ -216,9 +218,10 @@ Interpreter::Flow Interpreter::run(const With& node) {
 // ---- macros ---------------------------------------------------------------------------------------------------------
 
 FunctionRef Interpreter::make_macro(const Macro& node) {
-    return make_container<FunctionObject>(heap_, node.name, [&node, scope = scope_](Interpreter& interpreter, Arguments& arguments) {
-        return interpreter.call_macro(node, scope, arguments);
-    });
+    return make_container<FunctionObject>(heap_, node.name,
+                                          [&node, scope = scope_](Interpreter& interpreter, Arguments& arguments) {
+                                              return interpreter.call_macro(node, scope, arguments);
+                                          });
 }
 
 Interpreter::Flow Interpreter::run(const Macro& node) {
@@ -256,7 +259,8 @@ void Interpreter::set_parameters(const Macro& node, Arguments& given) {
         const Parameter& parameter = node.parameters[i];
         const auto by_name = std::ranges::find(given.named, parameter.name, &std::pair<std::string, Value>::first);
         if (i < given.positional.size()) {
-            if (by_name != given.named.end()) runtime_error(cat(node.name, "() got two values for '", parameter.name, "'"));
+            if (by_name != given.named.end())
+                runtime_error(cat(node.name, "() got two values for '", parameter.name, "'"));
             scope_->set(parameter.name, given.positional[i]);
         } else if (by_name != given.named.end()) {
             scope_->set(parameter.name, std::move(by_name->second));
@@ -272,12 +276,9 @@ void Interpreter::set_parameters(const Macro& node, Arguments& given) {
     for (std::size_t i = n; i < given.positional.size(); ++i) rest->push(given.positional[i]);
     const auto rest_by_name = make_map(heap_);
     for (auto& [name, value] : given.named) {
-        if (name == "caller")
-            scope_->set("caller", std::move(value));
-        else if (node.takes_kwargs)
-            rest_by_name->set(string(name), std::move(value));
-        else
-            runtime_error(cat(node.name, "() has no argument '", escaped(name), "'"));
+        if (name == "caller") scope_->set("caller", std::move(value));
+        else if (node.takes_kwargs) rest_by_name->set(string(name), std::move(value));
+        else runtime_error(cat(node.name, "() has no argument '", escaped(name), "'"));
     }
     if (!rest->items.empty() && !node.takes_varargs)
         runtime_error(cat(node.name, "() takes ", n, " arguments, not ", given.positional.size()));

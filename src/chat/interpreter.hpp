@@ -17,7 +17,7 @@ namespace tinfer::chat {
 struct Scope : Container {
     Scope(Heap& heap, std::shared_ptr<Scope> around) : Container(heap, sizeof(Scope)), parent(std::move(around)) {}
     [[nodiscard]] const Value* find(std::string_view name) const noexcept;
-    void set(std::string_view name, Value value);   ///< the name has to outlive the scope
+    void set(std::string_view name, Value value);  ///< the name has to outlive the scope
     void drop_values() noexcept override;
 
     std::shared_ptr<Scope> parent;
@@ -46,15 +46,19 @@ public:
     /// What a loop over the value sees.
     [[nodiscard]] std::vector<Value> items_of(const Value& value);
 
-    [[nodiscard]] Value string(std::string_view bytes, Origin origin = kFromTemplate) const { return make_string(heap_, bytes, origin); }
+    [[nodiscard]] Value string(std::string_view bytes, Origin origin = kFromTemplate) const {
+        return make_string(heap_, bytes, origin);
+    }
     [[nodiscard]] Value string(OriginText text) const { return make_string(heap_, std::move(text)); }
     /// A text made of a string is markup where the string is.
-    [[nodiscard]] Value string_like(const Value& subject, OriginText text) const { return make_string(heap_, std::move(text), subject.is_markup()); }
+    [[nodiscard]] Value string_like(const Value& subject, OriginText text) const {
+        return make_string(heap_, std::move(text), subject.is_markup());
+    }
     [[nodiscard]] OriginText print(const Value& value) const { return printed(heap_, value); }
 
 private:
     friend struct LoopObject;
-    enum class Flow : std::uint8_t { next, leave, again };   ///< leave and again: break and continue of the loop
+    enum class Flow : std::uint8_t { next, leave, again };  ///< leave and again: break and continue of the loop
     using ScopeRef = std::shared_ptr<Scope>;
 
     /// Nested evaluations are limited, because they use the stack.
@@ -105,7 +109,7 @@ private:
     std::tm now_;
     ScopeRef globals_, scope_;
     OriginText* out_ = nullptr;
-    Place place_;     ///< of what is evaluated, for errors
+    Place place_;  ///< of what is evaluated, for errors
     int depth_ = 0;
 };
 
@@ -117,14 +121,15 @@ private:
 /// What the value prints, escaped for HTML unless it is markup.
 [[nodiscard]] OriginText escaped_for_html(Interpreter& interpreter, const Value& value);
 /// Python's "…" % values. `markup`: the values are escaped.
-[[nodiscard]] OriginText format_percent(Interpreter& interpreter, const OriginText& format, const Value& values, bool markup);
+[[nodiscard]] OriginText format_percent(Interpreter& interpreter, const OriginText& format, const Value& values,
+                                        bool markup);
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 using Method = Value (*)(Interpreter&, const Value& self, Arguments&);
 using Filter = Method;
 using Test = bool (*)(Interpreter&, const Value& subject, Arguments&);
-[[nodiscard]] Filter find_filter(std::string_view name) noexcept;    ///< null: unknown
+[[nodiscard]] Filter find_filter(std::string_view name) noexcept;  ///< null: unknown
 [[nodiscard]] Test find_test(std::string_view name) noexcept;
 [[nodiscard]] Method find_method(const Value& self, std::string_view name) noexcept;
 /// range, dict, namespace, raise_exception, strftime_now and kin.

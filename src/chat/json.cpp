@@ -80,8 +80,7 @@ private:
                 default:
                     if (c.value < 0x20 || (style_.ascii && c.value > 0x7E && c.value <= 0x10FFFF))
                         out_.append(json_escape(c.value), c.origin);
-                    else
-                        out_.append(text, c.begin, c.end);
+                    else out_.append(text, c.begin, c.end);
             }
         }
         out_.append("\"", around);
@@ -125,7 +124,8 @@ private:
         std::vector<const std::pair<Value, Value>*> entries;
         for (const auto& entry : map.entries) entries.push_back(&entry);
         if (style_.sort_keys)
-            std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) { return compare(heap_, a->first, b->first) < 0; });
+            std::ranges::stable_sort(
+                entries, [&](const auto* a, const auto* b) { return compare(heap_, a->first, b->first) < 0; });
         word("{");
         bool first = true;
         for (const auto* entry : entries) {
@@ -173,7 +173,7 @@ public:
     bool start_array(std::size_t) override { return open(make_list(heap_)); }
     bool end_array() override { return close(); }
     bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-        std::string_view what = error.what();   // "[json.exception.parse_error.101] parse error at line 1, column 2: …"
+        std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: …"
         if (const auto begin = what.find("] "); begin != what.npos) what.remove_prefix(begin + 2);
         message_ = cat("JSON at byte ", position, ": ", escaped(what, 200));
         return false;
@@ -205,12 +205,9 @@ private:
         const bool is_list = container.is_list();
         // into its place first: the path to it ends before the step inside it begins
         const Value copy = container;
-        if (open_.empty())
-            root = copy;
-        else if (open_.back().is_list())
-            open_.back().list().push(copy);
-        else
-            open_.back().map().set(make_string(heap_, path_.back().name, origin_.of_keys(path_)), copy);
+        if (open_.empty()) root = copy;
+        else if (open_.back().is_list()) open_.back().list().push(copy);
+        else open_.back().map().set(make_string(heap_, path_.back().name, origin_.of_keys(path_)), copy);
         open_.push_back(std::move(container));
         path_.push_back(is_list ? PathStep{{}, 0} : PathStep{});
         return true;
@@ -243,6 +240,8 @@ Value read_json(Heap& heap, std::string_view json, OriginOfPath origin) {
     return reader.root;
 }
 
-Value from_json(Heap& heap, std::string_view json, Origin origin) { return read_json(heap, json, OriginOfPath::constant(origin)); }
+Value from_json(Heap& heap, std::string_view json, Origin origin) {
+    return read_json(heap, json, OriginOfPath::constant(origin));
+}
 
 }  // namespace tinfer::chat

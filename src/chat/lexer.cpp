@@ -52,10 +52,8 @@ private:
     /// Place of a byte; asked for in ascending order.
     Place place_of(std::size_t offset) {
         for (; counted_ < offset; ++counted_) {
-            if (source_[counted_] == '\n')
-                place_ = {place_.line + 1, 1};
-            else
-                ++place_.column;
+            if (source_[counted_] == '\n') place_ = {place_.line + 1, 1};
+            else ++place_.column;
         }
         return place_;
     }
@@ -69,8 +67,9 @@ private:
     void data() {
         start_ = at_;
         std::size_t tag = at_;
-        while (tag < source_.size() && !(source_[tag] == '{' && tag + 1 < source_.size() &&
-                                         (source_[tag + 1] == '{' || source_[tag + 1] == '%' || source_[tag + 1] == '#')))
+        while (tag < source_.size() &&
+               !(source_[tag] == '{' && tag + 1 < source_.size() &&
+                 (source_[tag + 1] == '{' || source_[tag + 1] == '%' || source_[tag + 1] == '#')))
             ++tag;
         if (tag >= source_.size()) {
             push(Kind::data, std::string(source_.substr(at_)));
@@ -105,8 +104,7 @@ private:
     void after_tag(char control, bool trims_newline) {
         if (control == '-')
             while (at_ < source_.size() && is_blank(source_[at_])) ++at_;
-        else if (trims_newline && control != '+' && at_ < source_.size() && source_[at_] == '\n')
-            ++at_;
+        else if (trims_newline && control != '+' && at_ < source_.size() && source_[at_] == '\n') ++at_;
     }
 
     void comment() {
@@ -140,7 +138,8 @@ private:
         if (!word("raw") || !close(control)) return false;
         at_ = p;
         if (control == '-') after_tag('-', false);
-        for (std::size_t tag = source_.find("{%", at_); tag != std::string_view::npos; tag = source_.find("{%", tag + 1)) {
+        for (std::size_t tag = source_.find("{%", at_); tag != std::string_view::npos;
+             tag = source_.find("{%", tag + 1)) {
             p = tag + 2;
             const char before = p < source_.size() && (source_[p] == '-' || source_[p] == '+') ? source_[p++] : '\0';
             if (!word("endraw") || !close(control)) continue;
@@ -160,7 +159,8 @@ private:
         while (true) {
             while (at_ < source_.size() && is_blank(source_[at_])) ++at_;
             start_ = at_;
-            if (at_ >= source_.size()) syntax_error(place_of(at_), cat("the tag of line ", line_of(tag), " does not end"));
+            if (at_ >= source_.size())
+                syntax_error(place_of(at_), cat("the tag of line ", line_of(tag), " does not end"));
             if (brackets.empty()) {
                 const char control = source_[at_] == '-' || source_[at_] == '+' ? source_[at_] : '\0';
                 if (source_.substr(at_ + (control != '\0')).starts_with(closing)) {
@@ -204,7 +204,8 @@ private:
         if (c == '(' || c == '[' || c == '{') brackets.push_back(c == '(' ? ')' : c == '[' ? ']' : '}');
         if (c == ')' || c == ']' || c == '}') {
             if (brackets.empty()) syntax_error(place_of(at_), cat("'", c, "' closes nothing"));
-            if (brackets.back() != c) syntax_error(place_of(at_), cat("'", c, "' where '", brackets.back(), "' is expected"));
+            if (brackets.back() != c)
+                syntax_error(place_of(at_), cat("'", c, "' where '", brackets.back(), "' is expected"));
             brackets.pop_back();
         }
         push(Kind::symbol, std::string(1, c));
@@ -221,10 +222,8 @@ private:
             if (source_[at_] == '_' && !out.empty() && at_ + 1 < source_.size() && hex_digit(source_[at_ + 1]) >= 0 &&
                 hex_digit(source_[at_ + 1]) < base)
                 ++at_;
-            else if (digit >= 0 && digit < base)
-                out += source_[at_++];
-            else
-                break;
+            else if (digit >= 0 && digit < base) out += source_[at_++];
+            else break;
         }
         return out;
     }
@@ -234,13 +233,15 @@ private:
         if (source_[at_] == '0' && at_ + 2 < source_.size()) {
             const char mark = static_cast<char>(source_[at_ + 1] | 0x20);
             const int prefix = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
-            if (prefix != 10 && hex_digit(source_[at_ + 2]) >= 0 && hex_digit(source_[at_ + 2]) < prefix) base = prefix, at_ += 2;
+            if (prefix != 10 && hex_digit(source_[at_ + 2]) >= 0 && hex_digit(source_[at_ + 2]) < prefix)
+                base = prefix, at_ += 2;
         }
         std::string text = digits(base);
         const bool after_dot = !tokens_.empty() && tokens_.back().kind == Kind::symbol && tokens_.back().text == ".";
         if (base == 10 && !after_dot && fraction(text)) {
             double value = 0;
-            std::from_chars(text.data(), text.data() + text.size(), value);   // beyond the range: 0 or infinity, as it comes
+            std::from_chars(text.data(), text.data() + text.size(),
+                            value);  // beyond the range: 0 or infinity, as it comes
             push(Kind::real, {}).real = value;
             return;
         }
@@ -275,10 +276,8 @@ private:
     void string(char quote) {
         std::string out;
         for (++at_; at_ < source_.size() && source_[at_] != quote;) {
-            if (source_[at_] != '\\')
-                out += source_[at_++];
-            else
-                escape(out);
+            if (source_[at_] != '\\') out += source_[at_++];
+            else escape(out);
         }
         if (at_ >= source_.size()) syntax_error(place_of(start_), "the string does not end");
         ++at_;
@@ -291,7 +290,7 @@ private:
         const char c = source_[at_++];
         constexpr std::string_view kNames = "abfnrtv\\'\"";
         constexpr std::string_view kValues = "\a\b\f\n\r\t\v\\'\"";
-        if (c == '\n') return;   // a line that goes on
+        if (c == '\n') return;  // a line that goes on
         if (const auto i = kNames.find(c); i != kNames.npos) {
             out += kValues[i];
         } else if (c >= '0' && c <= '7') {
@@ -311,17 +310,19 @@ private:
         char32_t value = 0;
         for (int i = 0; i < n_digits; ++i, ++at_) {
             const int digit = at_ < source_.size() ? hex_digit(source_[at_]) : -1;
-            if (digit < 0) syntax_error(place_of(start_), cat("an escape of the string needs ", n_digits, " hexadecimal digits"));
+            if (digit < 0)
+                syntax_error(place_of(start_), cat("an escape of the string needs ", n_digits, " hexadecimal digits"));
             value = value * 16 + static_cast<char32_t>(digit);
         }
-        if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) syntax_error(place_of(start_), "an escape of the string is no character");
+        if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+            syntax_error(place_of(start_), "an escape of the string is no character");
         tokenizer::append_utf8(out, value);
     }
 
     std::string_view source_;
-    std::size_t at_ = 0;      ///< next byte
-    std::size_t start_ = 0;   ///< of the token that is being read
-    std::size_t counted_ = 0; ///< place_ is the place of this byte
+    std::size_t at_ = 0;       ///< next byte
+    std::size_t start_ = 0;    ///< of the token that is being read
+    std::size_t counted_ = 0;  ///< place_ is the place of this byte
     Place place_;
     std::vector<LexToken> tokens_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Template source to tokens. Whitespace control happens here: trim_blocks and lstrip_blocks are on, "-" strips and "+" keeps.
+// Template source to tokens. Whitespace control happens here: trim_blocks and lstrip_blocks are on, "-" strips and "+"
+// keeps.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,19 @@ struct Place {
 
 struct LexToken {
     enum class Kind : std::uint8_t {
-        data,                           ///< text between tags
-        output_begin, output_end,       ///< {{ and }}
-        block_begin, block_end,         ///< {% and %}
-        name, string, integer, real,
-        symbol,                         ///< operators and brackets
+        data,  ///< text between tags
+        output_begin,
+        output_end,  ///< {{ and }}
+        block_begin,
+        block_end,  ///< {% and %}
+        name,
+        string,
+        integer,
+        real,
+        symbol,  ///< operators and brackets
         end,
     } kind;
-    std::string text{};                 ///< of data, names, symbols and strings (escapes resolved)
+    std::string text{};  ///< of data, names, symbols and strings (escapes resolved)
     std::int64_t integer = 0;
     double real = 0;
     Place place{};

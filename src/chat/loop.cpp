@@ -44,9 +44,12 @@ std::optional<Value> LoopObject::attribute(Interpreter& interpreter, std::string
     if (name == "depth0") return number(static_cast<std::size_t>(depth));
     if (name == "previtem") return index > 0 ? items[index - 1] : Value();
     if (name == "nextitem") return index + 1 < n ? items[index + 1] : Value();
-    if (name == "cycle") return bound(interpreter, *this, name, [](Interpreter&, LoopObject& loop, Arguments& a) { return cycle(loop, a); });
+    if (name == "cycle")
+        return bound(interpreter, *this, name,
+                     [](Interpreter&, LoopObject& loop, Arguments& a) { return cycle(loop, a); });
     if (name == "changed")
-        return bound(interpreter, *this, name, [](Interpreter& i, LoopObject& loop, Arguments& a) { return Value(changed(i.heap(), loop, a)); });
+        return bound(interpreter, *this, name,
+                     [](Interpreter& i, LoopObject& loop, Arguments& a) { return Value(changed(i.heap(), loop, a)); });
     return std::nullopt;
 }
 

@@ -11,7 +11,8 @@ namespace tinfer::chat {
 
 struct LoopObject final : NativeObject {
     LoopObject(Heap& heap, std::vector<Value> values, int depth_)
-        : NativeObject(heap, sizeof(LoopObject) + values.size() * sizeof(Value)), items(std::move(values)), depth(depth_) {}
+        : NativeObject(heap, sizeof(LoopObject) + values.size() * sizeof(Value)), items(std::move(values)),
+          depth(depth_) {}
     [[nodiscard]] std::string_view type() const noexcept override { return "loop"; }
     [[nodiscard]] std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override;
     [[nodiscard]] FunctionRef callable() override { return again; }
@@ -23,9 +24,9 @@ struct LoopObject final : NativeObject {
 
     std::vector<Value> items;
     std::size_t index = 0;
-    int depth;                          ///< of recursive calls, from 0
-    std::vector<Value> last_changed;    ///< what changed() was given last
-    FunctionRef again;                  ///< loop(…) of a recursive loop, else null
+    int depth;                        ///< of recursive calls, from 0
+    std::vector<Value> last_changed;  ///< what changed() was given last
+    FunctionRef again;                ///< loop(…) of a recursive loop, else null
 };
 
 }  // namespace tinfer::chat

@@ -147,7 +147,8 @@ Value get(I&, const Value& self, Arguments& a) {
 Value pop_entry(I& i, const Value& self, Arguments& a) {
     const Parameters p("pop", a, {"key", "default"}, 1);
     const Value* found = self.map().find(*p[0]);
-    if (found == nullptr && !p.has(1)) runtime_error(cat("pop(): there is no key ", representation(i.heap(), *p[0]).bytes()));
+    if (found == nullptr && !p.has(1))
+        runtime_error(cat("pop(): there is no key ", representation(i.heap(), *p[0]).bytes()));
     Value out = found != nullptr ? *found : *p[1];
     if (found != nullptr) self.map().erase(*p[0]);
     return out;
@@ -201,13 +202,30 @@ struct ContainerMethodRow {
 };
 
 constexpr std::array kListMethods = std::to_array<ContainerMethodRow>({
-    {"append", append}, {"clear", clear_list}, {"copy", copy_list}, {"count", count, true}, {"extend", extend},
-    {"index", index_of, true}, {"insert", insert}, {"pop", pop_item}, {"remove", remove}, {"reverse", reverse}, {"sort", sort},
+    {"append", append},
+    {"clear", clear_list},
+    {"copy", copy_list},
+    {"count", count, true},
+    {"extend", extend},
+    {"index", index_of, true},
+    {"insert", insert},
+    {"pop", pop_item},
+    {"remove", remove},
+    {"reverse", reverse},
+    {"sort", sort},
 });
 
 constexpr std::array kMapMethods = std::to_array<ContainerMethodRow>({
-    {"clear", clear_map}, {"copy", copy_map}, {"get", get}, {"items", parts<Part::items>}, {"keys", parts<Part::keys>},
-    {"pop", pop_entry}, {"popitem", popitem}, {"setdefault", setdefault}, {"update", update}, {"values", parts<Part::values>},
+    {"clear", clear_map},
+    {"copy", copy_map},
+    {"get", get},
+    {"items", parts<Part::items>},
+    {"keys", parts<Part::keys>},
+    {"pop", pop_entry},
+    {"popitem", popitem},
+    {"setdefault", setdefault},
+    {"update", update},
+    {"values", parts<Part::values>},
 });
 
 }  // namespace

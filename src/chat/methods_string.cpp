@@ -43,7 +43,9 @@ Value split_method(I& i, const Value& self, Arguments& a) {
     if (!white_space && p.text(0).empty()) runtime_error("split() with an empty separator");
     i.heap().work(self.bytes().size() / 4);
     const std::string* separator = white_space ? nullptr : &p.text(0).bytes();
-    return list_of(i, self, from_right ? split_from_right(self.text(), separator, p.integer(1, -1)) : split(self.text(), separator, p.integer(1, -1)));
+    return list_of(i, self,
+                   from_right ? split_from_right(self.text(), separator, p.integer(1, -1))
+                              : split(self.text(), separator, p.integer(1, -1)));
 }
 
 Value splitlines(I& i, const Value& self, Arguments& a) {
@@ -62,7 +64,8 @@ std::pair<std::size_t, std::size_t> bounds(const Value& self, const Parameters& 
     };
     const std::int64_t begin = bound(first, 0), end = std::min(bound(first + 1, n), n);
     if (begin > n || begin > end) return {1, 0};
-    return {character_offset(self.bytes(), static_cast<std::size_t>(begin)), character_offset(self.bytes(), static_cast<std::size_t>(end))};
+    return {character_offset(self.bytes(), static_cast<std::size_t>(begin)),
+            character_offset(self.bytes(), static_cast<std::size_t>(end))};
 }
 
 template <bool at_end>
@@ -121,7 +124,9 @@ Value join(I& i, const Value& self, Arguments& a) {
     return i.string_like(self, joined(i.heap(), parts, self.text()));
 }
 
-Value format(I& i, const Value& self, Arguments& a) { return i.string_like(self, format_braces(i, self.text(), a, self.is_markup())); }
+Value format(I& i, const Value& self, Arguments& a) {
+    return i.string_like(self, format_braces(i, self.text(), a, self.is_markup()));
+}
 
 Value format_map(I& i, const Value& self, Arguments& a) {
     const Parameters p("format_map", a, {"mapping"}, 1);
@@ -137,7 +142,8 @@ Value remove_affix(I& i, const Value& self, Arguments& a) {
     const Parameters p("removeprefix", a, {"affix"}, 1);
     const std::string &text = self.bytes(), &affix = p.text(0).bytes();
     if (prefix ? !text.starts_with(affix) : !text.ends_with(affix)) return self;
-    return i.string_like(self, prefix ? self.text().slice(affix.size(), text.size()) : self.text().slice(0, text.size() - affix.size()));
+    return i.string_like(self, prefix ? self.text().slice(affix.size(), text.size())
+                                      : self.text().slice(0, text.size() - affix.size()));
 }
 
 template <bool from_right>
@@ -148,8 +154,14 @@ Value partition(I& i, const Value& self, Arguments& a) {
     const std::size_t hit = from_right ? self.bytes().rfind(separator) : self.bytes().find(separator);
     const OriginText& text = self.text();
     if (hit == std::string::npos)
-        return list_of(i, self, from_right ? std::vector{OriginText(), OriginText(), text} : std::vector{text, OriginText(), OriginText()}, true);
-    return list_of(i, self, {text.slice(0, hit), text.slice(hit, hit + separator.size()), text.slice(hit + separator.size(), text.size())}, true);
+        return list_of(i, self,
+                       from_right ? std::vector{OriginText(), OriginText(), text}
+                                  : std::vector{text, OriginText(), OriginText()},
+                       true);
+    return list_of(
+        i, self,
+        {text.slice(0, hit), text.slice(hit, hit + separator.size()), text.slice(hit + separator.size(), text.size())},
+        true);
 }
 
 template <char align>
@@ -164,7 +176,8 @@ Value zfill(I& i, const Value& self, Arguments& a) {
     const Parameters p("zfill", a, {"width"}, 1);
     const bool sign = self.bytes().starts_with('-') || self.bytes().starts_with('+');
     OriginText out = self.text().slice(0, sign ? 1 : 0);
-    out.append(padded(i.heap(), self.text().slice(sign ? 1 : 0, self.bytes().size()), p.integer(0, 0) - (sign ? 1 : 0), "0", '>'));
+    out.append(padded(i.heap(), self.text().slice(sign ? 1 : 0, self.bytes().size()), p.integer(0, 0) - (sign ? 1 : 0),
+                      "0", '>'));
     return i.string_like(self, std::move(out));
 }
 
@@ -201,7 +214,9 @@ Value all_are(I& i, const Value& self, Arguments&) {
 bool is_letter_or_number(char32_t c) noexcept { return is_letter(c) || is_numeric(c); }
 bool is_ascii(char32_t c) noexcept { return c < 0x80; }
 
-Value isascii(I& i, const Value& self, Arguments& a) { return self.bytes().empty() || truth(all_are<is_ascii>(i, self, a)); }
+Value isascii(I& i, const Value& self, Arguments& a) {
+    return self.bytes().empty() || truth(all_are<is_ascii>(i, self, a));
+}
 
 template <bool upper>
 Value has_case(I&, const Value& self, Arguments&) {
@@ -220,19 +235,47 @@ struct StringMethodRow {
 };
 
 constexpr std::array kMethods = std::to_array<StringMethodRow>({
-    {"capitalize", change_case<Case::capitalize>}, {"casefold", change_case<Case::lower>}, {"center", justify<'^'>},
-    {"count", search<Search::count>}, {"endswith", starts_or_ends<true>}, {"expandtabs", expandtabs},
-    {"find", search<Search::find>}, {"format", format}, {"format_map", format_map}, {"index", search<Search::index>},
-    {"isalnum", all_are<is_letter_or_number>}, {"isalpha", all_are<is_letter>}, {"isascii", isascii},
-    {"isdecimal", all_are<is_decimal>}, {"isdigit", all_are<is_digit>}, {"islower", has_case<false>},
-    {"isnumeric", all_are<is_numeric>}, {"isspace", all_are<is_space>}, {"isupper", has_case<true>}, {"join", join},
-    {"ljust", justify<'<'>}, {"lower", change_case<Case::lower>}, {"lstrip", strip<Side::left>},
-    {"partition", partition<false>}, {"removeprefix", remove_affix<true>}, {"removesuffix", remove_affix<false>},
-    {"replace", replace}, {"rfind", search<Search::rfind>}, {"rindex", search<Search::rindex>}, {"rjust", justify<'>'>},
-    {"rpartition", partition<true>}, {"rsplit", split_method<true>}, {"rstrip", strip<Side::right>},
-    {"split", split_method<false>}, {"splitlines", splitlines}, {"startswith", starts_or_ends<false>},
-    {"strip", strip<Side::both>}, {"swapcase", change_case<Case::swap>}, {"title", change_case<Case::title>},
-    {"upper", change_case<Case::upper>}, {"zfill", zfill},
+    {"capitalize", change_case<Case::capitalize>},
+    {"casefold", change_case<Case::lower>},
+    {"center", justify<'^'>},
+    {"count", search<Search::count>},
+    {"endswith", starts_or_ends<true>},
+    {"expandtabs", expandtabs},
+    {"find", search<Search::find>},
+    {"format", format},
+    {"format_map", format_map},
+    {"index", search<Search::index>},
+    {"isalnum", all_are<is_letter_or_number>},
+    {"isalpha", all_are<is_letter>},
+    {"isascii", isascii},
+    {"isdecimal", all_are<is_decimal>},
+    {"isdigit", all_are<is_digit>},
+    {"islower", has_case<false>},
+    {"isnumeric", all_are<is_numeric>},
+    {"isspace", all_are<is_space>},
+    {"isupper", has_case<true>},
+    {"join", join},
+    {"ljust", justify<'<'>},
+    {"lower", change_case<Case::lower>},
+    {"lstrip", strip<Side::left>},
+    {"partition", partition<false>},
+    {"removeprefix", remove_affix<true>},
+    {"removesuffix", remove_affix<false>},
+    {"replace", replace},
+    {"rfind", search<Search::rfind>},
+    {"rindex", search<Search::rindex>},
+    {"rjust", justify<'>'>},
+    {"rpartition", partition<true>},
+    {"rsplit", split_method<true>},
+    {"rstrip", strip<Side::right>},
+    {"split", split_method<false>},
+    {"splitlines", splitlines},
+    {"startswith", starts_or_ends<false>},
+    {"strip", strip<Side::both>},
+    {"swapcase", change_case<Case::swap>},
+    {"title", change_case<Case::title>},
+    {"upper", change_case<Case::upper>},
+    {"zfill", zfill},
 });
 static_assert(std::ranges::is_sorted(kMethods, {}, &StringMethodRow::name));
 

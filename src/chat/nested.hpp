@@ -18,7 +18,7 @@ public:
     ~Nested() { --depth_; }
 
 private:
-    static constexpr int kMaxEvaluations = 1500;   // about 1 KB of stack each
+    static constexpr int kMaxEvaluations = 1500;  // about 1 KB of stack each
     int& depth_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operators as Python has them: floor division and modulo with the sign of the divisor, + for strings and lists alike, % for
-// formats.
+// Operators as Python has them: floor division and modulo with the sign of the divisor, + for strings and lists alike,
+// % for formats.
 #include <cmath>
 #include <limits>
 
@@ -16,7 +16,8 @@ using Int = std::int64_t;
 [[noreturn]] void overflow() { runtime_error("an integer beyond 64 bits"); }
 
 constexpr std::string_view symbol(BinaryOp op) {
-    constexpr std::string_view kSymbols[] = {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+    constexpr std::string_view kSymbols[] = {
+        "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
     return kSymbols[static_cast<std::size_t>(op)];
 }
 
@@ -36,7 +37,8 @@ Value power(const Value& a, const Value& b) {
     if (!base || !exponent || *exponent < 0) {
         if (a.real() == 0 && b.real() < 0) runtime_error("0 to a negative power");
         const double result = std::pow(a.real(), b.real());
-        if (std::isnan(result) && !std::isnan(a.real()) && !std::isnan(b.real())) runtime_error("a power that is no real number");
+        if (std::isnan(result) && !std::isnan(a.real()) && !std::isnan(b.real()))
+            runtime_error("a power that is no real number");
         return result;
     }
     Int result = 1, factor = *base;
@@ -50,9 +52,15 @@ Value power(const Value& a, const Value& b) {
 Value integers(BinaryOp op, Int a, Int b) {
     Int result = 0;
     switch (op) {
-        case BinaryOp::add: if (__builtin_add_overflow(a, b, &result)) overflow(); return result;
-        case BinaryOp::sub: if (__builtin_sub_overflow(a, b, &result)) overflow(); return result;
-        case BinaryOp::mul: if (__builtin_mul_overflow(a, b, &result)) overflow(); return result;
+        case BinaryOp::add:
+            if (__builtin_add_overflow(a, b, &result)) overflow();
+            return result;
+        case BinaryOp::sub:
+            if (__builtin_sub_overflow(a, b, &result)) overflow();
+            return result;
+        case BinaryOp::mul:
+            if (__builtin_mul_overflow(a, b, &result)) overflow();
+            return result;
         case BinaryOp::floor_div: return floor_div(a, b);
         default: return a == std::numeric_limits<Int>::min() && b == -1 ? Int{0} : a - floor_div(a, b) * b;
     }
@@ -116,16 +124,20 @@ Value arithmetic(Interpreter& interpreter, BinaryOp op, const Value& a, const Va
     for (const Value* value : {&a, &b})
         if (value->is_undefined()) {
             const StringRef& name = value->as<Undefined>().name;
-            runtime_error(name ? cat("'", escaped(name->text.bytes()), "' is undefined") : std::string("a value is undefined"));
+            runtime_error(name ? cat("'", escaped(name->text.bytes()), "' is undefined")
+                               : std::string("a value is undefined"));
         }
     if (a.is_number() && b.is_number()) return numbers(op, a, b);
-    if (op == BinaryOp::add && ((a.is_string() && b.is_string()) || (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple && !a.list().is_generator && !b.list().is_generator)))
+    if (op == BinaryOp::add &&
+        ((a.is_string() && b.is_string()) || (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple &&
+                                              !a.list().is_generator && !b.list().is_generator)))
         return joined(interpreter, a, b);
     if (op == BinaryOp::mul) {
         if ((a.is_string() || a.is_list()) && b.integer()) return repeated(interpreter, a, *b.integer());
         if ((b.is_string() || b.is_list()) && a.integer()) return repeated(interpreter, b, *a.integer());
     }
-    if (op == BinaryOp::mod && a.is_string()) return interpreter.string_like(a, format_percent(interpreter, a.text(), b, a.is_markup()));
+    if (op == BinaryOp::mod && a.is_string())
+        return interpreter.string_like(a, format_percent(interpreter, a.text(), b, a.is_markup()));
     runtime_error(cat("'", symbol(op), "' has no meaning for ", type_name(a), " and ", type_name(b)));
 }
 

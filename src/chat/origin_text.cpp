@@ -10,10 +10,8 @@ namespace tinfer::chat {
 void OriginText::append(std::string_view bytes, Origin origin) {
     if (bytes.empty()) return;
     bytes_ += bytes;
-    if (!runs_.empty() && runs_.back().origin == origin)
-        runs_.back().end = bytes_.size();
-    else
-        runs_.push_back({bytes_.size(), origin});
+    if (!runs_.empty() && runs_.back().origin == origin) runs_.back().end = bytes_.size();
+    else runs_.push_back({bytes_.size(), origin});
 }
 
 void OriginText::append(const OriginText& other, std::size_t begin, std::size_t end) {

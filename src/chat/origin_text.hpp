@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Text that knows for each byte where it came from: the template, or one of the inputs (a message's content, a tool's
-// name). Concatenation, slices and filters carry the origin along; the tokenizer then lets only text of the template form
-// control tokens.
+// name). Concatenation, slices and filters carry the origin along; the tokenizer then lets only text of the template
+// form control tokens.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ public:
     [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
     [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
     [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
-    [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }   ///< cover all bytes, neighbours differ
-    [[nodiscard]] Origin origin_at(std::size_t byte) const noexcept;             ///< byte < size()
+    [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }  ///< cover all bytes, neighbours differ
+    [[nodiscard]] Origin origin_at(std::size_t byte) const noexcept;            ///< byte < size()
     /// The one origin of all bytes; where they are mixed, the first that is not the template. What is made of a whole
     /// text, such as its JSON, has this origin.
     [[nodiscard]] Origin main_origin() const noexcept;

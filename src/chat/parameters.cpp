@@ -8,11 +8,12 @@
 
 namespace tinfer::chat {
 
-Parameters::Parameters(std::string_view function, const Arguments& arguments, std::initializer_list<std::string_view> names,
-                       std::size_t required)
+Parameters::Parameters(std::string_view function, const Arguments& arguments,
+                       std::initializer_list<std::string_view> names, std::size_t required)
     : function_(function), names_(names), values_(names.size()) {
     if (arguments.positional.size() > names_.size())
-        runtime_error(cat(function, "() takes at most ", names_.size(), " arguments, not ", arguments.positional.size()));
+        runtime_error(
+            cat(function, "() takes at most ", names_.size(), " arguments, not ", arguments.positional.size()));
     for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
     for (const auto& [name, value] : arguments.named) {
         const auto it = std::ranges::find(names_, name);
@@ -26,7 +27,8 @@ Parameters::Parameters(std::string_view function, const Arguments& arguments, st
 }
 
 void Parameters::wrong_type(std::size_t i, std::string_view expected) const {
-    runtime_error(cat("the argument '", names_[i], "' of ", function_, "() is a ", type_name(*values_[i]), ", not ", expected));
+    runtime_error(
+        cat("the argument '", names_[i], "' of ", function_, "() is a ", type_name(*values_[i]), ", not ", expected));
 }
 
 std::int64_t Parameters::integer(std::size_t i, std::int64_t otherwise) const {
@@ -41,6 +43,8 @@ const OriginText& Parameters::text(std::size_t i) const {
     return values_[i]->text();
 }
 
-const OriginText& Parameters::text(std::size_t i, const OriginText& otherwise) const { return has(i) ? text(i) : otherwise; }
+const OriginText& Parameters::text(std::size_t i, const OriginText& otherwise) const {
+    return has(i) ? text(i) : otherwise;
+}
 
 }  // namespace tinfer::chat

@@ -20,7 +20,9 @@ public:
     /// Null where the argument is left out.
     [[nodiscard]] const Value* operator[](std::size_t i) const noexcept { return values_[i]; }
     [[nodiscard]] bool has(std::size_t i) const noexcept { return values_[i] != nullptr; }
-    [[nodiscard]] Value value(std::size_t i, Value otherwise = {}) const { return has(i) ? *values_[i] : std::move(otherwise); }
+    [[nodiscard]] Value value(std::size_t i, Value otherwise = {}) const {
+        return has(i) ? *values_[i] : std::move(otherwise);
+    }
     [[nodiscard]] std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
     [[nodiscard]] bool boolean(std::size_t i, bool otherwise) const { return has(i) ? truth(*values_[i]) : otherwise; }
     /// Of a string; RuntimeError for anything else. `otherwise` where it is left out.

@@ -19,8 +19,10 @@ void TokenStream::unexpected(std::string_view expected) const {
         case Kind::block_begin: found = "'{%'"; break;
         case Kind::block_end: found = "'%}'"; break;
         case Kind::string: found = "a string"; break;
-        case Kind::integer: case Kind::real: found = "a number"; break;
-        case Kind::name: case Kind::symbol: found = cat("'", escaped(token.text), "'"); break;
+        case Kind::integer:
+        case Kind::real: found = "a number"; break;
+        case Kind::name:
+        case Kind::symbol: found = cat("'", escaped(token.text), "'"); break;
         case Kind::end: found = "the end of the template"; break;
     }
     syntax_error(token.place, cat(found, " where ", expected, " is expected"));
@@ -59,7 +61,8 @@ private:
                 tokens_.expect(Kind::output_end, "'}}'");
             } else {
                 tokens_.expect(Kind::block_begin, "'{%'");
-                if (std::ranges::any_of(ends, [this](std::string_view word) { return tokens_.is_name(word); })) return out;
+                if (std::ranges::any_of(ends, [this](std::string_view word) { return tokens_.is_name(word); }))
+                    return out;
                 statement(out);
             }
         }
@@ -139,7 +142,8 @@ private:
         }
         out.name = tokens_.expect_name("the name of a variable");
         constexpr std::array<std::string_view, 6> kReserved{"true", "false", "none", "True", "False", "None"};
-        if (std::ranges::find(kReserved, out.name) != kReserved.end()) syntax_error(out.place, cat("'", out.name, "' cannot be assigned to"));
+        if (std::ranges::find(kReserved, out.name) != kReserved.end())
+            syntax_error(out.place, cat("'", out.name, "' cannot be assigned to"));
         if (tokens_.take_symbol(".")) out.attribute = tokens_.expect_name("the name of an attribute");
         return out;
     }
@@ -188,8 +192,7 @@ private:
             if (!out.empty()) tokens_.expect_symbol(",");
             const Place place = tokens_.place();
             Parameter parameter{tokens_.expect_name("the name of a parameter"), nullptr};
-            if (tokens_.take_symbol("="))
-                parameter.otherwise = parse_expression(tokens_);
+            if (tokens_.take_symbol("=")) parameter.otherwise = parse_expression(tokens_);
             else if (!out.empty() && out.back().otherwise != nullptr)
                 syntax_error(place, "a parameter without default behind one with a default");
             out.push_back(std::move(parameter));
@@ -215,7 +218,8 @@ private:
         if (tokens_.take_symbol("(")) node.caller.parameters = parameters();
         node.call = parse_expression(tokens_);
         const auto* call = std::get_if<Postfix>(&node.call->node);
-        if (call == nullptr || call->suffixes.back().kind != Suffix::Kind::call) syntax_error(node.call->place, "a call is expected");
+        if (call == nullptr || call->suffixes.back().kind != Suffix::Kind::call)
+            syntax_error(node.call->place, "a call is expected");
         end_of_tag();
         node.caller.name = "caller";
         node.caller.body = outside_of_loops([this] { return body({"endcall"}); });
@@ -270,7 +274,7 @@ private:
     }
 
     TokenStream tokens_;
-    int loops_ = 0;   ///< around the statement, inside the same macro
+    int loops_ = 0;  ///< around the statement, inside the same macro
 };
 
 /// Line ends become "\n", and the last one of the template is no part of it.

@@ -61,7 +61,7 @@ ExpressionPtr parse_primary(TokenStream& tokens) {
             return make(place, Variable{std::move(token.text)});
         case Kind::string: {
             std::string text = std::move(token.text);
-            while (tokens.is(Kind::string)) text += tokens.next().text;   // neighbours are one string
+            while (tokens.is(Kind::string)) text += tokens.next().text;  // neighbours are one string
             return make(place, Literal{std::move(text)});
         }
         case Kind::integer: return make(place, Literal{token.integer});
@@ -114,9 +114,12 @@ std::string parse_dotted_name(TokenStream& tokens, std::string_view what) {
 /// Values may follow the name of a test without brackets: `x is divisibleby 3`.
 bool starts_test_argument(const TokenStream& tokens) {
     switch (tokens.peek().kind) {
-        case Kind::string: case Kind::integer: case Kind::real: return true;
-        case Kind::name: return !tokens.is_name("else") && !tokens.is_name("or") && !tokens.is_name("and") && !tokens.is_name("is") &&
-                                !tokens.is_name("if") && !tokens.is_name("in") && !tokens.is_name("not");
+        case Kind::string:
+        case Kind::integer:
+        case Kind::real: return true;
+        case Kind::name:
+            return !tokens.is_name("else") && !tokens.is_name("or") && !tokens.is_name("and") &&
+                   !tokens.is_name("is") && !tokens.is_name("if") && !tokens.is_name("in") && !tokens.is_name("not");
         case Kind::symbol: return tokens.is_symbol("[") || tokens.is_symbol("{");
         default: return false;
     }
@@ -148,7 +151,8 @@ Suffix parse_test(TokenStream& tokens, Place place) {
         auto argument = parse_primary(tokens);
         Postfix postfix{std::move(argument), {}};
         parse_calls(tokens, postfix.suffixes);
-        suffix.arguments.positional.push_back(postfix.suffixes.empty() ? std::move(postfix.subject) : make(place, std::move(postfix)));
+        suffix.arguments.positional.push_back(postfix.suffixes.empty() ? std::move(postfix.subject)
+                                                                       : make(place, std::move(postfix)));
     }
     return suffix;
 }
@@ -166,7 +170,7 @@ ExpressionPtr parse_suffixes(TokenStream& tokens, ExpressionPtr subject, bool wi
             postfix.suffixes.push_back(std::move(suffix));
         } else if (tokens.take_name("is")) {
             postfix.suffixes.push_back(parse_test(tokens, place));
-        } else if (!postfix.suffixes.empty() && tokens.is_symbol("(")) {   // what a filter has given is called
+        } else if (!postfix.suffixes.empty() && tokens.is_symbol("(")) {  // what a filter has given is called
             parse_calls(tokens, postfix.suffixes);
         } else {
             break;
@@ -232,8 +236,9 @@ ExpressionPtr parse_sum(TokenStream& tokens) {
 }
 
 std::optional<BinaryOp> take_comparison(TokenStream& tokens) {
-    static constexpr Operator kOperators[] = {{"==", BinaryOp::equal}, {"!=", BinaryOp::not_equal}, {"<", BinaryOp::less},
-                                              {"<=", BinaryOp::less_equal}, {">", BinaryOp::greater}, {">=", BinaryOp::greater_equal}};
+    static constexpr Operator kOperators[] = {{"==", BinaryOp::equal},  {"!=", BinaryOp::not_equal},
+                                              {"<", BinaryOp::less},    {"<=", BinaryOp::less_equal},
+                                              {">", BinaryOp::greater}, {">=", BinaryOp::greater_equal}};
     for (const Operator& op : kOperators)
         if (tokens.take_symbol(op.first)) return op.second;
     if (tokens.take_name("in")) return BinaryOp::in;

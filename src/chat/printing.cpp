@@ -18,7 +18,8 @@ std::string float_text(double value) {
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
     std::array<char, 32> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific).ptr;
+    const auto end =
+        std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific).ptr;
     const std::string_view shortest(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
     const std::size_t e = shortest.find('e');
     int exponent = 0;
@@ -43,8 +44,14 @@ bool is_printable(char32_t c) {
     if (c == ' ') return true;
     if (c > 0x10FFFF) return false;
     switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-        case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS:
-        case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS: return false;
+        case UTF8PROC_CATEGORY_CN:
+        case UTF8PROC_CATEGORY_CC:
+        case UTF8PROC_CATEGORY_CF:
+        case UTF8PROC_CATEGORY_CS:
+        case UTF8PROC_CATEGORY_CO:
+        case UTF8PROC_CATEGORY_ZL:
+        case UTF8PROC_CATEGORY_ZP:
+        case UTF8PROC_CATEGORY_ZS: return false;
         default: return true;
     }
 }
@@ -52,7 +59,7 @@ bool is_printable(char32_t c) {
 std::string hex_escape(char32_t c) {
     std::array<char, 12> buffer{};
     const char* format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
-    const auto value = c > 0x10FFFF ? c - 0x110000 : c;   // a byte that is no text
+    const auto value = c > 0x10FFFF ? c - 0x110000 : c;  // a byte that is no text
     std::snprintf(buffer.data(), buffer.size(), c > 0x10FFFF ? "\\x%02x" : format, static_cast<unsigned>(value));
     return buffer.data();
 }
@@ -66,16 +73,11 @@ void append_string(OriginText& out, const OriginText& text) {
     for (CharacterReader::Character c; reader.next(c);) {
         if (c.value == static_cast<char32_t>(quote) || c.value == '\\')
             out.append(cat('\\', static_cast<char>(c.value)), c.origin);
-        else if (c.value == '\n')
-            out.append("\\n", c.origin);
-        else if (c.value == '\r')
-            out.append("\\r", c.origin);
-        else if (c.value == '\t')
-            out.append("\\t", c.origin);
-        else if (is_printable(c.value))
-            out.append(text, c.begin, c.end);
-        else
-            out.append(hex_escape(c.value), c.origin);
+        else if (c.value == '\n') out.append("\\n", c.origin);
+        else if (c.value == '\r') out.append("\\r", c.origin);
+        else if (c.value == '\t') out.append("\\t", c.origin);
+        else if (is_printable(c.value)) out.append(text, c.begin, c.end);
+        else out.append(hex_escape(c.value), c.origin);
     }
     out.append(std::string_view(&quote, 1), around);
 }

@@ -9,7 +9,7 @@ namespace {
 
 struct SpecialCase {
     char32_t character;
-    std::string_view upper, title;   // empty title: the same as upper
+    std::string_view upper, title;  // empty title: the same as upper
 };
 
 constexpr std::array<SpecialCase, 102> kSpecialCases{{

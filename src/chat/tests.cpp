@@ -31,11 +31,15 @@ bool is_float(const Value& v) { return v.is<double>(); }
 bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.is_string(); }
 bool is_mapping(const Value& v) { return v.is_map() && !v.is_namespace(); }
-bool is_iterable(const Value& v) { return v.is_string() || v.is_list() || is_mapping(v) || v.is_undefined() || v.is<NativeRef>(); }
+bool is_iterable(const Value& v) {
+    return v.is_string() || v.is_list() || is_mapping(v) || v.is_undefined() || v.is<NativeRef>();
+}
 bool is_sequence(const Value& v) {
     return v.is_string() || (v.is_list() && !v.list().is_generator) || is_mapping(v) || v.is_undefined();
 }
-bool is_callable(const Value& v) { return v.is_undefined() || v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr); }
+bool is_callable(const Value& v) {
+    return v.is_undefined() || v.is<FunctionRef>() || (v.is<NativeRef>() && v.as<NativeRef>()->callable() != nullptr);
+}
 bool never(const Value&) { return false; }
 
 template <BinaryOp op>
@@ -55,7 +59,7 @@ template <bool odd>
 bool parity(I& i, const Value& value, Arguments& a) {
     const Parameters p("even", a, {});
     if (!value.is_number()) runtime_error(cat("a ", type_name(value), " is neither even nor odd"));
-    const Value rest = arithmetic(i, BinaryOp::mod, value, Value(std::int64_t{2}));   // of a float neither 0 nor 1
+    const Value rest = arithmetic(i, BinaryOp::mod, value, Value(std::int64_t{2}));  // of a float neither 0 nor 1
     return equal(i.heap(), rest, Value(std::int64_t{odd ? 1 : 0}));
 }
 
@@ -81,7 +85,9 @@ bool is_case(I& i, const Value& value, Arguments& a) {
     return found;
 }
 
-bool is_filter(I&, const Value& value, Arguments&) { return value.is_string() && find_filter(value.bytes()) != nullptr; }
+bool is_filter(I&, const Value& value, Arguments&) {
+    return value.is_string() && find_filter(value.bytes()) != nullptr;
+}
 bool is_test(I&, const Value& value, Arguments&) { return value.is_string() && find_test(value.bytes()) != nullptr; }
 
 struct TestRow {
@@ -90,18 +96,45 @@ struct TestRow {
 };
 
 constexpr std::array kTests = std::to_array<TestRow>({
-    {"!=", relation<BinaryOp::not_equal>}, {"<", relation<BinaryOp::less>}, {"<=", relation<BinaryOp::less_equal>},
-    {"==", relation<BinaryOp::equal>}, {">", relation<BinaryOp::greater>}, {">=", relation<BinaryOp::greater_equal>},
-    {"boolean", simple<is_boolean>}, {"callable", simple<is_callable>}, {"defined", simple<is_defined>},
-    {"divisibleby", divisibleby}, {"eq", relation<BinaryOp::equal>}, {"equalto", relation<BinaryOp::equal>},
-    {"escaped", simple<never>}, {"even", parity<false>}, {"false", simple<is_false>}, {"filter", is_filter},
-    {"float", simple<is_float>}, {"ge", relation<BinaryOp::greater_equal>}, {"greaterthan", relation<BinaryOp::greater>},
-    {"gt", relation<BinaryOp::greater>}, {"in", relation<BinaryOp::in>}, {"integer", simple<is_integer>},
-    {"iterable", simple<is_iterable>}, {"le", relation<BinaryOp::less_equal>}, {"lessthan", relation<BinaryOp::less>},
-    {"lower", is_case<false>}, {"lt", relation<BinaryOp::less>}, {"mapping", simple<is_mapping>},
-    {"ne", relation<BinaryOp::not_equal>}, {"none", simple<is_none>}, {"number", simple<is_number>}, {"odd", parity<true>},
-    {"sameas", sameas}, {"sequence", simple<is_sequence>}, {"string", simple<is_string>}, {"test", is_test},
-    {"true", simple<is_true>}, {"undefined", simple<is_undefined>}, {"upper", is_case<true>},
+    {"!=", relation<BinaryOp::not_equal>},
+    {"<", relation<BinaryOp::less>},
+    {"<=", relation<BinaryOp::less_equal>},
+    {"==", relation<BinaryOp::equal>},
+    {">", relation<BinaryOp::greater>},
+    {">=", relation<BinaryOp::greater_equal>},
+    {"boolean", simple<is_boolean>},
+    {"callable", simple<is_callable>},
+    {"defined", simple<is_defined>},
+    {"divisibleby", divisibleby},
+    {"eq", relation<BinaryOp::equal>},
+    {"equalto", relation<BinaryOp::equal>},
+    {"escaped", simple<never>},
+    {"even", parity<false>},
+    {"false", simple<is_false>},
+    {"filter", is_filter},
+    {"float", simple<is_float>},
+    {"ge", relation<BinaryOp::greater_equal>},
+    {"greaterthan", relation<BinaryOp::greater>},
+    {"gt", relation<BinaryOp::greater>},
+    {"in", relation<BinaryOp::in>},
+    {"integer", simple<is_integer>},
+    {"iterable", simple<is_iterable>},
+    {"le", relation<BinaryOp::less_equal>},
+    {"lessthan", relation<BinaryOp::less>},
+    {"lower", is_case<false>},
+    {"lt", relation<BinaryOp::less>},
+    {"mapping", simple<is_mapping>},
+    {"ne", relation<BinaryOp::not_equal>},
+    {"none", simple<is_none>},
+    {"number", simple<is_number>},
+    {"odd", parity<true>},
+    {"sameas", sameas},
+    {"sequence", simple<is_sequence>},
+    {"string", simple<is_string>},
+    {"test", is_test},
+    {"true", simple<is_true>},
+    {"undefined", simple<is_undefined>},
+    {"upper", is_case<true>},
 });
 static_assert(std::ranges::is_sorted(kTests, {}, &TestRow::name));
 

@@ -19,9 +19,15 @@ utf8proc_category_t category(char32_t c) noexcept {
     return c > 0x10FFFF ? UTF8PROC_CATEGORY_CN : utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-char32_t to_upper(char32_t c) noexcept { return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))); }
-char32_t to_lower(char32_t c) noexcept { return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
-char32_t to_title(char32_t c) noexcept { return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))); }
+char32_t to_upper(char32_t c) noexcept {
+    return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t to_lower(char32_t c) noexcept {
+    return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t to_title(char32_t c) noexcept {
+    return c > 0x10FFFF ? c : static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
+}
 
 std::string utf8(char32_t c) {
     std::string out;
@@ -43,9 +49,14 @@ bool is_cased(char32_t c) noexcept { return is_upper(c) || is_lower(c) || catego
 
 bool is_case_ignorable(char32_t c) noexcept {
     switch (category(c)) {
-        case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_LM:
+        case UTF8PROC_CATEGORY_MN:
+        case UTF8PROC_CATEGORY_ME:
+        case UTF8PROC_CATEGORY_CF:
+        case UTF8PROC_CATEGORY_LM:
         case UTF8PROC_CATEGORY_SK: return true;
-        default: return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+        default:
+            return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 ||
+                   c == 0x2027;
     }
 }
 
@@ -73,9 +84,12 @@ bool is_line_end(char32_t c) noexcept {
 }  // namespace
 
 bool is_space(char32_t c) noexcept { return tokenizer::is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
-bool is_upper(char32_t c) noexcept { return category(c) == UTF8PROC_CATEGORY_LU || (c >= 0x2160 && c <= 0x216F) || (c >= 0x24B6 && c <= 0x24CF); }
+bool is_upper(char32_t c) noexcept {
+    return category(c) == UTF8PROC_CATEGORY_LU || (c >= 0x2160 && c <= 0x216F) || (c >= 0x24B6 && c <= 0x24CF);
+}
 bool is_lower(char32_t c) noexcept {
-    return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA || (c >= 0x2170 && c <= 0x217F) || (c >= 0x24D0 && c <= 0x24E9);
+    return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA || (c >= 0x2170 && c <= 0x217F) ||
+           (c >= 0x24D0 && c <= 0x24E9);
 }
 bool is_letter(char32_t c) noexcept {
     const auto k = category(c);
@@ -84,15 +98,20 @@ bool is_letter(char32_t c) noexcept {
 bool is_decimal(char32_t c) noexcept { return category(c) == UTF8PROC_CATEGORY_ND; }
 bool is_digit(char32_t c) noexcept {
     return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490);
+           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
+           (c >= 0x2488 && c <= 0x2490);
 }
-bool is_numeric(char32_t c) noexcept { return is_digit(c) || category(c) == UTF8PROC_CATEGORY_NL || category(c) == UTF8PROC_CATEGORY_NO; }
+bool is_numeric(char32_t c) noexcept {
+    return is_digit(c) || category(c) == UTF8PROC_CATEGORY_NL || category(c) == UTF8PROC_CATEGORY_NO;
+}
 
 OriginText stripped(const OriginText& text, Side side, const std::string* characters) {
     std::vector<char32_t> set;
     if (characters != nullptr)
         for (const Character& c : characters_of(OriginText(*characters))) set.push_back(c.value);
-    const auto goes = [&](char32_t c) { return characters != nullptr ? std::ranges::find(set, c) != set.end() : is_space(c); };
+    const auto goes = [&](char32_t c) {
+        return characters != nullptr ? std::ranges::find(set, c) != set.end() : is_space(c);
+    };
     const auto all = characters_of(text);
     std::size_t first = 0, last = all.size();
     if (side != Side::right)
@@ -117,23 +136,21 @@ OriginText with_case(const OriginText& text, Case form) {
             case Case::swap: one = is_upper(c.value) ? OneCase::lower : OneCase::upper; break;
         }
         after_cased = is_cased(c.value);
-        if (c.value > 0x10FFFF)
-            out.append(text, c.begin, c.end);   // a byte that is no text
-        else if (one == OneCase::lower && c.value == 0x3A3 && is_final_sigma(all, i))
-            out.append("\xCF\x82", c.origin);
-        else
-            out.append(mapped(c.value, one), c.origin);
+        if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // a byte that is no text
+        else if (one == OneCase::lower && c.value == 0x3A3 && is_final_sigma(all, i)) out.append("\xCF\x82", c.origin);
+        else out.append(mapped(c.value, one), c.origin);
     }
     return out;
 }
 
 std::string lower_case(std::string_view text) { return with_case(OriginText(text), Case::lower).bytes(); }
 
-OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to, std::int64_t count) {
+OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to,
+                    std::int64_t count) {
     OriginText out;
     const std::string& bytes = text.bytes();
     heap.work(bytes.size() / 16);
-    if (from.empty()) {   // between all characters
+    if (from.empty()) {  // between all characters
         for (const Character& c : characters_of(text)) {
             if (count != 0) out.append(to), --count;
             out.append(text, c.begin, c.end);
@@ -169,7 +186,7 @@ std::vector<OriginText> split(const OriginText& text, const std::string* separat
         while (i < all.size() && is_space(all[i].value)) ++i;
         if (i == all.size()) break;
         const std::size_t begin = all[i].begin;
-        if (max == 0) {   // the rest in one, without white space at its end
+        if (max == 0) {  // the rest in one, without white space at its end
             out.push_back(stripped(text.slice(begin, text.size()), Side::right));
             break;
         }
@@ -305,7 +322,8 @@ std::optional<double> parse_float(std::string_view text) {
     } else if (rest == "nan") {
         value = std::numeric_limits<double>::quiet_NaN();
     } else {
-        if (rest.empty() || rest.find_first_not_of("0123456789.e+-") != rest.npos || rest[0] == '-' || rest[0] == '+') return std::nullopt;
+        if (rest.empty() || rest.find_first_not_of("0123456789.e+-") != rest.npos || rest[0] == '-' || rest[0] == '+')
+            return std::nullopt;
         const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
         if (end != rest.data() + rest.size()) return std::nullopt;
         if (error == std::errc::result_out_of_range) {

@@ -17,9 +17,9 @@ namespace tinfer::chat {
 [[nodiscard]] bool is_upper(char32_t c) noexcept;
 [[nodiscard]] bool is_lower(char32_t c) noexcept;
 [[nodiscard]] bool is_letter(char32_t c) noexcept;
-[[nodiscard]] bool is_digit(char32_t c) noexcept;     ///< str.isdigit
-[[nodiscard]] bool is_decimal(char32_t c) noexcept;   ///< str.isdecimal
-[[nodiscard]] bool is_numeric(char32_t c) noexcept;   ///< str.isnumeric
+[[nodiscard]] bool is_digit(char32_t c) noexcept;    ///< str.isdigit
+[[nodiscard]] bool is_decimal(char32_t c) noexcept;  ///< str.isdecimal
+[[nodiscard]] bool is_numeric(char32_t c) noexcept;  ///< str.isnumeric
 
 enum class Side : std::uint8_t { both, left, right };
 /// Without `characters` white space is stripped.
@@ -27,18 +27,21 @@ enum class Side : std::uint8_t { both, left, right };
 
 enum class Case : std::uint8_t { upper, lower, title, capitalize, swap };
 [[nodiscard]] OriginText with_case(const OriginText& text, Case form);
-[[nodiscard]] std::string lower_case(std::string_view text);   ///< for comparisons that ignore case
+[[nodiscard]] std::string lower_case(std::string_view text);  ///< for comparisons that ignore case
 
 /// At most `count` replacements; all where it is negative.
-[[nodiscard]] OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to, std::int64_t count);
+[[nodiscard]] OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to,
+                                  std::int64_t count);
 /// At most `max` cuts; all where it is negative. Without a separator: at runs of white space, and no part is empty.
 [[nodiscard]] std::vector<OriginText> split(const OriginText& text, const std::string* separator, std::int64_t max);
-[[nodiscard]] std::vector<OriginText> split_from_right(const OriginText& text, const std::string* separator, std::int64_t max);
+[[nodiscard]] std::vector<OriginText> split_from_right(const OriginText& text, const std::string* separator,
+                                                       std::int64_t max);
 [[nodiscard]] std::vector<OriginText> split_lines(const OriginText& text, bool keep_ends);
 [[nodiscard]] OriginText joined(Heap& heap, const std::vector<OriginText>& parts, const OriginText& separator);
 
 /// Fills up to `width` characters; the text is put at the left, right or in the middle.
-[[nodiscard]] OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const std::string& fill, char align);
+[[nodiscard]] OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const std::string& fill,
+                                char align);
 
 /// Python's int(text, base) and float(text); nullopt where they raise.
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text, int base);

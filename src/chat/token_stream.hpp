@@ -20,7 +20,9 @@ public:
 
     explicit TokenStream(std::vector<LexToken> tokens) : tokens_(std::move(tokens)) {}
 
-    [[nodiscard]] const LexToken& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+    [[nodiscard]] const LexToken& peek(std::size_t ahead = 0) const {
+        return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+    }
     [[nodiscard]] Place place() const { return peek().place; }
     LexToken next() {
         n_varargs_ += is_name("varargs");

@@ -17,7 +17,9 @@ Value make_string(Heap& heap, OriginText text, bool markup) {
     return std::make_shared<const StringObject>(heap, std::move(text), markup);
 }
 
-Value make_string(Heap& heap, std::string_view bytes, Origin origin) { return make_string(heap, OriginText(bytes, origin)); }
+Value make_string(Heap& heap, std::string_view bytes, Origin origin) {
+    return make_string(heap, OriginText(bytes, origin));
+}
 ListRef make_list(Heap& heap, bool is_tuple) { return make_container<ListObject>(heap, is_tuple); }
 MapRef make_map(Heap& heap) { return make_container<MapObject>(heap); }
 
@@ -144,7 +146,8 @@ int compare_numbers(const Value& a, const Value& b) noexcept {
 bool equal_at(Heap& heap, const Value& a, const Value& b, int depth) {
     if (depth > kMaxDepth) runtime_error("values are nested too deep to be compared");
     heap.work(1);
-    if (a.is_number() && b.is_number()) return !std::isnan(a.real()) && !std::isnan(b.real()) && compare_numbers(a, b) == 0;
+    if (a.is_number() && b.is_number())
+        return !std::isnan(a.real()) && !std::isnan(b.real()) && compare_numbers(a, b) == 0;
     if (a.is_string() && b.is_string()) {
         heap.work(std::min(a.bytes().size(), b.bytes().size()) / 64);
         return a.bytes() == b.bytes();
@@ -162,9 +165,10 @@ int compare_at(Heap& heap, const Value& a, const Value& b, int depth) {
     if (a.is_number() && b.is_number()) return compare_numbers(a, b);
     if (a.is_string() && b.is_string()) {
         heap.work(std::min(a.bytes().size(), b.bytes().size()) / 64);
-        return a.bytes().compare(b.bytes());   // UTF-8 sorts as its code points
+        return a.bytes().compare(b.bytes());  // UTF-8 sorts as its code points
     }
-    if (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple && !a.list().is_generator && !b.list().is_generator) {
+    if (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple && !a.list().is_generator &&
+        !b.list().is_generator) {
         const auto &x = a.list().items, &y = b.list().items;
         for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
             if (!equal_at(heap, x[i], y[i], depth + 1)) return compare_at(heap, x[i], y[i], depth + 1);

@@ -31,7 +31,7 @@ using NativeRef = std::shared_ptr<NativeObject>;
 
 /// Nothing was given under the name. Prints as nothing, but most other uses of it are errors that say the name.
 struct Undefined {
-    StringRef name;   ///< null where no name is known
+    StringRef name;  ///< null where no name is known
 };
 struct None {};
 
@@ -54,8 +54,8 @@ public:
     [[nodiscard]] bool is_undefined() const noexcept { return is<Undefined>(); }
     [[nodiscard]] bool is_none() const noexcept { return is<None>(); }
     [[nodiscard]] bool is_string() const noexcept { return is<StringRef>(); }
-    [[nodiscard]] bool is_list() const noexcept { return is<ListRef>(); }   ///< or a tuple
-    [[nodiscard]] bool is_map() const noexcept { return is<MapRef>(); }     ///< no namespace
+    [[nodiscard]] bool is_list() const noexcept { return is<ListRef>(); }  ///< or a tuple
+    [[nodiscard]] bool is_map() const noexcept { return is<MapRef>(); }    ///< no namespace
     [[nodiscard]] bool is_namespace() const noexcept;
     [[nodiscard]] bool is_number() const noexcept { return is<bool>() || is<std::int64_t>() || is<double>(); }
 
@@ -72,23 +72,24 @@ public:
         return std::get_if<T>(&data_);
     }
 
-    [[nodiscard]] const OriginText& text() const;     ///< of a string
+    [[nodiscard]] const OriginText& text() const;  ///< of a string
     [[nodiscard]] const std::string& bytes() const { return text().bytes(); }
     [[nodiscard]] bool is_markup() const noexcept;
     [[nodiscard]] ListObject& list() const { return *as<ListRef>(); }
     [[nodiscard]] MapObject& map() const { return *as<MapRef>(); }
     /// A bool or an integer as an integer; nullopt for everything else.
     [[nodiscard]] std::optional<std::int64_t> integer() const noexcept;
-    [[nodiscard]] double real() const noexcept;       ///< of a number
+    [[nodiscard]] double real() const noexcept;  ///< of a number
 
 private:
     std::variant<Undefined, None, bool, std::int64_t, double, StringRef, ListRef, MapRef, FunctionRef, NativeRef> data_;
 };
 
 struct StringObject : Counted {
-    StringObject(Heap& heap, OriginText t, bool markup_) : Counted(heap, sizeof(StringObject) + t.size()), text(std::move(t)), markup(markup_) {}
+    StringObject(Heap& heap, OriginText t, bool markup_)
+        : Counted(heap, sizeof(StringObject) + t.size()), text(std::move(t)), markup(markup_) {}
     OriginText text;
-    bool markup;   ///< from `safe` or `escape`: what is joined to it with + or % is escaped for HTML first
+    bool markup;  ///< from `safe` or `escape`: what is joined to it with + or % is escaped for HTML first
 };
 
 struct ListObject : Container {
@@ -113,12 +114,12 @@ struct MapObject : Container {
     explicit MapObject(Heap& heap, bool space = false) : Container(heap, sizeof(MapObject)), is_namespace(space) {}
     [[nodiscard]] const Value* find(const Value& key) const;
     [[nodiscard]] const Value* find(std::string_view key) const;
-    void set(const Value& key, Value value);   ///< template_runtime for a key that can change
+    void set(const Value& key, Value value);  ///< template_runtime for a key that can change
     bool erase(const Value& key);
     void drop_values() noexcept override { entries.clear(); }
 
     std::vector<std::pair<Value, Value>> entries;
-    bool is_namespace;   ///< attributes can be assigned, and it is no mapping
+    bool is_namespace;  ///< attributes can be assigned, and it is no mapping
 };
 
 class Interpreter;
@@ -174,13 +175,13 @@ struct NativeObject : Container, std::enable_shared_from_this<NativeObject> {
 /// How tojson writes.
 struct JsonStyle {
     bool ascii = false, sort_keys = false;
-    std::optional<std::string> indent{};   ///< of one level
+    std::optional<std::string> indent{};  ///< of one level
     std::optional<std::string> item_separator{}, key_separator{};
 };
 [[nodiscard]] OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style);
 /// Throws template_runtime with the place in the text. Strings get the origin of the text.
 [[nodiscard]] Value from_json(Heap& heap, std::string_view json, Origin origin);
 
-inline constexpr int kMaxDepth = 200;   ///< of values inside each other and of nested calls
+inline constexpr int kMaxDepth = 200;  ///< of values inside each other and of nested calls
 
 }  // namespace tinfer::chat

@@ -26,11 +26,11 @@ std::vector<Token> control_tokens(const Vocab& vocab, const std::vector<std::str
 
 std::string_view to_string(StopReason reason) noexcept {
     switch (reason) {
-    case StopReason::eog: return "eog";
-    case StopReason::limit: return "limit";
-    case StopReason::string: return "string";
-    case StopReason::interrupt: return "interrupt";
-    case StopReason::context: return "context";
+        case StopReason::eog: return "eog";
+        case StopReason::limit: return "limit";
+        case StopReason::string: return "string";
+        case StopReason::interrupt: return "interrupt";
+        case StopReason::context: return "context";
     }
     return "unknown";
 }
@@ -83,8 +83,7 @@ struct Generation::Impl {
             return finish(StopReason::string);
         tokens.push_back(token);
         text += stops.push(characters.push(piece));
-        if (stops.found())
-            finish(StopReason::string);
+        if (stops.found()) finish(StopReason::string);
         else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
             finish(StopReason::limit);
     }
@@ -135,10 +134,8 @@ std::optional<std::string_view> Generation::next(Context& context, Sampler& samp
         if (g.n_decoded < g.pending.size() && !g.decode_piece(context)) return std::string_view(g.text).substr(shown);
         if (g.n_decoded == g.pending.size()) {
             for (; g.n_accepted < g.pending.size(); ++g.n_accepted) sampler.accept(g.pending[g.n_accepted]);
-            if (g.options.n_predict == 0)
-                g.finish(StopReason::limit);
-            else
-                g.take(sampler.sample(context, -1));
+            if (g.options.n_predict == 0) g.finish(StopReason::limit);
+            else g.take(sampler.sample(context, -1));
         }
         (was_prompt ? g.timings.prompt_s : g.timings.generation_s) +=
             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

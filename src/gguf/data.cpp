@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bytes of tensors: mapped where possible, else read into one buffer; faulted in, locked and scanned where asked. Nothing
-// of a File changes until all of it has succeeded, so a cancelled load leaves no trace.
+// The bytes of tensors: mapped where possible, else read into one buffer; faulted in, locked and scanned where asked.
+// Nothing of a File changes until all of it has succeeded, so a cancelled load leaves no trace.
 #include <algorithm>
 #include <new>
 
@@ -20,7 +20,8 @@ constexpr std::uint64_t kProgressBytes = std::uint64_t{16} << 20;
 /// Reports fractions of a known amount of work: 0 first, 1 last, never falling.
 class ProgressMeter {
 public:
-    ProgressMeter(const ProgressFn& report, std::uint64_t total, const std::string& name) : report_(report), total_(total), name_(name) {
+    ProgressMeter(const ProgressFn& report, std::uint64_t total, const std::string& name)
+        : report_(report), total_(total), name_(name) {
         send(0.0);
     }
     void advance(std::uint64_t bytes) {
@@ -32,7 +33,8 @@ public:
 
 private:
     void send(double fraction) {
-        if (report_ && !report_(fraction)) fail(ErrorCode::cancelled, cat(name_, ": load stopped by the progress callback"));
+        if (report_ && !report_(fraction))
+            fail(ErrorCode::cancelled, cat(name_, ": load stopped by the progress callback"));
     }
     const ProgressFn& report_;
     std::uint64_t done_ = 0, total_;
@@ -41,19 +43,22 @@ private:
 
 [[noreturn]] void refuse_block(const Shard& shard, const TensorInfo& tensor, std::uint64_t block) {
     const auto bytes = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
-    fail(ErrorCode::bad_tensor_data, cat(shard.name, ": tensor '", escaped(tensor.name), "': block ", block, " of ", tensor.bytes / bytes, " (",
-                                         to_string(tensor.type), ") holds a scale or value that is not finite (at byte ",
-                                         tensor.file_offset + block * bytes, ")"));
+    fail(ErrorCode::bad_tensor_data,
+         cat(shard.name, ": tensor '", escaped(tensor.name), "': block ", block, " of ", tensor.bytes / bytes, " (",
+             to_string(tensor.type), ") holds a scale or value that is not finite (at byte ",
+             tensor.file_offset + block * bytes, ")"));
 }
 
 /// Scans one tensor, piece by piece; `piece(offset, bytes)` gives the bytes.
 template <class Piece>
-void scan(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_bytes, const Piece& piece, ProgressMeter& progress) {
+void scan(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_bytes, const Piece& piece,
+          ProgressMeter& progress) {
     const auto block = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
     const std::uint64_t step = std::max(block, piece_bytes / block * block);
     for (std::uint64_t offset = 0; offset < tensor.bytes; offset += step) {
         const std::uint64_t bytes = std::min(step, tensor.bytes - offset);
-        if (const auto bad = first_bad_block(tensor.type, piece(offset, bytes))) refuse_block(shard, tensor, offset / block + *bad);
+        if (const auto bad = first_bad_block(tensor.type, piece(offset, bytes)))
+            refuse_block(shard, tensor, offset / block + *bad);
         progress.advance(bytes);
     }
 }
@@ -70,7 +75,9 @@ public:
             return;
         }
         active_ = false;
-        if (log_) log_(LogLevel::warning, cat(name_, ": cannot lock weights in memory after ", bytes_, " bytes: ", errno_text(error)));
+        if (log_)
+            log_(LogLevel::warning,
+                 cat(name_, ": cannot lock weights in memory after ", bytes_, " bytes: ", errno_text(error)));
     }
     LockedPages release() noexcept { return std::move(pages_); }
 
@@ -88,7 +95,8 @@ void File::Impl::map(Shard& shard, const ModelOptions& options) {
     int error = 0;
     shard.map = shard.file.map(error);
     if (!shard.map.is_mapped()) {
-        if (options.log) options.log(LogLevel::info, cat(shard.name, ": cannot map (", errno_text(error), "), reading instead"));
+        if (options.log)
+            options.log(LogLevel::info, cat(shard.name, ": cannot map (", errno_text(error), "), reading instead"));
         return;
     }
     shard.in_place = shard.map.bytes().data();
@@ -102,8 +110,9 @@ void File::check_intact() const {
     if (impl_->guarded.damaged() == nullptr) return;
     for (const Shard& shard : impl_->shards)
         if (const std::uint64_t offset = shard.guarded.lost_at(); offset != GuardedMap::kIntact)
-            fail(ErrorCode::io_error, cat(shard.name, ": cannot read at byte ", offset, " of the mapped file, which had ", shard.file_bytes,
-                                          " bytes when opened: it was cut short, or its storage failed"));
+            fail(ErrorCode::io_error,
+                 cat(shard.name, ": cannot read at byte ", offset, " of the mapped file, which had ", shard.file_bytes,
+                     " bytes when opened: it was cut short, or its storage failed"));
 }
 
 bool File::data_loaded() const noexcept { return impl_->data_loaded; }
@@ -113,8 +122,8 @@ std::uint64_t File::read_buffer_bytes() const noexcept { return impl_->read_buff
 
 namespace {
 
-/// Decides for each shard whether its tensors stay where they are or are read. A mapping made for the header alone is cut
-/// back when mapping is not wanted for tensors.
+/// Decides for each shard whether its tensors stay where they are or are read. A mapping made for the header alone is
+/// cut back when mapping is not wanted for tensors.
 void choose_places(File::Impl& impl, const ModelOptions& options) {
     for (Shard& shard : impl.shards) {
         if (shard.map.is_mapped() && !options.use_mmap) {
@@ -129,9 +138,10 @@ void choose_places(File::Impl& impl, const ModelOptions& options) {
 
 /// Bytes of the buffer for the tensors of all shards that are not in place.
 std::uint64_t bytes_to_read(const File::Impl& impl) {
-    std::uint64_t sum = 0;   // no overflow: at most the sum that was checked when the directory was merged
+    std::uint64_t sum = 0;  // no overflow: at most the sum that was checked when the directory was merged
     for (const TensorInfo& tensor : impl.tensors)
-        if (impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr) sum += *checked_round_up(tensor.bytes, 64);
+        if (impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr)
+            sum += *checked_round_up(tensor.bytes, 64);
     return sum;
 }
 
@@ -150,11 +160,12 @@ void bring(const Shard& shard, const TensorInfo& tensor, std::span<std::byte> bu
         const std::uint64_t bytes = std::min(step, tensor.bytes - offset);
         const auto piece = place.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
         if (shard.in_place == nullptr)
-            shard.file.read_at(tensor.file_offset + offset, buffer.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes)));
+            shard.file.read_at(tensor.file_offset + offset,
+                               buffer.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes)));
         else if (options.populate && shard.map.is_mapped())
             if (const int error = populate_pages(piece); error != 0)
-                fail(ErrorCode::io_error, cat(shard.name, ": tensor '", escaped(tensor.name), "': cannot bring its pages into memory: ",
-                                              errno_text(error)));
+                fail(ErrorCode::io_error, cat(shard.name, ": tensor '", escaped(tensor.name),
+                                              "': cannot bring its pages into memory: ", errno_text(error)));
         locker.add(piece);
         progress.advance(bytes);
     }
@@ -170,7 +181,8 @@ void File::bring_all(const ModelOptions& options) {
     const std::string& name = impl_->shards.front().name;
     try {
         const std::uint64_t total = bytes_of(impl_->tensors);
-        ProgressMeter progress(options.progress, options.check_tensors ? 2 * total : total, name);   // no overflow: below 2^63
+        ProgressMeter progress(options.progress, options.check_tensors ? 2 * total : total,
+                               name);  // no overflow: below 2^63
         choose_places(*impl_, options);
         AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_)));
         Locker locker(options.mlock, options.log, name);
@@ -185,18 +197,21 @@ void File::bring_all(const ModelOptions& options) {
                 places[id] = shard.in_place + tensor.file_offset;
                 mapped += tensor.bytes;
             } else {
-                buffer = weights.bytes().subspan(static_cast<std::size_t>(used), static_cast<std::size_t>(tensor.bytes));
+                buffer =
+                    weights.bytes().subspan(static_cast<std::size_t>(used), static_cast<std::size_t>(tensor.bytes));
                 places[id] = buffer.data();
                 used += *checked_round_up(tensor.bytes, 64);
             }
-            bring(shard, tensor, buffer, {places[id], static_cast<std::size_t>(tensor.bytes)}, options, locker, progress);
+            bring(shard, tensor, buffer, {places[id], static_cast<std::size_t>(tensor.bytes)}, options, locker,
+                  progress);
         }
         if (options.check_tensors)
             for (const TensorInfo& tensor : impl_->tensors) {
                 const auto piece = [&](std::uint64_t offset, std::uint64_t bytes) {
                     return std::span(places[tensor.id] + offset, static_cast<std::size_t>(bytes));
                 };
-                scan(impl_->shards[static_cast<std::size_t>(tensor.file_index)], tensor, kProgressBytes, piece, progress);
+                scan(impl_->shards[static_cast<std::size_t>(tensor.file_index)], tensor, kProgressBytes, piece,
+                     progress);
             }
         progress.finish();
 
@@ -221,7 +236,7 @@ void File::scan_all() const {
     AlignedBuffer buffer;
     for (const TensorInfo& tensor : impl_->tensors) {
         const Shard& shard = impl_->shards[static_cast<std::size_t>(tensor.file_index)];
-        const auto* bytes_here = tensor.address != nullptr  ? static_cast<const std::byte*>(tensor.address)
+        const auto* bytes_here = tensor.address != nullptr   ? static_cast<const std::byte*>(tensor.address)
                                  : shard.in_place != nullptr ? shard.in_place + tensor.file_offset
                                                              : nullptr;
         if (bytes_here == nullptr && buffer.size() == 0) buffer = AlignedBuffer(piece_bytes);

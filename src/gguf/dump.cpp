@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The directory as CSV, one row per tensor, to be joined with a trace by id or name; and the whole container as one JSON
-// document. Both are valid whatever bytes the file uses as names and texts.
+// The directory as CSV, one row per tensor, to be joined with a trace by id or name; and the whole container as one
+// JSON document. Both are valid whatever bytes the file uses as names and texts.
 #include <charconv>
 
 #include "base/bytes.hpp"
@@ -60,7 +60,7 @@ namespace {
 
 std::uint64_t element_count(const TensorInfo& tensor) noexcept {
     std::uint64_t count = 1;
-    for (const std::int64_t extent : tensor.ne) count *= static_cast<std::uint64_t>(extent);   // checked by the parser
+    for (const std::int64_t extent : tensor.ne) count *= static_cast<std::uint64_t>(extent);  // checked by the parser
     return count;
 }
 
@@ -68,15 +68,18 @@ double bits_per_weight(const TensorInfo& tensor) noexcept {
     return 8.0 * static_cast<double>(tensor.bytes) / static_cast<double>(element_count(tensor));
 }
 
-std::uint64_t expert_count(const TensorInfo& tensor) noexcept { return tensor.slice_bytes == 0 ? 0 : tensor.bytes / tensor.slice_bytes; }
+std::uint64_t expert_count(const TensorInfo& tensor) noexcept {
+    return tensor.slice_bytes == 0 ? 0 : tensor.bytes / tensor.slice_bytes;
+}
 
 void append_csv_row(std::string& out, const TensorInfo& t, std::uint64_t padding) {
     out += cat(t.id, ',');
     append_csv_field(out, t.name);
     out += cat(',', to_string(t.type), ',', t.n_dims);
     for (const std::int64_t extent : t.ne) out += cat(',', extent);
-    out += cat(',', element_count(t), ',', t.bytes, ',', bits_per_weight(t), ',', t.file_index, ',', t.data_offset, ',', t.file_offset, ',',
-               t.file_offset + t.bytes, ',', padding, ',', t.layer == kNoLayer ? 65535 : t.layer, ',');
+    out +=
+        cat(',', element_count(t), ',', t.bytes, ',', bits_per_weight(t), ',', t.file_index, ',', t.data_offset, ',',
+            t.file_offset, ',', t.file_offset + t.bytes, ',', padding, ',', t.layer == kNoLayer ? 65535 : t.layer, ',');
     append_csv_field(out, t.role);
     out += cat(',', expert_count(t), ',', t.slice_bytes, '\n');
 }
@@ -84,8 +87,9 @@ void append_csv_row(std::string& out, const TensorInfo& t, std::uint64_t padding
 }  // namespace
 
 std::string csv(const File& file) {
-    std::string out = "index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,"
-                      "file_end,padding_before,layer,role,expert_count,bytes_per_expert\n";
+    std::string out =
+        "index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,"
+        "file_end,padding_before,layer,role,expert_count,bytes_per_expert\n";
     for (const TensorInfo& tensor : file.tensors()) append_csv_row(out, tensor, file.padding_before(tensor));
     return out;
 }
@@ -134,12 +138,18 @@ void write_tensor(JsonWriter& w, const TensorInfo& t, std::uint64_t padding) {
     w.member("index", t.id).member("name", t.name).member("type", to_string(t.type)).member("n_dims", t.n_dims);
     w.key("ne").begin_array();
     for (const std::int64_t extent : t.ne) w.value(extent);
-    w.end_array().member("elements", element_count(t)).member("bytes", t.bytes).member("bits_per_weight", bits_per_weight(t));
+    w.end_array()
+        .member("elements", element_count(t))
+        .member("bytes", t.bytes)
+        .member("bits_per_weight", bits_per_weight(t));
     w.member("file", t.file_index).member("offset_in_data", t.data_offset).member("file_offset", t.file_offset);
     w.member("padding_before", padding).key("layer");
     if (t.layer == kNoLayer) w.null();
     else w.value(t.layer);
-    w.member("role", t.role).member("expert_count", expert_count(t)).member("bytes_per_expert", t.slice_bytes).end_object();
+    w.member("role", t.role)
+        .member("expert_count", expert_count(t))
+        .member("bytes_per_expert", t.slice_bytes)
+        .end_object();
 }
 
 }  // namespace
@@ -148,7 +158,10 @@ std::string json(const File& file) {
     const File::Impl& impl = *file.impl_;
     std::string out;
     JsonWriter w(out);
-    w.begin_object().member("version", file.version()).member("alignment", file.alignment()).member("file_bytes", file.file_bytes());
+    w.begin_object()
+        .member("version", file.version())
+        .member("alignment", file.alignment())
+        .member("file_bytes", file.file_bytes());
     w.key("files").begin_array();
     for (const Shard& shard : impl.shards) w.line(1).value(shard.path.filename().string());
     w.end_array().line(0).key("metadata").begin_object();
@@ -163,7 +176,12 @@ std::string json(const File& file) {
     for (const TensorInfo& tensor : file.tensors()) write_tensor(w, tensor, file.padding_before(tensor));
     w.end_array().line(0).key("type_mix").begin_array();
     for (const TypeCount& count : file.type_mix())
-        w.line(1).begin_object().member("type", to_string(count.type)).member("tensors", count.tensors).member("bytes", count.bytes).end_object();
+        w.line(1)
+            .begin_object()
+            .member("type", to_string(count.type))
+            .member("tensors", count.tensors)
+            .member("bytes", count.bytes)
+            .end_object();
     w.end_array().end_object();
     return out += '\n';
 }

@@ -22,8 +22,7 @@ std::uint64_t data_bytes(const Shard& shard) noexcept {
 void hash_bytes(Sha256& hash, const Shard& shard, std::uint64_t begin, std::uint64_t end, std::span<std::byte> buffer) {
     for (std::uint64_t at = begin; at < end;) {
         const auto piece = buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end - at)));
-        if (shard.file.size() > 0)
-            shard.file.read_at(at, piece);
+        if (shard.file.size() > 0) shard.file.read_at(at, piece);
         else
             std::ranges::copy_n(shard.in_place + at, static_cast<std::ptrdiff_t>(piece.size()),
                                 piece.begin());  // bytes in memory

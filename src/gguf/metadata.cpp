@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Typed access to metadata. An accessor names the family it wants (integer, number, bool, string, array) and gets exactly
-// that or an error with the key in it; storage is never read as another type. Overrides of the caller come first.
+// Typed access to metadata. An accessor names the family it wants (integer, number, bool, string, array) and gets
+// exactly that or an error with the key in it; storage is never read as another type. Overrides of the caller come
+// first.
 #include <charconv>
 #include <limits>
 
@@ -12,7 +13,7 @@
 namespace tinfer::gguf {
 
 std::string_view to_string(ValueType type) noexcept {
-    constexpr std::array<std::string_view, 13> names{"u8", "i8", "u16", "i16", "u32", "i32", "f32",
+    constexpr std::array<std::string_view, 13> names{"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                                      "bool", "string", "array", "u64", "i64", "f64"};
     const auto code = static_cast<std::size_t>(type);
     return code < names.size() ? names[code] : "unknown";
@@ -39,12 +40,14 @@ std::optional<std::int64_t> load_integer(ValueType type, const std::byte* bytes)
 namespace {
 
 [[noreturn]] void refuse_elements(const ArrayView::Impl& array, std::string_view wanted) {
-    fail(ErrorCode::wrong_type, cat(*array.file, ": key '", escaped(array.key), "' is an array of ", to_string(array.element), ", not of ", wanted));
+    fail(ErrorCode::wrong_type, cat(*array.file, ": key '", escaped(array.key), "' is an array of ",
+                                    to_string(array.element), ", not of ", wanted));
 }
 
 void check_index(const ArrayView::Impl& array, std::uint64_t i) {
     if (i >= array.count)
-        fail(ErrorCode::index_out_of_range, cat(*array.file, ": key '", escaped(array.key), "' has ", array.count, " elements, no element ", i));
+        fail(ErrorCode::index_out_of_range,
+             cat(*array.file, ": key '", escaped(array.key), "' has ", array.count, " elements, no element ", i));
 }
 
 }  // namespace
@@ -63,14 +66,17 @@ std::int64_t ArrayView::integer(std::uint64_t i) const {
     if (!is_integer(impl_->element)) refuse_elements(*impl_, "integers");
     check_index(*impl_, i);
     const auto value = load_integer(impl_->element, impl_->payload + i * scalar_bytes(impl_->element));
-    if (!value) fail(ErrorCode::bad_key, cat(*impl_->file, ": key '", escaped(impl_->key), "': element ", i, " exceeds 2^63-1"));
+    if (!value)
+        fail(ErrorCode::bad_key,
+             cat(*impl_->file, ": key '", escaped(impl_->key), "': element ", i, " exceeds 2^63-1"));
     return *value;
 }
 
 double ArrayView::number(std::uint64_t i) const {
     if (impl_->element != ValueType::f32 && impl_->element != ValueType::f64) refuse_elements(*impl_, "floats");
     check_index(*impl_, i);
-    return impl_->element == ValueType::f32 ? load<float>(impl_->payload + 4 * i) : load<double>(impl_->payload + 8 * i);
+    return impl_->element == ValueType::f32 ? load<float>(impl_->payload + 4 * i)
+                                            : load<double>(impl_->payload + 8 * i);
 }
 
 bool ArrayView::boolean(std::uint64_t i) const {
@@ -100,11 +106,13 @@ std::string_view override_type(const MetadataOverride& item) noexcept {
 }
 
 [[noreturn]] void refuse_override(const MetadataOverride& item, std::string_view wanted) {
-    fail(ErrorCode::bad_override, cat("override of '", escaped(item.key), "' has type ", override_type(item), ", loader needs ", wanted));
+    fail(ErrorCode::bad_override,
+         cat("override of '", escaped(item.key), "' has type ", override_type(item), ", loader needs ", wanted));
 }
 
 [[noreturn]] void refuse_type(const Shard& shard, const Entry& entry, std::string_view wanted) {
-    fail(ErrorCode::wrong_type, cat(shard.name, ": key '", escaped(entry.key), "' has type ", to_string(entry.type), ", loader needs ", wanted));
+    fail(ErrorCode::wrong_type, cat(shard.name, ": key '", escaped(entry.key), "' has type ", to_string(entry.type),
+                                    ", loader needs ", wanted));
 }
 
 [[noreturn]] void refuse_missing(const Shard& shard, std::string_view key) {
@@ -114,7 +122,8 @@ std::string_view override_type(const MetadataOverride& item) noexcept {
 std::uint32_t check_u32(const Shard& shard, std::string_view key, std::int64_t value) {
     constexpr std::int64_t limit = std::numeric_limits<std::uint32_t>::max();
     if (value < 0 || value > limit)
-        fail(ErrorCode::bad_key, cat(shard.name, ": key '", escaped(key), "' is ", value, ", allowed are 0 to ", limit));
+        fail(ErrorCode::bad_key,
+             cat(shard.name, ": key '", escaped(key), "' is ", value, ", allowed are 0 to ", limit));
     return static_cast<std::uint32_t>(value);
 }
 
@@ -125,7 +134,7 @@ const MetadataOverride* File::Impl::override_of(std::string_view key) const noex
     for (std::size_t i = 0; i < overrides.size(); ++i) {
         if (overrides[i].key != key) continue;
         asked[i].store(true, std::memory_order_relaxed);
-        found = &overrides[i];   // the last one given counts
+        found = &overrides[i];  // the last one given counts
     }
     return found;
 }
@@ -194,7 +203,8 @@ std::optional<std::string_view> File::find_string(std::string_view key) const {
 }
 
 std::optional<ArrayView> File::find_array(std::string_view key) const {
-    if (const MetadataOverride* item = impl_->override_of(key)) refuse_override(*item, "an array, which cannot be overridden");
+    if (const MetadataOverride* item = impl_->override_of(key))
+        refuse_override(*item, "an array, which cannot be overridden");
     const Shard& shard = impl_->shards.front();
     const Entry* entry = shard.find(key);
     if (entry == nullptr) return std::nullopt;
@@ -243,7 +253,9 @@ std::optional<std::vector<std::uint32_t>> File::find_u32_or_array(std::string_vi
     }
     const ArrayView array = *find_array(key);
     if (!is_integer(array.element_type())) refuse_elements(*entry->array, "integers");
-    if (array.size() != n) fail(ErrorCode::bad_key, cat(shard.name, ": key '", escaped(key), "' has ", array.size(), " elements, needs ", n));
+    if (array.size() != n)
+        fail(ErrorCode::bad_key,
+             cat(shard.name, ": key '", escaped(key), "' has ", array.size(), " elements, needs ", n));
     std::vector<std::uint32_t> values(n);
     for (std::size_t i = 0; i < n; ++i) values[i] = check_u32(shard, key, array.integer(i));
     return values;
@@ -256,7 +268,8 @@ std::string_view File::key(std::size_t i) const noexcept { return impl_->shards.
 
 namespace {
 
-const MetadataOverride* override_for_display(const std::vector<MetadataOverride>& overrides, std::string_view key) noexcept {
+const MetadataOverride* override_for_display(const std::vector<MetadataOverride>& overrides,
+                                             std::string_view key) noexcept {
     const MetadataOverride* found = nullptr;
     for (const MetadataOverride& item : overrides)
         if (item.key == key) found = &item;
@@ -273,8 +286,10 @@ std::string array_text(const ArrayView& array, int depth) {
     for (std::uint64_t i = 0; i < array.size() && i < shown; ++i) {
         if (i != 0) out += ", ";
         if (array.element_type() == ValueType::string) out += cat("'", escaped(array.string(i)), "'");
-        else if (array.element_type() != ValueType::array) append_scalar(out, array.element_type(), array.impl().payload + i * scalar_bytes(array.element_type()));
-        else if (depth == 0) out += cat("array of ", array.array(i).size(), " ", to_string(array.array(i).element_type()));
+        else if (array.element_type() != ValueType::array)
+            append_scalar(out, array.element_type(), array.impl().payload + i * scalar_bytes(array.element_type()));
+        else if (depth == 0)
+            out += cat("array of ", array.array(i).size(), " ", to_string(array.array(i).element_type()));
         else out += array_text(array.array(i), depth - 1);
     }
     return out += array.size() > shown ? ", …]" : "]";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Finds a key or a tensor by name. A sorted list of (hash, index), not a hash table: names that collide on purpose cost a
-// comparison more, never a quadratic search, and a name takes eight bytes.
+// Finds a key or a tensor by name. A sorted list of (hash, index), not a hash table: names that collide on purpose cost
+// a comparison more, never a quadratic search, and a name takes eight bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,13 @@ public:
 
     /// The first name that repeats an earlier one, as (earlier, later), or nothing.
     template <class NameOf>
-    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> first_repeated(const NameOf& name_of) const noexcept;
+    [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>>
+    first_repeated(const NameOf& name_of) const noexcept;
 
 private:
-    struct Slot { std::uint32_t hash, index; };
+    struct Slot {
+        std::uint32_t hash, index;
+    };
     /// FNV-1a, 32 bits.
     [[nodiscard]] static std::uint32_t hash_of(std::string_view name) noexcept {
         std::uint32_t hash = 2166136261u;
@@ -60,9 +63,10 @@ NameIndex::NameIndex(std::size_t count, const NameOf& name_of) {
 template <class NameOf>
 std::optional<std::uint32_t> NameIndex::find(std::string_view name, const NameOf& name_of) const noexcept {
     const std::uint32_t hash = hash_of(name);
-    const auto it = std::lower_bound(slots_.begin(), slots_.end(), name, [&](const Slot& slot, std::string_view wanted) {
-        return slot.hash != hash ? slot.hash < hash : name_of(slot.index) < wanted;
-    });
+    const auto it =
+        std::lower_bound(slots_.begin(), slots_.end(), name, [&](const Slot& slot, std::string_view wanted) {
+            return slot.hash != hash ? slot.hash < hash : name_of(slot.index) < wanted;
+        });
     if (it == slots_.end() || name_of(it->index) != name) return std::nullopt;
     return it->index;
 }

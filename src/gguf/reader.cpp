@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr std::uint64_t kMaxNameBytes = 64;
 constexpr std::uint64_t kMaxStringBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxArrayCount = std::uint64_t{1} << 27;
-constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 18;   // no known model nests at all
+constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 18;  // no known model nests at all
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxAlignment = 65536;
 constexpr std::size_t kMaxDepth = 4;
@@ -38,7 +38,7 @@ public:
         item_ = "tensor directory", item_name_ = {};
         read_directory();
         shard_.header_end = position_;
-        shard_.data_start = *checked_round_up(position_, shard_.alignment);   // a position in a file is far from 2^64
+        shard_.data_start = *checked_round_up(position_, shard_.alignment);  // a position in a file is far from 2^64
     }
 
 private:
@@ -52,7 +52,8 @@ private:
     }
 
     const std::byte* take(std::uint64_t count, std::string_view what) {
-        if (count > left()) stop(ErrorCode::truncated, cat(what, " needs ", count, " bytes, the file has ", left(), " left"));
+        if (count > left())
+            stop(ErrorCode::truncated, cat(what, " needs ", count, " bytes, the file has ", left(), " left"));
         if (count > front_.size() - position_) throw HeaderContinues{};
         const std::byte* bytes = front_.data() + position_;
         position_ += count;
@@ -60,7 +61,9 @@ private:
     }
 
     template <class T>
-    T read(std::string_view what) { return load<T>(take(sizeof(T), what)); }
+    T read(std::string_view what) {
+        return load<T>(take(sizeof(T), what));
+    }
 
     /// A count or length: 32 bits in version 1, 64 since.
     std::uint64_t read_count(std::string_view what) {
@@ -77,10 +80,12 @@ private:
     }
 
     /// A count of things that take at least `least` bytes each (V4, V5, V12); the cap is reported first.
-    std::uint64_t check_count(std::uint64_t count, std::uint64_t cap, std::uint64_t least, std::string_view what) const {
+    std::uint64_t check_count(std::uint64_t count, std::uint64_t cap, std::uint64_t least,
+                              std::string_view what) const {
         if (count > cap) stop(ErrorCode::limit_exceeded, cat(count, " ", what, ", limit ", cap));
         if (count > left() / least)
-            stop(ErrorCode::truncated, cat(count, " ", what, " need at least ", least, " bytes each, the file has ", left(), " left"));
+            stop(ErrorCode::truncated,
+                 cat(count, " ", what, " need at least ", least, " bytes each, the file has ", left(), " left"));
         return count;
     }
 
@@ -88,12 +93,15 @@ private:
 
     void read_header() {
         if (left() < 4) stop(ErrorCode::not_gguf, cat("file has ", left(), " bytes, the magic alone takes 4"));
-        if (load<std::uint32_t>(take(4, "magic")) != 0x46554747) position_ = 0, stop(ErrorCode::not_gguf, "magic is not 'GGUF'");
-        if (left() < 12) stop(ErrorCode::truncated, cat("file has ", shard_.file_bytes, " bytes, a header takes at least 16"));
+        if (load<std::uint32_t>(take(4, "magic")) != 0x46554747)
+            position_ = 0, stop(ErrorCode::not_gguf, "magic is not 'GGUF'");
+        if (left() < 12)
+            stop(ErrorCode::truncated, cat("file has ", shard_.file_bytes, " bytes, a header takes at least 16"));
         const auto version = read<std::uint32_t>("version");
         if (version != 0 && (version & 0xFFFF) == 0)
             stop(ErrorCode::wrong_endianness, "the file has the other byte order (big-endian)");
-        if (version < 1 || version > 3) stop(ErrorCode::unsupported_version, cat("version ", version, ", known are 1 to 3"));
+        if (version < 1 || version > 3)
+            stop(ErrorCode::unsupported_version, cat("version ", version, ", known are 1 to 3"));
         shard_.version = static_cast<int>(version);
 
         n_tensors_ = read_count("number of tensors");
@@ -118,7 +126,7 @@ private:
         try {
             for (std::uint64_t i = 0; i < n_keys_; ++i) read_entry(i);
         } catch (const Error&) {
-            refuse_repeated(NameIndex(shard_.entries.size(), key_of));   // the first broken rule wins
+            refuse_repeated(NameIndex(shard_.entries.size(), key_of));  // the first broken rule wins
             throw;
         }
         shard_.keys = NameIndex(shard_.entries.size(), key_of);
@@ -147,7 +155,8 @@ private:
 
     void check_bools(std::span<const std::byte> values) const {
         for (const std::byte value : values)
-            if (value > std::byte{1}) stop(ErrorCode::bad_metadata, cat("bool byte is ", static_cast<unsigned>(value), ", not 0 or 1"));
+            if (value > std::byte{1})
+                stop(ErrorCode::bad_metadata, cat("bool byte is ", static_cast<unsigned>(value), ", not 0 or 1"));
     }
 
     void read_alignment(const Entry& entry) {
@@ -155,7 +164,8 @@ private:
             stop(ErrorCode::bad_metadata, cat("has type ", to_string(entry.type), ", must be u32"));
         const auto alignment = load<std::uint32_t>(entry.value);
         if (alignment < 8 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
-            stop(ErrorCode::bad_alignment, cat("alignment ", alignment, " is not a power of two from 8 to ", kMaxAlignment));
+            stop(ErrorCode::bad_alignment,
+                 cat("alignment ", alignment, " is not a power of two from 8 to ", kMaxAlignment));
         shard_.alignment = alignment;
     }
 
@@ -163,9 +173,10 @@ private:
 
     /// Memory that the decoded metadata takes beside the file's bytes (V13).
     void charge(std::uint64_t bytes) {
-        metadata_bytes_ += bytes;   // each charge is below 2^34, and the sum is checked at once
+        metadata_bytes_ += bytes;  // each charge is below 2^34, and the sum is checked at once
         if (metadata_bytes_ > kMaxMetadataBytes)
-            stop(ErrorCode::limit_exceeded, cat("metadata takes ", metadata_bytes_, " bytes, limit ", kMaxMetadataBytes));
+            stop(ErrorCode::limit_exceeded,
+                 cat("metadata takes ", metadata_bytes_, " bytes, limit ", kMaxMetadataBytes));
     }
 
     /// Type, count and, unless the elements are arrays, the elements. Arrays of arrays get room for their children.
@@ -209,7 +220,10 @@ private:
 
     /// Depth first with a stack of our own, because the depth is the file's choice (V11).
     const ArrayView::Impl* read_array(std::string_view key) {
-        struct Level { ArrayView::Impl* array; std::uint64_t done; };
+        struct Level {
+            ArrayView::Impl* array;
+            std::uint64_t done;
+        };
         std::array<Level, kMaxDepth> stack;
         std::size_t depth = 0;
         const ArrayView::Impl* root = nullptr;
@@ -233,7 +247,8 @@ private:
         const auto refuse_repeated = [&] {
             if (const auto repeated = NameIndex(shard_.tensors.size(), name_of).first_repeated(name_of)) {
                 item_ = "tensor", item_name_ = name_of(repeated->second);
-                stop(ErrorCode::bad_tensor_info, cat("tensor ", repeated->second, " has the name of tensor ", repeated->first));
+                stop(ErrorCode::bad_tensor_info,
+                     cat("tensor ", repeated->second, " has the name of tensor ", repeated->first));
             }
         };
         check_count(n_tensors_, kMaxTensors, shard_.version == 1 ? 21 : 25, "tensors");
@@ -266,7 +281,8 @@ private:
         read_layout(info, elements);
         info.data_offset = read<std::uint64_t>("offset");
         if (info.data_offset % shard_.alignment != 0)
-            stop(ErrorCode::bad_offset, cat("offset ", info.data_offset, " is not a multiple of the alignment ", shard_.alignment));
+            stop(ErrorCode::bad_offset,
+                 cat("offset ", info.data_offset, " is not a multiple of the alignment ", shard_.alignment));
         shard_.tensors.push_back(info);
     }
 
@@ -277,13 +293,15 @@ private:
         for (std::uint32_t d = 0; d < n_dims; ++d) {
             const std::uint64_t extent = read_count("dimension");
             if (extent < 1 || extent > kInt64Max)
-                stop(ErrorCode::bad_tensor_info, cat("dimension ", d, " is ", extent, ", allowed are 1 to ", kInt64Max));
+                stop(ErrorCode::bad_tensor_info,
+                     cat("dimension ", d, " is ", extent, ", allowed are 1 to ", kInt64Max));
             info.ne[d] = static_cast<std::int64_t>(extent);
         }
         std::uint64_t elements = 1;
         for (const std::int64_t extent : info.ne) {
             const auto product = checked_mul(elements, static_cast<std::uint64_t>(extent));
-            if (!product || *product > kInt64Max) stop(ErrorCode::size_overflow, cat(shape_text(info), " elements exceed ", kInt64Max));
+            if (!product || *product > kInt64Max)
+                stop(ErrorCode::size_overflow, cat(shape_text(info), " elements exceed ", kInt64Max));
             elements = *product;
         }
         return elements;
@@ -297,30 +315,39 @@ private:
         const auto id = read<std::uint32_t>("type");
         const DTypeInfo* type = find_dtype(id);
         if (type == nullptr || id >= 0x1000)
-            stop(ErrorCode::unsupported_tensor_type, cat("type id ", id, id >= 31 && id <= 33 ? " was removed from the format: repack as q4_0"
-                                                                   : id < 39 ? " was removed from the format" : " is not known"));
+            stop(ErrorCode::unsupported_tensor_type,
+                 cat("type id ", id,
+                     id >= 31 && id <= 33 ? " was removed from the format: repack as q4_0"
+                     : id < 39            ? " was removed from the format"
+                                          : " is not known"));
         info.type = type->type;
-        const auto block = static_cast<std::uint64_t>(type->block_elems), width = static_cast<std::uint64_t>(info.ne[0]);
+        const auto block = static_cast<std::uint64_t>(type->block_elems),
+                   width = static_cast<std::uint64_t>(info.ne[0]);
         if (width % block != 0)
-            stop(ErrorCode::bad_tensor_info, cat("rows of ", width, " elements are not whole blocks of ", block, " (", type->name, ")"));
+            stop(ErrorCode::bad_tensor_info,
+                 cat("rows of ", width, " elements are not whole blocks of ", block, " (", type->name, ")"));
         const auto row = checked_mul(width / block, static_cast<std::uint64_t>(type->block_bytes));
-        const auto bytes = row ? checked_mul(*row, elements / width) : row;   // elements / width = ne1 · ne2 · ne3, exactly
+        const auto bytes =
+            row ? checked_mul(*row, elements / width) : row;  // elements / width = ne1 · ne2 · ne3, exactly
         if (!bytes || *bytes > kInt64Max)
-            stop(ErrorCode::size_overflow, cat("bytes of ", shape_text(info), " ", type->name, " elements exceed ", kInt64Max));
-        if (!checked_round_up(*bytes, shard_.alignment)) stop(ErrorCode::size_overflow, cat(*bytes, " bytes cannot be padded"));
+            stop(ErrorCode::size_overflow,
+                 cat("bytes of ", shape_text(info), " ", type->name, " elements exceed ", kInt64Max));
+        if (!checked_round_up(*bytes, shard_.alignment))
+            stop(ErrorCode::size_overflow, cat(*bytes, " bytes cannot be padded"));
         info.row_bytes = *row;
         info.bytes = *bytes;
         // Experts stacked along the last dimension: blk.N.ffn_gate_exps.weight and their biases.
         const bool stacked = info.role.ends_with("exps") || info.role.ends_with("exps.bias");
         if (stacked && info.n_dims >= 2)
-            info.slice_bytes = info.bytes / static_cast<std::uint64_t>(info.ne[static_cast<std::size_t>(info.n_dims - 1)]);
+            info.slice_bytes =
+                info.bytes / static_cast<std::uint64_t>(info.ne[static_cast<std::size_t>(info.n_dims - 1)]);
     }
 
     Shard& shard_;
     std::span<const std::byte> front_;
     std::uint64_t position_ = 0;
     std::uint64_t n_tensors_ = 0, n_keys_ = 0, n_nested_ = 0, metadata_bytes_ = 0;
-    std::string_view item_ = "header", item_name_{};   ///< for messages: "tensor", "blk.0.attn_q.weight"
+    std::string_view item_ = "header", item_name_{};  ///< for messages: "tensor", "blk.0.attn_q.weight"
     std::string number_;
 };
 

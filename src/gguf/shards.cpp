@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From paths to one directory: opens files, finds the shards of a split set by name, merges their tensors. Rules V17 (names
-// across shards) and V26 to V31 (placement in the file) are checked here.
+// From paths to one directory: opens files, finds the shards of a split set by name, merges their tensors. Rules V17
+// (names across shards) and V26 to V31 (placement in the file) are checked here.
 #include <algorithm>
 #include <charconv>
 #include <new>
@@ -32,7 +32,8 @@ auto with_memory_errors(const Action& action) {
     }
 }
 
-/// Ordinary reads: the end of the header is known only once it is parsed, so the front that is read grows until it holds it.
+/// Ordinary reads: the end of the header is known only once it is parsed, so the front that is read grows until it
+/// holds it.
 void read_and_parse(Shard& shard) {
     for (std::uint64_t front = std::uint64_t{1} << 18;; front *= 4) {
         const std::uint64_t bytes = std::min(front, shard.file_bytes);
@@ -50,7 +51,8 @@ void open_shard(File::Impl& impl, Shard& shard, const std::filesystem::path& pat
     shard.file_bytes = shard.file.size();
     if (options.use_mmap && shard.file_bytes != 0) impl.map(shard, options);
     if (shard.map.is_mapped()) {
-        static_cast<void>(parse(shard, shard.map.bytes()));   // the whole file is there: the header cannot go on behind it
+        static_cast<void>(
+            parse(shard, shard.map.bytes()));  // the whole file is there: the header cannot go on behind it
     } else {
         read_and_parse(shard);
     }
@@ -63,9 +65,11 @@ std::optional<std::int64_t> split_key(const Shard& shard, std::string_view key) 
     const Entry* entry = shard.find(key);
     if (entry == nullptr) return std::nullopt;
     if (!is_integer(entry->type))
-        fail(ErrorCode::bad_metadata, cat(shard.name, ": key '", key, "' has type ", to_string(entry->type), ", must be an integer"));
+        fail(ErrorCode::bad_metadata,
+             cat(shard.name, ": key '", key, "' has type ", to_string(entry->type), ", must be an integer"));
     const auto value = load_integer(entry->type, entry->value);
-    if (!value || *value < 0) fail(ErrorCode::bad_split, cat(shard.name, ": key '", key, "' is negative or exceeds 2^63-1"));
+    if (!value || *value < 0)
+        fail(ErrorCode::bad_split, cat(shard.name, ": key '", key, "' is negative or exceeds 2^63-1"));
     return value;
 }
 
@@ -92,10 +96,12 @@ std::filesystem::path sibling_path(const Shard& first, std::int64_t k, std::int6
 void check_shard_number(const Shard& shard, std::int64_t k, std::int64_t count) {
     const auto number = split_key(shard, "split.no"), own_count = split_key(shard, "split.count");
     if (!number || *number != k)
-        fail(ErrorCode::bad_split, cat(shard.name, ": split.no is ", number ? std::to_string(*number) : "absent", ", expected ", k));
+        fail(ErrorCode::bad_split,
+             cat(shard.name, ": split.no is ", number ? std::to_string(*number) : "absent", ", expected ", k));
     if (!own_count || *own_count != count)
-        fail(ErrorCode::bad_split, cat(shard.name, ": split.count is ", own_count ? std::to_string(*own_count) : "absent",
-                                       ", the first shard says ", count));
+        fail(ErrorCode::bad_split,
+             cat(shard.name, ": split.count is ", own_count ? std::to_string(*own_count) : "absent",
+                 ", the first shard says ", count));
 }
 
 /// Number of shards the first one announces: 1 for a file of its own.
@@ -104,8 +110,9 @@ std::int64_t announced_shards(const Shard& first) {
     if (count <= 1) return 1;
     if (count > 65535) fail(ErrorCode::bad_split, cat(first.name, ": split.count is ", count, ", limit 65535"));
     if (const std::int64_t number = split_key(first, "split.no").value_or(0); number != 0)
-        fail(ErrorCode::bad_split, cat(first.name, ": this is shard ", number, " of ", count, " (from zero); give the first, whose name ends in '",
-                                       split_suffix(1, count), "'"));
+        fail(ErrorCode::bad_split,
+             cat(first.name, ": this is shard ", number, " of ", count,
+                 " (from zero); give the first, whose name ends in '", split_suffix(1, count), "'"));
     return count;
 }
 
@@ -119,7 +126,8 @@ void open_set(File::Impl& impl, std::span<const std::filesystem::path> paths, co
         fail(ErrorCode::bad_split, cat(first.name, ": ", paths.size(), " shards given, split.count is ", count));
     for (std::int64_t k = 1; k < count; ++k) {
         const bool listed = paths.size() > 1;
-        open_shard(impl, shards.emplace_back(), listed ? paths[static_cast<std::size_t>(k)] : sibling_path(first, k, count), options);
+        open_shard(impl, shards.emplace_back(),
+                   listed ? paths[static_cast<std::size_t>(k)] : sibling_path(first, k, count), options);
         check_shard_number(shards.back(), k, count);
     }
 }
@@ -131,7 +139,8 @@ void check_overrides(std::span<const MetadataOverride> overrides) {
         if (item.key.empty()) fail(ErrorCode::bad_override, "override of an empty key");
         const auto* text = std::get_if<std::string>(&item.value);
         if (text != nullptr && text->size() > 127)
-            fail(ErrorCode::bad_override, cat("override of '", escaped(item.key), "': string of ", text->size(), " bytes, limit 127"));
+            fail(ErrorCode::bad_override,
+                 cat("override of '", escaped(item.key), "': string of ", text->size(), " bytes, limit 127"));
     }
 }
 
@@ -140,7 +149,8 @@ void note_bytes_behind(const Shard& shard, std::span<const std::uint32_t> order,
     const TensorInfo& last = shard.tensors[order.back()];
     const std::uint64_t end = shard.data_start + last.data_offset + last.bytes;
     if (shard.file_bytes - end > shard.alignment)
-        log_note(options, LogLevel::warning, cat(shard.name, ": ", shard.file_bytes - end, " bytes after the last tensor are ignored"));
+        log_note(options, LogLevel::warning,
+                 cat(shard.name, ": ", shard.file_bytes - end, " bytes after the last tensor are ignored"));
 }
 
 }  // namespace
@@ -149,7 +159,8 @@ std::vector<std::uint32_t> check_placement(const Shard& shard) {
     const std::span<const TensorInfo> tensors = shard.tensors;
     if (tensors.empty()) return {};
     if (shard.data_start > shard.file_bytes)
-        fail(ErrorCode::truncated, cat(shard.name, ": tensor data would start at byte ", shard.data_start, ", the file ends at ", shard.file_bytes));
+        fail(ErrorCode::truncated, cat(shard.name, ": tensor data would start at byte ", shard.data_start,
+                                       ", the file ends at ", shard.file_bytes));
     const std::uint64_t available = shard.file_bytes - shard.data_start;
     for (const TensorInfo& t : tensors) {
         // Subtractions only: offset + bytes could wrap and point back inside.
@@ -161,15 +172,16 @@ std::vector<std::uint32_t> check_placement(const Shard& shard) {
     std::vector<std::uint32_t> order(tensors.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     const auto before = [&](std::uint32_t a, std::uint32_t b) {
-        return tensors[a].data_offset != tensors[b].data_offset ? tensors[a].data_offset < tensors[b].data_offset : a < b;
+        return tensors[a].data_offset != tensors[b].data_offset ? tensors[a].data_offset < tensors[b].data_offset
+                                                                : a < b;
     };
     if (!std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
     for (std::size_t i = 1; i < order.size(); ++i) {
         const TensorInfo &a = tensors[order[i - 1]], &b = tensors[order[i]];
         if (a.data_offset + a.bytes > b.data_offset)
             fail(ErrorCode::tensor_overlap,
-                 cat(shard.name, ": tensor '", escaped(b.name), "' at offset ", b.data_offset, " overlaps tensor '", escaped(a.name),
-                     "', which ends at ", a.data_offset + a.bytes));
+                 cat(shard.name, ": tensor '", escaped(b.name), "' at offset ", b.data_offset, " overlaps tensor '",
+                     escaped(a.name), "', which ends at ", a.data_offset + a.bytes));
     }
     return order;
 }
@@ -183,7 +195,8 @@ static void merge_shards(File::Impl& impl, const ModelOptions& options) {
         shard.first_tensor = impl.tensors.size();
         shard.n_tensors = shard.tensors.size();
         if (shard.first_tensor + shard.n_tensors > kMaxMergedTensors)
-            fail(ErrorCode::limit_exceeded, cat(shard.name, ": more than ", kMaxMergedTensors, " tensors in all shards"));
+            fail(ErrorCode::limit_exceeded,
+                 cat(shard.name, ": more than ", kMaxMergedTensors, " tensors in all shards"));
         if (s == 0) impl.tensors = std::move(shard.tensors);
         else impl.tensors.insert(impl.tensors.end(), shard.tensors.begin(), shard.tensors.end());
         shard.tensors = {};
@@ -208,14 +221,18 @@ static void check_directory(File::Impl& impl) {
     impl.names = NameIndex(impl.tensors.size(), name_of);
     if (const auto repeated = impl.names.first_repeated(name_of)) {
         const TensorInfo &a = impl.tensors[repeated->first], &b = impl.tensors[repeated->second];
-        const auto file_of = [&](const TensorInfo& t) -> const std::string& { return impl.shards[static_cast<std::size_t>(t.file_index)].name; };
-        fail(ErrorCode::bad_tensor_info, cat(file_of(b), ": tensor '", escaped(b.name), "' repeats a name of ", file_of(a)));
+        const auto file_of = [&](const TensorInfo& t) -> const std::string& {
+            return impl.shards[static_cast<std::size_t>(t.file_index)].name;
+        };
+        fail(ErrorCode::bad_tensor_info,
+             cat(file_of(b), ": tensor '", escaped(b.name), "' repeats a name of ", file_of(a)));
     }
     const Shard& first = impl.shards.front();
     if (impl.shards.size() == 1) return;
     const auto announced = split_key(first, "split.tensors.count");
     if (announced && static_cast<std::uint64_t>(*announced) != impl.tensors.size())
-        fail(ErrorCode::bad_split, cat(first.name, ": split.tensors.count is ", *announced, ", the shards hold ", impl.tensors.size()));
+        fail(ErrorCode::bad_split,
+             cat(first.name, ": split.tensors.count is ", *announced, ", the shards hold ", impl.tensors.size()));
 }
 
 static void set_overrides(File::Impl& impl, const ModelOptions& options) {
@@ -238,7 +255,8 @@ std::shared_ptr<File> File::open(std::span<const std::filesystem::path> paths, c
     });
 }
 
-std::shared_ptr<File> File::open_memory(std::span<const std::byte> bytes, std::string name, const ModelOptions& options) {
+std::shared_ptr<File> File::open_memory(std::span<const std::byte> bytes, std::string name,
+                                        const ModelOptions& options) {
     return with_memory_errors([&] {
         std::shared_ptr<File> file(new File);
         set_overrides(*file->impl_, options);
@@ -249,7 +267,8 @@ std::shared_ptr<File> File::open_memory(std::span<const std::byte> bytes, std::s
         shard.file_bytes = bytes.size();
         static_cast<void>(parse(shard, bytes));
         if (const auto count = announced_shards(shard); count != 1)
-            fail(ErrorCode::bad_split, cat(shard.name, ": one of ", count, " shards, and bytes in memory have no siblings"));
+            fail(ErrorCode::bad_split,
+                 cat(shard.name, ": one of ", count, " shards, and bytes in memory have no siblings"));
         merge_shards(*file->impl_, options);
         check_directory(*file->impl_);
         return file;

@@ -19,7 +19,8 @@ NameParts split_name(std::string_view tensor_name) noexcept {
     int layer = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
     const auto digits = static_cast<std::size_t>(end - rest.data());
-    const bool numbered = error == std::errc() && layer >= 0 && layer < 65535 && digits + 1 < rest.size() && rest[digits] == '.';
+    const bool numbered =
+        error == std::errc() && layer >= 0 && layer < 65535 && digits + 1 < rest.size() && rest[digits] == '.';
     if (!numbered) return {kNoLayer, without_weight(tensor_name)};
     return {layer, without_weight(rest.substr(digits + 1))};
 }
@@ -36,12 +37,15 @@ const TensorInfo* File::find_tensor(std::string_view name) const noexcept {
 
 const TensorInfo* File::find_tensor(const void* address) const noexcept {
     if (!impl_->data_loaded || address == nullptr) return nullptr;
-    const auto begin_of = [this](std::uint32_t id) { return reinterpret_cast<std::uintptr_t>(impl_->tensors[id].address); };
+    const auto begin_of = [this](std::uint32_t id) {
+        return reinterpret_cast<std::uintptr_t>(impl_->tensors[id].address);
+    };
     const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-    for (const Shard& shard : impl_->shards) {   // inside one shard addresses ascend as the bytes in the file do
+    for (const Shard& shard : impl_->shards) {  // inside one shard addresses ascend as the bytes in the file do
         const auto first = impl_->by_place.begin() + static_cast<std::ptrdiff_t>(shard.first_tensor);
         const auto last = first + static_cast<std::ptrdiff_t>(shard.n_tensors);
-        const auto after = std::upper_bound(first, last, wanted, [&](std::uintptr_t a, std::uint32_t id) { return a < begin_of(id); });
+        const auto after =
+            std::upper_bound(first, last, wanted, [&](std::uintptr_t a, std::uint32_t id) { return a < begin_of(id); });
         if (after == first) continue;
         const TensorInfo& candidate = impl_->tensors[*(after - 1)];
         if (wanted - begin_of(candidate.id) < candidate.bytes) return &candidate;
@@ -52,7 +56,7 @@ const TensorInfo* File::find_tensor(const void* address) const noexcept {
 std::vector<TypeCount> File::type_mix() const {
     std::array<TypeCount, 64> by_id{};
     for (const TensorInfo& tensor : impl_->tensors) {
-        TypeCount& count = by_id[static_cast<std::size_t>(tensor.type)];   // ids of the format end at 42
+        TypeCount& count = by_id[static_cast<std::size_t>(tensor.type)];  // ids of the format end at 42
         count.type = tensor.type;
         ++count.tensors;
         count.bytes += tensor.bytes;

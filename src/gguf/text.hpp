@@ -10,8 +10,8 @@
 
 namespace tinfer::gguf {
 
-/// A scalar at unaligned bytes: integers in full, floats in the shortest form that reads back equal ("nan", "inf" where they
-/// are not finite), "true" and "false".
+/// A scalar at unaligned bytes: integers in full, floats in the shortest form that reads back equal ("nan", "inf" where
+/// they are not finite), "true" and "false".
 void append_scalar(std::string& out, ValueType type, const std::byte* bytes);
 
 /// An RFC 4180 field: quoted where it needs to be; control characters and invalid UTF-8 as \xNN.

@@ -30,8 +30,8 @@ std::string dot_name(const Value& value) { return dot_text(escaped(name_of(value
 struct PlanLookup {
     const Plan* plan = nullptr;
     std::span<const std::string_view> kernels;
-    std::vector<std::uint32_t> step_of;      ///< per node; kNone for views
-    std::vector<bool> elided;                ///< per value
+    std::vector<std::uint32_t> step_of;  ///< per node; kNone for views
+    std::vector<bool> elided;            ///< per value
 
     PlanLookup() = default;
     PlanLookup(const Graph& graph, const Plan& p, std::span<const std::string_view> k)
@@ -159,7 +159,7 @@ private:
             const std::string source = input.node == kNone ? cat('t', n.inputs[i]) : cat('n', input.node);
             out_ += cat("  ", source, " -> n", number, " [label=\"", i + 1, "\"];\n");
         }
-        const Value& result = values_[n.output];   // writes into a cache, slot 0
+        const Value& result = values_[n.output];  // writes into a cache, slot 0
         if (n.op != Op::alias && result.is_view)
             out_ += cat("  n", number, " -> t", result.root, " [label=\"0\", style=dashed, constraint=false];\n");
     }

@@ -19,7 +19,8 @@ Graph::Graph(std::uint32_t max_nodes, std::uint32_t max_values) : max_nodes_(max
 }
 
 std::uint64_t Graph::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
-    constexpr std::uint64_t per_value = sizeof(Value) + sizeof(decltype(quantized_)::value_type) + sizeof(decltype(leaf_of_tensor_)::value_type);
+    constexpr std::uint64_t per_value =
+        sizeof(Value) + sizeof(decltype(quantized_)::value_type) + sizeof(decltype(leaf_of_tensor_)::value_type);
     return max_nodes * sizeof(Node) + max_values * per_value;
 }
 

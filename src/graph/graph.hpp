@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The symbolic graph of one micro-batch. Nodes say op, operands, attributes, shape, type, name; they own no memory and know
-// no pointer. A builder file in model/ calls the members below in the order of its paper; shapes are inferred here and
-// mistakes are reported in names. Storage is sized once: building again after reset() allocates nothing.
+// The symbolic graph of one micro-batch. Nodes say op, operands, attributes, shape, type, name; they own no memory and
+// know no pointer. A builder file in model/ calls the members below in the order of its paper; shapes are inferred here
+// and mistakes are reported in names. Storage is sized once: building again after reset() allocates nothing.
 #pragma once
 
 #include <array>
@@ -34,15 +34,15 @@ struct Value {
     TensorClass tensor_class = TensorClass::value;
     DType type = DType::f32;
     std::array<std::int64_t, 4> ne{1, 1, 1, 1};
-    std::array<std::int64_t, 4> nb{0, 0, 0, 0};   ///< byte strides; nb[0] is one block
-    std::uint32_t node = kNone;        ///< producer
-    std::uint32_t tensor = kNone;      ///< weights and caches: TensorInfo::id in the session's registry
-    std::uint32_t root = kNone;        ///< views: the value that owns the memory (itself otherwise)
-    std::int64_t offset = 0;           ///< bytes from the root's first
-    std::string_view role;             ///< stable name; "role-layer" in exports. Weights and caches: their full name.
-                                       ///< Static, or owned by the model
+    std::array<std::int64_t, 4> nb{0, 0, 0, 0};  ///< byte strides; nb[0] is one block
+    std::uint32_t node = kNone;                  ///< producer
+    std::uint32_t tensor = kNone;                ///< weights and caches: TensorInfo::id in the session's registry
+    std::uint32_t root = kNone;                  ///< views: the value that owns the memory (itself otherwise)
+    std::int64_t offset = 0;                     ///< bytes from the root's first
+    std::string_view role;  ///< stable name; "role-layer" in exports. Weights and caches: their full name.
+                            ///< Static, or owned by the model
     std::int32_t layer = kNoLayer;
-    bool output = false;               ///< kept after the run, read by the context
+    bool output = false;  ///< kept after the run, read by the context
     bool is_view = false;
 };
 
@@ -50,8 +50,8 @@ struct Node {
     Op op = Op::none;
     Part part = Part::none;
     std::int32_t layer = kNoLayer;
-    std::uint32_t output = kNone;                     ///< value id
-    std::array<std::uint32_t, kMaxInputs> inputs{};   ///< value ids, slot i+1; kNone = optional operand absent
+    std::uint32_t output = kNone;                    ///< value id
+    std::array<std::uint32_t, kMaxInputs> inputs{};  ///< value ids, slot i+1; kNone = optional operand absent
     std::uint32_t n_inputs = 0;
     OpParams params{};
 };
@@ -59,12 +59,15 @@ struct Node {
 /// The inputs that tell attention where the visible cells lie (kernels/ops.hpp).
 struct KvInputs {
     Tensor table, seqs, spans;
-    Tensor positions{};   ///< of the token in each cell; absent where no bias depends on them
-    Tensor bias{};        ///< {2D+1, n_head}: by how far a key lies ahead; absent without
+    Tensor positions{};  ///< of the token in each cell; absent where no bias depends on them
+    Tensor bias{};       ///< {2D+1, n_head}: by how far a key lies ahead; absent without
 };
 
-/// Where a recurrent layer's states lie, and which rows of them the tokens read and write (kernels/ops.hpp: state_rows).
-struct RecurrentState { Tensor states, rows; };
+/// Where a recurrent layer's states lie, and which rows of them the tokens read and write (kernels/ops.hpp:
+/// state_rows).
+struct RecurrentState {
+    Tensor states, rows;
+};
 
 class Graph {
 public:
@@ -89,12 +92,12 @@ public:
 
     // ---- operations (slots: kernels/ops.hpp; meaning: tinfer::Op)
     Tensor get_rows(Tensor matrix, Tensor ids);
-    Tensor rms_norm(Tensor x, Tensor weight, float eps);          ///< over ne[0] of every row (heads included)
+    Tensor rms_norm(Tensor x, Tensor weight, float eps);  ///< over ne[0] of every row (heads included)
     Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps);
     Tensor l2_norm(Tensor x, float eps, bool eps_is_floor = false);
-    Tensor mul_mat(Tensor w, Tensor x);                           ///< quantizes x as w's type asks; siblings share the result
-    Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);            ///< x {K,T} (same for every expert) or {K,k,T}
-    Tensor mul_mat_heads(Tensor w, Tensor x);                     ///< w {K,N,H}, x {K,H,T}
+    Tensor mul_mat(Tensor w, Tensor x);                 ///< quantizes x as w's type asks; siblings share the result
+    Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);  ///< x {K,T} (same for every expert) or {K,k,T}
+    Tensor mul_mat_heads(Tensor w, Tensor x);           ///< w {K,N,H}, x {K,H,T}
     Tensor add(Tensor a, Tensor b);
     Tensor mul(Tensor a, Tensor b);
     Tensor scale(Tensor x, float factor);
@@ -108,41 +111,44 @@ public:
     Tensor exp(Tensor x);
     Tensor softplus(Tensor x);
     Tensor softmax(Tensor x);
-    Tensor sum_rows(Tensor x);                                    ///< {1, …}
-    Tensor copy(Tensor x);                                        ///< contiguous
-    Tensor concat(Tensor a, Tensor b);                            ///< along ne[0]; b may have one row for all of a's
+    Tensor sum_rows(Tensor x);          ///< {1, …}
+    Tensor copy(Tensor x);              ///< contiguous
+    Tensor concat(Tensor a, Tensor b);  ///< along ne[0]; b may have one row for all of a's
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
     /// table {n_head, buckets} spread out over the distances −max_distance … max_distance (arXiv:1910.10683 §2.1).
     Tensor relative_bias(Tensor table, int max_distance, bool both_sides);
-    /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache as
-    /// attention may read it.
+    /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache
+    /// as attention may read it.
     Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);
-    Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params, Tensor sinks = {});
+    Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params,
+                     Tensor sinks = {});
     /// Recurrent: each reads a state and leaves the next one in its place.
     Tensor causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state);
-    Tensor token_shift(Tensor x, const RecurrentState& state);    ///< the token before minus the token
+    Tensor token_shift(Tensor x, const RecurrentState& state);  ///< the token before minus the token
     Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
     Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);
     Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
-    Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state);
+    Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale,
+                      const RecurrentState& state);
     Tensor top_k(Tensor x, int k);
     Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);
     Tensor moe_sum(Tensor y, Tensor weights);
     Tensor keep_groups(Tensor scores, int n_group, int n_kept);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor log_temperature(Tensor positions, float factor, int n);
-    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);   ///< segment of each row of x; what the sums begin with
+    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);  ///< segment of each row of x; what the sums begin with
     /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
-    Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params, int first);
+    Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params,
+                     int first);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
     /// Moves cells as `moves` {3, n} lists them (kernels/ops.hpp).
     Tensor kv_move(Tensor cache, Tensor moves, const AttentionParams& params, bool is_v);
 
     // ---- views: no step, no event
-    Tensor reshape(Tensor x, std::array<std::int64_t, 4> ne);     ///< x contiguous
-    Tensor heads(Tensor x, std::int64_t n_head);                  ///< {d·n_head, T} → {d, n_head, T}
-    Tensor view(Tensor x, std::int64_t first, std::int64_t n);    ///< elements [first, first+n) of each row
+    Tensor reshape(Tensor x, std::array<std::int64_t, 4> ne);   ///< x contiguous
+    Tensor heads(Tensor x, std::int64_t n_head);                ///< {d·n_head, T} → {d, n_head, T}
+    Tensor view(Tensor x, std::int64_t first, std::int64_t n);  ///< elements [first, first+n) of each row
 
     [[nodiscard]] std::span<const Node> nodes() const noexcept { return nodes_; }
     [[nodiscard]] std::span<const Value> values() const noexcept { return values_; }
@@ -160,7 +166,8 @@ private:
 
     Tensor leaf(const TensorInfo& tensor);
     std::uint32_t add_value(const Value& value);
-    /// Appends a node and its result, checked by the table of verify.cpp. Absent optional operands are given as Tensor{}.
+    /// Appends a node and its result, checked by the table of verify.cpp. Absent optional operands are given as
+    /// Tensor{}.
     Tensor emit(Op op, std::initializer_list<Tensor> inputs, DType type, const Shape& ne, const OpParams& params = {});
     Tensor emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params = {});
     Tensor emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params);
@@ -173,11 +180,11 @@ private:
     const Value& operand(Op op, int slot, Tensor x) const;
     [[noreturn]] void refuse(Op op, std::initializer_list<Tensor> inputs, ErrorCode code, std::string_view rule) const;
 
-    std::uint32_t max_nodes_, max_values_;                     // nodes_ and values_ never grow past these: no reallocation,
-    std::vector<Node> nodes_;                                  // so references into them stay good while a graph is built
+    std::uint32_t max_nodes_, max_values_;  // nodes_ and values_ never grow past these: no reallocation,
+    std::vector<Node> nodes_;               // so references into them stay good while a graph is built
     std::vector<Value> values_;
-    std::vector<std::array<std::uint32_t, 2>> quantized_;      // per value: its x8_32 and x8_256 forms, once made
-    std::vector<std::uint32_t> leaf_of_tensor_;                // TensorInfo::id → value; entries of earlier graphs are stale
+    std::vector<std::array<std::uint32_t, 2>> quantized_;  // per value: its x8_32 and x8_256 forms, once made
+    std::vector<std::uint32_t> leaf_of_tensor_;  // TensorInfo::id → value; entries of earlier graphs are stale
     int layer_ = kNoLayer;
     Part part_ = Part::none;
 };

@@ -15,13 +15,15 @@ namespace {
 class PlanHash : public Sha256 {
 public:
     using Sha256::update;
+    // clang-format off
     template <class T>
         requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
     void update(T value) noexcept { update(std::as_bytes(std::span(&value, 1))); }
+    // clang-format on
 };
 
 void hash_text(PlanHash& hash, std::string_view text) {
-    hash.update(static_cast<std::uint32_t>(text.size()));   // lengths keep neighbours apart
+    hash.update(static_cast<std::uint32_t>(text.size()));  // lengths keep neighbours apart
     hash.update(text);
 }
 

@@ -212,7 +212,8 @@ Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionP
     return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
 }
 
-Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& attention, int first) {
+Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope,
+                        const AttentionParams& attention, int first) {
     OpParams params;
     params.rope = rope;
     params.attention = attention;
@@ -284,7 +285,8 @@ Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor 
     return emit_recurrent(Op::wkv7, {r, w, k, v, kappa, a, state.states, state.rows}, r);
 }
 
-Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor, const RecurrentState& state) {
+Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor,
+                         const RecurrentState& state) {
     OpParams params;
     params.scale = factor;
     return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);

@@ -16,7 +16,7 @@ std::uint64_t storage_bytes(const Value& value) noexcept {
 }
 
 namespace {
-constexpr std::size_t kOperandsPerNode = 5;   // attention has up to 8, all others 2 to 4
+constexpr std::size_t kOperandsPerNode = 5;  // attention has up to 8, all others 2 to 4
 }
 
 void Plan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
@@ -39,8 +39,8 @@ struct Planner::Work {
     };
 
     Fusion fusion;
-    std::vector<std::uint32_t> last_step;    ///< per root in the arena: the last step that touches it
-    std::vector<Block> live;                 ///< by ascending offset
+    std::vector<std::uint32_t> last_step;  ///< per root in the arena: the last step that touches it
+    std::vector<Block> live;               ///< by ascending offset
 
     Work(std::uint32_t nodes, std::uint32_t values) {
         fusion.reserve(nodes, values);
@@ -55,7 +55,8 @@ struct Planner::Work {
 };
 
 std::uint64_t Planner::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
-    return sizeof(Work) + max_nodes * sizeof(FusedGroup) + max_values * (sizeof(ValueUses) + sizeof(std::uint32_t) + sizeof(Work::Block));
+    return sizeof(Work) + max_nodes * sizeof(FusedGroup) +
+           max_values * (sizeof(ValueUses) + sizeof(std::uint32_t) + sizeof(Work::Block));
 }
 
 namespace {

@@ -49,7 +49,7 @@ DType partner(const Value& w) noexcept {
     return info == nullptr ? DType::none : info->activation;
 }
 
-#define TINFER_RULE(condition, text) \
+#define TINFER_RULE(condition, text)                                                                                   \
     if (!(condition)) return text
 
 const char* get_rows_rule(const Site& s) noexcept {
@@ -155,7 +155,8 @@ const char* softmax_rule(const Site& s) noexcept {
 
 const char* sum_rows_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[1]), "x must be f32");
-    TINFER_RULE(is_f32(s[0]) && s[0].ne == (Extents{1, s[1].ne[1], s[1].ne[2], s[1].ne[3]}), "result must be f32 {1,…}");
+    TINFER_RULE(is_f32(s[0]) && s[0].ne == (Extents{1, s[1].ne[1], s[1].ne[2], s[1].ne[3]}),
+                "result must be f32 {1,…}");
     return nullptr;
 }
 
@@ -185,9 +186,11 @@ const char* rope_rule(const Site& s) noexcept {
 }
 
 const char* relative_bias_rule(const Site& s) noexcept {
-    const std::int64_t farthest = s.params().max_distance, n_bucket = s[1].ne[1], n_side = s.params().both_sides != 0 ? n_bucket / 2 : n_bucket;
+    const std::int64_t farthest = s.params().max_distance, n_bucket = s[1].ne[1],
+                       n_side = s.params().both_sides != 0 ? n_bucket / 2 : n_bucket;
     TINFER_RULE(is_f32(s[1]) && is_shape(s[1], s[1].ne[0], n_bucket), "table must be f32 {H,buckets}");
-    TINFER_RULE(n_side >= 2 && n_side / 2 < farthest, "a side must have at least 2 buckets, and fewer than 2·max_distance");
+    TINFER_RULE(n_side >= 2 && n_side / 2 < farthest,
+                "a side must have at least 2 buckets, and fewer than 2·max_distance");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], 2 * farthest + 1, s[1].ne[0]), "result must be f32 {2D+1,H}");
     return nullptr;
 }
@@ -219,7 +222,8 @@ const char* attention_rule(const Site& s) noexcept {
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
     TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");
     TINFER_RULE(!s.has(9) || s.has(8), "a bias by distance needs kv_positions");
-    TINFER_RULE(!s.has(9) || (is_f32(s[9]) && is_gapless(s[9]) && is_shape(s[9], s[9].ne[0], a.n_head) && s[9].ne[0] % 2 == 1),
+    TINFER_RULE(!s.has(9) ||
+                    (is_f32(s[9]) && is_gapless(s[9]) && is_shape(s[9], s[9].ne[0], a.n_head) && s[9].ne[0] % 2 == 1),
                 "the bias must be f32 {2D+1,n_head}");
     TINFER_RULE(!s.has(8) || (is_i32(s[8]) && is_shape(s[8], s[2].ne[1])), "kv_positions must be i32 {cells}");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], std::int64_t{a.head_dim_v} * a.n_head, s[1].ne[2]),
@@ -237,7 +241,8 @@ const char* state_rule(const Site& s, std::uint32_t slot, std::int64_t size, std
 const char* causal_conv_rule(const Site& s) noexcept {
     const std::int64_t n_channels = s[1].ne[0], n = s[2].ne[0];
     TINFER_RULE(is_f32(s[1]) && is_shape(s[1], n_channels, s[1].ne[1]), "x must be f32 {C,T}");
-    TINFER_RULE(is_f32(s[2]) && is_shape(s[2], n, n_channels) && n >= 2, "weight must be f32 {n,C} with n of at least 2");
+    TINFER_RULE(is_f32(s[2]) && is_shape(s[2], n, n_channels) && n >= 2,
+                "weight must be f32 {n,C} with n of at least 2");
     TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], n_channels)), "bias must be f32 {C}");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 like x");
     return state_rule(s, 4, (n - 1) * n_channels, s[1].ne[1]);
@@ -253,7 +258,8 @@ const char* selective_scan_rule(const Site& s) noexcept {
     const std::int64_t n_head = s[1].ne[1], n_tokens = s[1].ne[2], n = s[4].ne[0], n_group = s[4].ne[1];
     TINFER_RULE(is_f32(s[1]) && s[1].ne[3] == 1, "x must be f32 {P,H,T}");
     TINFER_RULE(is_f32(s[2]) && is_shape(s[2], n_head, n_tokens), "dt must be f32 {H,T}");
-    TINFER_RULE(is_f32(s[3]) && (is_shape(s[3], n, n_head) || is_shape(s[3], 1, n_head)), "a must be f32 {N,H} or {1,H}");
+    TINFER_RULE(is_f32(s[3]) && (is_shape(s[3], n, n_head) || is_shape(s[3], 1, n_head)),
+                "a must be f32 {N,H} or {1,H}");
     TINFER_RULE(is_f32(s[4]) && is_shape(s[4], n, n_group, n_tokens), "B must be f32 {N,G,T}");
     TINFER_RULE(is_f32(s[5]) && s[5].ne == s[4].ne, "C must be f32 like B");
     TINFER_RULE(n_head % n_group == 0, "H must be a multiple of G");
@@ -265,7 +271,8 @@ const char* selective_scan_rule(const Site& s) noexcept {
 const char* wkv6_rule(const Site& s) noexcept {
     const std::int64_t size = s[1].ne[0], n_head = s[1].ne[1], n_tokens = s[1].ne[2];
     for (std::uint32_t slot = 0; slot <= 4; ++slot)
-        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], size, n_head, n_tokens), "r, k, v, w and the result must be f32 {S,H,T}");
+        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], size, n_head, n_tokens),
+                    "r, k, v, w and the result must be f32 {S,H,T}");
     TINFER_RULE(is_f32(s[5]) && is_shape(s[5], size, n_head), "first must be f32 {S,H}");
     return state_rule(s, 6, size * size * n_head, n_tokens);
 }
@@ -273,7 +280,8 @@ const char* wkv6_rule(const Site& s) noexcept {
 const char* wkv7_rule(const Site& s) noexcept {
     const std::int64_t size = s[1].ne[0], n_head = s[1].ne[1], n_tokens = s[1].ne[2];
     for (std::uint32_t slot = 0; slot <= 6; ++slot)
-        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], size, n_head, n_tokens), "all but the state must be f32 {S,H,T}");
+        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], size, n_head, n_tokens),
+                    "all but the state must be f32 {S,H,T}");
     return state_rule(s, 7, size * size * n_head, n_tokens);
 }
 
@@ -343,11 +351,14 @@ const char* segment_sum_rule(const Site& s) noexcept {
 
 const char* key_shift_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
-    TINFER_RULE(s[1].tensor_class == TensorClass::cache_k && s[0].root == s[1].root, "keys are rotated inside one K cache");
-    TINFER_RULE(s[1].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv, "a cache row must hold head_dim_k · n_head_kv values");
+    TINFER_RULE(s[1].tensor_class == TensorClass::cache_k && s[0].root == s[1].root,
+                "keys are rotated inside one K cache");
+    TINFER_RULE(s[1].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv,
+                "a cache row must hold head_dim_k · n_head_kv values");
     TINFER_RULE(is_i32(s[3]) && is_shape(s[3], s[3].ne[0]), "cells must be i32 {n}");
     TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s.params().rope.n_rot, s[3].ne[0]), "the table must be f32 {n_rot,n}");
-    TINFER_RULE(s.params().first >= 0 && s.params().first + s.params().rope.n_rot <= a.head_dim_k, "the rotated part exceeds the head");
+    TINFER_RULE(s.params().first >= 0 && s.params().first + s.params().rope.n_rot <= a.head_dim_k,
+                "the rotated part exceeds the head");
     return nullptr;
 }
 
@@ -385,8 +396,8 @@ const char* alias_rule(const Site& s) noexcept {
 
 struct OpRule {
     Op op;
-    std::uint32_t min_inputs, max_inputs;      ///< the ones above min_inputs are optional
-    bool writes_cache;                         ///< the result is a cache, seen through a view
+    std::uint32_t min_inputs, max_inputs;  ///< the ones above min_inputs are optional
+    bool writes_cache;                     ///< the result is a cache, seen through a view
     const char* (*check)(const Site&) noexcept;
 };
 

@@ -92,8 +92,8 @@ private:
                 expected += 1;
                 demand(std::ranges::any_of(operands,
                                            [&](const StepOperand& o) {
-                                               return o.value == node.inputs[i] && o.mode == input_mode(values_[o.value]) &&
-                                                      !o.elided;
+                                               return o.value == node.inputs[i] &&
+                                                      o.mode == input_mode(values_[o.value]) && !o.elided;
                                            }),
                        cat("operand ", named(node.inputs[i]), " of node ", member, " is not listed"));
             }
@@ -192,10 +192,10 @@ private:
     std::span<const Node> nodes_;
     std::span<const Value> values_;
     const Plan& plan_;
-    std::vector<std::uint32_t> step_of_;      ///< per node
-    std::vector<std::uint32_t> stored_by_;    ///< per value: the step that writes it to memory
-    std::vector<std::uint32_t> last_use_;     ///< per root: the last step that reads it
-    std::uint32_t at_ = 0;                    ///< the step being looked at, for messages
+    std::vector<std::uint32_t> step_of_;    ///< per node
+    std::vector<std::uint32_t> stored_by_;  ///< per value: the step that writes it to memory
+    std::vector<std::uint32_t> last_use_;   ///< per root: the last step that reads it
+    std::uint32_t at_ = 0;                  ///< the step being looked at, for messages
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ void declare_operand(const StepShape& shape, int slot, AccessMode mode, AccessSi
     const Operand& x = shape[slot];
     if (!x.present()) return;
     std::int64_t length = row_bytes(x.type, x.ne[0]);
-    std::size_t dim = 1;   // dimensions below it lie without gaps
+    std::size_t dim = 1;  // dimensions below it lie without gaps
     for (; dim < 4 && (x.ne[dim] == 1 || x.nb[dim] == length); ++dim) length *= x.ne[dim];
     const auto index = static_cast<std::uint16_t>(slot);
     if (dim == 4) {
@@ -34,10 +34,11 @@ void declare_operand(const StepShape& shape, int slot, AccessMode mode, AccessSi
     const auto stride = [&](std::size_t d) { return d < 4 ? x.nb[d] : 0; };
     for (std::int64_t outer = 0; outer < extent(dim + 2); ++outer)
         for (std::int64_t inner = 0; inner < extent(dim + 1); ++inner)
-            sink.range(index, mode, {.offset = unsigned_bytes(outer * stride(dim + 2) + inner * stride(dim + 1)),
-                                     .length = unsigned_bytes(length),
-                                     .stride = unsigned_bytes(x.nb[dim]),
-                                     .count = static_cast<std::uint32_t>(x.ne[dim])});
+            sink.range(index, mode,
+                       {.offset = unsigned_bytes(outer * stride(dim + 2) + inner * stride(dim + 1)),
+                        .length = unsigned_bytes(length),
+                        .stride = unsigned_bytes(x.nb[dim]),
+                        .count = static_cast<std::uint32_t>(x.ne[dim])});
 }
 
 void declare_inputs(const StepShape& shape, int first, AccessSink& sink) noexcept {
@@ -50,10 +51,14 @@ void declare_inputs(const StepShape& shape, int first, AccessSink& sink) noexcep
 class DistinctIds {
 public:
     explicit DistinctIds(const Operand& ids) noexcept
-        : ids_(ids), n_(ids.ne[0] * ids.n_rows()), together_(lie_together(ids) ? reinterpret_cast<const std::int32_t*>(ids.data) : nullptr) {
+        : ids_(ids), n_(ids.ne[0] * ids.n_rows()),
+          together_(lie_together(ids) ? reinterpret_cast<const std::int32_t*>(ids.data) : nullptr) {
         for (std::int64_t i = 1; i < n_ && ascending_; ++i) ascending_ = at(i - 1) <= at(i);
     }
-    struct Id { std::int64_t id; std::uint32_t count; };
+    struct Id {
+        std::int64_t id;
+        std::uint32_t count;
+    };
     /// The next one with the number of its occurrences; count 0 at the end.
     Id next() noexcept {
         Id found{0, 0};
@@ -79,7 +84,8 @@ private:
         const std::int64_t row = 4 * ids.ne[0];
         return ids.n_rows() == 1 || (ids.n_rows() == ids.ne[1] && ids.nb[1] == row);
     }
-    [[nodiscard]] std::int64_t at(std::int64_t i) const noexcept {   // finding a row divides five times: too slow for long lists
+    [[nodiscard]] std::int64_t
+    at(std::int64_t i) const noexcept {  // finding a row divides five times: too slow for long lists
         return together_ != nullptr ? together_[i] : ids_.flat_row<const std::int32_t>(i / ids_.ne[0])[i % ids_.ne[0]];
     }
     const Operand& ids_;
@@ -108,8 +114,11 @@ public:
     }
     void flush() noexcept {
         if (n_ > 0)
-            sink_.range(slot_, mode_, {.offset = unsigned_bytes(first_) * row_bytes_, .length = unsigned_bytes(n_) * row_bytes_,
-                                       .weight = weight_, .padding = padding_});
+            sink_.range(slot_, mode_,
+                        {.offset = unsigned_bytes(first_) * row_bytes_,
+                         .length = unsigned_bytes(n_) * row_bytes_,
+                         .weight = weight_,
+                         .padding = padding_});
         n_ = 0;
     }
 
@@ -134,14 +143,15 @@ public:
         });
     }
 
-    /// fn(page, counts of queries that see each of the 64 slots), or whole(page, count) where it is the same for all; pages
-    /// ascending, each once.
+    /// fn(page, counts of queries that see each of the 64 slots), or whole(page, count) where it is the same for all;
+    /// pages ascending, each once.
     template <class Whole, class Fn>
     void for_each_page(Whole whole, Fn fn) const noexcept {
         std::uint32_t counts[kPageSlots];
         if (ascending_) {
             for_each_entry([&](std::int64_t sequence, const std::int32_t* entry) {
-                if (const std::int64_t n = count_whole(sequence, entry); n >= 0) return whole(entry[0], static_cast<std::uint32_t>(n));
+                if (const std::int64_t n = count_whole(sequence, entry); n >= 0)
+                    return whole(entry[0], static_cast<std::uint32_t>(n));
                 std::fill(std::begin(counts), std::end(counts), 0u);
                 count(sequence, entry, counts);
                 fn(entry[0], counts);
@@ -176,9 +186,11 @@ private:
     }
 
     [[nodiscard]] static std::uint64_t live_slots(const std::int32_t* entry) noexcept {
-        return static_cast<std::uint32_t>(entry[2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
+        return static_cast<std::uint32_t>(entry[2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3]))
+                                                          << 32;
     }
-    /// How many queries see all slots of an entry, where the others see none: nearly everywhere in a long context. Else -1.
+    /// How many queries see all slots of an entry, where the others see none: nearly everywhere in a long context. Else
+    /// -1.
     [[nodiscard]] std::int64_t count_whole(std::int64_t sequence, const std::int32_t* entry) const noexcept {
         std::int64_t n = 0;
         const bool full = live_slots(entry) == ~std::uint64_t{0};
@@ -195,8 +207,8 @@ private:
     void count(std::int64_t sequence, const std::int32_t* entry, std::uint32_t* counts) const noexcept {
         const std::uint64_t mask = live_slots(entry);
         const std::int32_t live = std::popcount(mask);
-        std::uint32_t n_whole = 0;                   // queries that see all of it
-        std::uint32_t change[kPageSlots + 1] = {};   // differences along the ordinals of this entry, by the others
+        std::uint32_t n_whole = 0;                  // queries that see all of it
+        std::uint32_t change[kPageSlots + 1] = {};  // differences along the ordinals of this entry, by the others
         bool in_parts = false;
         for (std::int64_t t = 0; t < spans_.ne[1]; ++t) {
             const auto* span = spans_.row<const std::int32_t>(t);
@@ -291,7 +303,9 @@ void declare_recurrent(const StepShape& shape, AccessSink& sink) noexcept {
 namespace {
 
 /// Tokens of a run that read (or write) a row of a state before any of them has written it.
-struct RowUse { std::uint32_t reads = 0, writes = 0; };
+struct RowUse {
+    std::uint32_t reads = 0, writes = 0;
+};
 
 RowUse use_of_row(const Operand& rows, std::int64_t row) noexcept {
     RowUse use;
@@ -305,7 +319,8 @@ RowUse use_of_row(const Operand& rows, std::int64_t row) noexcept {
 
 }  // namespace
 
-/// Rows in ascending order. A row that an earlier token of the run has left is this step's own work: not read from outside.
+/// Rows in ascending order. A row that an earlier token of the run has left is this step's own work: not read from
+/// outside.
 template <int StateSlot>
 void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept {
     const Operand& rows = call[StateSlot + 1];
@@ -339,8 +354,11 @@ void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept {
     const auto length = unsigned_bytes(row_bytes(call[1].type, call[1].ne[0]));
     DistinctIds ids(call[2]);
     for (auto row = ids.next(); row.count != 0; row = ids.next())
-        sink.range(1, kRead, {.offset = unsigned_bytes(row.id * call[1].nb[1]), .length = length,
-                              .tag = static_cast<std::uint32_t>(row.id), .weight = row.count});
+        sink.range(1, kRead,
+                   {.offset = unsigned_bytes(row.id * call[1].nb[1]),
+                    .length = length,
+                    .tag = static_cast<std::uint32_t>(row.id),
+                    .weight = row.count});
 }
 
 void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
@@ -348,8 +366,11 @@ void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
     const auto length = unsigned_bytes(row_bytes(w.type, w.ne[0]) * w.ne[1]);
     DistinctIds experts(call[3]);
     for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
-        sink.range(1, kRead, {.offset = unsigned_bytes(expert.id * w.nb[2]), .length = length,
-                              .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
+        sink.range(1, kRead,
+                   {.offset = unsigned_bytes(expert.id * w.nb[2]),
+                    .length = length,
+                    .tag = static_cast<std::uint32_t>(expert.id),
+                    .weight = expert.count});
 }
 
 void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
@@ -357,23 +378,29 @@ void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
     const auto length = unsigned_bytes(row_bytes(bias.type, bias.ne[0]));
     DistinctIds experts(call[3]);
     for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
-        sink.range(2, kRead, {.offset = unsigned_bytes(expert.id * bias.nb[1]), .length = length,
-                              .tag = static_cast<std::uint32_t>(expert.id), .weight = expert.count});
+        sink.range(2, kRead,
+                   {.offset = unsigned_bytes(expert.id * bias.nb[1]),
+                    .length = length,
+                    .tag = static_cast<std::uint32_t>(expert.id),
+                    .weight = expert.count});
 }
 
 void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
     RowRuns runs(sink, 0, kWrite, call[0]);
     DistinctIds kv_slots(call[2]);
-    for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next()) runs.add(kv_slot.id, 1, kv_slot.count);
+    for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next())
+        runs.add(kv_slot.id, 1, kv_slot.count);
     runs.flush();
 }
 
 namespace {
 
-struct Piece { std::int64_t first, n; };
+struct Piece {
+    std::int64_t first, n;
+};
 
-/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for none.
-/// Lists are short, so there is one pass over them for every piece, ascending.
+/// Rows written (slot 0) and read (slot 1) by a list of pieces, which are equal or disjoint: piece(i, slot), n = 0 for
+/// none. Lists are short, so there is one pass over them for every piece, ascending.
 template <class Fn>
 void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pieces, Fn piece) noexcept {
     for (const int slot : {0, 1}) {
@@ -384,7 +411,8 @@ void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pie
             next.n = 0;
             for (std::int64_t i = 0; i < n_pieces; ++i) {
                 const Piece candidate = piece(i, slot);
-                if (candidate.n == 0 || candidate.first <= last || (next.n > 0 && candidate.first > next.first)) continue;
+                if (candidate.n == 0 || candidate.first <= last || (next.n > 0 && candidate.first > next.first))
+                    continue;
                 times = candidate.first == next.first ? times + 1 : 1;
                 next = candidate;
             }
@@ -394,8 +422,8 @@ void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pie
     }
 }
 
-// Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the group's
-// other KV slots with them: those are padding.
+// Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the
+// group's other KV slots with them: those are padding.
 void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group) noexcept {
     const VisiblePages pages(call);
     RowRuns runs(sink, slot, kRead, call[slot]);
@@ -403,7 +431,8 @@ void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::i
         if (n > 0) runs.add(page * kPageSlots, kPageSlots, n);
     };
     pages.for_each_page(whole, [&](std::int64_t page, const std::uint32_t* counts) {
-        if (std::all_of(counts, counts + kPageSlots, [&](std::uint32_t n) { return n == counts[0]; })) return whole(page, counts[0]);
+        if (std::all_of(counts, counts + kPageSlots, [&](std::uint32_t n) { return n == counts[0]; }))
+            return whole(page, counts[0]);
         for (std::int64_t first = 0; first < kPageSlots; first += group) {
             bool seen = false;
             for (std::int64_t i = first; i < first + group; ++i) seen = seen || counts[i] != 0;
@@ -469,9 +498,7 @@ std::uint64_t macs_attention(const KernelCall& call) noexcept {
     return visible * unsigned_bytes(p.n_head) * unsigned_bytes(p.head_dim_k + p.head_dim_v);
 }
 
-std::uint64_t macs_moe_sum(const KernelCall& call) noexcept {
-    return unsigned_bytes(call[1].ne[0] * call[1].n_rows());
-}
+std::uint64_t macs_moe_sum(const KernelCall& call) noexcept { return unsigned_bytes(call[1].ne[0] * call[1].n_rows()); }
 
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept {
     return unsigned_bytes(call[2].ne[0]) * unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]);

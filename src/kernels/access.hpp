@@ -13,32 +13,33 @@ namespace tinfer::kernels {
 
 /// Output written, inputs read, each as a whole or, for views, as its pieces.
 void declare_operands(const StepShape& shape, AccessSink& sink) noexcept;
-void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcept;   ///< slot 3 is a second output
+void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcept;  ///< slot 3 is a second output
 void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
-void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept;   ///< a cache written and read, by lists of rows
+void declare_in_cache(const StepShape& shape,
+                      AccessSink& sink) noexcept;  ///< a cache written and read, by lists of rows
 
 /// Recurrent ops: the state's slot, state_rows in the next one.
 template <int StateSlot>
 void declare_recurrent(const StepShape& shape, AccessSink& sink) noexcept;
 template <int StateSlot>
-void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept;   ///< rows; weight = tokens
+void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept;  ///< rows; weight = tokens
 
-void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;      ///< rows; tag = id, weight = how often
+void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;  ///< rows; tag = id, weight = how often
 void resolve_mul_mat_id(const KernelCall& call,
-                        AccessSink& sink) noexcept;  ///< slices; tag = expert, weight = rows routed
-void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;        ///< biases; tag = expert, weight = rows routed
-void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;      ///< logical rows of the KV slots
+                        AccessSink& sink) noexcept;                      ///< slices; tag = expert, weight = rows routed
+void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;  ///< biases; tag = expert, weight = rows routed
+void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the KV slots
 void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible KV slots; weight = most queries
 /// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
-void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the KV slots
+void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the KV slots
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
-void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;       ///< logical rows of the cells
+void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the cells
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept;
@@ -47,7 +48,7 @@ std::uint64_t macs_moe_sum(const KernelCall& call) noexcept;
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept;
 /// A state's elements take the same number of multiply-adds from every token.
 template <int StateSlot, int PerElement>
-std::uint64_t macs_recurrent(const KernelCall& call) noexcept;   // in access.cpp, for no instruction set
+std::uint64_t macs_recurrent(const KernelCall& call) noexcept;  // in access.cpp, for no instruction set
 
 /// One row of floats per thread, as long as the output's rows.
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
@@ -67,85 +68,76 @@ constexpr void describe_recurrent(KernelDescriptor& kernel) noexcept {
 constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, RunFn& run) noexcept {
     KernelDescriptor kernel(name, op, type, run, declare_operands);
     switch (op) {
-    case Op::get_rows:
-        kernel.declare = declare_get_rows;
-        kernel.resolve = resolve_get_rows;
-        break;
-    case Op::mul_mat:
-    case Op::mul_mat_add:
-    case Op::mul_mat_heads:
-        kernel.macs = macs_mul_mat;
-        break;
-    case Op::mul_mat_id:
-        kernel.declare = declare_mul_mat_id;
-        kernel.resolve = resolve_mul_mat_id;
-        kernel.macs = macs_mul_mat_id;
-        break;
-    case Op::add_id:
-        kernel.declare = declare_add_id;
-        kernel.resolve = resolve_add_id;
-        break;
-    case Op::rms_norm_quantize:
-        kernel.declare = declare_rms_norm_quantize;
-        kernel.scratch_bytes = scratch_row;
-        break;
-    case Op::silu_mul_quantize:
-        kernel.scratch_bytes = scratch_row;
-        break;
-    case Op::kv_write:
-    case Op::rope_kv_write:
-        kernel.declare = declare_kv_write;
-        kernel.resolve = resolve_kv_write;
-        if (type == DType::q8_0 || type == DType::q4_0) kernel.scratch_bytes = scratch_kv_write;
-        break;
-    case Op::attention:
-        kernel.declare = declare_attention;
-        kernel.resolve = resolve_attention;
-        kernel.macs = macs_attention;
-        kernel.scratch_bytes = scratch_attention;
-        break;
-    case Op::key_shift:
-        kernel.declare = declare_in_cache;
-        kernel.resolve = resolve_key_shift;
-        kernel.scratch_bytes = scratch_kv_write;
-        break;
-    case Op::kv_copy_page:
-        kernel.declare = declare_in_cache;
-        kernel.resolve = resolve_kv_copy_page;
-        break;
-    case Op::kv_move:
-        kernel.declare = declare_in_cache;
-        kernel.resolve = resolve_kv_move;
-        kernel.scratch_bytes = scratch_kv_write;
-        break;
-    case Op::causal_conv:
-        describe_recurrent<4>(kernel);
-        kernel.macs = macs_causal_conv;
-        break;
-    case Op::token_shift:
-        describe_recurrent<2>(kernel);
-        break;
-    case Op::selective_scan:
-        describe_recurrent<7>(kernel);
-        kernel.macs = macs_recurrent<7, 3>;
-        break;
-    case Op::wkv6:
-        describe_recurrent<6>(kernel);
-        kernel.macs = macs_recurrent<6, 4>;
-        break;
-    case Op::wkv7:
-        describe_recurrent<7>(kernel);
-        kernel.macs = macs_recurrent<7, 5>;
-        break;
-    case Op::delta_rule:
-        describe_recurrent<6>(kernel);
-        kernel.macs = macs_recurrent<6, 4>;
-        break;
-    case Op::moe_sum:
-        kernel.macs = macs_moe_sum;
-        break;
-    default:
-        break;
+        case Op::get_rows:
+            kernel.declare = declare_get_rows;
+            kernel.resolve = resolve_get_rows;
+            break;
+        case Op::mul_mat:
+        case Op::mul_mat_add:
+        case Op::mul_mat_heads: kernel.macs = macs_mul_mat; break;
+        case Op::mul_mat_id:
+            kernel.declare = declare_mul_mat_id;
+            kernel.resolve = resolve_mul_mat_id;
+            kernel.macs = macs_mul_mat_id;
+            break;
+        case Op::add_id:
+            kernel.declare = declare_add_id;
+            kernel.resolve = resolve_add_id;
+            break;
+        case Op::rms_norm_quantize:
+            kernel.declare = declare_rms_norm_quantize;
+            kernel.scratch_bytes = scratch_row;
+            break;
+        case Op::silu_mul_quantize: kernel.scratch_bytes = scratch_row; break;
+        case Op::kv_write:
+        case Op::rope_kv_write:
+            kernel.declare = declare_kv_write;
+            kernel.resolve = resolve_kv_write;
+            if (type == DType::q8_0 || type == DType::q4_0) kernel.scratch_bytes = scratch_kv_write;
+            break;
+        case Op::attention:
+            kernel.declare = declare_attention;
+            kernel.resolve = resolve_attention;
+            kernel.macs = macs_attention;
+            kernel.scratch_bytes = scratch_attention;
+            break;
+        case Op::key_shift:
+            kernel.declare = declare_in_cache;
+            kernel.resolve = resolve_key_shift;
+            kernel.scratch_bytes = scratch_kv_write;
+            break;
+        case Op::kv_copy_page:
+            kernel.declare = declare_in_cache;
+            kernel.resolve = resolve_kv_copy_page;
+            break;
+        case Op::kv_move:
+            kernel.declare = declare_in_cache;
+            kernel.resolve = resolve_kv_move;
+            kernel.scratch_bytes = scratch_kv_write;
+            break;
+        case Op::causal_conv:
+            describe_recurrent<4>(kernel);
+            kernel.macs = macs_causal_conv;
+            break;
+        case Op::token_shift: describe_recurrent<2>(kernel); break;
+        case Op::selective_scan:
+            describe_recurrent<7>(kernel);
+            kernel.macs = macs_recurrent<7, 3>;
+            break;
+        case Op::wkv6:
+            describe_recurrent<6>(kernel);
+            kernel.macs = macs_recurrent<6, 4>;
+            break;
+        case Op::wkv7:
+            describe_recurrent<7>(kernel);
+            kernel.macs = macs_recurrent<7, 5>;
+            break;
+        case Op::delta_rule:
+            describe_recurrent<6>(kernel);
+            kernel.macs = macs_recurrent<6, 4>;
+            break;
+        case Op::moe_sum: kernel.macs = macs_moe_sum; break;
+        default: break;
     }
     return kernel;
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Which kernel tables this build has (TINFER_TABLE_…) and this machine can run. A level counts only if the processor has
-// its instructions and the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1, §13.3
-// and §15.2); on ARM what the system says of the processor.
+// Which kernel tables this build has (TINFER_TABLE_…) and this machine can run. A level counts only if the processor
+// has its instructions and the operating system saves its registers: CPUID leaves 1 and 7, and XCR0 (Intel SDM vol. 1,
+// §13.3 and §15.2); on ARM what the system says of the processor.
 #include "kernels/kernel.hpp"
 #include "kernels/tables.hpp"
 
 #if defined(__x86_64__) || defined(_M_X64)
-#  if defined(_MSC_VER)
-#    include <intrin.h>
-#  else
-#    include <cpuid.h>
-#  endif
-#  if defined(__linux__)
-#    include <sys/syscall.h>
-#    include <unistd.h>
-#  endif
+#    if defined(_MSC_VER)
+#        include <intrin.h>
+#    else
+#        include <cpuid.h>
+#    endif
+#    if defined(__linux__)
+#        include <sys/syscall.h>
+#        include <unistd.h>
+#    endif
 #elif defined(__aarch64__) && defined(__linux__)
-#  include <sys/auxv.h>
+#    include <sys/auxv.h>
 #endif
 
 namespace tinfer {
@@ -27,54 +27,55 @@ namespace {
 
 #if defined(__x86_64__) || defined(_M_X64)
 
-struct CpuidLeaf { std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0; };
+struct CpuidLeaf {
+    std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
 
 CpuidLeaf cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) noexcept {
     CpuidLeaf out;
-#  if defined(_MSC_VER)
+#    if defined(_MSC_VER)
     int words[4];
     __cpuidex(words, static_cast<int>(leaf), static_cast<int>(subleaf));
     out = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1]),
-        static_cast<std::uint32_t>(words[2]),
-           static_cast<std::uint32_t>(words[3])};
-#  else
-    __get_cpuid_count(leaf, subleaf, &out.eax, &out.ebx, &out.ecx, &out.edx);   // zeros where the leaf does not exist
-#  endif
+           static_cast<std::uint32_t>(words[2]), static_cast<std::uint32_t>(words[3])};
+#    else
+    __get_cpuid_count(leaf, subleaf, &out.eax, &out.ebx, &out.ecx, &out.edx);  // zeros where the leaf does not exist
+#    endif
     return out;
 }
 
 /// Register state the system saves: bit 1 xmm, 2 ymm, 5 to 7 masks and zmm, 17 and 18 tiles.
 std::uint64_t saved_state() noexcept {
-#  if defined(_MSC_VER)
+#    if defined(_MSC_VER)
     return _xgetbv(0);
-#  else
+#    else
     std::uint32_t low = 0, high = 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low | static_cast<std::uint64_t>(high) << 32;
-#  endif
+#    endif
 }
 
-constexpr int kTileData = 18;   // a state component of XCR0
+constexpr int kTileData = 18;  // a state component of XCR0
 
 /// Whether Linux would keep the tiles' 8 KB of state for this process if it asked.
 bool system_has_tiles() noexcept {
-#  if defined(__linux__)
-    constexpr int kGetSupported = 0x1021;   // ARCH_GET_XCOMP_SUPP
+#    if defined(__linux__)
+    constexpr int kGetSupported = 0x1021;  // ARCH_GET_XCOMP_SUPP
     std::uint64_t supported = 0;
     return syscall(SYS_arch_prctl, kGetSupported, &supported) == 0 && (supported >> kTileData & 1) != 0;
-#  else
+#    else
     return false;
-#  endif
+#    endif
 }
-/// Requests that state for the whole process; again changes nothing. It is refused where a thread's alternative signal stack is
-/// too small for it.
+/// Requests that state for the whole process; again changes nothing. It is refused where a thread's alternative signal
+/// stack is too small for it.
 bool request_tiles() noexcept {
-#  if defined(__linux__)
-    constexpr int kRequestPermission = 0x1023;   // ARCH_REQ_XCOMP_PERM
+#    if defined(__linux__)
+    constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#  else
+#    else
     return false;
-#  endif
+#    endif
 }
 bool request_state(Isa isa) noexcept { return isa != Isa::amx || request_tiles(); }
 
@@ -101,12 +102,13 @@ bool machine_has(Isa isa) noexcept {
 /// The family of AMD's processors, 0 for those of others (AMD64 Architecture Programmer's Manual vol. 3, appendix E.3).
 std::uint32_t amd_family() noexcept {
     const CpuidLeaf vendor = cpuid(0);
-    const bool is_amd = vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;   // "AuthenticAMD"
+    const bool is_amd =
+        vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;  // "AuthenticAMD"
     const std::uint32_t version = cpuid(1).eax, family = version >> 8 & 0xF;
     return !is_amd ? 0 : family == 0xF ? family + (version >> 20 & 0xFF) : family;
 }
 Processor known_processor() noexcept {
-    const std::uint32_t family = amd_family();   // 25: Zen 3 and 4; 26: Zen 5
+    const std::uint32_t family = amd_family();  // 25: Zen 3 and 4; 26: Zen 5
     return {.prefetch_to_l1 = family >= 26, .single_512_fma = family == 25};
 }
 
@@ -116,14 +118,14 @@ constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvn
 
 /// Elsewhere than on Linux the extension counts where the compiler was told to expect it, as on every Mac.
 bool machine_has(Isa isa) noexcept {
-#  if defined(__linux__)
-    constexpr unsigned long kDotProduct = 1UL << 20;   // HWCAP_ASIMDDP
+#    if defined(__linux__)
+    constexpr unsigned long kDotProduct = 1UL << 20;  // HWCAP_ASIMDDP
     const bool dot_product = (getauxval(AT_HWCAP) & kDotProduct) != 0;
-#  elif defined(__ARM_FEATURE_DOTPROD)
+#    elif defined(__ARM_FEATURE_DOTPROD)
     const bool dot_product = true;
-#  else
+#    else
     const bool dot_product = false;
-#  endif
+#    endif
     return isa == Isa::neon || (isa == Isa::neon_dot && dot_product);
 }
 

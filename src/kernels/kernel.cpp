@@ -16,8 +16,8 @@ void WorkQueue::rearm() noexcept {
     counted_.store(false, std::memory_order_relaxed);
 }
 
-// A thread begins no chunk that would end behind the deadline, judged by its last one; but it does one in every slice, so
-// that a budget smaller than a chunk gets on too.
+// A thread begins no chunk that would end behind the deadline, judged by its last one; but it does one in every slice,
+// so that a budget smaller than a chunk gets on too.
 bool WorkQueue::time_is_over(Worker& worker) const noexcept {
     const auto now = Clock::now();
     if (worker.in_chunk) worker.chunk_time = now - worker.claimed_at;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a kernel is: a descriptor naming what it computes, and functions that compute it, declare what memory it touches,
-// and count its work. A kernel receives memory only through its operand list, and the operand list is what observers are
-// shown: that is what makes traces complete by construction (no captured pointers, no globals but constant code tables).
+// What a kernel is: a descriptor naming what it computes, and functions that compute it, declare what memory it
+// touches, and count its work. A kernel receives memory only through its operand list, and the operand list is what
+// observers are shown: that is what makes traces complete by construction (no captured pointers, no globals but
+// constant code tables).
 #pragma once
 
 #include <array>
@@ -27,9 +28,9 @@ inline constexpr int kPageSlots = 64;              ///< tokens of one cache page
 struct Operand {
     std::byte* data = nullptr;
     DType type = DType::none;
-    std::array<std::int64_t, 4> ne{1, 1, 1, 1};   ///< elements, contiguous dimension first
-    std::array<std::int64_t, 4> nb{0, 0, 0, 0};   ///< bytes between neighbours in dimension 1, 2, 3 (nb[0]: one block)
-    std::uint64_t bytes = 0;                      ///< of the whole tensor the view lies in
+    std::array<std::int64_t, 4> ne{1, 1, 1, 1};  ///< elements, contiguous dimension first
+    std::array<std::int64_t, 4> nb{0, 0, 0, 0};  ///< bytes between neighbours in dimension 1, 2, 3 (nb[0]: one block)
+    std::uint64_t bytes = 0;                     ///< of the whole tensor the view lies in
 
     [[nodiscard]] bool present() const noexcept { return type != DType::none; }
     /// Row (i1, i2, i3): ne[0] contiguous elements.
@@ -47,8 +48,8 @@ struct Operand {
 
 /// What kernels do differently from processor to processor. It changes no bit of a result.
 struct Processor {
-    bool prefetch_to_l1 = false;            ///< what will be read soon is prefetched into L1, not L2
-    bool single_512_fma = false;       ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
+    bool prefetch_to_l1 = false;  ///< what will be read soon is prefetched into L1, not L2
+    bool single_512_fma = false;  ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
 };
 
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
@@ -56,20 +57,23 @@ struct StepShape {
     std::array<Operand, kMaxOperands> operands{};
     OpParams params{};
     int n_threads = 1;
-    [[nodiscard]] const Operand& operator[](int slot) const noexcept { return operands[static_cast<std::size_t>(slot)]; }
+    [[nodiscard]] const Operand& operator[](int slot) const noexcept {
+        return operands[static_cast<std::size_t>(slot)];
+    }
 };
 
 /// One call: a step whose operands have their data. The only source of pointers of a kernel.
 struct KernelCall : StepShape {
-    std::int64_t scratch_stride = 0;   ///< bytes between the threads' parts; 0: they lie without gaps
+    std::int64_t scratch_stride = 0;  ///< bytes between the threads' parts; 0: they lie without gaps
     Processor processor;
-    std::int64_t next_product = 0;     ///< calls from here to the next product in the same array, if it is one of whole
-                                       ///< matrices or of the same experts; else 0. A product prefetches the first rows
-                                       ///< of the next before it ends
+    std::int64_t next_product = 0;  ///< calls from here to the next product in the same array, if it is one of whole
+                                    ///< matrices or of the same experts; else 0. A product prefetches the first rows
+                                    ///< of the next before it ends
     /// This thread's part of the scratch operand.
     [[nodiscard]] std::byte* scratch(int thread) const noexcept {
         const Operand& all = operands[kScratchSlot];
-        const std::int64_t stride = scratch_stride > 0 ? scratch_stride : static_cast<std::int64_t>(all.bytes) / n_threads / 64 * 64;
+        const std::int64_t stride =
+            scratch_stride > 0 ? scratch_stride : static_cast<std::int64_t>(all.bytes) / n_threads / 64 * 64;
         return all.data + stride * thread;
     }
 };
@@ -79,37 +83,41 @@ struct alignas(64) Worker {
     using Clock = std::chrono::steady_clock;
     std::uint32_t n_chunks = 0;
     // Kept where time is limited only.
-    bool has_worked = false;         ///< since the slice of time began
-    bool in_chunk = false;           ///< claimed_at is the begin of its last chunk
+    bool has_worked = false;  ///< since the slice of time began
+    bool in_chunk = false;    ///< claimed_at is the begin of its last chunk
     Clock::time_point claimed_at{};
-    Clock::duration chunk_time{};    ///< of the last chunk that has ended; 0: none of this step has
+    Clock::duration chunk_time{};  ///< of the last chunk that has ended; 0: none of this step has
     void begin_step() noexcept { n_chunks = 0, in_chunk = false, chunk_time = {}; }
     void begin_slice() noexcept { has_worked = in_chunk = false; }
 };
 
 /// Chunks of a step, handed to whichever thread comes first. claim() is one atomic add; on the leading thread it also
-/// polls the cancel callback now and then, after which every thread gets kNoChunk. With a deadline, threads get kNoChunk
-/// when time is over too; then the same kernel is run again later, on the same call, and claims what is left.
+/// polls the cancel callback now and then, after which every thread gets kNoChunk. With a deadline, threads get
+/// kNoChunk when time is over too; then the same kernel is run again later, on the same call, and claims what is left.
 class WorkQueue {
 public:
     using Clock = Worker::Clock;
     static constexpr std::int64_t kNoChunk = -1;
     static constexpr Clock::time_point kNoDeadline = Clock::time_point::max();
-    using PollFn = bool (*)(void* context) noexcept;   ///< true = stop
-    void set_poll(PollFn poll, void* context) noexcept { poll_ = poll; poll_context_ = context; }
+    using PollFn = bool (*)(void* context) noexcept;  ///< true = stop
+    void set_poll(PollFn poll, void* context) noexcept {
+        poll_ = poll;
+        poll_context_ = context;
+    }
     void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
     [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
     /// For the next step.
     void rearm() noexcept;
-    /// Index of the next chunk below `n_chunks`, or kNoChunk. `worker` is the calling thread's; without one the deadline
-    /// is not looked at.
+    /// Index of the next chunk below `n_chunks`, or kNoChunk. `worker` is the calling thread's; without one the
+    /// deadline is not looked at.
     [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks, Worker* worker = nullptr) noexcept;
     /// The step's kernel claims chunks.
     [[nodiscard]] bool in_use() const noexcept { return next_.load(std::memory_order_relaxed) > 0 || left_of() > 0; }
     /// Chunks are left because time was over. To be asked when no thread claims.
     [[nodiscard]] bool unfinished() const noexcept { return next_.load(std::memory_order_relaxed) < left_of(); }
-    /// Counts what is done of the n chunks of a group. True for whoever does the last one: it sees what the others wrote.
+    /// Counts what is done of the n chunks of a group. True for whoever does the last one: it sees what the others
+    /// wrote.
     static constexpr std::int64_t kGroups = 64;
     [[nodiscard]] bool finish(std::int64_t group, std::int64_t n) noexcept;
 
@@ -118,31 +126,35 @@ private:
     [[nodiscard]] std::int64_t left_of() const noexcept { return left_of_.load(std::memory_order_relaxed); }
 
     alignas(64) std::atomic<std::int64_t> next_{0};
-    std::atomic<std::int64_t> left_of_{0};   ///< n_chunks of a thread that was turned away by the deadline; 0: none was
+    std::atomic<std::int64_t> left_of_{0};  ///< n_chunks of a thread that was turned away by the deadline; 0: none was
     std::atomic<bool> stopped_{false};
-    std::atomic<bool> counted_{false};       ///< some of done_ may not be 0
+    std::atomic<bool> counted_{false};  ///< some of done_ may not be 0
     alignas(64) std::array<std::atomic<std::int32_t>, kGroups> done_{};
     alignas(64) Clock::time_point deadline_ = kNoDeadline;
     PollFn poll_ = nullptr;
     void* poll_context_ = nullptr;
-    Clock::time_point polled_at_{};          ///< of the leading thread only
+    Clock::time_point polled_at_{};  ///< of the leading thread only
 };
 
-struct Range { std::int64_t begin, end; };
+struct Range {
+    std::int64_t begin, end;
+};
 
 /// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit. A kernel either
-/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear repetition,
-/// and what a chunk is may depend on n_threads but on no more of the team.
+/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear
+/// repetition, and what a chunk is may depend on n_threads but on no more of the team.
 struct WorkSlice {
     int thread = 0;
-    int n_threads = 1;               ///< asked for; the team may be smaller
-    WorkQueue* queue = nullptr;      ///< of this step; shared by its threads
+    int n_threads = 1;           ///< asked for; the team may be smaller
+    WorkQueue* queue = nullptr;  ///< of this step; shared by its threads
     Worker* worker = nullptr;
-    std::int64_t part = thread, n_parts = n_threads;   ///< of even shares: more than threads where time is limited
-    bool short_chunks = false;       ///< time is limited: chunks are to take half a millisecond at most if they can
+    std::int64_t part = thread, n_parts = n_threads;  ///< of even shares: more than threads where time is limited
+    bool short_chunks = false;  ///< time is limited: chunks are to take half a millisecond at most if they can
     /// Even contiguous share of n items.
     [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * part / n_parts, n * (part + 1) / n_parts}; }
-    [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept { return queue->claim(thread, n_chunks, worker); }
+    [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept {
+        return queue->claim(thread, n_chunks, worker);
+    }
 };
 
 /// Receives what a kernel touches. Operands not named are not accessed.
@@ -158,14 +170,14 @@ public:
 using RunFn = void(const KernelCall&, WorkSlice) noexcept;
 using DeclareFn = void(const StepShape&, AccessSink&) noexcept;
 using ResolveFn = void(const KernelCall&, AccessSink&) noexcept;
-using MacsFn = std::uint64_t(const KernelCall&) noexcept;       ///< data present: experts and KV slots count what is used
-using ScratchFn = std::uint64_t(const StepShape&) noexcept;     ///< bytes for all threads, a multiple of 64·n_threads
+using MacsFn = std::uint64_t(const KernelCall&) noexcept;    ///< data present: experts and KV slots count what is used
+using ScratchFn = std::uint64_t(const StepShape&) noexcept;  ///< bytes for all threads, a multiple of 64·n_threads
 
 /// A kernel as tables list it. Cannot be made without `declare`.
 struct KernelDescriptor {
-    std::string_view name;        ///< "mul_mat.q4_k"; the table's name is appended where it is shown
+    std::string_view name;  ///< "mul_mat.q4_k"; the table's name is appended where it is shown
     Op op;
-    DType type;                   ///< of the operand that selects the kernel (see kernels/ops.hpp), none where any fits
+    DType type;  ///< of the operand that selects the kernel (see kernels/ops.hpp), none where any fits
     RunFn* run;
     DeclareFn* declare;
     ResolveFn* resolve = nullptr;
@@ -178,18 +190,18 @@ struct KernelDescriptor {
 
 /// The complete list of what one instruction-set level can do.
 struct KernelTable {
-    std::string_view name;                 ///< "avx2"
+    std::string_view name;  ///< "avx2"
     const KernelDescriptor* kernels;
     std::size_t n_kernels;
-    const RowOps* row_ops = &reference_row_ops;   ///< for sampling, which is no part of a graph
-    const KernelTable* base = nullptr;     ///< has the kernels that this one has not
+    const RowOps* row_ops = &reference_row_ops;  ///< for sampling, which is no part of a graph
+    const KernelTable* base = nullptr;           ///< has the kernels that this one has not
     /// The kernel for an op and selecting type, or null.
     [[nodiscard]] const KernelDescriptor* find(Op op, DType type) const noexcept;
 };
 
-/// The table for `isa` if this build and machine have it (automatic: the best), else null: CPUID and the state that the system
-/// saves decide. Its kernels may be run: what the system gives processes only on request (the tiles of amx, 8 KB of state for
-/// every thread from then on) has been requested, and where it was refused there is no such table.
+/// The table for `isa` if this build and machine have it (automatic: the best), else null: CPUID and the state that the
+/// system saves decide. Its kernels may be run: what the system gives processes only on request (the tiles of amx, 8 KB
+/// of state for every thread from then on) has been requested, and where it was refused there is no such table.
 [[nodiscard]] const KernelTable* find_table(Isa isa) noexcept;
 /// The same to look at and for its row_ops. Requests nothing, so a refusal is not known yet.
 [[nodiscard]] const KernelTable* look_up_table(Isa isa) noexcept;

@@ -110,8 +110,7 @@ private:
         : n_rows_(w.ne[1]), unit_(unit), n_units_((n_rows_ + unit - 1) / unit), end_(n_matrices * n_units_),
           shares_(shares), most_(most) {}
     void count_chunks() noexcept {
-        if (most_ == 1)
-            count_ = end_;
+        if (most_ == 1) count_ = end_;
         else
             for (std::int64_t at = 0; at < end_; at += units_of_chunk(at)) ++count_;
     }

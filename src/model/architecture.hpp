@@ -16,23 +16,23 @@ namespace tinfer::model {
 /// What a graph depends on besides the model: the shape of one micro-batch.
 struct BatchShape {
     std::int64_t n_tokens = 1;
-    std::int64_t n_outputs = 1;          ///< rows that get logits or embeddings; 0 = none
-    std::int64_t n_table_entries = 1;    ///< capacity of the kv_table input
-    std::int64_t n_seqs = 1;             ///< capacity of the kv_seqs input
-    bool from_embeddings = false;        ///< rows of n_embd floats instead of token ids
+    std::int64_t n_outputs = 1;        ///< rows that get logits or embeddings; 0 = none
+    std::int64_t n_table_entries = 1;  ///< capacity of the kv_table input
+    std::int64_t n_seqs = 1;           ///< capacity of the kv_seqs input
+    bool from_embeddings = false;      ///< rows of n_embd floats instead of token ids
     bool want_logits = true, want_embeddings = false;
-    Pooling pooling = Pooling::none;     ///< other than none: one vector per sequence
-    bool window_pool = false;            ///< layers with a window have cells of their own
-    std::int64_t n_pooled = 0;           ///< sequences that may get one
-    bool whole_layers = false;           ///< without outputs too, the last layer computes what lies before its output rows
-    bool encodes = false;                ///< the encoder in front of a decoder: every row goes on, none is an output
-    std::int64_t n_cross_entries = 1, n_cross_seqs = 1;   ///< capacities of cross_table and cross_seqs
+    Pooling pooling = Pooling::none;  ///< other than none: one vector per sequence
+    bool window_pool = false;         ///< layers with a window have cells of their own
+    std::int64_t n_pooled = 0;        ///< sequences that may get one
+    bool whole_layers = false;        ///< without outputs too, the last layer computes what lies before its output rows
+    bool encodes = false;             ///< the encoder in front of a decoder: every row goes on, none is an output
+    std::int64_t n_cross_entries = 1, n_cross_seqs = 1;  ///< capacities of cross_table and cross_seqs
 };
 
 /// The tensors that a layer remembers its tokens in; null where it has none.
 struct LayerMemory {
-    const TensorInfo *k = nullptr, *v = nullptr;          ///< of attention
-    std::array<const TensorInfo*, kMaxStates> states{};   ///< of recurrence, in the order of HParams::states
+    const TensorInfo *k = nullptr, *v = nullptr;         ///< of attention
+    std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of HParams::states
 };
 
 /// Everything a builder reads. It owns nothing.
@@ -41,11 +41,11 @@ struct BuildContext {
     const HParams& hp;
     const Weights& w;
     BatchShape shape;
-    RopeParams rope;                              ///< effective in this context
-    RopeParams rope_window;                       ///< the same for windowed layers
-    const TensorInfo* rope_factors = nullptr;     ///< chosen once per context
-    std::span<const LayerMemory> memory;          ///< one per layer
-    std::span<const LayerMemory> cross{};         ///< of each decoder layer: what it looks at of the encoder's result
+    RopeParams rope;                           ///< effective in this context
+    RopeParams rope_window;                    ///< the same for windowed layers
+    const TensorInfo* rope_factors = nullptr;  ///< chosen once per context
+    std::span<const LayerMemory> memory;       ///< one per layer
+    std::span<const LayerMemory> cross{};      ///< of each decoder layer: what it looks at of the encoder's result
 };
 
 struct Architecture {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arctic (Snowflake, 2024): llama's block with a narrow dense feed-forward, and beside it 128 experts that read the stream as
-// it came into the layer, so that their weights can travel while attention is at work ("dense-MoE hybrid").
+// Arctic (Snowflake, 2024): llama's block with a narrow dense feed-forward, and beside it 128 experts that read the
+// stream as it came into the layer, so that their weights can travel while attention is at work ("dense-MoE hybrid").
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -12,17 +12,18 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'arctic' needs expert_count > 0");
-    hp.n_ff_expert = hp.n_ff[0];   // the dense part is as wide as the stream
+    hp.n_ff_expert = hp.n_ff[0];  // the dense part is as wide as the stream
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn = FeedForward::experts}, [&](int il, LayerWeights& layer) {
-        layer.ffn_norm_exps = binder.norm(block_name(il, "ffn_norm_exps"), {hp.n_embd});
-        layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_embd);
-        layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_embd);
-        layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_embd, hp.n_embd);
-    });
+    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn = FeedForward::experts},
+                      [&](int il, LayerWeights& layer) {
+                          layer.ffn_norm_exps = binder.norm(block_name(il, "ffn_norm_exps"), {hp.n_embd});
+                          layer.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, hp.n_embd);
+                          layer.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, hp.n_embd);
+                          layer.ffn_down = binder.linear(block_name(il, "ffn_down"), hp.n_embd, hp.n_embd);
+                      });
 }
 
 void build(const BuildContext& b) {

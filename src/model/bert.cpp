@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// BERT (arXiv:1810.04805) and two that follow it: Nomic BERT (arXiv:2402.01613) with rotated heads and a gated feed-forward,
-// Jina BERT v2 (arXiv:2310.19923) with ALiBi to both sides. Encoders: every token sees every other, norms stand behind each
-// branch, and there is no head but the classifier of a reranker.
+// BERT (arXiv:1810.04805) and two that follow it: Nomic BERT (arXiv:2402.01613) with rotated heads and a gated
+// feed-forward, Jina BERT v2 (arXiv:2310.19923) with ALiBi to both sides. Encoders: every token sees every other, norms
+// stand behind each branch, and there is no head but the classifier of a reranker.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -14,7 +14,8 @@ namespace {
 HParams read_encoder(KeyReader& keys, RopeKind rope) {
     HParams hp = read_common(keys, rope, NormKind::layer);
     if (keys.boolean("attention.causal", false)) unsupported(keys.file(), hp.arch, "causal bert not supported");
-    if (keys.file().find_tensor("blk.0.ffn_gate_inp.weight") != nullptr) unsupported(keys.file(), hp.arch, "expert bert not supported");
+    if (keys.file().find_tensor("blk.0.ffn_gate_inp.weight") != nullptr)
+        unsupported(keys.file(), hp.arch, "expert bert not supported");
     hp.causal = false;
     return hp;
 }
@@ -96,7 +97,9 @@ HParams read(KeyReader& keys) {
     return read_encoder(keys, RopeKind::neox);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_encoder(binder, hp, {.qkv_bias = Bias::optional, .out_bias = Bias::optional}); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_encoder(binder, hp, {.qkv_bias = Bias::optional, .out_bias = Bias::optional});
+}
 
 void build(const BuildContext& b) { post_norm_stack(b); }
 
@@ -117,7 +120,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     parts.ffn = FeedForward::fused;
     Weights w = bind_encoder(binder, hp, parts);
     for (int il = 0; il < hp.n_layer; ++il)
-        w.layers[static_cast<std::size_t>(il)].attn_norm_2 = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
+        w.layers[static_cast<std::size_t>(il)].attn_norm_2 =
+            binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
     return w;
 }
 

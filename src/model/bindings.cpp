@@ -14,7 +14,8 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
     w.token_embd = binder.matrix("token_embd", {hp.n_embd, hp.n_vocab});
     w.output_norm = output_norm;
     if (head != Head::always_tied) w.output.weight = binder.find_matrix("output", {hp.n_embd, hp.n_vocab});
-    if (w.output.weight == nullptr) w.output.weight = head == Head::required ? binder.matrix("output", {hp.n_embd, hp.n_vocab}) : w.token_embd;
+    if (w.output.weight == nullptr)
+        w.output.weight = head == Head::required ? binder.matrix("output", {hp.n_embd, hp.n_vocab}) : w.token_embd;
     if (hp.rope == RopeKind::none) {
         binder.ignore("rope_freqs.weight");
     } else {
@@ -22,7 +23,8 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
         w.rope_factors_long = binder.find_factors("rope_factors_long.weight", hp.n_rot / 2);
         w.rope_factors_short = binder.find_factors("rope_factors_short.weight", hp.n_rot / 2);
         const bool one_alone = (w.rope_factors_long == nullptr) != (w.rope_factors_short == nullptr);
-        if (one_alone || (hp.rope_scaling == RopeScaling::longrope && w.rope_factors_long == nullptr && w.rope_freqs == nullptr))
+        if (one_alone ||
+            (hp.rope_scaling == RopeScaling::longrope && w.rope_factors_long == nullptr && w.rope_freqs == nullptr))
             binder.missing(w.rope_factors_long == nullptr ? "rope_factors_long.weight" : "rope_factors_short.weight");
     }
     binder.ignore_blocks(hp.n_layer, hp.n_layer + hp.n_layer_draft);
@@ -32,8 +34,10 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
 
 void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv, Bias out) {
     const auto i = static_cast<std::size_t>(il);
-    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k, n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
-    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_v, n_o = std::int64_t{hp.n_head[i]} * hp.head_dim_v;
+    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k,
+                       n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
+    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_v,
+                       n_o = std::int64_t{hp.n_head[i]} * hp.head_dim_v;
     w.attn_qkv = binder.find_linear(block_name(il, "attn_qkv"), hp.n_embd, n_q + n_k + n_v, qkv);
     if (!w.attn_qkv) {
         w.attn_q = binder.linear(block_name(il, "attn_q"), hp.n_embd, n_q, qkv);
@@ -64,7 +68,7 @@ void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 void bind_classifier(WeightBinder& binder, const HParams& hp, Weights& w) {
-    const auto classes = [&](std::string_view name) {   // as many as the tensor has rows
+    const auto classes = [&](std::string_view name) {  // as many as the tensor has rows
         const TensorInfo* tensor = binder.file().find_tensor(name);
         return tensor == nullptr ? 0 : tensor->ne[1];
     };
@@ -89,7 +93,7 @@ void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights&
         w.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n, bias);
     }
     w.ffn_down_exps = binder.experts(block_name(il, "ffn_down_exps"), f, e, n, bias);
-    for (const char* const name : {"exp_probs_b.bias", "exp_probs_b"})   // some writers leave the suffix out
+    for (const char* const name : {"exp_probs_b.bias", "exp_probs_b"})  // some writers leave the suffix out
         if (w.exp_probs_b == nullptr) w.exp_probs_b = binder.find_vector(block_name(il, name), n);
     if (hp.n_ff_shared == 0) return;
     w.ffn_gate_shexp = binder.linear(block_name(il, "ffn_gate_shexp"), e, hp.n_ff_shared);
@@ -108,9 +112,12 @@ void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, Laye
 namespace {
 
 void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
-    const auto norm = [&](std::string_view role) { return binder.norm(block_name(il, role), {hp.n_embd}, parts.norm_bias); };
+    const auto norm = [&](std::string_view role) {
+        return binder.norm(block_name(il, role), {hp.n_embd}, parts.norm_bias);
+    };
     const BlockNorms norms = parts.norms;
-    if (norms == BlockNorms::before || norms == BlockNorms::one || norms == BlockNorms::around) w.attn_norm = norm("attn_norm");
+    if (norms == BlockNorms::before || norms == BlockNorms::one || norms == BlockNorms::around)
+        w.attn_norm = norm("attn_norm");
     if (norms == BlockNorms::before || norms == BlockNorms::around) w.ffn_norm = norm(parts.ffn_norm);
     if (norms == BlockNorms::after || norms == BlockNorms::around) {
         w.attn_post_norm = norm("post_attention_norm");

@@ -15,11 +15,13 @@ using Bias = WeightBinder::Bias;
 
 /// token_embd, output_norm, output (or the tied head), RoPE factors; room for the layers.
 enum class Head : std::uint8_t { tied_if_missing, required, always_tied };
-[[nodiscard]] Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head = Head::tied_if_missing, Bias norm_bias = Bias::none);
+[[nodiscard]] Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head = Head::tied_if_missing,
+                                   Bias norm_bias = Bias::none);
 [[nodiscard]] Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const Norm& output_norm);
 
 /// attn_qkv, or attn_q, attn_k and attn_v; attn_output.
-void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv = Bias::none, Bias out = Bias::none);
+void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv = Bias::none,
+                    Bias out = Bias::none);
 /// attn_q_norm {head_dim} and attn_k_norm {head_dim}.
 void bind_head_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 /// ffn_gate, ffn_up, ffn_down.
@@ -35,12 +37,20 @@ void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights&
 /// Gated feed-forward in the layers in front, experts in the others, with exp_probs_b where the file has it.
 void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 
-
-/// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; the family's.
+/// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; the
+/// family's.
 enum class BlockNorms : std::uint8_t { before, one, after, around, own };
-/// Norms of q and k: one for all heads {head_dim}, one a head {head_dim, n_head}, one over all {head_dim · n_head}, which
-/// has a bias where the block's norms have one. `per_head` takes biases as the file gives them.
-enum class HeadNorms : std::uint8_t { none, shared, shared_if_given, per_head, per_head_if_given, whole, whole_if_given };
+/// Norms of q and k: one for all heads {head_dim}, one a head {head_dim, n_head}, one over all {head_dim · n_head},
+/// which has a bias where the block's norms have one. `per_head` takes biases as the file gives them.
+enum class HeadNorms : std::uint8_t {
+    none,
+    shared,
+    shared_if_given,
+    per_head,
+    per_head_if_given,
+    whole,
+    whole_if_given
+};
 enum class Mixer : std::uint8_t { attention, own };
 /// The bind_… of that name; `experts_if_any` is gated where the model has none.
 enum class FeedForward : std::uint8_t { gated, fused, plain, experts, experts_if_any, dense_or_experts, own };
@@ -48,27 +58,34 @@ enum class FeedForward : std::uint8_t { gated, fused, plain, experts, experts_if
 /// What every block of a family reads; as it stands here, llama's without a bias.
 struct BlockParts {
     BlockNorms norms = BlockNorms::before;
-    std::string_view ffn_norm = "ffn_norm";   ///< stored under this name
+    std::string_view ffn_norm = "ffn_norm";  ///< stored under this name
     Bias norm_bias = Bias::none;
     Mixer mixer = Mixer::attention;
     Bias qkv_bias = Bias::none;
     Bias out_bias = Bias::none;
     HeadNorms head_norms = HeadNorms::none;
     FeedForward ffn = FeedForward::gated;
-    Bias ffn_bias = Bias::none;   ///< of `fused`: ffn_down's; routed by count or by layer: of the dense ones
+    Bias ffn_bias = Bias::none;  ///< of `fused`: ffn_down's; routed by count or by layer: of the dense ones
 };
 
 /// Biases at every norm and product, a feed-forward without a gate: GPT-2's block.
-inline constexpr BlockParts kBiasedBlock{.norm_bias = Bias::required, .qkv_bias = Bias::required, .out_bias = Bias::required,
-                                         .ffn = FeedForward::plain, .ffn_bias = Bias::required};
+inline constexpr BlockParts kBiasedBlock{.norm_bias = Bias::required,
+                                         .qkv_bias = Bias::required,
+                                         .out_bias = Bias::required,
+                                         .ffn = FeedForward::plain,
+                                         .ffn_bias = Bias::required};
 /// Biases at the products that have them in the file; experts where the model has any.
-inline constexpr BlockParts kBiasesAsGiven{.qkv_bias = Bias::optional, .out_bias = Bias::optional,
-                                           .ffn = FeedForward::experts_if_any, .ffn_bias = Bias::optional};
+inline constexpr BlockParts kBiasesAsGiven{.qkv_bias = Bias::optional,
+                                           .out_bias = Bias::optional,
+                                           .ffn = FeedForward::experts_if_any,
+                                           .ffn_bias = Bias::optional};
 
 /// What a block has beside its parts, bound after them.
 using OwnParts = std::function<void(int il, LayerWeights& layer)>;
-void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const BlockParts& parts, const OwnParts& own = {});
+void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const BlockParts& parts,
+                 const OwnParts& own = {});
 /// bind_globals, with the bias of the block's norms at output_norm, and bind_blocks.
-[[nodiscard]] Weights bind_stack(WeightBinder& binder, const HParams& hp, Head head, const BlockParts& parts = {}, const OwnParts& own = {});
+[[nodiscard]] Weights bind_stack(WeightBinder& binder, const HParams& hp, Head head, const BlockParts& parts = {},
+                                 const OwnParts& own = {});
 
 }  // namespace tinfer::model

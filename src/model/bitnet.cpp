@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// BitNet b1.58 (arXiv:2402.17764): llama's block for matrices of −1, 0 and 1. What attention and the feed-forward give is
-// normed once more before their last product, and a matrix may have one scale of its own, which the product is times.
+// BitNet b1.58 (arXiv:2402.17764): llama's block for matrices of −1, 0 and 1. What attention and the feed-forward give
+// is normed once more before their last product, and a matrix may have one scale of its own, which the product is
+// times.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -11,9 +12,17 @@ namespace tinfer::model::bitnet {
 namespace {
 
 void bind_scales(WeightBinder& binder, int il, LayerWeights& w) {
-    struct Scaled { Linear& map; std::string_view role; };
-    for (const auto& [map, role] : {Scaled{w.attn_q, "attn_q"}, {w.attn_k, "attn_k"}, {w.attn_v, "attn_v"}, {w.attn_output, "attn_output"},
-                                    {w.ffn_gate, "ffn_gate"}, {w.ffn_up, "ffn_up"}, {w.ffn_down, "ffn_down"}})
+    struct Scaled {
+        Linear& map;
+        std::string_view role;
+    };
+    for (const auto& [map, role] : {Scaled{w.attn_q, "attn_q"},
+                                    {w.attn_k, "attn_k"},
+                                    {w.attn_v, "attn_v"},
+                                    {w.attn_output, "attn_output"},
+                                    {w.ffn_gate, "ffn_gate"},
+                                    {w.ffn_up, "ffn_up"},
+                                    {w.ffn_down, "ffn_down"}})
         map.scale = binder.find_vector(block_name(il, cat(role, ".scale")), 1);
 }
 
@@ -24,7 +33,8 @@ HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
 Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::always_tied, {}, [&](int il, LayerWeights& layer) {
         const auto i = static_cast<std::size_t>(il);
-        layer.attn_sub_norm = binder.norm(block_name(il, "attn_sub_norm"), {std::int64_t{hp.n_head[i]} * hp.head_dim_v});
+        layer.attn_sub_norm =
+            binder.norm(block_name(il, "attn_sub_norm"), {std::int64_t{hp.n_head[i]} * hp.head_dim_v});
         layer.ffn_sub_norm = binder.norm(block_name(il, "ffn_sub_norm"), {hp.n_ff[i]});
         bind_scales(binder, il, layer);
     });

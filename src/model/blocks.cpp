@@ -10,7 +10,7 @@ namespace tinfer::model {
 
 namespace {
 
-constexpr int kFarthestBucket = 128;   // of T5 (arXiv:1910.10683 §2.1): what is farther has the bias of this distance
+constexpr int kFarthestBucket = 128;  // of T5 (arXiv:1910.10683 §2.1): what is farther has the bias of this distance
 
 // Positions, as far as they are looked up or rotated by, and the tables of the cache.
 void add_attention_inputs(const BuildContext& b, Inputs& in) {
@@ -18,14 +18,17 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     const BatchShape& s = b.shape;
     const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
     if (b.w.position_embd != nullptr)
-        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")), "inp_positioned");
+        in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")),
+                      "inp_positioned");
     AttentionInputs& full = in.full;
     full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
     full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.biases_by_position()) full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
-    if (b.w.attn_rel_b != nullptr) full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
+    if (b.hp.biases_by_position())
+        full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    if (b.w.attn_rel_b != nullptr)
+        full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
     const bool rotates = b.hp.rope != RopeKind::none;
     const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
     full.rope = b.rope;
@@ -59,7 +62,7 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    if (b.w.token_types != nullptr) {   // row 0 as a rule: nothing in a batch tells the second text of a pair
+    if (b.w.token_types != nullptr) {  // row 0 as a rule: nothing in a batch tells the second text of a pair
         const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
@@ -95,14 +98,21 @@ Tensor norm_of_kind(const BuildContext& b, NormKind kind, const Norm& w, Tensor 
 
 }  // namespace
 
-Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name) { return norm_of_kind(b, b.hp.norm, w, x, name); }
+Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name) {
+    return norm_of_kind(b, b.hp.norm, w, x, name);
+}
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 
 AttentionParams attention_params(const BuildContext& b, int il) {
     const auto i = static_cast<std::size_t>(il);
-    return {.n_head = b.hp.n_head[i], .n_head_kv = b.hp.n_head_kv[i], .head_dim_k = b.hp.head_dim_k, .head_dim_v = b.hp.head_dim_v,
-            .scale = b.hp.attn_scale, .softcap = b.hp.attn_softcap, .max_bias = b.hp.max_alibi_bias};
+    return {.n_head = b.hp.n_head[i],
+            .n_head_kv = b.hp.n_head_kv[i],
+            .head_dim_k = b.hp.head_dim_k,
+            .head_dim_v = b.hp.head_dim_v,
+            .scale = b.hp.attn_scale,
+            .softcap = b.hp.attn_softcap,
+            .max_bias = b.hp.max_alibi_bias};
 }
 
 namespace {
@@ -125,7 +135,8 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
     if (w.attn_qkv) {
         const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
         const Tensor all = g.name(clamped(linear(g, w.attn_qkv, h)), "qkv");
-        out = {g.view(all, 0, n_q), g.view(all, n_q, n_k), g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v)};
+        out = {g.view(all, 0, n_q), g.view(all, n_q, n_k),
+               g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v)};
     } else {
         out.q = g.name(clamped(linear(g, w.attn_q, h)), "q");
         out.k = g.name(clamped(linear(g, w.attn_k, h)), "k");
@@ -181,7 +192,7 @@ Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv&
 
 namespace {
 
-constexpr float kSwigluLimit = 7.0f;   // of gpt-oss: gate ≤ 7, |up| ≤ 7
+constexpr float kSwigluLimit = 7.0f;  // of gpt-oss: gate ≤ 7, |up| ≤ 7
 
 Tensor activate(Graph& g, Activation activation, Tensor x) {
     switch (activation) {
@@ -192,7 +203,7 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
             const Tensor y = g.name(g.relu(x), "ffn_relu");
             return g.mul(y, y);
         }
-        case Activation::swiglu_clamped: {   // z · σ(1.702 z), z ≤ 7: gated() does the rest
+        case Activation::swiglu_clamped: {  // z · σ(1.702 z), z ≤ 7: gated() does the rest
             const Tensor z = g.name(g.clamp(x, std::numeric_limits<float>::lowest(), kSwigluLimit), "ffn_clamped");
             return g.mul(z, g.name(g.sigmoid(g.name(g.scale(z, 1.702f), "ffn_scaled")), "ffn_sigmoid"));
         }
@@ -200,7 +211,9 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
     return x;
 }
 
-struct Routing { Tensor ids, weights; };   ///< {n_expert_used, T} each
+struct Routing {
+    Tensor ids, weights;
+};  ///< {n_expert_used, T} each
 
 // The experts of each token and what they count (architectures §2.9, steps 1–8).
 Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
@@ -211,18 +224,21 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Tensor probs = logits;
     if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
     if (b.hp.expert_gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
-    Tensor scores = probs;   // what is chosen by, not what is weighed with
+    Tensor scores = probs;  // what is chosen by, not what is weighed with
     if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
-    if (b.hp.n_expert_group > 1) scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
+    if (b.hp.n_expert_group > 1)
+        scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
     Routing out;
     out.ids = g.name(g.top_k(scores, b.hp.n_expert_used), "ffn_moe_topk");
     if (!after) {
-        out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale), "ffn_moe_weights");
+        out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale),
+                             "ffn_moe_weights");
         return out;
     }
     const Tensor chosen = g.name(g.moe_weights(logits, out.ids, false, 1.0f), "ffn_moe_chosen");
     out.weights = g.name(g.softmax(chosen), "ffn_moe_weights");
-    if (b.hp.expert_weights_scale != 1.0f) out.weights = g.name(g.scale(out.weights, b.hp.expert_weights_scale), "ffn_moe_scaled");
+    if (b.hp.expert_weights_scale != 1.0f)
+        out.weights = g.name(g.scale(out.weights, b.hp.expert_weights_scale), "ffn_moe_scaled");
     return out;
 }
 
@@ -247,7 +263,7 @@ Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names) {
     Graph& g = b.g;
     const Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
     if (b.hp.activation != Activation::swiglu_clamped) return g.name(g.mul(z, up), names.product);
-    up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");   // z ⊙ (up + 1)
+    up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");  // z ⊙ (up + 1)
     return g.name(g.add(g.name(g.mul(z, up), "ffn_times_up"), z), names.product);
 }
 
@@ -263,7 +279,8 @@ GatedNames gated_names(Activation activation) noexcept {
 
 }  // namespace
 
-Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h, const Norm& sub_norm) {
+Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h,
+                 const Norm& sub_norm) {
     Graph& g = b.g;
     const Tensor z = g.name(linear(g, gate, h), "ffn_gate");
     const Tensor y = gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation));
@@ -305,7 +322,9 @@ Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
     const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
     const std::int64_t n_ff = w.ffn_down.weight->ne[0];
     if (g.value(up).ne[0] == 2 * n_ff)
-        return g.name(linear(g, w.ffn_down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation))), "ffn_out");
+        return g.name(
+            linear(g, w.ffn_down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation))),
+            "ffn_out");
     Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
     if (w.ffn_act_scales != nullptr) y = g.name(g.div(y, vector(g, w.ffn_act_scales)), "ffn_act_scaled");
     return g.name(linear(g, w.ffn_down, y), "ffn_out");
@@ -346,7 +365,8 @@ void pool(const BuildContext& b, Tensor h) {
         g.output(sums);
         h = g.div(sums, counts);
     }
-    if (b.shape.pooling == Pooling::rank) {   // a hidden layer and scores, or one of them; of scores alone a distribution
+    if (b.shape.pooling ==
+        Pooling::rank) {  // a hidden layer and scores, or one of them; of scores alone a distribution
         const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
         if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
         if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The building blocks that families share (architectures §2): inputs, norms, projections, attention, feed-forward, experts,
-// head, and the two ways to stack them. What a block does follows from the hyper-parameters and from which weights a layer
-// has; a family file names the weights and puts the blocks in the order of its paper.
+// The building blocks that families share (architectures §2): inputs, norms, projections, attention, feed-forward,
+// experts, head, and the two ways to stack them. What a block does follows from the hyper-parameters and from which
+// weights a layer has; a family file names the weights and puts the blocks in the order of its paper.
 #pragma once
 
 #include <initializer_list>
@@ -15,23 +15,26 @@ using graph::Tensor;
 
 /// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
 struct AttentionInputs {
-    Tensor cells;         ///< {T}: where K and V of each token go
-    graph::KvInputs kv;   ///< what each token sees
+    Tensor cells;        ///< {T}: where K and V of each token go
+    graph::KvInputs kv;  ///< what each token sees
     RopeParams rope;
-    Tensor rope_table;    ///< {n_rot, T}; absent without RoPE
+    Tensor rope_table;  ///< {n_rot, T}; absent without RoPE
 };
 
 /// The graph inputs of a model, as far as it needs them.
 struct Inputs {
-    Tensor x;             ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
-    Tensor positions;     ///< {T}
-    Tensor out_rows;      ///< {n_outputs}: rows of the micro-batch that are outputs
+    Tensor x;          ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
+    Tensor positions;  ///< {T}
+    Tensor out_rows;   ///< {n_outputs}: rows of the micro-batch that are outputs
     AttentionInputs full, windowed;
-    [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept { return hp.is_windowed(il) ? windowed : full; }
-    Tensor state_rows;    ///< {2, T}: rows of recurrent states; absent without them
+    [[nodiscard]] const AttentionInputs& of(const HParams& hp, int il) const noexcept {
+        return hp.is_windowed(il) ? windowed : full;
+    }
+    Tensor state_rows;  ///< {2, T}: rows of recurrent states; absent without them
 };
 
-/// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions and cache tables.
+/// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions
+/// and cache tables.
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
@@ -43,15 +46,18 @@ struct Inputs {
 
 // ---- attention
 
-struct Qkv { Tensor q, k, v; };   ///< {head_dim, n_head or n_head_kv, T}
+struct Qkv {
+    Tensor q, k, v;
+};  ///< {head_dim, n_head or n_head_kv, T}
 
 [[nodiscard]] AttentionParams attention_params(const BuildContext& b, int il);
-/// Projections, fused or split, clamped, split into heads, with norms of q and k (full width or per head) as far as there
-/// are any. Not rotated.
+/// Projections, fused or split, clamped, split into heads, with norms of q and k (full width or per head) as far as
+/// there are any. Not rotated.
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
-/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it are kept.
+/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it
+/// are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
@@ -63,10 +69,13 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 // ---- feed-forward
 
 /// act(gate) ⊙ up
-struct GatedNames { std::string_view activation, product; };
+struct GatedNames {
+    std::string_view activation, product;
+};
 [[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h)), with a norm before Wdown where there is one
-[[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h, const Norm& sub_norm = {});
+[[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down,
+                               Tensor h, const Norm& sub_norm = {});
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
 [[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
 /// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
@@ -80,18 +89,19 @@ struct GatedNames { std::string_view activation, product; };
 
 /// Rows of x that are outputs; call it once the last layer has written its K and V. Of nothing: nothing.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
-/// The same of several streams, in the last layer only: no other layer, and no encoder in front of a decoder, leaves rows out.
-/// False where no row is left, with which the model ends.
-[[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams);
+/// The same of several streams, in the last layer only: no other layer, and no encoder in front of a decoder, leaves
+/// rows out. False where no row is left, with which the model ends.
+[[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il,
+                                    std::initializer_list<Tensor*> streams);
 /// x + residual_scale · y; x itself without a y, of a layer that lacks the part
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
-/// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and behind
-/// a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h); an absent result adds nothing. Absent where
-/// nothing is asked for.
+/// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and
+/// behind a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h); an absent result adds nothing.
+/// Absent where nothing is asked for.
 template <class Attention, class Ffn>
 Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& attention, Ffn&& ffn) {
     Graph& g = b.g;
@@ -116,7 +126,8 @@ Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& at
     }
     return x;
 }
-[[nodiscard]] Tensor sequential_layers(const BuildContext& b, const Inputs& in);   ///< of self_attention and feed_forward
+[[nodiscard]] Tensor sequential_layers(const BuildContext& b,
+                                       const Inputs& in);  ///< of self_attention and feed_forward
 /// Those layers and the head.
 template <class Attention, class Ffn>
 void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
@@ -124,8 +135,8 @@ void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
 }
 void sequential_stack(const BuildContext& b);
 
-/// x += attention(norm(x)) + ffn(norm(x)): both from the same stream (GPT-J, PaLM: arXiv:2204.02311 §2). The feed-forward
-/// shares attention's norm unless the layer has one of its own.
+/// x += attention(norm(x)) + ffn(norm(x)): both from the same stream (GPT-J, PaLM: arXiv:2204.02311 §2). The
+/// feed-forward shares attention's norm unless the layer has one of its own.
 void parallel_stack(const BuildContext& b);
 
 }  // namespace tinfer::model

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// BLOOM (arXiv:2211.05100): ALiBi instead of positions in the stream, a layer norm behind the embedding, biases everywhere,
-// plain GELU.
+// BLOOM (arXiv:2211.05100): ALiBi instead of positions in the stream, a layer norm behind the embedding, biases
+// everywhere, plain GELU.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"

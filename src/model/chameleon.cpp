@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Chameleon (arXiv:2405.09818), its text: llama's block with a layer norm over each head of q and k. Tokens of images are
-// words of the same vocabulary; they may be read, but their logits are the lowest float, so none is written. The larger
-// model norms what a branch gives instead of what it gets ("swin norm").
+// Chameleon (arXiv:2405.09818), its text: llama's block with a layer norm over each head of q and k. Tokens of images
+// are words of the same vocabulary; they may be read, but their logits are the lowest float, so none is written. The
+// larger model norms what a branch gives instead of what it gets ("swin norm").
 #include <algorithm>
 
 #include "model/bindings.hpp"
@@ -12,8 +12,8 @@ namespace tinfer::model::chameleon {
 
 namespace {
 
-constexpr float kHeadNormEps = 1e-5f;           // no key says it
-constexpr TokenRange kImageTokens{4, 8196};     // of every released vocabulary
+constexpr float kHeadNormEps = 1e-5f;        // no key says it
+constexpr TokenRange kImageTokens{4, 8196};  // of every released vocabulary
 
 }  // namespace
 
@@ -27,11 +27,12 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::per_head}, [&](int, LayerWeights& layer) {
-        if (!hp.norms_behind) return;   // the tensors have the names of norms before
-        std::swap(layer.attn_norm, layer.attn_post_norm);
-        std::swap(layer.ffn_norm, layer.ffn_post_norm);
-    });
+    return bind_stack(binder, hp, Head::tied_if_missing, {.head_norms = HeadNorms::per_head},
+                      [&](int, LayerWeights& layer) {
+                          if (!hp.norms_behind) return;  // the tensors have the names of norms before
+                          std::swap(layer.attn_norm, layer.attn_post_norm);
+                          std::swap(layer.ffn_norm, layer.ffn_post_norm);
+                      });
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

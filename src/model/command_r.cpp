@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Command-R and Command-R 7B, the architecture cohere2 (Cohere, 2024): attention and gated SiLU in parallel behind one
-// layer norm without bias, RoPE on neighbouring pairs, logits times a scale. The largest of the first norms each head of q
-// and k; in the second three layers of four have a window, and the fourth no positions.
+// layer norm without bias, RoPE on neighbouring pairs, logits times a scale. The largest of the first norms each head
+// of q and k; in the second three layers of four have a window, and the fourth no positions.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -17,8 +17,9 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::always_tied,
-                      {.norms = BlockNorms::one, .qkv_bias = Bias::optional, .head_norms = HeadNorms::per_head_if_given});
+    return bind_stack(
+        binder, hp, Head::always_tied,
+        {.norms = BlockNorms::one, .qkv_bias = Bias::optional, .head_norms = HeadNorms::per_head_if_given});
 }
 
 void build(const BuildContext& b) { parallel_stack(b); }

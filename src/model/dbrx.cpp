@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// DBRX (Databricks, 2024): layer norms without bias, fused projections clamped, half-split RoPE, sixteen experts of which
-// four count.
+// DBRX (Databricks, 2024): layer norms without bias, fused projections clamped, half-split RoPE, sixteen experts of
+// which four count.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Deci's models and Nvidia's Llama-Nemotron (arXiv:2411.19146): llama after a search of what each layer can do without. Heads
-// and widths differ by layer; attention may have become one matrix, or nothing, and so may the feed-forward.
+// Deci's models and Nvidia's Llama-Nemotron (arXiv:2411.19146): llama after a search of what each layer can do without.
+// Heads and widths differ by layer; attention may have become one matrix, or nothing, and so may the feed-forward.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -16,7 +16,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head[i] > 0) layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
         if (hp.n_head_kv[i] > 0) bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        else if (hp.n_head[i] > 0) layer.attn_output = binder.linear(block_name(il, "attn_output"), hp.n_embd, hp.n_embd);
+        else if (hp.n_head[i] > 0)
+            layer.attn_output = binder.linear(block_name(il, "attn_output"), hp.n_embd, hp.n_embd);
         if (hp.n_ff[i] == 0) return;
         layer.ffn_norm = binder.norm(block_name(il, "ffn_norm"), {hp.n_embd});
         bind_gated_ffn(binder, hp, il, layer, Bias::optional);

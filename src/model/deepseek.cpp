@@ -17,7 +17,9 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.ffn = FeedForward::dense_or_experts}); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::required, {.ffn = FeedForward::dense_or_experts});
+}
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// DeepSeek V2, V3 and R1 (arXiv:2405.04434, arXiv:2412.19437), and what is stored under their name: latent attention, some
-// dense layers in front, many experts chosen by softmax or by sigmoid with a bias and within groups, shared experts.
+// DeepSeek V2, V3 and R1 (arXiv:2405.04434, arXiv:2412.19437), and what is stored under their name: latent attention,
+// some dense layers in front, many experts chosen by softmax or by sigmoid with a bias and within groups, shared
+// experts.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -12,11 +13,12 @@ namespace tinfer::model::deepseek2 {
 
 namespace {
 
-// Files since 2025 hold the matrices of the latent split, and the sizes of heads under keys of their own: key_length and
-// value_length are then those of the cache (architectures §5.10).
+// Files since 2025 hold the matrices of the latent split, and the sizes of heads under keys of their own: key_length
+// and value_length are then those of the cache (architectures §5.10).
 void read_latent_sizes(KeyReader& keys, HParams& hp) {
     const gguf::File& file = keys.file();
-    const auto head_dim_k = keys.find_u32("attention.key_length_mla"), head_dim_v = keys.find_u32("attention.value_length_mla");
+    const auto head_dim_k = keys.find_u32("attention.key_length_mla"),
+               head_dim_v = keys.find_u32("attention.value_length_mla");
     const bool is_split = file.find_tensor("blk.0.attn_k_b.weight") != nullptr;
     if (is_split != head_dim_k.has_value() || is_split != head_dim_v.has_value())
         unsupported(file, hp.arch, "tensor layout and attention.*_mla keys disagree");
@@ -24,7 +26,8 @@ void read_latent_sizes(KeyReader& keys, HParams& hp) {
     hp.mla.head_dim_k = is_split ? expert_width(keys, "attention.key_length_mla", 0) : hp.head_dim_k;
     hp.mla.head_dim_v = is_split ? expert_width(keys, "attention.value_length_mla", 0) : hp.head_dim_v;
     hp.mla.n_lora_kv = expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
-    if (const std::uint32_t rank = keys.u32("attention.q_lora_rank", 0); rank > 0) hp.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", rank);
+    if (const std::uint32_t rank = keys.u32("attention.q_lora_rank", 0); rank > 0)
+        hp.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", rank);
     if (hp.n_rot >= hp.mla.head_dim_k)
         keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.mla.head_dim_k));
     if (hp.mla.n_lora_q > 0 && file.find_tensor("blk.0.attn_q.weight") != nullptr)
@@ -36,7 +39,8 @@ void read_latent_sizes(KeyReader& keys, HParams& hp) {
 
 // μ²/sqrt(dn + dr): YaRN's correction of magnitudes, moved from the rotation into the scores.
 float attention_scale(const HParams& hp) {
-    const double factor = 1.0 / static_cast<double>(hp.rope_freq_scale), a = static_cast<double>(hp.yarn_log_multiplier);
+    const double factor = 1.0 / static_cast<double>(hp.rope_freq_scale),
+                 a = static_cast<double>(hp.yarn_log_multiplier);
     const double mu = factor > 1.0 ? 1.0 + a * math::log(factor) : 1.0;
     return static_cast<float>(mu * mu / std::sqrt(static_cast<double>(hp.mla.head_dim_k)));
 }
@@ -51,21 +55,26 @@ HParams read(KeyReader& keys) {
     read_latent_sizes(keys, hp);
     if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attn_scale = attention_scale(hp);
     if (hp.yarn_log_multiplier < 0 || !std::isfinite(hp.attn_scale))
-        keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.yarn_log_multiplier), "must be 0 or more, and leave the scale of scores finite");
+        keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.yarn_log_multiplier),
+                 "must be 0 or more, and leave the scale of scores finite");
     // Files of 47 and 48 blocks (GLM-4.7-Flash, Moonlight's kin) leave the gating out and mean sigmoid.
     const bool has_bias = keys.file().find_tensor(block_name(hp.n_layer - 1, "exp_probs_b.bias")) != nullptr;
     if (has_bias && (hp.n_layer == 47 || hp.n_layer == 48)) hp.expert_gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     if (hp.n_expert == 0) hp.n_layer_dense = hp.n_layer;
-    if (hp.expert_gating == GatingFunc::softmax_selected) unsupported(keys.file(), hp.arch, "router function 3 not supported");
-    if (hp.n_expert > 0) hp.n_ff_expert = expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
+    if (hp.expert_gating == GatingFunc::softmax_selected)
+        unsupported(keys.file(), hp.arch, "router function 3 not supported");
+    if (hp.n_expert > 0)
+        hp.n_ff_expert =
+            expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
     if (hp.n_expert > 0) hp.n_ff_shared = shared_width(keys, hp);
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     const auto attention = [&](int il, LayerWeights& layer) { bind_latent_attention(binder, hp, il, layer); };
-    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts}, attention);
+    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts},
+                      attention);
 }
 
 void build(const BuildContext& b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Falcon (arXiv:2311.16867): attention and feed-forward in parallel, behind one layer norm (7B) or two (40B and larger), RoPE
-// over whole heads, fused projections without biases, plain GELU.
+// Falcon (arXiv:2311.16867): attention and feed-forward in parallel, behind one layer norm (7B) or two (40B and
+// larger), RoPE over whole heads, fused projections without biases, plain GELU.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -23,7 +23,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
         const Norm second = binder.find_norm(block_name(il, "attn_norm_2"), {hp.n_embd}, Bias::required);
         if (!second) return;
-        layer.ffn_norm = layer.attn_norm;   // by its place: "attn_norm" is then the feed-forward's
+        layer.ffn_norm = layer.attn_norm;  // by its place: "attn_norm" is then the feed-forward's
         layer.attn_norm = second;
     });
 }

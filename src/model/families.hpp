@@ -6,11 +6,11 @@
 
 namespace tinfer::model {
 
-#define TINFER_ARCHITECTURE(name)                          \
-    namespace name {                                       \
-    HParams read(KeyReader& keys);                         \
-    Weights bind(WeightBinder& binder, const HParams& hp); \
-    void build(const BuildContext& context);               \
+#define TINFER_ARCHITECTURE(name)                                                                                      \
+    namespace name {                                                                                                   \
+    HParams read(KeyReader& keys);                                                                                     \
+    Weights bind(WeightBinder& binder, const HParams& hp);                                                             \
+    void build(const BuildContext& context);                                                                           \
     }
 
 TINFER_ARCHITECTURE(arcee)
@@ -89,10 +89,10 @@ TINFER_ARCHITECTURE(xverse)
 
 #undef TINFER_ARCHITECTURE
 
-namespace t5 {   // the encoder in front
+namespace t5 {  // the encoder in front
 HParams read_encoder(KeyReader& keys);
 Weights bind_encoder(WeightBinder& binder, const HParams& hp);
 void build_encoder(const BuildContext& context);
-}
+}  // namespace t5
 
 }  // namespace tinfer::model

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gemma (arXiv:2403.08295): llama's block with half-split RoPE, gated GELU, embeddings times sqrt(n_embd) and a head that
-// is always the embedding. The "+1" of its norms is folded into the weights of the file.
+// Gemma (arXiv:2403.08295): llama's block with half-split RoPE, gated GELU, embeddings times sqrt(n_embd) and a head
+// that is always the embedding. The "+1" of its norms is folded into the weights of the file.
 #include <cmath>
 
 #include "model/bindings.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Gemma 2 (arXiv:2408.00118) and Gemma 3 (arXiv:2503.19786): Gemma's block with a norm before and behind each branch. Layers
-// with a window alternate with layers that see everything: every other one, with soft caps, in Gemma 2; five to one, with
-// normed heads and plain short-range angles, in Gemma 3. EmbeddingGemma (arXiv:2509.20354) is Gemma 3 as an encoder.
+// Gemma 2 (arXiv:2408.00118) and Gemma 3 (arXiv:2503.19786): Gemma's block with a norm before and behind each branch.
+// Layers with a window alternate with layers that see everything: every other one, with soft caps, in Gemma 2; five to
+// one, with normed heads and plain short-range angles, in Gemma 3. EmbeddingGemma (arXiv:2509.20354) is Gemma 3 as an
+// encoder.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -23,7 +24,8 @@ HParams read_gemma(KeyReader& keys) {
 /// The models of 27B divide by the root of n_embd / n_head instead of the head size.
 void scale_by_width(KeyReader& keys, HParams& hp, int n_layer_of_27b) {
     const bool given = keys.f32("attention.scale", 0.0f) != 0.0f;
-    if (hp.n_layer == n_layer_of_27b && !given) hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
+    if (hp.n_layer == n_layer_of_27b && !given)
+        hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
 }
 
 float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
@@ -34,11 +36,12 @@ float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
 
 /// Sliding layers turn by base 10000, unscaled; the others by the file's base and scale.
 void read_two_ropes(KeyReader& keys, HParams& hp) {
-    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope_freq_base = *base;   // a name seen in the wild
+    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope_freq_base = *base;  // a name seen in the wild
     const float base = keys.f32("rope.local.freq_base", 10000.0f);
     hp.rope_freq_base_window = keys.f32("rope.freq_base_swa", base);
     if (!(hp.rope_freq_base > 0)) keys.bad("rope.global.freq_base", cat(hp.rope_freq_base), "must be above 0");
-    if (!(hp.rope_freq_base_window > 0)) keys.bad("rope.freq_base_swa", cat(hp.rope_freq_base_window), "must be above 0");
+    if (!(hp.rope_freq_base_window > 0))
+        keys.bad("rope.freq_base_swa", cat(hp.rope_freq_base_window), "must be above 0");
     hp.rope_window_scaled = false;
 }
 
@@ -79,7 +82,8 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     for (const char* name : {"per_layer_token_embd.weight", "blk.0.altup_router.weight", "blk.0.laurel_l.weight"})
         if (binder.exists(name)) binder.unsupported("gemma3n not supported");
-    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::around, .head_norms = HeadNorms::shared});
+    return bind_stack(binder, hp, Head::tied_if_missing,
+                      {.norms = BlockNorms::around, .head_norms = HeadNorms::shared});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }
@@ -97,7 +101,7 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = gemma3::bind(binder, hp);
-    w.output = {};   // hidden states are what it gives
+    w.output = {};  // hidden states are what it gives
     return w;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The GLM family (arXiv:2406.12793): ChatGLM 3 and GLM-4-9B with RoPE on half of each head and a fused gated feed-forward;
-// GLM-4-0414 with norms behind the branches too; GLM-4.5 (arXiv:2508.06471) with experts behind sigmoid gates.
+// The GLM family (arXiv:2406.12793): ChatGLM 3 and GLM-4-9B with RoPE on half of each head and a fused gated
+// feed-forward; GLM-4-0414 with norms behind the branches too; GLM-4.5 (arXiv:2508.06471) with experts behind sigmoid
+// gates.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -12,11 +13,13 @@ namespace chatglm {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
-    (void)keys.find_per_layer("rope.dimension_sections", 4);   // of images: text turns as without
+    (void)keys.find_per_layer("rope.dimension_sections", 4);  // of images: text turns as without
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::required, {.qkv_bias = Bias::optional, .ffn = FeedForward::fused}); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::required, {.qkv_bias = Bias::optional, .ffn = FeedForward::fused});
+}
 
 void build(const BuildContext& b) { sequential_stack(b); }
 
@@ -27,7 +30,8 @@ namespace glm4 {
 HParams read(KeyReader& keys) { return chatglm::read(keys); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .ffn = FeedForward::fused});
+    return bind_stack(binder, hp, Head::tied_if_missing,
+                      {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .ffn = FeedForward::fused});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }
@@ -49,8 +53,11 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     // The norm before the feed-forward is stored under the name of one behind attention.
     return bind_stack(binder, hp, Head::required,
-                      {.norms = BlockNorms::before, .ffn_norm = "post_attention_norm", .qkv_bias = Bias::required,
-                       .head_norms = HeadNorms::shared_if_given, .ffn = FeedForward::dense_or_experts});
+                      {.norms = BlockNorms::before,
+                       .ffn_norm = "post_attention_norm",
+                       .qkv_bias = Bias::required,
+                       .head_norms = HeadNorms::shared_if_given,
+                       .ffn = FeedForward::dense_or_experts});
 }
 
 void build(const BuildContext& b) { sequential_stack(b); }

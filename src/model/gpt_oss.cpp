@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt-oss (arXiv:2508.10925): attention with a learned sink per head, every other layer behind a window, YaRN everywhere;
-// experts with biases, chosen by logits and weighed by a softmax over the chosen, and a clamped SwiGLU.
+// gpt-oss (arXiv:2508.10925): attention with a learned sink per head, every other layer behind a window, YaRN
+// everywhere; experts with biases, chosen by logits and weighed by a softmax over the chosen, and a clamped SwiGLU.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -21,8 +21,11 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    const BlockParts parts{.ffn_norm = "post_attention_norm",   // before the experts, whatever its name
-                           .qkv_bias = Bias::required, .out_bias = Bias::required, .ffn = FeedForward::experts, .ffn_bias = Bias::required};
+    const BlockParts parts{.ffn_norm = "post_attention_norm",  // before the experts, whatever its name
+                           .qkv_bias = Bias::required,
+                           .out_bias = Bias::required,
+                           .ffn = FeedForward::experts,
+                           .ffn_bias = Bias::required};
     return bind_stack(binder, hp, Head::required, parts, [&](int il, LayerWeights& layer) {
         layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head[static_cast<std::size_t>(il)]);
     });

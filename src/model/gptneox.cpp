@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GPT-NeoX and Pythia (arXiv:2204.06745): layer norms, biases everywhere, RoPE on a part of each head, plain GELU; attention
-// and feed-forward in parallel behind norms of their own, or in sequence, as the file says.
+// GPT-NeoX and Pythia (arXiv:2204.06745): layer norms, biases everywhere, RoPE on a part of each head, plain GELU;
+// attention and feed-forward in parallel behind norms of their own, or in sequence, as the file says.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"

@@ -11,7 +11,7 @@ namespace tinfer::model {
 namespace granite {
 
 HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);   // attention.scale is read there
+    HParams hp = read_common(keys, RopeKind::norm);  // attention.scale is read there
     hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
     hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
     hp.logit_scale = 1.0f / positive_f32(keys, "logit_scale", {});

@@ -31,13 +31,16 @@ std::optional<float> KeyReader::find_f32(std::string_view key) {
     asked_.push_back(full(key));
     const auto value = file_->find_number(asked_.back());
     if (!value) return std::nullopt;
-    if (!(std::abs(*value) <= std::numeric_limits<float>::max())) bad(key, cat(*value), "must be finite, also as a 32-bit float");
+    if (!(std::abs(*value) <= std::numeric_limits<float>::max()))
+        bad(key, cat(*value), "must be finite, also as a 32-bit float");
     return static_cast<float>(*value);
 }
 
 float KeyReader::require_f32(std::string_view key) {
     const auto value = find_f32(key);
-    if (!value) fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key), "' (architecture '", escaped(arch_), "')"));
+    if (!value)
+        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
+                                         "' (architecture '", escaped(arch_), "')"));
     return *value;
 }
 
@@ -48,7 +51,9 @@ std::optional<bool> KeyReader::find_bool(std::string_view key) {
 
 bool KeyReader::require_bool(std::string_view key) {
     const auto value = find_bool(key);
-    if (!value) fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key), "' (architecture '", escaped(arch_), "')"));
+    if (!value)
+        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
+                                         "' (architecture '", escaped(arch_), "')"));
     return *value;
 }
 
@@ -70,7 +75,8 @@ std::optional<std::vector<bool>> KeyReader::find_layer_flags(std::string_view ke
         return periodic_layers(n_layer, static_cast<int>(std::min(*period, 1u << 20)));
     }
     const auto array = *file_->find_array(asked_.back());
-    if (array.size() != static_cast<std::uint64_t>(n_layer)) bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
+    if (array.size() != static_cast<std::uint64_t>(n_layer))
+        bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
     std::vector<bool> out(static_cast<std::size_t>(n_layer));
     for (std::size_t il = 0; il < out.size(); ++il)
         out[il] = array.element_type() == gguf::ValueType::boolean ? array.boolean(il) : array.integer(il) != 0;
@@ -84,7 +90,8 @@ std::vector<bool> periodic_layers(int n_layer, int period) {
 }
 
 void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {
-    fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(full(key)), "' = ", value, " is invalid: ", rule));
+    fail(ErrorCode::bad_key,
+         cat(file_->name(), ": metadata: key '", escaped(full(key)), "' = ", value, " is invalid: ", rule));
 }
 
 namespace {
@@ -92,7 +99,8 @@ namespace {
 // Keys of these families change what a model computes: one that we do not know is refused (architectures §3.8).
 bool changes_computation(std::string_view key) {
     const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
-    return has(".attention.") || has(".rope.") || has(".expert_") || has(".ssm.") || has("softcap") || key.ends_with("_scale");
+    return has(".attention.") || has(".rope.") || has(".expert_") || has(".ssm.") || has("softcap") ||
+           key.ends_with("_scale");
 }
 
 }  // namespace
@@ -104,7 +112,8 @@ void KeyReader::check_unknown(const ModelOptions& options) const {
         if (!key.starts_with(prefix) || std::ranges::find(asked_, key) != asked_.end()) continue;
         const bool refused = changes_computation(key) && !options.allow_unknown_keys;
         if (refused)
-            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(key), "' changes the computation and is not supported"));
+            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(key),
+                                         "' changes the computation and is not supported"));
         if (options.log) options.log(LogLevel::warning, cat("metadata: key '", escaped(key), "' is not used"));
     }
 }
@@ -117,16 +126,19 @@ int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit) {
 
 namespace {
 
-std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise, std::uint32_t lowest = 1) {
+std::vector<int> per_layer(KeyReader& keys, std::string_view key, const HParams& hp, const std::vector<int>* otherwise,
+                           std::uint32_t lowest = 1) {
     const auto n = static_cast<std::size_t>(hp.n_layer);
     const auto values = keys.find_per_layer(key, n);
     if (!values) {
         if (otherwise != nullptr) return *otherwise;
-        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", keys.full(key), "' (architecture '", escaped(keys.arch()), "')"));
+        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", keys.full(key),
+                                         "' (architecture '", escaped(keys.arch()), "')"));
     }
     std::vector<int> out;
     for (const std::uint32_t value : *values) {
-        if (value < lowest || value > (1u << 24)) keys.bad(key, cat(value), cat("must lie in ", lowest, " to 16777216"));
+        if (value < lowest || value > (1u << 24))
+            keys.bad(key, cat(value), cat("must lie in ", lowest, " to 16777216"));
         out.push_back(static_cast<int>(value));
     }
     return out;
@@ -137,7 +149,7 @@ void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
     const std::uint32_t lowest = kinds == LayerKinds::attention ? 1 : 0;
     hp.n_head = per_layer(keys, "attention.head_count", hp, nullptr, lowest);
     hp.n_head_kv = per_layer(keys, "attention.head_count_kv", hp, &hp.n_head, lowest);
-    int n_head = 0;   // of the first attention layer
+    int n_head = 0;  // of the first attention layer
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head_kv[i] == 0) continue;
@@ -152,7 +164,8 @@ void read_head_sizes(KeyReader& keys, HParams& hp, LayerKinds kinds) {
             return static_cast<int>(*value);
         }
         if (hp.n_embd % n_head != 0)
-            keys.bad("attention.head_count", cat(n_head), cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
+            keys.bad("attention.head_count", cat(n_head),
+                     cat("must divide embedding_length ", hp.n_embd, " where no ", key, " is given"));
         return hp.n_embd / n_head;
     };
     hp.head_dim_k = head_size("attention.key_length");
@@ -180,20 +193,24 @@ void read_rope(KeyReader& keys, HParams& hp) {
     else if (type == "longrope") hp.rope_scaling = RopeScaling::longrope;
     else keys.bad("rope.scaling.type", cat("'", escaped(type), "'"), "must be none, linear, yarn or longrope");
 
-    float factor = keys.f32("rope.scale_linear", 0.0f);   // the old spelling, read where the new one is missing
+    float factor = keys.f32("rope.scale_linear", 0.0f);  // the old spelling, read where the new one is missing
     factor = keys.f32("rope.scaling.factor", factor);
     hp.rope_freq_scale = factor == 0 ? 1.0f : 1.0f / factor;
-    if (!(factor >= 0) || !std::isfinite(hp.rope_freq_scale)) keys.bad("rope.scaling.factor", cat(factor), "must be above 0, and not so small that 1/factor overflows");
-    const std::uint32_t n_ctx_orig = keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train));
-    if (n_ctx_orig == 0 || n_ctx_orig > (1u << 30)) keys.bad("rope.scaling.original_context_length", cat(n_ctx_orig), cat("must lie in 1 to ", 1u << 30));
+    if (!(factor >= 0) || !std::isfinite(hp.rope_freq_scale))
+        keys.bad("rope.scaling.factor", cat(factor), "must be above 0, and not so small that 1/factor overflows");
+    const std::uint32_t n_ctx_orig =
+        keys.u32("rope.scaling.original_context_length", static_cast<std::uint32_t>(hp.n_ctx_train));
+    if (n_ctx_orig == 0 || n_ctx_orig > (1u << 30))
+        keys.bad("rope.scaling.original_context_length", cat(n_ctx_orig), cat("must lie in 1 to ", 1u << 30));
     hp.n_ctx_orig = static_cast<int>(n_ctx_orig);
     hp.rope_attn_factor = keys.f32("rope.scaling.attn_factor", 1.0f);
     if (!(hp.rope_attn_factor > 0)) keys.bad("rope.scaling.attn_factor", cat(hp.rope_attn_factor), "must be above 0");
-    (void)keys.boolean("rope.scaling.finetuned", false);   // informational
+    (void)keys.boolean("rope.scaling.finetuned", false);  // informational
     hp.yarn_ext_factor = keys.f32("rope.scaling.yarn_ext_factor", hp.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f);
     hp.rope_attn_factor *= keys.f32("rope.scaling.yarn_attn_factor", 1.0f);
     if (!(hp.rope_attn_factor > 0) || !std::isfinite(hp.rope_attn_factor))
-        keys.bad("rope.scaling.yarn_attn_factor", cat(hp.rope_attn_factor), "times attn_factor must be finite and above 0");
+        keys.bad("rope.scaling.yarn_attn_factor", cat(hp.rope_attn_factor),
+                 "times attn_factor must be finite and above 0");
     hp.yarn_beta_fast = keys.f32("rope.scaling.yarn_beta_fast", 32.0f);
     hp.yarn_beta_slow = keys.f32("rope.scaling.yarn_beta_slow", 1.0f);
 }
@@ -203,8 +220,12 @@ int vocabulary_size(KeyReader& keys) {
     std::uint64_t n = 0;
     if (const auto size = keys.find_u32("vocab_size")) n = *size;
     else if (const auto tokens = file.find_array("tokenizer.ggml.tokens")) n = tokens->size();
-    else if (const TensorInfo* embd = file.find_tensor("token_embd.weight")) n = static_cast<std::uint64_t>(embd->ne[1]);
-    else fail(ErrorCode::missing_tensor, cat(file.name(), ": missing tensor 'token_embd.weight' {embedding_length, vocabulary}, which tells the vocabulary's size where no key does"));
+    else if (const TensorInfo* embd = file.find_tensor("token_embd.weight"))
+        n = static_cast<std::uint64_t>(embd->ne[1]);
+    else
+        fail(ErrorCode::missing_tensor,
+             cat(file.name(), ": missing tensor 'token_embd.weight' {embedding_length, vocabulary}, which tells the "
+                              "vocabulary's size where no key does"));
     if (n == 0 || n > (1u << 30)) keys.bad("vocab_size", cat(n), "must lie in 1 to 2^30");
     return static_cast<int>(n);
 }
@@ -212,7 +233,8 @@ int vocabulary_size(KeyReader& keys) {
 // The trailing blocks that only draft tokens ("MTP") are not run; per-layer keys cover them too.
 void leave_out_draft_blocks(KeyReader& keys, HParams& hp) {
     const std::uint32_t n = keys.u32("nextn_predict_layers", 0);
-    if (n >= static_cast<std::uint32_t>(hp.n_layer)) keys.bad("nextn_predict_layers", cat(n), cat("must be below block_count = ", hp.n_layer));
+    if (n >= static_cast<std::uint32_t>(hp.n_layer))
+        keys.bad("nextn_predict_layers", cat(n), cat("must be below block_count = ", hp.n_layer));
     hp.n_layer_draft = static_cast<int>(n);
     hp.n_layer -= hp.n_layer_draft;
 }
@@ -237,7 +259,8 @@ void read_no_heads(KeyReader& keys, HParams& hp, LayerKinds kinds) {
     hp.n_head_kv = hp.n_head;
     for (const std::string_view key : {"attention.head_count", "attention.head_count_kv"}) {
         if (kinds == LayerKinds::grouped && key.ends_with("_kv")) continue;
-        if (const std::uint32_t n = keys.u32(key, 0); n != 0) keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
+        if (const std::uint32_t n = keys.u32(key, 0); n != 0)
+            keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
     }
 }
 
@@ -251,19 +274,23 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
     hp.n_layer = positive_u32(keys, "block_count", 1024);
     hp.n_embd = positive_u32(keys, "embedding_length", 1u << 24);
     hp.n_ctx_train = positive_u32(keys, "context_length", 1u << 30);
-    const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer), 0);   // a recurrent model may have no feed-forward part
+    const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer),
+                                 0);  // a recurrent model may have no feed-forward part
     const bool recurrent = kinds == LayerKinds::recurrent || kinds == LayerKinds::grouped;
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr, recurrent || kinds == LayerKinds::pruned ? 0 : 1);
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr,
+                        recurrent || kinds == LayerKinds::pruned ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
     if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
     recurrent ? read_no_heads(keys, hp, kinds) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
     leave_out_draft_blocks(keys, hp);
-    if (keys.u32("attention.shared_kv_layers", 0) > 0) unsupported(keys.file(), hp.arch, "shared KV layers not supported");
+    if (keys.u32("attention.shared_kv_layers", 0) > 0)
+        unsupported(keys.file(), hp.arch, "shared KV layers not supported");
     for (const char* const side : {"key", "value"})
         if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
-            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) != (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
+            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) !=
+                        (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
             unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
     hp.causal = keys.boolean("attention.causal", true);
     const std::uint32_t pooling = keys.u32("pooling_type", 0);
@@ -290,8 +317,11 @@ int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise)
 }
 
 int shared_width(KeyReader& keys, const HParams& hp) {
-    const std::uint64_t n = std::uint64_t{keys.u32("expert_shared_count", 0)} * static_cast<std::uint32_t>(hp.n_ff_expert);
-    if (n > (1u << 24)) keys.bad("expert_shared_count", cat(n / static_cast<std::uint32_t>(hp.n_ff_expert)), "times expert_feed_forward_length must be at most 16777216");
+    const std::uint64_t n =
+        std::uint64_t{keys.u32("expert_shared_count", 0)} * static_cast<std::uint32_t>(hp.n_ff_expert);
+    if (n > (1u << 24))
+        keys.bad("expert_shared_count", cat(n / static_cast<std::uint32_t>(hp.n_ff_expert)),
+                 "times expert_feed_forward_length must be at most 16777216");
     return static_cast<int>(n);
 }
 
@@ -301,8 +331,11 @@ void read_expert_groups(KeyReader& keys, HParams& hp) {
     const std::uint32_t n_group = keys.u32("expert_group_count", 0), n_used = keys.u32("expert_group_used_count", 0);
     if (n_group <= 1) return;
     const auto n_expert = static_cast<std::uint32_t>(hp.n_expert);
-    if (n_expert % n_group != 0 || n_used == 0 || n_used > n_group || static_cast<std::uint32_t>(hp.n_expert_used) > n_expert / n_group * n_used)
-        keys.bad("expert_group_count", cat(n_group), cat("expert group settings inconsistent: ", n_used, " groups used, ", n_expert, " experts, ", hp.n_expert_used, " used"));
+    if (n_expert % n_group != 0 || n_used == 0 || n_used > n_group ||
+        static_cast<std::uint32_t>(hp.n_expert_used) > n_expert / n_group * n_used)
+        keys.bad("expert_group_count", cat(n_group),
+                 cat("expert group settings inconsistent: ", n_used, " groups used, ", n_expert, " experts, ",
+                     hp.n_expert_used, " used"));
     hp.n_expert_group = static_cast<int>(n_group);
     hp.n_expert_group_used = static_cast<int>(n_used);
 }
@@ -312,11 +345,13 @@ void read_expert_groups(KeyReader& keys, HParams& hp) {
 void read_experts(KeyReader& keys, HParams& hp) {
     const std::uint32_t n_expert = keys.u32("expert_count", 0), n_used = keys.u32("expert_used_count", 0);
     if (n_expert > 1024) keys.bad("expert_count", cat(n_expert), "at most 1024 experts");
-    if (n_used > n_expert || (n_expert > 0) != (n_used > 0)) keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
+    if (n_used > n_expert || (n_expert > 0) != (n_used > 0))
+        keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
     hp.n_expert = static_cast<int>(n_expert);
     hp.n_expert_used = static_cast<int>(n_used);
     hp.expert_weights_scale = keys.f32("expert_weights_scale", 1.0f);
-    if (hp.expert_weights_scale < 0) keys.bad("expert_weights_scale", cat(hp.expert_weights_scale), "must not be below 0; 0 is 1");
+    if (hp.expert_weights_scale < 0)
+        keys.bad("expert_weights_scale", cat(hp.expert_weights_scale), "must not be below 0; 0 is 1");
     if (hp.expert_weights_scale == 0) hp.expert_weights_scale = 1.0f;
     hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
     const std::uint32_t gating = keys.u32("expert_gating_func", 0);

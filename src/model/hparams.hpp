@@ -22,20 +22,25 @@ enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selecte
 
 /// Latent attention: n_rot of the head_dim_k values of a head are rotated.
 struct MlaSizes {
-    int n_lora_q = 0, n_lora_kv = 0;              ///< ranks; 0 = q in one step
-    int head_dim_k = 0, head_dim_v = 0;           ///< of the heads, not of the cache
-    bool absorbed = false;                        ///< the cache holds latents
+    int n_lora_q = 0, n_lora_kv = 0;     ///< ranks; 0 = q in one step
+    int head_dim_k = 0, head_dim_v = 0;  ///< of the heads, not of the cache
+    bool absorbed = false;               ///< the cache holds latents
 };
 
-struct TokenRange { int begin = 0, end = 0; };
+struct TokenRange {
+    int begin = 0, end = 0;
+};
 
 /// A state that a recurrent layer keeps per sequence: `size` floats, whatever the number of tokens.
-struct StateShape { std::string_view role; std::int64_t size = 0; };
+struct StateShape {
+    std::string_view role;
+    std::int64_t size = 0;
+};
 inline constexpr std::size_t kMaxStates = 3;
 
-/// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention has
-/// it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the family
-/// reads how many heads of keys and values there are.
+/// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention
+/// has it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the
+/// family reads how many heads of keys and values there are.
 enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
 
 /// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
@@ -51,66 +56,70 @@ struct StateSpaceParams {
 /// RWKV (architectures §5.29, §5.30).
 struct RwkvParams {
     int head_size = 0;
-    int n_head_kv = 0;                                     ///< heads of keys and values, each for as many of the others; 0 = all
-    int rescale_every = 0;                                 ///< layers after which the stream is halved; 0 = never
-    int n_mix = 0, n_decay = 0;                            ///< ranks of RWKV-6
-    int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;   ///< of RWKV-7
+    int n_head_kv = 0;           ///< heads of keys and values, each for as many of the others; 0 = all
+    int rescale_every = 0;       ///< layers after which the stream is halved; 0 = never
+    int n_mix = 0, n_decay = 0;  ///< ranks of RWKV-6
+    int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;  ///< of RWKV-7
 };
 
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
-    int n_layer_draft = 0;                        ///< blocks behind n_layer that only draft tokens: not run
-    int n_pos_table = 0;                          ///< rows of a learned position table; 0 = none
-    std::vector<int> n_head, n_head_kv, n_ff;     ///< per layer
+    int n_layer_draft = 0;                     ///< blocks behind n_layer that only draft tokens: not run
+    int n_pos_table = 0;                       ///< rows of a learned position table; 0 = none
+    std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
     NormKind norm = NormKind::rms;
-    NormKind head_norm = NormKind::rms;           ///< of q and k; as `norm`, but for Chameleon
-    float rms_eps = 0, layer_norm_eps = 0;        ///< those of `norm` and `head_norm` are above 0
-    bool norms_behind = false;                    ///< a block's norms stand behind its branches, under the usual names
+    NormKind head_norm = NormKind::rms;     ///< of q and k; as `norm`, but for Chameleon
+    float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and `head_norm` are above 0
+    bool norms_behind = false;              ///< a block's norms stand behind its branches, under the usual names
     Activation activation = Activation::silu;
-    float embd_scale = 1;                         ///< rows of token_embd times this
-    float residual_scale = 1;                     ///< what a sub-layer adds to the stream, times this
-    float logit_scale = 1;                        ///< logits times this
-    TokenRange suppressed;                        ///< ids whose logits are the lowest float
-    float final_softcap = 0;                      ///< logits = c · tanh(logits / c); 0 = none
-    float attn_scale = 0;                         ///< 1/sqrt(head_dim_k) unless the file says otherwise
-    float attn_softcap = 0;                       ///< 0 = none
-    float max_alibi_bias = 0;                     ///< 0 = no ALiBi
-    int n_rel_bucket = 0;                         ///< buckets of distances with a learned bias each; 0 = none
+    float embd_scale = 1;      ///< rows of token_embd times this
+    float residual_scale = 1;  ///< what a sub-layer adds to the stream, times this
+    float logit_scale = 1;     ///< logits times this
+    TokenRange suppressed;     ///< ids whose logits are the lowest float
+    float final_softcap = 0;   ///< logits = c · tanh(logits / c); 0 = none
+    float attn_scale = 0;      ///< 1/sqrt(head_dim_k) unless the file says otherwise
+    float attn_softcap = 0;    ///< 0 = none
+    float max_alibi_bias = 0;  ///< 0 = no ALiBi
+    int n_rel_bucket = 0;      ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
-    bool parallel_residual = false;               ///< attention and feed-forward read the same stream
-    float qkv_clamp = 0;                          ///< projections stay within ±c; 0 = none
+    bool parallel_residual = false;  ///< attention and feed-forward read the same stream
+    float qkv_clamp = 0;             ///< projections stay within ±c; 0 = none
 
     // encoder and decoder
-    int n_layer_cross = 0;                        ///< of an encoder: layers of the decoder that look at its result
-    std::optional<std::uint32_t> decoder_start;   ///< of a decoder behind an encoder: its first token, unless BOS or padding is
+    int n_layer_cross = 0;  ///< of an encoder: layers of the decoder that look at its result
+    std::optional<std::uint32_t>
+        decoder_start;  ///< of a decoder behind an encoder: its first token, unless BOS or padding is
 
     // RoPE (spec: architectures §2.5)
     RopeKind rope = RopeKind::none;
-    std::vector<bool> rope_layers;                ///< layers that rotate; empty = all of them
+    std::vector<bool> rope_layers;  ///< layers that rotate; empty = all of them
     int n_rot = 0;
     float rope_freq_base = 10000.0f;
     float rope_freq_scale = 1.0f;
     RopeScaling rope_scaling = RopeScaling::linear;
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
-    float yarn_log_multiplier = 0.0f;             ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
+    float yarn_log_multiplier = 0.0f;  ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
     MlaSizes mla;
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
-    float rope_freq_base_window = 0;              ///< of windowed layers; 0: as all others
-    bool rope_window_scaled = true;               ///< false: windowed layers turn by plain angles
+    float rope_freq_base_window = 0;  ///< of windowed layers; 0: as all others
+    bool rope_window_scaled = true;   ///< false: windowed layers turn by plain angles
     [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
 
     // what queries see (architectures §2.6)
     bool causal = true;
     Pooling pooling = Pooling::none;
-    Window window;                                ///< of windowed layers; kind none: there are none
-    std::vector<bool> windowed;                   ///< per layer; empty: none
-    [[nodiscard]] bool is_windowed(int il) const noexcept { return !windowed.empty() && windowed[static_cast<std::size_t>(il)]; }
+    Window window;               ///< of windowed layers; kind none: there are none
+    std::vector<bool> windowed;  ///< per layer; empty: none
+    [[nodiscard]] bool is_windowed(int il) const noexcept {
+        return !windowed.empty() && windowed[static_cast<std::size_t>(il)];
+    }
     [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
 
-    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV heads.
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV
+    /// heads.
     std::vector<std::vector<StateShape>> states;
     [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
     [[nodiscard]] bool has_attention() const noexcept;
@@ -123,9 +132,9 @@ struct HParams {
     float expert_weights_scale = 1.0f;
     bool expert_weights_norm = false;
     GatingFunc expert_gating = GatingFunc::softmax;
-    int n_expert_group = 0, n_expert_group_used = 0;   ///< 0 = no limit by groups
-    int n_layer_dense = 0;                        ///< layers in front that have no experts
-    int expert_layer_step = 1;                    ///< every so many layers one has experts
+    int n_expert_group = 0, n_expert_group_used = 0;  ///< 0 = no limit by groups
+    int n_layer_dense = 0;                            ///< layers in front that have no experts
+    int expert_layer_step = 1;                        ///< every so many layers one has experts
 
     [[nodiscard]] bool rotates(int il) const noexcept {
         return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
@@ -133,8 +142,8 @@ struct HParams {
     [[nodiscard]] bool has_experts(int il) const noexcept { return n_expert > 0 && il >= n_layer_dense; }
 };
 
-/// Typed access to keys of this architecture: u32("block_count") reads "<arch>.block_count". Remembers what was asked for,
-/// so that keys nobody understood can be refused.
+/// Typed access to keys of this architecture: u32("block_count") reads "<arch>.block_count". Remembers what was asked
+/// for, so that keys nobody understood can be refused.
 class KeyReader {
 public:
     explicit KeyReader(const gguf::File& file);
@@ -143,7 +152,9 @@ public:
     [[nodiscard]] std::string full(std::string_view key) const;
 
     [[nodiscard]] std::optional<std::uint32_t> find_u32(std::string_view key);
-    [[nodiscard]] std::uint32_t u32(std::string_view key, std::uint32_t otherwise) { return find_u32(key).value_or(otherwise); }
+    [[nodiscard]] std::uint32_t u32(std::string_view key, std::uint32_t otherwise) {
+        return find_u32(key).value_or(otherwise);
+    }
     [[nodiscard]] std::uint32_t require_u32(std::string_view key);
     [[nodiscard]] std::optional<float> find_f32(std::string_view key);
     [[nodiscard]] float f32(std::string_view key, float otherwise) { return find_f32(key).value_or(otherwise); }
@@ -167,7 +178,8 @@ private:
 };
 
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
-[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms, LayerKinds kinds = LayerKinds::attention);
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms,
+                                  LayerKinds kinds = LayerKinds::attention);
 /// A count that must lie in 1 to `limit`.
 [[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
 /// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of

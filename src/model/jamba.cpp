@@ -28,19 +28,22 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_attention(binder, hp, il, layer);
-        else bind_normed_state_space(binder, hp, il, layer);
-        if (hp.n_expert > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight"))) bind_experts(binder, hp, il, layer);
-        else bind_gated_ffn(binder, hp, il, layer);
-    });
+    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own},
+                      [&](int il, LayerWeights& layer) {
+                          if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_attention(binder, hp, il, layer);
+                          else bind_normed_state_space(binder, hp, il, layer);
+                          if (hp.n_expert > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight")))
+                              bind_experts(binder, hp, il, layer);
+                          else bind_gated_ffn(binder, hp, il, layer);
+                      });
 }
 
 void build(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h) : selective_state_space(b, in, il, h);
+            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
+                                                                    : selective_state_space(b, in, il, h);
         },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LFM2 (Liquid AI): most layers mix tokens by a short gated convolution, some by attention with norms on q and k; gated SiLU
-// behind each. The last norm is stored under the name of an embedding norm.
+// LFM2 (Liquid AI): most layers mix tokens by a short gated convolution, some by attention with norms on q and k; gated
+// SiLU behind each. The last norm is stored under the name of an embedding norm.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/families.hpp"
@@ -58,7 +58,8 @@ void build(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h) : gated_conv(b, in, il, h);
+            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
+                                                                    : gated_conv(b, in, il, h);
         },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }

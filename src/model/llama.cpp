@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Llama 1–3 and everything stored under that name: Mistral, Mixtral, SmolLM, Yi, … (arXiv:2302.13971, arXiv:2401.04088).
-// Pre-norm blocks with RMS norm, RoPE on neighbouring pairs, grouped-query attention, gated SiLU or experts.
+// Llama 1–3 and everything stored under that name: Mistral, Mixtral, SmolLM, Yi, … (arXiv:2302.13971,
+// arXiv:2401.04088). Pre-norm blocks with RMS norm, RoPE on neighbouring pairs, grouped-query attention, gated SiLU or
+// experts.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -15,7 +16,7 @@ HParams read(KeyReader& keys) {
     hp.expert_weights_norm = true;
     read_experts(keys, hp);
     hp.n_ff_expert = hp.n_ff[0];
-    read_window(keys, hp, WindowKind::standard, 0, 0);   // Mistral's first release: every layer slides
+    read_window(keys, hp, WindowKind::standard, 0, 0);  // Mistral's first release: every layer slides
     return hp;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Llama 4, its text part (Meta, 2025): three layers of four rotate, norm each head of q and k without weights, and see a
-// chunk of the sequence; the fourth has no positions, sees everything, and sharpens its scores as the context grows. Layers
-// with a router send each token to one expert, whose input it scales, and to a shared one.
+// Llama 4, its text part (Meta, 2025): three layers of four rotate, norm each head of q and k without weights, and see
+// a chunk of the sequence; the fourth has no positions, sees everything, and sharpens its scores as the context grows.
+// Layers with a router send each token to one expert, whose input it scales, and to a shared one.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -13,10 +13,10 @@ namespace tinfer::model::llama4 {
 
 namespace {
 
-constexpr int kPeriod = 4;              // layers, of which the last has no positions
-constexpr int kChunk = 8192;            // tokens of an attention chunk, and of a step of the temperature
+constexpr int kPeriod = 4;    // layers, of which the last has no positions
+constexpr int kChunk = 8192;  // tokens of an attention chunk, and of a step of the temperature
 constexpr float kTemperature = 0.1f;
-constexpr int kExpertsOfMaverick = 128; // the model whose heads are not normed
+constexpr int kExpertsOfMaverick = 128;  // the model whose heads are not normed
 
 Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
@@ -61,9 +61,12 @@ HParams read(KeyReader& keys) {
     hp.expert_gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'llama4' needs expert_count > 0");
-    if (hp.n_expert_used != 1) keys.bad("expert_used_count", cat(hp.n_expert_used), "architecture 'llama4' routes each token to one expert");
-    hp.n_ff_expert = hp.n_ff_shared = expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
-    hp.expert_layer_step = static_cast<int>(std::min<std::uint32_t>(keys.require_u32("interleave_moe_layer_step"), 1u << 20));
+    if (hp.n_expert_used != 1)
+        keys.bad("expert_used_count", cat(hp.n_expert_used), "architecture 'llama4' routes each token to one expert");
+    hp.n_ff_expert = hp.n_ff_shared =
+        expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
+    hp.expert_layer_step =
+        static_cast<int>(std::min<std::uint32_t>(keys.require_u32("interleave_moe_layer_step"), 1u << 20));
     read_window(keys, hp, WindowKind::chunked, kChunk, kPeriod);
     if (hp.has_windowed_layers()) hp.rope_layers = hp.windowed;
     return hp;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mamba and Falcon-Mamba (arXiv:2312.00752): layers of one selective state space each, no attention, no feed-forward part.
+// Mamba and Falcon-Mamba (arXiv:2312.00752): layers of one selective state space each, no attention, no feed-forward
+// part.
 #include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/recurrent.hpp"

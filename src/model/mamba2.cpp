@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mamba-2 (arXiv:2405.21060): a state space in heads, each with one decay; B and C serve groups of heads, the convolution
-// runs over them too, and the output is gated before it is normed by groups.
+// Mamba-2 (arXiv:2405.21060): a state space in heads, each with one decay; B and C serve groups of heads, the
+// convolution runs over them too, and the output is gated before it is normed by groups.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/families.hpp"
@@ -52,11 +52,13 @@ HParams read(KeyReader& keys) {
     read_state_space(keys, hp);
     StateSpaceParams& s = hp.ssm;
     s.n_group = positive_u32(keys, "ssm.group_count", 1u << 16);
-    if (s.n_inner % s.n_rank != 0) keys.bad("ssm.time_step_rank", cat(s.n_rank), cat("must divide inner_size ", s.n_inner));
+    if (s.n_inner % s.n_rank != 0)
+        keys.bad("ssm.time_step_rank", cat(s.n_rank), cat("must divide inner_size ", s.n_inner));
     if (s.n_rank % s.n_group != 0 || s.n_inner % s.n_group != 0)
-        keys.bad("ssm.group_count", cat(s.n_group), cat("must divide time_step_rank ", s.n_rank, " and inner_size ", s.n_inner));
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
-                     {{"conv_state", (s.n_conv - 1) * conv_channels(s)}, {"ssm_state", std::int64_t{s.n_state} * s.n_inner}});
+        keys.bad("ssm.group_count", cat(s.n_group),
+                 cat("must divide time_step_rank ", s.n_rank, " and inner_size ", s.n_inner));
+    hp.states.assign(static_cast<std::size_t>(hp.n_layer), {{"conv_state", (s.n_conv - 1) * conv_channels(s)},
+                                                            {"ssm_state", std::int64_t{s.n_state} * s.n_inner}});
     return hp;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MiniCPM (arXiv:2404.06395): llama's block with fixed factors on embeddings, branches and logits; long contexts by LongRoPE
-// factors; some releases have experts. MiniCPM3 has latent attention in its place.
+// MiniCPM (arXiv:2404.06395): llama's block with fixed factors on embeddings, branches and logits; long contexts by
+// LongRoPE factors; some releases have experts. MiniCPM3 has latent attention in its place.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -24,7 +24,9 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
+}
 
 void build(const BuildContext& b) { sequential_stack(b); }
 
@@ -39,9 +41,11 @@ HParams read(KeyReader& keys) {
     hp.logit_scale = 256.0f / static_cast<float>(hp.n_embd);
     hp.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", keys.require_u32("attention.q_lora_rank"));
     hp.mla.n_lora_kv = expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
-    if (hp.n_rot >= hp.head_dim_k) keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.head_dim_k));
-    if (const TensorInfo* output = keys.file().find_tensor("blk.0.attn_output.weight"); output != nullptr && output->ne[0] % hp.n_head[0] == 0 && output->ne[0] / hp.n_head[0] <= 65536)
-        hp.head_dim_v = static_cast<int>(output->ne[0] / hp.n_head[0]);   // not every file's value_length says it
+    if (hp.n_rot >= hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.head_dim_k));
+    if (const TensorInfo* output = keys.file().find_tensor("blk.0.attn_output.weight");
+        output != nullptr && output->ne[0] % hp.n_head[0] == 0 && output->ne[0] / hp.n_head[0] <= 65536)
+        hp.head_dim_v = static_cast<int>(output->ne[0] / hp.n_head[0]);  // not every file's value_length says it
     hp.mla.head_dim_k = hp.head_dim_k;
     hp.mla.head_dim_v = hp.head_dim_v;
     hp.n_head_kv = hp.n_head;

@@ -18,7 +18,7 @@ void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, Laye
     if (m.absorbed) {
         w.attn_k_b = binder.matrix(block_name(il, "attn_k_b"), {n_nope, m.n_lora_kv, n_head});
         w.attn_v_b = binder.matrix(block_name(il, "attn_v_b"), {m.n_lora_kv, m.head_dim_v, n_head});
-        binder.ignore(block_name(il, "attn_kv_b.weight"));   // the same numbers once more, in some files
+        binder.ignore(block_name(il, "attn_kv_b.weight"));  // the same numbers once more, in some files
     } else {
         w.attn_kv_b = binder.linear(block_name(il, "attn_kv_b"), m.n_lora_kv, n_head * (n_nope + m.head_dim_v));
     }
@@ -41,7 +41,8 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     // [l | k_r] = W_kva·h: the latent, normed, and the rotated part of every head's key
     const Tensor kv_a = g.name(linear(g, w.attn_kv_a_mqa, h), "kv_a");
     const Tensor latent = norm(b, w.attn_kv_a_norm, g.view(kv_a, 0, m.n_lora_kv), "kv_a_norm");
-    const Tensor k_r = g.name(g.rope(g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), in.full.rope_table, b.rope), "k_rope");
+    const Tensor k_r =
+        g.name(g.rope(g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), in.full.rope_table, b.rope), "k_rope");
 
     Qkv x;
     if (m.absorbed) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Multi-head latent attention (arXiv:2405.04434 §2.1): keys and values are made from one short latent vector per token, and
-// positions enter by a small rotated part that all heads of K share. With the matrices of the latent split (k_b, v_b) it is
-// absorbed into query and output, so that the cache holds the latent alone; with the joined one (kv_b) keys and values
-// are written out per head.
+// Multi-head latent attention (arXiv:2405.04434 §2.1): keys and values are made from one short latent vector per token,
+// and positions enter by a small rotated part that all heads of K share. With the matrices of the latent split (k_b,
+// v_b) it is absorbed into query and output, so that the cache holds the latent alone; with the joined one (kv_b) keys
+// and values are written out per head.
 #pragma once
 
 #include "model/bindings.hpp"

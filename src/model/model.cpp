@@ -13,18 +13,21 @@ namespace {
 
 void check_kind(const gguf::File& file) {
     const auto type = file.find_string("general.type");
-    if (type && *type != "model") fail(ErrorCode::not_a_model, cat(file.name(), ": file is a ", escaped(*type), ", not a model"));
+    if (type && *type != "model")
+        fail(ErrorCode::not_a_model, cat(file.name(), ": file is a ", escaped(*type), ", not a model"));
     if (!file.contains("general.architecture"))
         fail(ErrorCode::missing_key, cat(file.name(), ": metadata: missing required key 'general.architecture'"));
 }
 
 // Files of version 1 predate the block layouts of today.
 void check_quantization_version(const gguf::File& file, const ModelOptions& options) {
-    const bool quantized = std::ranges::any_of(file.tensors(), [](const TensorInfo& t) { return find_dtype(t.type)->block_elems > 1; });
+    const bool quantized =
+        std::ranges::any_of(file.tensors(), [](const TensorInfo& t) { return find_dtype(t.type)->block_elems > 1; });
     if (!quantized) return;
     const auto version = file.find_u32("general.quantization_version");
     if (version && *version < 2)
-        fail(ErrorCode::bad_key, cat(file.name(), ": metadata: key 'general.quantization_version' = ", *version, " is invalid: must be 2"));
+        fail(ErrorCode::bad_key,
+             cat(file.name(), ": metadata: key 'general.quantization_version' = ", *version, " is invalid: must be 2"));
     if (!version && options.log) options.log(LogLevel::warning, "metadata: no general.quantization_version, taking 2");
 }
 
@@ -55,7 +58,8 @@ ModelInfo make_info(const BoundModel& m) {
     info.has_output_head = static_cast<bool>(m.weights.output);
     info.pooling = hp.pooling;
     for (const TensorInfo& t : m.file->tensors()) {
-        info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) * static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
+        info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) *
+                         static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
         info.weight_bytes += t.bytes;
     }
     return info;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model bound to its file: hyper-parameters, weights by role, the row of the registry that builds its graphs. Immutable.
+// A model bound to its file: hyper-parameters, weights by role, the row of the registry that builds its graphs.
+// Immutable.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,10 @@
 namespace tinfer::model {
 
 /// What runs before a decoder that looks at its result.
-struct Encoder { HParams hp; Weights weights; };
+struct Encoder {
+    HParams hp;
+    Weights weights;
+};
 
 struct BoundModel {
     std::shared_ptr<gguf::File> file;

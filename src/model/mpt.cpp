@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MPT (MosaicML, 2023): ALiBi or learned positions, projections clamped, layer norms of whole q and k where a file has them,
-// plain GELU. Nearly every bias is optional.
+// MPT (MosaicML, 2023): ALiBi or learned positions, projections clamped, layer norms of whole q and k where a file has
+// them, plain GELU. Nearly every bias is optional.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -25,7 +25,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     parts.head_norms = HeadNorms::whole_if_given;
     parts.ffn = FeedForward::plain;
     Weights w = bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
-        layer.ffn_act_scales = binder.find_vector(block_name(il, "ffn.act.scales"), hp.n_ff[static_cast<std::size_t>(il)]);
+        layer.ffn_act_scales =
+            binder.find_vector(block_name(il, "ffn.act.scales"), hp.n_ff[static_cast<std::size_t>(il)]);
     });
     w.position_embd = binder.find_matrix("position_embd", {hp.n_embd, hp.n_ctx_train});
     return w;

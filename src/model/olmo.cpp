@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The OLMo family: OLMo (arXiv:2402.00838) with layer norms without parameters, OLMo 2 (arXiv:2501.00656) with norms behind
-// each branch and none before, OLMoE (arXiv:2409.02060) with experts. The later two norm whole q and k.
+// The OLMo family: OLMo (arXiv:2402.00838) with layer norms without parameters, OLMo 2 (arXiv:2501.00656) with norms
+// behind each branch and none before, OLMoE (arXiv:2409.02060) with experts. The later two norm whole q and k.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -18,7 +18,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    constexpr Norm kPlain{.present = true};   // (x − mean) / sqrt(var + eps), nothing learned
+    constexpr Norm kPlain{.present = true};  // (x − mean) / sqrt(var + eps), nothing learned
     Weights w = bind_globals(binder, hp, Head::tied_if_missing, kPlain);
     bind_blocks(binder, hp, w, {.norms = BlockNorms::own});
     for (LayerWeights& layer : w.layers) layer.attn_norm = layer.ffn_norm = kPlain;
@@ -34,7 +34,7 @@ namespace olmo2 {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
     read_window(keys, hp, WindowKind::standard, 0, 4);
-    hp.rope_window_scaled = !hp.has_windowed_layers();   // OLMo 3: YaRN on the layers that see everything
+    hp.rope_window_scaled = !hp.has_windowed_layers();  // OLMo 3: YaRN on the layers that see everything
     return hp;
 }
 

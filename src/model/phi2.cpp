@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Phi-1, 1.5 and 2 (arXiv:2309.05463): attention and feed-forward in parallel behind one layer norm, biases everywhere, the
-// head's included, RoPE on a part of each head, plain GELU.
+// Phi-1, 1.5 and 2 (arXiv:2309.05463): attention and feed-forward in parallel behind one layer norm, biases everywhere,
+// the head's included, RoPE on a part of each head, plain GELU.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Phi-3, 3.5 and 4 (arXiv:2404.14219): fused projections of attention and of the gated feed-forward, half-split RoPE over
-// a part of each head, long contexts by factors per pair (LongRoPE, arXiv:2402.13753). Phi-3.5-MoE (phimoe) has layer norms,
-// biases and experts instead.
+// Phi-3, 3.5 and 4 (arXiv:2404.14219): fused projections of attention and of the gated feed-forward, half-split RoPE
+// over a part of each head, long contexts by factors per pair (LongRoPE, arXiv:2402.13753). Phi-3.5-MoE (phimoe) has
+// layer norms, biases and experts instead.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -53,7 +53,10 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_stack(binder, hp, Head::tied_if_missing,
-                           {.norm_bias = Bias::required, .qkv_bias = Bias::required, .out_bias = Bias::required, .ffn = FeedForward::experts});
+                           {.norm_bias = Bias::required,
+                            .qkv_bias = Bias::required,
+                            .out_bias = Bias::required,
+                            .ffn = FeedForward::experts});
     w.output.bias = binder.find_vector("output.bias", hp.n_vocab);
     return w;
 }

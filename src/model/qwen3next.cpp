@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Qwen3-Next (arXiv:2412.06464 for its delta net): three of four layers are gated delta nets, the others attention with an
-// output gate and partial RoPE; experts with a gated shared one behind each.
+// Qwen3-Next (arXiv:2412.06464 for its delta net): three of four layers are gated delta nets, the others attention with
+// an output gate and partial RoPE; experts with a gated shared one behind each.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -26,7 +26,9 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const Tensor q = norm(b, w.attn_q_norm, g.view(q_gate, 0, p.head_dim_k), "q_norm");
     const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(g, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
     const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), p.n_head_kv);
-    const Tensor a = cached_attention(b, in, il, {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"), g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
+    const Tensor a = cached_attention(b, in, il,
+                                      {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"),
+                                       g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
     const Tensor gate = g.name(g.sigmoid(g.view(q_gate, p.head_dim_k, p.head_dim_k)), "attn_gate");
@@ -34,7 +36,9 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     return g.name(linear(g, w.attn_output, gated), "attn_out");
 }
 
-struct Projections { Tensor qkv, z; };   ///< {conv_width, T}: q of all key heads, k likewise, v of all value heads; {value_width, T}
+struct Projections {
+    Tensor qkv, z;
+};  ///< {conv_width, T}: q of all key heads, k likewise, v of all value heads; {value_width, T}
 
 Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qkv, Tensor h) {
     Graph& g = b.g;
@@ -47,7 +51,8 @@ Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qk
         return g.reshape(g.copy(g.view(all, first, n)), {n * n_key_head, n_tokens, 1, 1});
     };
     const Tensor qk = g.concat(part(0, size), part(size, size));
-    return {g.name(g.concat(qk, part(2 * size, n_value)), "delta_qkv"), g.name(part(2 * size + n_value, n_value), "delta_z")};
+    return {g.name(g.concat(qk, part(2 * size, n_value)), "delta_qkv"),
+            g.name(part(2 * size + n_value, n_value), "delta_z")};
 }
 
 // Per value head: S ← γS + k ⊗ β(v − γSᵀk);  o = Sᵀq / sqrt(size);  W_out·(norm(o) ⊙ silu(z))
@@ -56,10 +61,12 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const HParams& hp = b.hp;
     const LayerWeights& layer = b.w.layers[static_cast<std::size_t>(il)];
     const StateSpaceWeights& w = layer.ssm;
-    const std::int64_t n_key_head = hp.ssm.n_group, n_value_head = hp.ssm.n_rank, n_shared = n_value_head / n_key_head, n_tokens = b.shape.n_tokens;
+    const std::int64_t n_key_head = hp.ssm.n_group, n_value_head = hp.ssm.n_rank, n_shared = n_value_head / n_key_head,
+                       n_tokens = b.shape.n_tokens;
     g.set_part(Part::state);
 
-    const Projections p = project(b, w, layer.attn_qkv ? g.name(linear(g, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
+    const Projections p =
+        project(b, w, layer.attn_qkv ? g.name(linear(g, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
     const Tensor mixed = g.name(g.silu(short_conv(b, in, il, p.qkv)), "conv_silu");
     const auto unit = [&](std::int64_t first, std::string_view name) {
         return g.name(g.l2_norm(g.heads(g.view(mixed, first, key_width(hp)), n_key_head), hp.rms_eps), name);
@@ -69,7 +76,8 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
 
     // For each key head n_shared numbers b, then as many a: β = sigmoid(b), γ = exp(A·softplus(a + bias))
     const Tensor ba = g.heads(g.name(linear(g, w.ba, h), "delta_ba"), n_key_head);
-    const Tensor beta = g.reshape(g.name(g.sigmoid(g.view(ba, 0, n_shared)), "delta_beta"), {n_value_head, n_tokens, 1, 1});
+    const Tensor beta =
+        g.reshape(g.name(g.sigmoid(g.view(ba, 0, n_shared)), "delta_beta"), {n_value_head, n_tokens, 1, 1});
     const Tensor a = g.reshape(g.copy(g.view(ba, n_shared, n_shared)), {n_value_head, n_tokens, 1, 1});
     const Tensor rate = g.name(g.softplus(g.add(a, vector(g, w.dt_bias))), "delta_rate");
     const Tensor gamma = g.name(g.exp(g.mul(rate, vector(g, w.a))), "delta_gamma");
@@ -116,8 +124,10 @@ HParams read(KeyReader& keys) {
     read_state_space(keys, hp);
     StateSpaceParams& s = hp.ssm;
     s.n_group = positive_u32(keys, "ssm.group_count", 1u << 16);
-    if (s.n_rank % s.n_group != 0) keys.bad("ssm.group_count", cat(s.n_group), cat("must divide time_step_rank ", s.n_rank));
-    if (s.n_inner != value_width(hp)) keys.bad("ssm.inner_size", cat(s.n_inner), cat("must be time_step_rank · state_size = ", value_width(hp)));
+    if (s.n_rank % s.n_group != 0)
+        keys.bad("ssm.group_count", cat(s.n_group), cat("must divide time_step_rank ", s.n_rank));
+    if (s.n_inner != value_width(hp))
+        keys.bad("ssm.inner_size", cat(s.n_inner), cat("must be time_step_rank · state_size = ", value_width(hp)));
     read_experts(keys, hp);
     if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen3next' needs expert_count > 0");
     hp.expert_weights_norm = true;
@@ -147,7 +157,8 @@ void build(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? gated_attention(b, in, il, h) : delta_net(b, in, il, h);
+            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? gated_attention(b, in, il, h)
+                                                                    : delta_net(b, in, il, h);
         },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }

@@ -26,7 +26,8 @@ void read_state_space(KeyReader& keys, HParams& hp) {
 
 void add_selective_states(HParams& hp, std::size_t il) {
     const StateSpaceParams& s = hp.ssm;
-    hp.states[il] = {{"conv_state", std::int64_t{s.n_conv - 1} * s.n_inner}, {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
+    hp.states[il] = {{"conv_state", std::int64_t{s.n_conv - 1} * s.n_inner},
+                     {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
 }
 
 void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
@@ -42,7 +43,8 @@ void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     w.ssm.d = binder.vector(name("ssm_d"), s.n_inner);
     w.ssm.out = binder.linear(name("ssm_out"), s.n_inner, hp.n_embd);
     // Either all three norms have weights, or, where the model norms at all, none of them has.
-    const bool weighted = binder.exists(name("ssm_dt_norm.weight")) || binder.exists(name("ssm_b_norm.weight")) || binder.exists(name("ssm_c_norm.weight"));
+    const bool weighted = binder.exists(name("ssm_dt_norm.weight")) || binder.exists(name("ssm_b_norm.weight")) ||
+                          binder.exists(name("ssm_c_norm.weight"));
     if (weighted) {
         w.ssm.dt_norm = binder.norm(name("ssm_dt_norm"), {s.n_rank});
         w.ssm.b_norm = binder.norm(name("ssm_b_norm"), {s.n_state});
@@ -70,8 +72,9 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     const Tensor dt = g.name(g.softplus(g.name(linear(g, w.dt, low), "ssm_dt")), "ssm_delta");
 
     // h ← h·exp(Δ·a) + Δ·c·B;  y = ⟨h, C⟩ + D·c, every channel a head of its own
-    const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1), g.heads(out_map, 1), vector(g, w.d),
-                                             state(b, in, il, 1)), "ssm_scan");
+    const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1),
+                                             g.heads(out_map, 1), vector(g, w.d), state(b, in, il, 1)),
+                            "ssm_scan");
     if (writes_only(b, il)) return y;
 
     // W_out·(silu(z) ⊙ y)

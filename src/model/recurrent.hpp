@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What recurrent families share: the states of a layer, causal convolutions, the selective state space of Mamba, and the
-// stack of models that have nothing but such layers.
+// What recurrent families share: the states of a layer, causal convolutions, the selective state space of Mamba, and
+// the stack of models that have nothing but such layers.
 #pragma once
 
 #include "model/blocks.hpp"
@@ -17,8 +17,8 @@ using graph::RecurrentState;
 /// ssm.conv_kernel, .inner_size, .state_size, .time_step_rank, with their limits; the group count stays 1.
 void read_state_space(KeyReader& keys, HParams& hp);
 
-/// The selective state space of Mamba (arXiv:2312.00752 §3): keys, states, weights and the way from the normed stream to
-/// what is added to it.
+/// The selective state space of Mamba (arXiv:2312.00752 §3): keys, states, weights and the way from the normed stream
+/// to what is added to it.
 void add_selective_states(HParams& hp, std::size_t il);
 void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 [[nodiscard]] Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Tensor h);

@@ -30,7 +30,10 @@ constexpr Architecture kRegistry[] = {
     {{"exaone4", "attention", "neox", "golden exaone4*"}, exaone4::read, exaone4::bind, exaone4::build},
     {{"falcon", "attention", "neox", "golden falcon-*"}, falcon::read, falcon::bind, falcon::build},
     {{"gemma", "attention", "neox", "golden gemma"}, gemma::read, gemma::bind, gemma::build},
-    {{"gemma-embedding", "encoder", "neox", "golden gemma-embedding"}, gemma_embedding::read, gemma_embedding::bind, gemma_embedding::build},
+    {{"gemma-embedding", "encoder", "neox", "golden gemma-embedding"},
+     gemma_embedding::read,
+     gemma_embedding::bind,
+     gemma_embedding::build},
     {{"gemma2", "windowed attention", "neox", "golden gemma2"}, gemma2::read, gemma2::bind, gemma2::build},
     {{"gemma3", "windowed attention", "neox", "golden gemma3"}, gemma3::read, gemma3::bind, gemma3::build},
     {{"glm4", "attention", "norm", "golden glm4"}, glm4::read, glm4::bind, glm4::build},
@@ -80,22 +83,38 @@ constexpr Architecture kRegistry[] = {
     {{"stablelm", "attention", "neox", "golden stablelm*"}, stablelm::read, stablelm::bind, stablelm::build},
     {{"starcoder", "attention", "learned", "small model"}, starcoder::read, starcoder::bind, starcoder::build},
     {{"starcoder2", "attention", "neox", "golden starcoder2"}, starcoder2::read, starcoder2::bind, starcoder2::build},
-    {{"t5", "encoder and decoder", "relative", "small model"}, t5::read, t5::bind, t5::build, t5::read_encoder, t5::bind_encoder, t5::build_encoder},
+    {{"t5", "encoder and decoder", "relative", "small model"},
+     t5::read,
+     t5::bind,
+     t5::build,
+     t5::read_encoder,
+     t5::bind_encoder,
+     t5::build_encoder},
     {{"t5encoder", "encoder", "relative", "small model"}, t5encoder::read, t5encoder::bind, t5encoder::build},
     {{"xverse", "attention", "norm", "small model"}, xverse::read, xverse::bind, xverse::build},
 };
 
 // Names we know and do not run: the message then says so instead of "unknown".
 constexpr std::string_view kKnown[] = {
-    "afmoe", "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2moe",
-    "deepseek2-ocr", "deepseek32", "deepseek4", "dots1", "dots3note", "dream", "ernie4_5-moe", "eurobert",
-    "exaone-moe", "falcon-h1", "gemma3n", "gemma4", "glm-dsa", "gptj", "granite_swa", "granitehybrid",
-    "graniteswitch", "grovemoe", "hrm_text", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "hy_v3", "hy_v4",
-    "jais2", "jina-bert-v3", "kimi-k3", "kimi-linear", "laguna", "lfm2moe", "llada", "llada-moe", "llama-embed",
-    "maincoder", "maple", "mellum", "mimo2", "minimax-01", "minimax-m2", "minimax-m3", "mistral3", "mistral4",
-    "modern-bert", "muse-glimmer", "nanbeige", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert-moe",
-    "paddleocr", "pangu-embedded", "plamo2", "plamo3", "plm", "pockettts", "qwen35", "qwen35moe", "qwen3tts",
-    "qwen3vl", "qwen3vlmoe", "qwen4exp", "rnd1", "smallthinker", "spark2_5", "step35", "talkie", "wavtokenizer-dec",
+    "afmoe",         "apertus",        "arwkv7",       "bailingmoe",
+    "bailingmoe2",   "bailingmoe3",    "clip",         "cogvlm",
+    "cohere2moe",    "deepseek2-ocr",  "deepseek32",   "deepseek4",
+    "dots1",         "dots3note",      "dream",        "ernie4_5-moe",
+    "eurobert",      "exaone-moe",     "falcon-h1",    "gemma3n",
+    "gemma4",        "glm-dsa",        "gptj",         "granite_swa",
+    "granitehybrid", "graniteswitch",  "grovemoe",     "hrm_text",
+    "hunyuan-dense", "hunyuan-moe",    "hunyuan_vl",   "hy_v3",
+    "hy_v4",         "jais2",          "jina-bert-v3", "kimi-k3",
+    "kimi-linear",   "laguna",         "lfm2moe",      "llada",
+    "llada-moe",     "llama-embed",    "maincoder",    "maple",
+    "mellum",        "mimo2",          "minimax-01",   "minimax-m2",
+    "minimax-m3",    "mistral3",       "mistral4",     "modern-bert",
+    "muse-glimmer",  "nanbeige",       "nemotron_h",   "nemotron_h_moe",
+    "neo-bert",      "nomic-bert-moe", "paddleocr",    "pangu-embedded",
+    "plamo2",        "plamo3",         "plm",          "pockettts",
+    "qwen35",        "qwen35moe",      "qwen3tts",     "qwen3vl",
+    "qwen3vlmoe",    "qwen4exp",       "rnd1",         "smallthinker",
+    "spark2_5",      "step35",         "talkie",       "wavtokenizer-dec",
 };
 
 static_assert(std::ranges::is_sorted(kKnown));
@@ -105,7 +124,8 @@ static_assert(std::ranges::none_of(kKnown, [](std::string_view known) {
 
 // Names of heads that only guess tokens for another model (architectures §6.2).
 bool is_draft_head(std::string_view name) {
-    return name.ends_with("-draft") || name.ends_with("_mtp") || name.ends_with("-assistant") || name == "eagle3" || name == "dflash";
+    return name.ends_with("-draft") || name.ends_with("_mtp") || name.ends_with("-assistant") || name == "eagle3" ||
+           name == "dflash";
 }
 
 std::string supported_names() {
@@ -123,10 +143,13 @@ const Architecture& find_architecture(const gguf::File& file, std::string_view n
         if (row.info.name == name) return row;
     for (const std::string_view known : kKnown)
         if (known == name)
-            fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", name, "' is known but not implemented; supported: ", supported_names()));
+            fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", name,
+                                                  "' is known but not implemented; supported: ", supported_names()));
     if (is_draft_head(name))
-        fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", escaped(name), "' is a draft head and cannot be loaded as a model"));
-    fail(ErrorCode::unknown_arch, cat(file.name(), ": unknown architecture '", escaped(name), "'; supported: ", supported_names()));
+        fail(ErrorCode::unsupported_arch,
+             cat(file.name(), ": architecture '", escaped(name), "' is a draft head and cannot be loaded as a model"));
+    fail(ErrorCode::unknown_arch,
+         cat(file.name(), ": unknown architecture '", escaped(name), "'; supported: ", supported_names()));
 }
 
 }  // namespace tinfer::model

@@ -8,17 +8,21 @@ namespace tinfer::model {
 
 void read_head_size(KeyReader& keys, HParams& hp, int n_shift) {
     hp.rwkv.head_size = positive_u32(keys, "wkv.head_size", 1u << 16);
-    if (hp.n_embd % hp.rwkv.head_size != 0) keys.bad("wkv.head_size", cat(hp.rwkv.head_size), cat("must divide embedding_length ", hp.n_embd));
+    if (hp.n_embd % hp.rwkv.head_size != 0)
+        keys.bad("wkv.head_size", cat(hp.rwkv.head_size), cat("must divide embedding_length ", hp.n_embd));
     if (hp.n_ff[0] == 0) keys.bad("feed_forward_length", "0", "must be above 0");
     const auto n_usual = static_cast<std::uint32_t>(n_shift);
-    if (const std::uint32_t n = keys.u32("token_shift_count", n_usual); n != n_usual) keys.bad("token_shift_count", cat(n), cat("must be ", n_shift));
+    if (const std::uint32_t n = keys.u32("token_shift_count", n_usual); n != n_usual)
+        keys.bad("token_shift_count", cat(n), cat("must be ", n_shift));
 }
 
 HParams read_rwkv(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::layer, LayerKinds::recurrent);
     read_head_size(keys, hp, 2);
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer), {{"att_shift", hp.n_embd}, {"ffn_shift", hp.n_embd},
-                                                            {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
+                     {{"att_shift", hp.n_embd},
+                      {"ffn_shift", hp.n_embd},
+                      {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
     return hp;
 }
 
@@ -62,10 +66,12 @@ Tensor norm_of_heads(const BuildContext& b, const Norm& w, Tensor y) {
 
 Tensor channel_mix(const BuildContext& b, const RwkvWeights& w, Tensor n, Tensor s) {
     Graph& g = b.g;
-    const Tensor k = g.name(g.relu(linear(g, w.channel_key, lerp(g, n, s, vector(g, w.channel_lerp_k)))), "channel_relu");
+    const Tensor k =
+        g.name(g.relu(linear(g, w.channel_key, lerp(g, n, s, vector(g, w.channel_lerp_k)))), "channel_relu");
     const Tensor v = g.name(linear(g, w.channel_value, g.name(g.mul(k, k), "channel_key")), "channel_value");
     if (!w.channel_receptance) return v;
-    const Tensor r = g.name(g.sigmoid(linear(g, w.channel_receptance, lerp(g, n, s, vector(g, w.channel_lerp_r)))), "channel_receptance");
+    const Tensor r = g.name(g.sigmoid(linear(g, w.channel_receptance, lerp(g, n, s, vector(g, w.channel_lerp_r)))),
+                            "channel_receptance");
     return g.name(g.mul(r, v), "channel_out");
 }
 

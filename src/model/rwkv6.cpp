@@ -13,8 +13,9 @@ namespace tinfer::model {
 
 namespace {
 
-constexpr std::int64_t kMixed = 5;   // w, k, v, r, g
-constexpr const char* kLerps[kMixed] = {"time_mix_lerp_w.weight", "time_mix_lerp_k.weight", "time_mix_lerp_v.weight", "time_mix_lerp_r.weight", "time_mix_lerp_g.weight"};
+constexpr std::int64_t kMixed = 5;  // w, k, v, r, g
+constexpr const char* kLerps[kMixed] = {"time_mix_lerp_w.weight", "time_mix_lerp_k.weight", "time_mix_lerp_v.weight",
+                                        "time_mix_lerp_r.weight", "time_mix_lerp_g.weight"};
 
 void read_mixing(KeyReader& keys, HParams& hp) {
     hp.rwkv.n_mix = positive_u32(keys, "time_mix_extra_dim", 1u << 16);
@@ -27,7 +28,8 @@ void bind_mixing(WeightBinder& binder, const HParams& hp, int il, RwkvWeights& r
     r.w1 = binder.linear(name("time_mix_w1"), n, kMixed * n_mix);
     r.w2.weight = binder.matrix(name("time_mix_w2"), {n_mix, n, kMixed});
     r.lerp_x = binder.vector(name("time_mix_lerp_x.weight"), n);
-    if (binder.exists(name("time_mix_lerp_fused.weight"))) r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, kMixed});
+    if (binder.exists(name("time_mix_lerp_fused.weight")))
+        r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, kMixed});
     else
         for (std::size_t j = 0; j < r.lerps.size(); ++j) r.lerps[j] = binder.vector(name(kLerps[j]), n);
     r.decay = binder.vector(name("time_mix_decay.weight"), n);
@@ -123,8 +125,8 @@ Tensor repeated(const BuildContext& b, Tensor x) {
     return g.reshape(all, {size, n_head, b.shape.n_tokens, 1});
 }
 
-// Gated linear attention (arXiv:2312.06635 §3): S ← diag(w) S + k ⊗ v, y = Sᵀr, which is RWKV-7's recurrence without what
-// that takes out of the state.
+// Gated linear attention (arXiv:2312.06635 §3): S ← diag(w) S + k ⊗ v, y = Sᵀr, which is RWKV-7's recurrence without
+// what that takes out of the state.
 Tensor linear_attention(const BuildContext& b, Tensor r, Tensor w, Tensor k, Tensor v, const RecurrentState& memory) {
     const Tensor nothing = b.g.name(b.g.clamp(k, 0.0f, 0.0f), "wkv_removal");
     return b.g.name(b.g.wkv7(r, w, k, v, nothing, nothing, memory), "wkv");
@@ -139,7 +141,9 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n) {
     const auto [z_w, z_k, z_v, z_r, z_g] = mixed(b, w, n, s);
 
     // r / sqrt(S); k ⊙ (1 − decay): what the state forgets is what it takes in
-    const Tensor r = g.heads(g.scale(g.name(linear(g, w.receptance, z_r), "time_mix_r"), 1.0f / std::sqrt(static_cast<float>(size))), n_head);
+    const Tensor r =
+        g.heads(g.scale(g.name(linear(g, w.receptance, z_r), "time_mix_r"), 1.0f / std::sqrt(static_cast<float>(size))),
+                n_head);
     const Tensor decay = decay_of(b, w, z_w);
     const Tensor k = repeated(b, g.name(linear(g, w.key, z_k), "time_mix_k"));
     const Tensor taken = g.name(g.add(k, g.scale(g.mul(k, decay), -1.0f)), "time_mix_k_taken");
@@ -157,11 +161,15 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::rms, LayerKinds::grouped);
     read_head_size(keys, hp, 1);
     read_mixing(keys, hp);
-    if (const std::uint32_t n = keys.u32("rescale_every_n_layers", 0); n != 0) keys.bad("rescale_every_n_layers", cat(n), "must be 0");
-    const auto n_head = static_cast<std::uint32_t>(hp.n_embd / hp.rwkv.head_size), n_given = keys.u32("attention.head_count_kv", 0);
-    if (n_given != 0 && n_head % n_given != 0) keys.bad("attention.head_count_kv", cat(n_given), cat("must divide the number of heads, ", n_head));
+    if (const std::uint32_t n = keys.u32("rescale_every_n_layers", 0); n != 0)
+        keys.bad("rescale_every_n_layers", cat(n), "must be 0");
+    const auto n_head = static_cast<std::uint32_t>(hp.n_embd / hp.rwkv.head_size),
+               n_given = keys.u32("attention.head_count_kv", 0);
+    if (n_given != 0 && n_head % n_given != 0)
+        keys.bad("attention.head_count_kv", cat(n_given), cat("must divide the number of heads, ", n_head));
     hp.rwkv.n_head_kv = static_cast<int>(n_given == 0 ? n_head : n_given);
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer), {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
+                     {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
     return hp;
 }
 

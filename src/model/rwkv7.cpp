@@ -44,7 +44,8 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     k = g.name(g.add(k, g.add(g.mul(k_a, a), minus(g, k_a))), "time_mix_k_rated");
 
     const auto heads = [&](Tensor x) { return g.heads(x, n_head); };
-    const Tensor wkv = g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a), state(b, in, il, 2)), "wkv");
+    const Tensor wkv =
+        g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a), state(b, in, il, 2)), "wkv");
 
     // y = norm(wkv) + v·Σ_head(r ⊙ k ⊙ r_k);  W_o·(y ⊙ gate)
     const Tensor bonus = g.sum_rows(heads(g.mul(g.mul(r, k), vector(g, w.r_k))));
@@ -75,7 +76,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     const std::int64_t n = hp.n_embd;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto name = [&](std::string_view role) { return block_name(il, role); };
-        const auto low_rank = [&](std::string_view first, std::string_view second, std::int64_t rank, Linear& a, Linear& b) {
+        const auto low_rank = [&](std::string_view first, std::string_view second, std::int64_t rank, Linear& a,
+                                  Linear& b) {
             a = binder.linear(name(first), n, rank);
             b = binder.linear(name(second), rank, n);
         };
@@ -89,7 +91,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         }
         r.w0 = binder.vector(name("time_mix_w0.weight"), n);
         r.a0 = binder.vector(name("time_mix_a0.weight"), n);
-        r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, 6});   // r, w, k, v, a, g
+        r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, 6});  // r, w, k, v, a, g
         r.k_k = binder.vector(name("time_mix_k_k.weight"), n);
         r.k_a = binder.vector(name("time_mix_k_a.weight"), n);
         r.r_k = binder.vectors(name("time_mix_r_k.weight"), {n});

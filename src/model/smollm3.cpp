@@ -12,7 +12,9 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
+}
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// StableLM (arXiv:2402.17834): layer norms with bias, RoPE on a quarter of each head, gated SiLU; in sequence, or (12B) in
-// parallel behind one norm, with layer norms over each head of q and k.
+// StableLM (arXiv:2402.17834): layer norms with bias, RoPE on a quarter of each head, gated SiLU; in sequence, or (12B)
+// in parallel behind one norm, with layer norms over each head of q and k.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -17,8 +17,10 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::required,
-                      {.norms = hp.parallel_residual ? BlockNorms::one : BlockNorms::before, .norm_bias = Bias::required,
-                       .qkv_bias = Bias::optional, .head_norms = HeadNorms::per_head_if_given});
+                      {.norms = hp.parallel_residual ? BlockNorms::one : BlockNorms::before,
+                       .norm_bias = Bias::required,
+                       .qkv_bias = Bias::optional,
+                       .head_norms = HeadNorms::per_head_if_given});
 }
 
 void build(const BuildContext& b) { b.hp.parallel_residual ? parallel_stack(b) : sequential_stack(b); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// StarCoder2 (arXiv:2402.19173) and CodeShell (arXiv:2403.15747): layer norms and biases everywhere, half-split RoPE, grouped
-// queries, plain GELU. Nemotron (arXiv:2402.16819): the same with squared ReLU, biases as the file has them.
+// StarCoder2 (arXiv:2402.19173) and CodeShell (arXiv:2403.15747): layer norms and biases everywhere, half-split RoPE,
+// grouped queries, plain GELU. Nemotron (arXiv:2402.16819): the same with squared ReLU, biases as the file has them.
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
@@ -16,7 +16,9 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) { return bind_stack(binder, hp, Head::tied_if_missing, kBiasedBlock); }
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, kBiasedBlock);
+}
 
 void build(const BuildContext& b) { sequential_stack(b); }
 

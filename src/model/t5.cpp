@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// T5 (arXiv:1910.10683): blocks of pre-norm attention and feed-forward that know positions by a learned bias of the scores
-// alone, one a head and bucket of distances, shared by the layers of a side. Scores are not scaled. The encoder sees the
-// whole text; a decoder sees what it has said and, by a second attention, the encoder's result.
+// T5 (arXiv:1910.10683): blocks of pre-norm attention and feed-forward that know positions by a learned bias of the
+// scores alone, one a head and bucket of distances, shared by the layers of a side. Scores are not scaled. The encoder
+// sees the whole text; a decoder sees what it has said and, by a second attention, the encoder's result.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -12,21 +12,26 @@ namespace tinfer::model {
 namespace {
 
 // The feed-forward of T5 1.1 has a gate, that of the first release has none.
-bool is_gated(const gguf::File& file, std::string_view side) { return file.find_tensor(cat(side, "blk.0.ffn_gate.weight")) != nullptr; }
+bool is_gated(const gguf::File& file, std::string_view side) {
+    return file.find_tensor(cat(side, "blk.0.ffn_gate.weight")) != nullptr;
+}
 
 HParams read_side(KeyReader& keys, std::string_view side) {
     HParams hp = read_common(keys, RopeKind::none);
-    (void)keys.find_f32("attention.layer_norm_epsilon");   // the same number under the name of another norm
+    (void)keys.find_f32("attention.layer_norm_epsilon");  // the same number under the name of another norm
     hp.attn_scale = keys.f32("attention.scale", 0.0f) != 0.0f ? hp.attn_scale : 1.0f;
     hp.activation = is_gated(keys.file(), side) ? Activation::gelu : Activation::relu;
     const std::uint32_t n_bucket = keys.require_u32("attention.relative_buckets_count");
-    if (n_bucket < 4 || n_bucket > 255) keys.bad("attention.relative_buckets_count", cat(n_bucket), "must lie in 4 to 255");
+    if (n_bucket < 4 || n_bucket > 255)
+        keys.bad("attention.relative_buckets_count", cat(n_bucket), "must lie in 4 to 255");
     hp.n_rel_bucket = static_cast<int>(n_bucket);
     const auto alike = [&](std::string_view key, const std::vector<int>& values) {
         for (const int n : values)
-            if (n != values[0]) keys.bad(key, cat(n), cat("must be ", values[0], " in every layer of '", escaped(hp.arch), "'"));
+            if (n != values[0])
+                keys.bad(key, cat(n), cat("must be ", values[0], " in every layer of '", escaped(hp.arch), "'"));
     };
-    alike("attention.head_count", hp.n_head), alike("attention.head_count_kv", hp.n_head_kv), alike("feed_forward_length", hp.n_ff);
+    alike("attention.head_count", hp.n_head), alike("attention.head_count_kv", hp.n_head_kv),
+        alike("feed_forward_length", hp.n_ff);
     return hp;
 }
 
@@ -100,7 +105,8 @@ Tensor cross_attention(const BuildContext& b, const graph::KvInputs& encoded, in
     g.set_part(Part::attn);
     const AttentionParams params = attention_params(b, il);
     const Tensor q = g.heads(g.name(linear(g, w.cross_attn_q, h), "cross_q"), params.n_head);
-    const Tensor a = g.name(g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params), "cross_attn");
+    const Tensor a =
+        g.name(g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params), "cross_attn");
     g.set_part(Part::attn_out);
     return g.name(linear(g, w.cross_attn_output, a), "cross_attn_out");
 }
@@ -111,11 +117,13 @@ HParams read(KeyReader& keys) {
     HParams hp = read_side(keys, "dec.");
     if (!hp.causal) keys.bad("attention.causal", "false", "the decoder is causal");
     hp.n_layer = decoder_layers(keys, hp);
-    for (std::vector<int>* values : {&hp.n_head, &hp.n_head_kv, &hp.n_ff}) values->assign(static_cast<std::size_t>(hp.n_layer), int{values->front()});
+    for (std::vector<int>* values : {&hp.n_head, &hp.n_head_kv, &hp.n_ff})
+        values->assign(static_cast<std::size_t>(hp.n_layer), int{values->front()});
     hp.decoder_start = keys.find_u32("decoder_start_token_id");
     if (hp.decoder_start && *hp.decoder_start >= static_cast<std::uint32_t>(hp.n_vocab))
-        keys.bad("decoder_start_token_id", cat(*hp.decoder_start), cat("must be below the size of the vocabulary, ", hp.n_vocab));
-    hp.logit_scale = positive_f32(keys, "logit_scale", 1.0f);   // the paper's E^-0.5 of tied logits, for who wants it
+        keys.bad("decoder_start_token_id", cat(*hp.decoder_start),
+                 cat("must be below the size of the vocabulary, ", hp.n_vocab));
+    hp.logit_scale = positive_f32(keys, "logit_scale", 1.0f);  // the paper's E^-0.5 of tied logits, for who wants it
     return hp;
 }
 
@@ -159,7 +167,8 @@ void build_encoder(const BuildContext& b) {
     for (std::size_t i = 0; i < b.w.cross.size(); ++i) {
         g.set_layer(static_cast<int>(i));
         g.set_part(Part::attn);
-        const Tensor k = g.name(linear(g, b.w.cross[i].k, encoded), "cross_k"), v = g.name(linear(g, b.w.cross[i].v, encoded), "cross_v");
+        const Tensor k = g.name(linear(g, b.w.cross[i].k, encoded), "cross_k"),
+                     v = g.name(linear(g, b.w.cross[i].v, encoded), "cross_v");
         g.name(g.kv_write(g.cache(*b.cross[i].k), k, in.full.cells, params, false), "cross_k_write");
         g.name(g.kv_write(g.cache(*b.cross[i].v), v, in.full.cells, params, true), "cross_v_write");
     }

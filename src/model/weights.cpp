@@ -18,8 +18,10 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 // Leftovers of converters that no forward pass reads (architectures §3.7).
 bool is_leftover(std::string_view name) {
-    return name.ends_with(".attn_rot_embd.weight") || name.ends_with(".attn_rot_embd") || name.ends_with(".attn.masked_bias") ||
-           name.ends_with(".attn.bias") || name.ends_with(".rotary_emb.inv_freq") || name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("a.");
+    return name.ends_with(".attn_rot_embd.weight") || name.ends_with(".attn_rot_embd") ||
+           name.ends_with(".attn.masked_bias") || name.ends_with(".attn.bias") ||
+           name.ends_with(".rotary_emb.inv_freq") || name.starts_with("v.") || name.starts_with("mm.") ||
+           name.starts_with("a.");
 }
 
 }  // namespace
@@ -29,14 +31,16 @@ std::string block_name(int layer, std::string_view role) { return cat("blk.", la
 WeightBinder::WeightBinder(const gguf::File& file, std::string_view arch)
     : file_(&file), arch_(arch), used_(file.tensors().size(), false) {}
 
-const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view name, std::span<const std::int64_t> shape, bool matrix) {
+const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view name,
+                                      std::span<const std::int64_t> shape, bool matrix) {
     if (tensor == nullptr)
-        fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' ", shape_text(shape), " (architecture '", escaped(arch_), "')"));
+        fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' ", shape_text(shape),
+                                            " (architecture '", escaped(arch_), "')"));
     const auto expected_and_found = [&] {
         return cat(file_->name(), ": tensor '", escaped(name), "': expected ", shape_text(shape), ", found ",
                    shape_text(std::span(tensor->ne).first(static_cast<std::size_t>(std::max(tensor->n_dims, 1)))));
     };
-    for (std::size_t i = 0; i < 4; ++i) {   // trailing extents of 1 are equal to absent dimensions
+    for (std::size_t i = 0; i < 4; ++i) {  // trailing extents of 1 are equal to absent dimensions
         const bool has = i < static_cast<std::size_t>(tensor->n_dims) && tensor->ne[i] != 1;
         const bool wants = i < shape.size() && shape[i] != 1;
         const bool beyond = i >= shape.size() || i >= static_cast<std::size_t>(tensor->n_dims);
@@ -48,7 +52,8 @@ const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view
     const DTypeInfo* type = find_dtype(tensor->type);
     const bool usable = matrix ? type != nullptr && type->activation != DType::none : is_float(tensor->type);
     if (!usable)
-        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ", to_string(tensor->type), " not supported here"));
+        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ",
+                                                     to_string(tensor->type), " not supported here"));
     used_[tensor->id] = true;
     return tensor;
 }
@@ -62,25 +67,28 @@ const TensorInfo* WeightBinder::find_matrix(std::string_view name, std::initiali
     return exists(cat(name, ".weight")) ? matrix(name, shape) : nullptr;
 }
 
-const TensorInfo* WeightBinder::vector(std::string_view name, std::int64_t n) {
-    return vectors(name, {n});
-}
+const TensorInfo* WeightBinder::vector(std::string_view name, std::int64_t n) { return vectors(name, {n}); }
 
 const TensorInfo* WeightBinder::vectors(std::string_view name, Shape shape) {
     return check(file_->find_tensor(name), name, shape, false);
 }
 
-const TensorInfo* WeightBinder::find_vector(std::string_view name, std::int64_t n) { return exists(name) ? vector(name, n) : nullptr; }
+const TensorInfo* WeightBinder::find_vector(std::string_view name, std::int64_t n) {
+    return exists(name) ? vector(name, n) : nullptr;
+}
 
 const TensorInfo* WeightBinder::find_factors(std::string_view name, std::int64_t n) {
     const TensorInfo* tensor = file_->find_tensor(name);
     if (tensor == nullptr) return nullptr;
     if (tensor->type != DType::f32)
-        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ", to_string(tensor->type), " not supported here"));
+        fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ",
+                                                     to_string(tensor->type), " not supported here"));
     if (tensor->n_dims > 1 && tensor->ne[1] != 1)
-        fail(ErrorCode::bad_tensor_rank, cat(file_->name(), ": tensor '", escaped(name), "': expected one dimension, found ", tensor->n_dims));
+        fail(ErrorCode::bad_tensor_rank,
+             cat(file_->name(), ": tensor '", escaped(name), "': expected one dimension, found ", tensor->n_dims));
     if (tensor->ne[0] < n)
-        fail(ErrorCode::bad_tensor_shape, cat(file_->name(), ": tensor '", escaped(name), "': expected at least {", n, "}, found {", tensor->ne[0], "}"));
+        fail(ErrorCode::bad_tensor_shape, cat(file_->name(), ": tensor '", escaped(name), "': expected at least {", n,
+                                              "}, found {", tensor->ne[0], "}"));
     used_[tensor->id] = true;
     return tensor;
 }
@@ -97,11 +105,13 @@ Linear WeightBinder::find_linear(std::string_view name, std::int64_t n_in, std::
     return exists(cat(name, ".weight")) ? linear(name, n_in, n_out, bias) : Linear{};
 }
 
-Linear WeightBinder::experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert, Bias bias) {
+Linear WeightBinder::experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert,
+                             Bias bias) {
     Linear out;
     out.weight = matrix(name, {n_in, n_out, n_expert});
     const std::string bias_name = cat(name, ".bias");
-    if (bias == Bias::required || (bias == Bias::optional && exists(bias_name))) out.bias = vectors(bias_name, {n_out, n_expert});
+    if (bias == Bias::required || (bias == Bias::optional && exists(bias_name)))
+        out.bias = vectors(bias_name, {n_out, n_expert});
     return out;
 }
 
@@ -123,7 +133,8 @@ void WeightBinder::ignore_blocks(int first, int end) {
 }
 
 void WeightBinder::missing(std::string_view name) const {
-    fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' (architecture '", escaped(arch_), "')"));
+    fail(ErrorCode::missing_tensor,
+         cat(file_->name(), ": missing tensor '", escaped(name), "' (architecture '", escaped(arch_), "')"));
 }
 
 void WeightBinder::unsupported(std::string_view text) const { model::unsupported(*file_, arch_, text); }
@@ -139,8 +150,10 @@ void WeightBinder::ignore(std::string_view name) {
 void WeightBinder::finish(const ModelOptions& options) const {
     for (const TensorInfo& tensor : file_->tensors()) {
         if (used_[tensor.id] || is_leftover(tensor.name)) continue;
-        const std::string message = cat(file_->name(), ": tensor '", escaped(tensor.name), "' is not used by architecture '", escaped(arch_),
-                                        tensor.layer >= n_blocks_ ? "'; file has more blocks than block_count" : "'; this looks like an unsupported variant");
+        const std::string message =
+            cat(file_->name(), ": tensor '", escaped(tensor.name), "' is not used by architecture '", escaped(arch_),
+                tensor.layer >= n_blocks_ ? "'; file has more blocks than block_count"
+                                          : "'; this looks like an unsupported variant");
         if (!options.allow_unused_tensors) fail(ErrorCode::unused_tensor, message);
         if (options.log) options.log(LogLevel::warning, message);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Weights by their GGUF role, and the binder that finds them: required tensors with their exact shape and a type usable in
-// their role. A model loads only when every tensor of the file is used: silent ignoring is how engines produce fluent
-// nonsense.
+// Weights by their GGUF role, and the binder that finds them: required tensors with their exact shape and a type usable
+// in their role. A model loads only when every tensor of the file is used: silent ignoring is how engines produce
+// fluent nonsense.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace tinfer::model {
 struct Linear {
     const TensorInfo* weight = nullptr;
     const TensorInfo* bias = nullptr;
-    const TensorInfo* scale = nullptr;          ///< {1}
+    const TensorInfo* scale = nullptr;  ///< {1}
     [[nodiscard]] explicit operator bool() const noexcept { return weight != nullptr; }
 };
 
@@ -28,14 +28,14 @@ struct Linear {
 struct Norm {
     const TensorInfo* weight = nullptr;
     const TensorInfo* bias = nullptr;
-    bool present = false;                       ///< also without weight and bias
+    bool present = false;  ///< also without weight and bias
     [[nodiscard]] explicit operator bool() const noexcept { return present; }
 };
 
 /// Of a recurrent layer: convolution and scan (Mamba), convolution alone (LFM2), delta net (Qwen3-Next).
 struct StateSpaceWeights {
-    Linear in, x, dt, out;                      ///< projections
-    Linear ba, gate;                            ///< of a delta net
+    Linear in, x, dt, out;  ///< projections
+    Linear ba, gate;        ///< of a delta net
     const TensorInfo *conv = nullptr, *conv_bias = nullptr;
     const TensorInfo *a = nullptr, *d = nullptr, *dt_bias = nullptr;
     Norm norm, dt_norm, b_norm, c_norm;
@@ -45,9 +45,9 @@ struct StateSpaceWeights {
 struct RwkvWeights {
     Norm attn_norm_2, ln;
     const TensorInfo *lerp_x = nullptr, *lerp_fused = nullptr;
-    std::array<const TensorInfo*, 5> lerps{};   ///< w, k, v, r, g where they are not in one
+    std::array<const TensorInfo*, 5> lerps{};  ///< w, k, v, r, g where they are not in one
     Linear key, value, receptance, gate, output;
-    Linear w1, w2, a1, a2, v1, v2, g1, g2;      ///< of low rank
+    Linear w1, w2, a1, a2, v1, v2, g1, g2;  ///< of low rank
     const TensorInfo *w0 = nullptr, *a0 = nullptr, *v0 = nullptr;
     const TensorInfo *k_k = nullptr, *k_a = nullptr, *r_k = nullptr;
     const TensorInfo *first = nullptr, *decay = nullptr;
@@ -60,24 +60,24 @@ struct RwkvWeights {
 /// or behind attention and feed-forward.
 struct LayerWeights {
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
-    Norm attn_norm_2;                           ///< behind a second residual sum
+    Norm attn_norm_2;  ///< behind a second residual sum
     Linear attn_q, attn_k, attn_v, attn_output;
-    Linear attn_qkv;                            ///< rows of q, k, v in one matrix
-    Linear attn_q_a, attn_q_b, attn_kv_a_mqa, attn_kv_b;   ///< latent attention (mla.hpp)
+    Linear attn_qkv;                                      ///< rows of q, k, v in one matrix
+    Linear attn_q_a, attn_q_b, attn_kv_a_mqa, attn_kv_b;  ///< latent attention (mla.hpp)
     Norm attn_q_a_norm, attn_kv_a_norm;
     const TensorInfo *attn_k_b = nullptr, *attn_v_b = nullptr;
-    Norm attn_q_norm, attn_k_norm;              ///< {head_dim}, {head_dim, n_head} or the full width
-    Norm attn_sub_norm, ffn_sub_norm;           ///< of what attn_output and ffn_down multiply
+    Norm attn_q_norm, attn_k_norm;     ///< {head_dim}, {head_dim, n_head} or the full width
+    Norm attn_sub_norm, ffn_sub_norm;  ///< of what attn_output and ffn_down multiply
     const TensorInfo* attn_sinks = nullptr;
-    Norm cross_attn_norm;                       ///< of attention over an encoder's result
+    Norm cross_attn_norm;  ///< of attention over an encoder's result
     Linear cross_attn_q, cross_attn_output;
-    Linear ffn_gate, ffn_up, ffn_down;          ///< without gate: plain, or gate and up in one matrix
-    const TensorInfo* ffn_act_scales = nullptr; ///< the activation is divided by them
-    Norm ffn_norm_exps;                         ///< before experts that stand beside a dense feed-forward
-    Linear ffn_gate_inp;                        ///< router
-    const TensorInfo* exp_probs_b = nullptr;    ///< added to the router's probabilities for the choice alone
+    Linear ffn_gate, ffn_up, ffn_down;           ///< without gate: plain, or gate and up in one matrix
+    const TensorInfo* ffn_act_scales = nullptr;  ///< the activation is divided by them
+    Norm ffn_norm_exps;                          ///< before experts that stand beside a dense feed-forward
+    Linear ffn_gate_inp;                         ///< router
+    const TensorInfo* exp_probs_b = nullptr;     ///< added to the router's probabilities for the choice alone
     Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;
-    Linear ffn_gate_up_exps;                    ///< rows of gate and up in one matrix per expert
+    Linear ffn_gate_up_exps;  ///< rows of gate and up in one matrix per expert
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
     StateSpaceWeights ssm;
     RwkvWeights rwkv;
@@ -88,17 +88,19 @@ struct Weights {
     const TensorInfo* position_embd = nullptr;  ///< one row per position
     const TensorInfo* token_types = nullptr;    ///< one row per kind of token
     Norm token_embd_norm, output_norm;
-    Linear output;                              ///< weight = token_embd where the head is tied
-    const TensorInfo* attn_rel_b = nullptr;     ///< {n_head, buckets}: biases of scores by distance, of all layers
+    Linear output;                           ///< weight = token_embd where the head is tied
+    const TensorInfo* attn_rel_b = nullptr;  ///< {n_head, buckets}: biases of scores by distance, of all layers
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
-    Linear cls, cls_output;                     ///< a reranker's classifier: hidden layer, scores; one of them may be missing
+    Linear cls, cls_output;  ///< a reranker's classifier: hidden layer, scores; one of them may be missing
     [[nodiscard]] int n_class() const noexcept {
         const TensorInfo* last = cls_output ? cls_output.weight : cls.weight;
         return last == nullptr ? 0 : static_cast<int>(last->ne[1]);
     }
     std::vector<LayerWeights> layers;
-    struct Cross { Linear k, v; };
-    std::vector<Cross> cross;                   ///< of an encoder: keys and values that layers of the decoder look at
+    struct Cross {
+        Linear k, v;
+    };
+    std::vector<Cross> cross;  ///< of an encoder: keys and values that layers of the decoder look at
 };
 
 class WeightBinder {
@@ -111,7 +113,7 @@ public:
     const TensorInfo* find_matrix(std::string_view name, std::initializer_list<std::int64_t> shape);
     /// Norm weights, biases, tables: f32, f16 or bf16. `name` in full.
     const TensorInfo* vector(std::string_view name, std::int64_t n);
-    const TensorInfo* vectors(std::string_view name, Shape shape);   ///< one per head or expert
+    const TensorInfo* vectors(std::string_view name, Shape shape);  ///< one per head or expert
     const TensorInfo* find_vector(std::string_view name, std::int64_t n);
     /// RoPE factor tables: f32 with at least n entries.
     const TensorInfo* find_factors(std::string_view name, std::int64_t n);
@@ -120,16 +122,18 @@ public:
     /// Names without ".weight" and ".bias".
     Linear linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias = Bias::none);
     Linear find_linear(std::string_view name, std::int64_t n_in, std::int64_t n_out, Bias bias = Bias::none);
-    Linear experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert, Bias bias = Bias::none);
+    Linear experts(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n_expert,
+                   Bias bias = Bias::none);
     Norm norm(std::string_view name, Shape shape, Bias bias = Bias::none);
     Norm find_norm(std::string_view name, Shape shape, Bias bias = Bias::none);
 
     [[nodiscard]] bool exists(std::string_view name) const noexcept { return file_->find_tensor(name) != nullptr; }
     [[nodiscard]] const gguf::File& file() const noexcept { return *file_; }
     [[nodiscard]] const std::string& arch() const noexcept { return arch_; }
-    [[noreturn]] void missing(std::string_view name) const;          ///< throws missing_tensor
-    [[noreturn]] void unsupported(std::string_view text) const;      ///< throws unsupported_arch
-    /// The tensor is the mark of a variant that this family is not (architectures §6.4): unsupported, where it is there.
+    [[noreturn]] void missing(std::string_view name) const;      ///< throws missing_tensor
+    [[noreturn]] void unsupported(std::string_view text) const;  ///< throws unsupported_arch
+    /// The tensor is the mark of a variant that this family is not (architectures §6.4): unsupported, where it is
+    /// there.
     void refuse(std::string_view name, std::string_view text) const;
     void ignore(std::string_view name);
     /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
@@ -138,7 +142,8 @@ public:
     void finish(const ModelOptions& options) const;
 
 private:
-    const TensorInfo* check(const TensorInfo* tensor, std::string_view name, std::span<const std::int64_t> shape, bool matrix);
+    const TensorInfo* check(const TensorInfo* tensor, std::string_view name, std::span<const std::int64_t> shape,
+                            bool matrix);
     const gguf::File* file_;
     std::string arch_;
     std::vector<bool> used_;

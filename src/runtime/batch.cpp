@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer::Batch: three growing arrays; what they mean is checked by the context that decodes them.
-#include "base/error.hpp"
 #include "tinfer/batch.hpp"
+#include "base/error.hpp"
 
 namespace tinfer {
 
@@ -27,7 +27,7 @@ void Batch::add(Token token, std::optional<Pos> pos, std::span<const SeqId> seqs
         Row row = make_row(pos, seqs_.size(), seqs.size(), output);
         row.token = static_cast<std::int32_t>(token);
         seqs_.insert(seqs_.end(), seqs.begin(), seqs.end());
-        rows_.push_back(row);   // last: until then nothing refers to what was added
+        rows_.push_back(row);  // last: until then nothing refers to what was added
     });
 }
 
@@ -35,15 +35,17 @@ void Batch::add_sequence(std::span<const Token> tokens, SeqId seq, bool output_l
     const std::size_t n_rows = rows_.size(), n_seqs = seqs_.size();
     try {
         for (std::size_t i = 0; i < tokens.size(); ++i) add(tokens[i], seq, output_last && i + 1 == tokens.size());
-    } catch (...) {   // all of them or none
+    } catch (...) {  // all of them or none
         rows_.resize(n_rows);
         seqs_.resize(n_seqs);
         throw;
     }
 }
 
-void Batch::add_embedding(std::span<const float> values, std::optional<Pos> pos, std::span<const SeqId> seqs, bool output) {
-    if (values_.size() + values.size() > 0xFFFFFFFFu) fail(ErrorCode::limit_exceeded, "batch holds more than 2^32 embedding values");
+void Batch::add_embedding(std::span<const float> values, std::optional<Pos> pos, std::span<const SeqId> seqs,
+                          bool output) {
+    if (values_.size() + values.size() > 0xFFFFFFFFu)
+        fail(ErrorCode::limit_exceeded, "batch holds more than 2^32 embedding values");
     reporting_memory(kGrowing, [&] {
         Row row = make_row(pos, seqs_.size(), seqs.size(), output);
         row.first_value = static_cast<std::uint32_t>(values_.size());

@@ -40,7 +40,8 @@ std::uint64_t BatchPlan::bytes(const BatchLimits& limits) noexcept {
 }
 
 std::uint64_t BatchPlan::bytes_held() const noexcept {
-    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity() + counts_.capacity()) * sizeof(std::int32_t) +
+    return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity() + counts_.capacity()) *
+               sizeof(std::int32_t) +
            places_.capacity() * sizeof(memory::KvToken) + per_seq_.capacity() * sizeof(std::int64_t);
 }
 
@@ -75,7 +76,7 @@ void BatchPlan::build(std::span<const Token> tokens, const memory::Memory& memor
 void BatchPlan::finish(const Batch* batch, const memory::Memory& memory) {
     check_sequences();
     resolve_positions(batch, memory);
-    if (!fits_) return;   // there are no more positions to check
+    if (!fits_) return;  // there are no more positions to check
     check_order(memory);
     check_starts(memory);
     check_coupling(memory);
@@ -90,8 +91,9 @@ void BatchPlan::check_size(std::size_t n, const memory::Memory& memory) {
     if (n == 0) refuse_batch("batch is empty");
     if (n <= ids_.size()) return;
     if (!limits_.n_batch_is_n_ctx) refuse_batch("batch has ", n, " tokens, limit n_batch = ", limits_.n_batch);
-    if (memory.kv() == nullptr)   // a memory that is never full
-        refuse_batch("batch has ", n, " tokens, more than n_ctx = ", limits_.n_batch, ", which limits a call as long as n_batch is not set");
+    if (memory.kv() == nullptr)  // a memory that is never full
+        refuse_batch("batch has ", n, " tokens, more than n_ctx = ", limits_.n_batch,
+                     ", which limits a call as long as n_batch is not set");
     fits_ = false;
 }
 
@@ -194,7 +196,8 @@ void BatchPlan::check_order(const memory::Memory& memory) {
     }
 }
 
-/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere, with recurrent states at 0.
+/// A sequence that is not empty goes on where the cache ends; an empty one may start anywhere, with recurrent states at
+/// 0.
 void BatchPlan::check_starts(const memory::Memory& memory) {
     std::ranges::fill(per_seq_, 0);  // 1: seen
     for (std::size_t i = 0; i < size_; ++i) {
@@ -202,7 +205,8 @@ void BatchPlan::check_starts(const memory::Memory& memory) {
         for (const SeqId seq : places_[i].seqs) {
             if (std::exchange(per_seq_[slot_of(seq)], 1) == 1) continue;
             const auto end = memory.pos_max(seq);
-            const bool may_skip = !memory.positions_are_counted() && (end < 0 || (limits_.allow_position_gaps && pos > end));
+            const bool may_skip =
+                !memory.positions_are_counted() && (end < 0 || (limits_.allow_position_gaps && pos > end));
             if (pos == end + 1 || may_skip) continue;
             refuse_batch("sequence ", number(seq), ": batch starts at ", pos, ", cache ends at ", end, "; expected ",
                          end + 1);
@@ -228,9 +232,11 @@ void BatchPlan::check_coupling(const memory::Memory& memory) {
 
 // ---- model and outputs ----------------------------------------------------------------------------------------------
 
-/// A sequence that comes to the end of the table is full; a position behind it that does not follow another is a mistake.
+/// A sequence that comes to the end of the table is full; a position behind it that does not follow another is a
+/// mistake.
 void BatchPlan::check_table(const memory::Memory& memory) {
-    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) per_seq_[static_cast<std::size_t>(seq)] = memory.pos_max(SeqId{seq});
+    for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
+        per_seq_[static_cast<std::size_t>(seq)] = memory.pos_max(SeqId{seq});
     for (const auto& place : tokens()) {
         const std::int64_t before = per_seq_[slot_of(place.seqs[0])];
         if (place.pos >= limits_.n_positions) {
@@ -248,7 +254,8 @@ void BatchPlan::check_model(const memory::Memory& memory) {
         refuse_batch("non-causal attention needs n_ubatch >= ", size_);
     for (std::size_t i = 0; i < size_ && !limits_.causal; ++i)
         if (places_[i].seqs.size() > 1)
-            refuse_batch("non-causal attention needs one sequence per token, index ", i, " has ", places_[i].seqs.size());
+            refuse_batch("non-causal attention needs one sequence per token, index ", i, " has ",
+                         places_[i].seqs.size());
     if (limits_.causal && !limits_.has_output_head && !limits_.embeddings)
         refuse_batch("model has no output head; enable embeddings");
 }
@@ -259,7 +266,8 @@ void BatchPlan::choose_outputs(const Batch* batch) {
     const bool flagged = batch != nullptr && std::ranges::any_of(batch->rows(), is_flagged);
     n_outputs_ = 0;
     for (std::size_t i = 0; i < size_; ++i) {
-        const bool output = limits_.gives_outputs && (flagged ? batch->rows()[i].output : limits_.logits_all || i + 1 == size_);
+        const bool output =
+            limits_.gives_outputs && (flagged ? batch->rows()[i].output : limits_.logits_all || i + 1 == size_);
         output_index_[i] = output ? static_cast<std::int32_t>(n_outputs_) : -1;
         if (output) output_rows_[n_outputs_++] = static_cast<std::int32_t>(i);
     }
@@ -283,8 +291,10 @@ std::size_t BatchPlan::outputs_before(std::size_t row) const noexcept {
 }
 
 MicroBatch BatchPlan::micro_batch(std::size_t first) const noexcept {
-    const std::size_t left = size_ - first, most = static_cast<std::size_t>(limits_.causal ? limits_.n_together : limits_.n_ubatch);
-    const std::size_t n_shares = (left + most - 1) / most;   // even ones: a rest of a few tokens reads all weights for little
+    const std::size_t left = size_ - first,
+                      most = static_cast<std::size_t>(limits_.causal ? limits_.n_together : limits_.n_ubatch);
+    const std::size_t n_shares =
+        (left + most - 1) / most;  // even ones: a rest of a few tokens reads all weights for little
     return shortened({first, 0, 0, 0}, (left + n_shares - 1) / n_shares);
 }
 

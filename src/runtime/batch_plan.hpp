@@ -16,12 +16,12 @@ namespace tinfer::runtime {
 /// What a batch is checked against: options of the context and facts of the model.
 struct BatchLimits {
     std::int32_t n_batch = 1, n_ubatch = 1, n_outputs = 1, n_seq_max = 1;
-    bool n_batch_is_n_ctx = false; ///< the caller has set no smaller limit: a longer batch is one that does not fit
-    std::int32_t n_together = 1;   ///< of a causal batch, most tokens of a micro-batch: at most n_ubatch
+    bool n_batch_is_n_ctx = false;  ///< the caller has set no smaller limit: a longer batch is one that does not fit
+    std::int32_t n_together = 1;    ///< of a causal batch, most tokens of a micro-batch: at most n_ubatch
     std::int32_t n_vocab = 0, n_embd = 0;
     std::int32_t n_positions = 0;  ///< rows of a learned position table; 0: positions are not looked up
     bool causal = true;
-    Pooling pooling = Pooling::none;   ///< rows of sequences instead of flagged ones: all, the first or the last
+    Pooling pooling = Pooling::none;  ///< rows of sequences instead of flagged ones: all, the first or the last
     bool has_output_head = true;
     bool accepts_embeddings = true;
     bool embeddings = false;           ///< the caller wants hidden states: no head is needed
@@ -42,8 +42,8 @@ public:
     explicit BatchPlan(const BatchLimits& limits);
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
-    /// of the plan, which refers to its sequence ids and embeddings. Nothing is wrong with a batch that needs more cells or
-    /// more positions than there are: then fits() is false, and the rest of the plan says nothing.
+    /// of the plan, which refers to its sequence ids and embeddings. Nothing is wrong with a batch that needs more
+    /// cells or more positions than there are: then fits() is false, and the rest of the plan says nothing.
     void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
     void build(std::span<const Token> tokens, const memory::Memory& memory);
@@ -74,7 +74,8 @@ public:
         return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];
     }
 
-    /// The next micro-batch, from `first` on: what is left, or a share of it where that is more than a micro-batch takes.
+    /// The next micro-batch, from `first` on: what is left, or a share of it where that is more than a micro-batch
+    /// takes.
     [[nodiscard]] MicroBatch micro_batch(std::size_t first) const noexcept;
     /// Its beginning: its first n tokens, where the cache wanted a cut.
     [[nodiscard]] MicroBatch shortened(const MicroBatch& micro_batch, std::size_t n) const noexcept;

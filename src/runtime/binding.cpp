@@ -13,9 +13,19 @@ namespace {
 // The operand that selects the kernel (kernels/ops.hpp, "selected by"); -1 where any type fits.
 int selecting_slot(Op op) noexcept {
     switch (op) {
-        case Op::get_rows: case Op::mul_mat: case Op::mul_mat_id: case Op::mul_mat_heads: case Op::mul_mat_add: return 1;
-        case Op::quantize: case Op::rms_norm_quantize: case Op::silu_mul_quantize: case Op::kv_write: case Op::rope_kv_write:
-        case Op::key_shift: case Op::kv_copy_page: case Op::kv_move: return 0;
+        case Op::get_rows:
+        case Op::mul_mat:
+        case Op::mul_mat_id:
+        case Op::mul_mat_heads:
+        case Op::mul_mat_add: return 1;
+        case Op::quantize:
+        case Op::rms_norm_quantize:
+        case Op::silu_mul_quantize:
+        case Op::kv_write:
+        case Op::rope_kv_write:
+        case Op::key_shift:
+        case Op::kv_copy_page:
+        case Op::kv_move: return 0;
         default: return -1;
     }
 }
@@ -31,7 +41,8 @@ kernels::Operand operand_of(const graph::Graph& graph, std::uint32_t id) {
     out.type = v.type;
     out.ne = v.ne;
     out.nb = v.nb;
-    const graph::Value& root = root_of(graph, id);   // exact bytes, without the arena's padding: what "whole" means in a trace
+    const graph::Value& root =
+        root_of(graph, id);  // exact bytes, without the arena's padding: what "whole" means in a trace
     out.bytes = static_cast<std::uint64_t>(row_bytes(root.type, root.ne[0]) * root.ne[1] * root.ne[2] * root.ne[3]);
     return out;
 }
@@ -45,16 +56,17 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
         case TensorClass::weight:
             base = static_cast<std::byte*>(const_cast<void*>(memory.weights[root.tensor].address));
             break;
-        case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent:
-            base = static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
+        case TensorClass::cache_k:
+        case TensorClass::cache_v:
+        case TensorClass::recurrent:
+            base =
+                static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
             break;
         case TensorClass::input:
             for (const auto& [role, address] : memory.inputs)
                 if (role == root.role) base = address;
             break;
-        default:
-            base = memory.arena + plan.offsets[root_id];
-            break;
+        default: base = memory.arena + plan.offsets[root_id]; break;
     }
     return base + v.offset;
 }
@@ -71,7 +83,8 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
 }
 
 std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
-    return graph::Plan::bytes(max_nodes, max_values) + max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t)) +
+    return graph::Plan::bytes(max_nodes, max_values) +
+           max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t)) +
            max_values * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
 }
 
@@ -92,12 +105,14 @@ void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const ke
         if (kernel == nullptr)
             fail(ErrorCode::unsupported_tensor_type,
                  cat("no kernel for ", to_string(step.op), " with type ", to_string(type), " in table ", table.name,
-                     selecting == graph::kNone ? std::string() : cat(", tensor '", escaped(graph.display_name(selecting)), "'")));
+                     selecting == graph::kNone ? std::string()
+                                               : cat(", tensor '", escaped(graph.display_name(selecting)), "'")));
         out.push_back(kernel);
     }
 }
 
-kernels::KernelCall make_call(const graph::Graph& graph, const graph::Plan& plan, const graph::Step& step, int n_threads) {
+kernels::KernelCall make_call(const graph::Graph& graph, const graph::Plan& plan, const graph::Step& step,
+                              int n_threads) {
     kernels::KernelCall call;
     call.params = step.params;
     call.n_threads = n_threads;
@@ -112,7 +127,8 @@ std::uint64_t scratch_bytes(const graph::Graph& graph, const graph::Plan& plan,
                             std::span<const kernels::KernelDescriptor* const> kernels, int n_threads) {
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < plan.steps.size(); ++i)
-        if (kernels[i]->scratch_bytes != nullptr) most = std::max(most, kernels[i]->scratch_bytes(make_call(graph, plan, plan.steps[i], n_threads)));
+        if (kernels[i]->scratch_bytes != nullptr)
+            most = std::max(most, kernels[i]->scratch_bytes(make_call(graph, plan, plan.steps[i], n_threads)));
     return most;
 }
 
@@ -128,13 +144,17 @@ struct Touched {
 };
 
 // Steps that keep to their thread's own part of scratch, which lies at the same place in all of them.
-bool is_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads; }
+bool is_product(Op op) noexcept {
+    return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads;
+}
 
 // Memory of step i that other threads may see.
-std::size_t touched_by(const BoundPlan& bound, std::size_t i, std::array<Touched, kernels::kMaxOperands>& out) noexcept {
+std::size_t touched_by(const BoundPlan& bound, std::size_t i,
+                       std::array<Touched, kernels::kMaxOperands>& out) noexcept {
     const graph::Step& step = bound.plan.steps[i];
     std::size_t n = 0;
-    for (const graph::StepOperand& operand : std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands)) {
+    for (const graph::StepOperand& operand :
+         std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands)) {
         if (operand.elided) continue;
         const kernels::Operand& x = bound.calls[i][operand.slot];
         out[n++] = {x.data, x.data + x.bytes, operand.mode != AccessMode::read};
@@ -188,7 +208,8 @@ void link_products(BoundPlan& bound) {
 
 }  // namespace
 
-void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound) {
+void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads,
+          BoundPlan& bound) {
     const graph::Plan& plan = bound.plan;
     choose_kernels(graph, plan, table, bound.kernels);
     bound.value_bytes.clear();
@@ -209,7 +230,8 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
             scratch.type = DType::i8;
             scratch.ne = {static_cast<std::int64_t>(scratch.bytes), 1, 1, 1};
             scratch.data = memory.scratch;
-            if (is_product(step.op)) call.scratch_stride = static_cast<std::int64_t>(memory.scratch_bytes) / n_threads / 64 * 64;
+            if (is_product(step.op))
+                call.scratch_stride = static_cast<std::int64_t>(memory.scratch_bytes) / n_threads / 64 * 64;
         }
         for (std::uint32_t k = 0; k < step.n_operands; ++k) {
             const graph::StepOperand& operand = plan.operands[step.first_operand + k];

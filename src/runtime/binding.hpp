@@ -13,41 +13,44 @@ namespace tinfer::runtime {
 
 /// Where the roots of a graph's values lie.
 struct MemoryMap {
-    std::span<const TensorInfo> weights;            ///< by TensorInfo::id; address set
-    std::span<const TensorInfo> caches;             ///< ids continue after the weights'
+    std::span<const TensorInfo> weights;  ///< by TensorInfo::id; address set
+    std::span<const TensorInfo> caches;   ///< ids continue after the weights'
     std::byte* arena = nullptr;
     std::byte* scratch = nullptr;
     std::uint64_t scratch_bytes = 0;
     /// Memory of a graph input, by its role.
     std::span<const std::pair<std::string_view, std::byte*>> inputs;
-    kernels::Processor processor;                   ///< what every call is told (KernelCall)
+    kernels::Processor processor;  ///< what every call is told (KernelCall)
 };
 
 inline constexpr std::size_t kMostStepsBetweenBarriers = 4;
 
 struct BoundPlan {
     graph::Plan plan;
-    std::vector<const kernels::KernelDescriptor*> kernels;   ///< per step
-    std::vector<kernels::KernelCall> calls;                  ///< per step
-    std::vector<std::uint8_t> barriers;                      ///< per step: all threads meet behind it
-    std::vector<std::uint64_t> value_bytes;                  ///< storage of each value
-    std::vector<std::uint32_t> outputs;                      ///< values that leave the graph, ascending
-    std::uint64_t last_use = 0;                              ///< for the plan cache
-    std::uint32_t id = 0;                                    ///< counts plans of the context, from 1; 0 = empty slot
+    std::vector<const kernels::KernelDescriptor*> kernels;  ///< per step
+    std::vector<kernels::KernelCall> calls;                 ///< per step
+    std::vector<std::uint8_t> barriers;                     ///< per step: all threads meet behind it
+    std::vector<std::uint64_t> value_bytes;                 ///< storage of each value
+    std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
+    std::uint64_t last_use = 0;                             ///< for the plan cache
+    std::uint32_t id = 0;                                   ///< counts plans of the context, from 1; 0 = empty slot
 
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
-    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;   ///< of reserve()
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes,
+                                             std::uint32_t max_values) noexcept;  ///< of reserve()
 };
 
 /// The kernel of every step. Throws unsupported_tensor_type naming step, tensor and type where the table has none.
 void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
                     std::vector<const kernels::KernelDescriptor*>& out);
 /// Operand shapes of one step, without data.
-[[nodiscard]] kernels::KernelCall make_call(const graph::Graph& graph, const graph::Plan& plan, const graph::Step& step, int n_threads);
+[[nodiscard]] kernels::KernelCall make_call(const graph::Graph& graph, const graph::Plan& plan, const graph::Step& step,
+                                            int n_threads);
 /// Scratch that the steps of a plan need at most.
 [[nodiscard]] std::uint64_t scratch_bytes(const graph::Graph& graph, const graph::Plan& plan,
                                           std::span<const kernels::KernelDescriptor* const> kernels, int n_threads);
 /// Fills kernels and calls of a bound plan whose `plan` is made. Allocates nothing once capacities are warm.
-void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads, BoundPlan& bound);
+void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads,
+          BoundPlan& bound);
 
 }  // namespace tinfer::runtime

@@ -13,16 +13,19 @@ namespace {
 
 const kernels::KernelTable& table_for(Isa isa) {
     if (const kernels::KernelTable* table = kernels::find_table(isa)) return *table;
-    fail(ErrorCode::not_available, cat("instruction set ", to_string(isa), " is not available on this machine or in this build"));
+    fail(ErrorCode::not_available,
+         cat("instruction set ", to_string(isa), " is not available on this machine or in this build"));
 }
 
 void check_memory_limit(const runtime::Layout& layout, const ContextOptions& options) {
     const MemoryPlan plan = layout.memory();
     const std::uint64_t needs = plan.context_total();
     if (options.memory_limit == 0 || needs <= options.memory_limit) return;
-    fail(ErrorCode::limit_exceeded, cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
-                                        " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ", plan.outputs, ", fixed ", plan.fixed,
-                                        "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
+    fail(ErrorCode::limit_exceeded,
+         cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
+             " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ",
+             plan.outputs, ", fixed ", plan.fixed,
+             "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
 }
 
 }  // namespace
@@ -34,12 +37,15 @@ Context::Impl::Busy::Busy(std::atomic<bool>& flag) : flag_(flag) {
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_)
     : Impl(std::move(owner_), bound, options_, table_for(options_.isa)) {}
 
-Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_, const kernels::KernelTable& table)
-    : owner(std::move(owner_)), layout(bound, options_, table), options((check_memory_limit(layout, options_), layout.options())),
-      sequences(layout.memory_limits()), batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
-      scratch(layout.scratch_bytes()), input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
-      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()), graph_(layout.max_nodes(), layout.max_values()),
-      planner_(layout.max_nodes(), layout.max_values()) {
+Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_,
+                    const kernels::KernelTable& table)
+    : owner(std::move(owner_)), layout(bound, options_, table),
+      options((check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
+      batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()),
+      state_data(layout.state_bytes()), arena(layout.arena_bytes()), scratch(layout.scratch_bytes()),
+      input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
+      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()),
+      graph_(layout.max_nodes(), layout.max_values()), planner_(layout.max_nodes(), layout.max_values()) {
     executor.guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
@@ -48,9 +54,12 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
         next += (layout.caches()[i].bytes + 63) / 64 * 64;
     }
     input_slots_.reserve(layout.inputs().size());
-    for (const runtime::InputSlot& slot : layout.inputs()) input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
-    map_ = {bound.file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(), input_slots_, kernels::this_processor()};
-    session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()}, layout.table().name, bound.hp.arch);
+    for (const runtime::InputSlot& slot : layout.inputs())
+        input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
+    map_ = {bound.file->tensors(), layout.caches(),          arena.data(), scratch.data(), scratch.size(),
+            input_slots_,          kernels::this_processor()};
+    session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()},
+                                                      layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
     if (layout.encoder() != nullptr) encoder.emplace(*layout.encoder());
@@ -60,7 +69,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
 Context::Impl::~Impl() {
     try {
         abandon();
-    } catch (...) {   // an observer's: nobody is left to hear of it
+    } catch (...) {  // an observer's: nobody is left to hear of it
     }
     session->detach_all();
 }
@@ -87,7 +96,8 @@ BoundPlan& Context::Impl::bound_plan(runtime::GraphKind kind, bool fallback) {
     }
     slot->id = 0;
     planner_.make(graph_, {.fuse = options.fuse}, slot->plan);
-    if (slot->plan.arena_bytes > arena.size() && fallback) {   // first fit is not monotone: the largest plan's offsets always fit
+    if (slot->plan.arena_bytes > arena.size() &&
+        fallback) {  // first fit is not monotone: the largest plan's offsets always fit
         slot->plan.offsets = layout.worst_offsets(kind);
         slot->plan.arena_bytes = arena.size();
     }
@@ -104,7 +114,8 @@ BoundPlan& Context::Impl::bound_plan(runtime::GraphKind kind, bool fallback) {
 const BoundPlan& Context::Impl::plan_for(const GraphShape& shape) {
     if (shape == built_ && built_plan_ != nullptr) return *built_plan_;
     built_plan_ = nullptr;
-    shape.encodes ? layout.build_encoder(graph_, shape.n_tokens) : layout.build(graph_, shape.n_tokens, shape.n_rows, shape.from_embeddings);
+    shape.encodes ? layout.build_encoder(graph_, shape.n_tokens)
+                  : layout.build(graph_, shape.n_tokens, shape.n_rows, shape.from_embeddings);
     built_plan_ = &bound_plan({shape.from_embeddings, shape.n_rows > 0, shape.encodes}, true);
     built_ = shape;
     return *built_plan_;
@@ -130,7 +141,8 @@ const BoundPlan& Context::Impl::key_shift_plan() {
 
 // ---- results and small things ---------------------------------------------------------------------------------------
 
-std::span<const float> Context::Impl::output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const {
+std::span<const float> Context::Impl::output_row(std::span<const float> rows, std::size_t width, int index,
+                                                 std::string_view what) const {
     if (rows.empty()) fail(ErrorCode::no_output, cat("the context gives no ", what));
     if (n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
     if (index < -n_outputs || index >= n_outputs)
@@ -141,12 +153,16 @@ std::span<const float> Context::Impl::output_row(std::span<const float> rows, st
 std::span<const float> Context::Impl::result(std::string_view name) const {
     if (!has_outputs) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
     const auto rows = [&](const AlignedBuffer& buffer, int width) {
-        return std::span(reinterpret_cast<const float*>(buffer.data()), static_cast<std::size_t>(n_outputs) * static_cast<std::size_t>(width));
+        return std::span(reinterpret_cast<const float*>(buffer.data()),
+                         static_cast<std::size_t>(n_outputs) * static_cast<std::size_t>(width));
     };
     for (std::size_t k = 0; k < layout.kept().size(); ++k)
-        if (layout.kept()[k].name == name && kept_values[k] > 0) return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
-        else if (layout.kept()[k].name == name) fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode computed no value of it"));
-    if ((name == "result_output" || name == "result_norm") && n_outputs == 0) fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode had no output rows"));
+        if (layout.kept()[k].name == name && kept_values[k] > 0)
+            return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
+        else if (layout.kept()[k].name == name)
+            fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode computed no value of it"));
+    if ((name == "result_output" || name == "result_norm") && n_outputs == 0)
+        fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode had no output rows"));
     if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
     if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
@@ -155,7 +171,8 @@ std::span<const float> Context::Impl::result(std::string_view name) const {
 // What memory can take, as far as the model has positions for it; without causality all of it is one micro-batch.
 int Context::Impl::room(SeqId seq) const {
     int most = sequences.room(seq);
-    if (const int n = layout.model().hp.n_pos_table; n > 0) most = std::min(most, std::max(0, n - 1 - sequences.pos_max(seq)));
+    if (const int n = layout.model().hp.n_pos_table; n > 0)
+        most = std::min(most, std::max(0, n - 1 - sequences.pos_max(seq)));
     return layout.causal() ? most : std::min(most, options.n_ubatch);
 }
 
@@ -175,13 +192,16 @@ void Context::Impl::forget_outputs() noexcept {
 
 void Context::Impl::check_movable(std::string_view operation) const {
     if (layout.model().hp.n_pos_table > 0)
-        fail(ErrorCode::unsupported_operation, cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
+        fail(ErrorCode::unsupported_operation,
+             cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {
     const int most = layout.max_threads();
     for (const int n : {n_threads, n_threads_batch})
-        if (n < 1 || n > most) fail(ErrorCode::bad_parameter, cat("threads = ", n, ": must lie in 1 to ", most, ", the number the context was made for"));
+        if (n < 1 || n > most)
+            fail(ErrorCode::bad_parameter,
+                 cat("threads = ", n, ": must lie in 1 to ", most, ", the number the context was made for"));
     options.n_threads = n_threads;
     options.n_threads_batch = n_threads_batch;
 }

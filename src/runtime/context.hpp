@@ -34,8 +34,8 @@ struct Context::Impl {
     /// The same for the encoder in front of the decoder.
     template <class Input>
     DecodeStatus encode(const Input& input);
-    /// Opens a transaction: validates the input and leaves the context busy until step() has ended it. A batch is kept in
-    /// begun_: taken, or copied into the memory of the one before.
+    /// Opens a transaction: validates the input and leaves the context busy until step() has ended it. A batch is kept
+    /// in begun_: taken, or copied into the memory of the one before.
     void begin(std::span<const Token> tokens);
     template <class AnyBatch>
     void begin(AnyBatch&& batch);
@@ -44,20 +44,23 @@ struct Context::Impl {
     /// Ends a pending transaction as a cancel would.
     void abandon();
 
-    [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index, std::string_view what) const;
+    [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index,
+                                                    std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     [[nodiscard]] int room(SeqId seq) const;
     void clear(bool zero_data);
     void forget_outputs() noexcept;
-    void check_movable(std::string_view operation) const;   ///< positions are not learned
+    void check_movable(std::string_view operation) const;  ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
 
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
     class Busy {
     public:
         explicit Busy(std::atomic<bool>& flag);
-        ~Busy() { if (!kept_) flag_.store(false, std::memory_order_release); }
-        void keep() noexcept { kept_ = true; }   ///< somebody else will clear it
+        ~Busy() {
+            if (!kept_) flag_.store(false, std::memory_order_release);
+        }
+        void keep() noexcept { kept_ = true; }  ///< somebody else will clear it
         Busy(const Busy&) = delete;
         Busy& operator=(const Busy&) = delete;
 
@@ -68,7 +71,7 @@ struct Context::Impl {
 
     Model owner;
     runtime::Layout layout;
-    ContextOptions options;             ///< effective
+    ContextOptions options;  ///< effective
     memory::Memory sequences;
     runtime::BatchPlan batch;
     /// Of the encoder in front of a decoder: what it runs on, and the tokens of each sequence whose result is kept.
@@ -76,26 +79,27 @@ struct Context::Impl {
         explicit Encoder(const runtime::EncoderLayout& layout);
         memory::Memory sequences;
         runtime::BatchPlan batch;
-        std::vector<std::int32_t> n_encoded;   // {n_seq_max}
+        std::vector<std::int32_t> n_encoded;  // {n_seq_max}
     };
     std::optional<Encoder> encoder;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
-    runtime::TeamRunner team = runtime::is_forked() ? runtime::run_new_team : runtime::run_team;   ///< tests may take another
-    int team_limit = executor.n_processors();       ///< more threads could only wait for each other; tests may raise it
-    runtime::TeamSize team_size;                    ///< of runs of few tokens
+    runtime::TeamRunner team =
+        runtime::is_forked() ? runtime::run_new_team : runtime::run_team;  ///< tests may take another
+    int team_limit = executor.n_processors();  ///< more threads could only wait for each other; tests may raise it
+    runtime::TeamSize team_size;               ///< of runs of few tokens
     Timings timings;
 
     AlignedBuffer cache_data, state_data, arena, scratch, input_data;
     AlignedBuffer logits_data, embeddings_data, pooled_data, kept_data;
-    bool has_outputs = false;           ///< the last decode was ok and nothing has happened since: its outputs may be read
-    int n_outputs = 0;                  ///< rows of logits and embeddings; 0 where there are no outputs
-    std::vector<std::uint64_t> kept_values;   ///< floats of each kept value so far
+    bool has_outputs = false;  ///< the last decode was ok and nothing has happened since: its outputs may be read
+    int n_outputs = 0;         ///< rows of logits and embeddings; 0 where there are no outputs
+    std::vector<std::uint64_t> kept_values;  ///< floats of each kept value so far
 
 private:
     /// Where a transaction stands: what the next piece of work is.
     enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute };
-    enum class Pass : std::uint8_t { decode, encode };   ///< encode: of the encoder in front of a decoder
+    enum class Pass : std::uint8_t { decode, encode };  ///< encode: of the encoder in front of a decoder
 
     template <class Input>
     void open(const Input& input, Pass pass);
@@ -110,7 +114,8 @@ private:
     void start_compaction();
     void start_key_shift();
     void start_page_copies();
-    void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel);
+    void start_run(const runtime::BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens,
+                   const CancelFn* cancel);
     runtime::RunStatus continue_run(runtime::Executor::Clock::time_point deadline);
     runtime::RunStatus timed_slice(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
@@ -118,7 +123,8 @@ private:
     void collect_outputs();
     void begin_pooling();
     void write_pooling_inputs(const runtime::MicroBatch& mb);
-    void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows, std::size_t width);
+    void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows,
+                        std::size_t width);
     struct GraphShape {
         std::int64_t n_tokens = 0, n_rows = 0;
         bool from_embeddings = false, encodes = false;
@@ -132,9 +138,9 @@ private:
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
     [[nodiscard]] memory::Compaction compaction() noexcept;
 
-    graph::Graph graph_;                               ///< of the run that is running or ran last
+    graph::Graph graph_;  ///< of the run that is running or ran last
     GraphShape built_;
-    const runtime::BoundPlan* built_plan_ = nullptr;   ///< the plan of that shape, while graph_ holds it
+    const runtime::BoundPlan* built_plan_ = nullptr;  ///< the plan of that shape, while graph_ holds it
     graph::Planner planner_;
     runtime::MemoryMap map_;
     std::vector<std::pair<std::string_view, std::byte*>> input_slots_;
@@ -145,23 +151,26 @@ private:
     std::vector<TokenView> token_views_;
 
     // the transaction
-    std::atomic<bool> stepping_{false};     ///< begin, step or decode is on the stack; the session's flag stays set between
+    std::atomic<bool> stepping_{
+        false};  ///< begin, step or decode is on the stack; the session's flag stays set between
     Stage stage_ = Stage::none;
     Pass pass_ = Pass::decode;
-    memory::Memory* memory_ = &sequences;   ///< of the pass
+    memory::Memory* memory_ = &sequences;  ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
-    Batch begun_;                           ///< what begin() was given
-    memory::Memory::Fit fit_{};             ///< no_room: it ends so before anything runs
-    bool generates_ = false;                ///< the call counts as generation
-    double spent_s_ = 0;                    ///< on the call so far
-    std::size_t n_done_ = 0;                ///< tokens of the batch that are computed
-    std::uint32_t number_ = 0;              ///< of the micro-batch
+    Batch begun_;                ///< what begin() was given
+    memory::Memory::Fit fit_{};  ///< no_room: it ends so before anything runs
+    bool generates_ = false;     ///< the call counts as generation
+    double spent_s_ = 0;         ///< on the call so far
+    std::size_t n_done_ = 0;     ///< tokens of the batch that are computed
+    std::uint32_t number_ = 0;   ///< of the micro-batch
     runtime::MicroBatch micro_batch_;
     const runtime::BoundPlan* running_ = nullptr;
     runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end
     bool run_is_seen_ = false;              ///< observers saw it begin and have yet to see it end
     bool run_is_timed_ = false;             ///< for team_size
-    struct { double wall = 0, on_processor = 0; } run_time_;   ///< seconds so far
+    struct {
+        double wall = 0, on_processor = 0;
+    } run_time_;  ///< seconds so far
 };
 
 }  // namespace tinfer

@@ -14,9 +14,12 @@ constexpr std::string_view kInContext = "context: an allocation failed";
 
 /// A range as src/memory takes it: [p0, p1), p1 = -1 to the end.
 struct Bounds {
-    Bounds(std::string_view operation, PosRange range) : p0(range.begin), p1(range.end == kPosEnd ? Pos{-1} : range.end) {
+    Bounds(std::string_view operation, PosRange range)
+        : p0(range.begin), p1(range.end == kPosEnd ? Pos{-1} : range.end) {
         for (const Pos pos : {range.begin, range.end})
-            if (pos < Pos{0}) fail(ErrorCode::bad_parameter, cat(operation, ": position ", static_cast<std::int32_t>(pos), " of the range: must not be negative"));
+            if (pos < Pos{0})
+                fail(ErrorCode::bad_parameter, cat(operation, ": position ", static_cast<std::int32_t>(pos),
+                                                   " of the range: must not be negative"));
     }
     Pos p0, p1;
 };
@@ -58,24 +61,30 @@ std::span<const float> Context::logits(int index) const& {
     const auto& data = impl_->logits_data;
     return reporting_memory(kInContext, [&] {
         return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index, impl_->options.pooling == Pooling::none ? "logits" : "logits (ContextOptions::pooling is on)");
+                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index,
+                                 impl_->options.pooling == Pooling::none ? "logits"
+                                                                         : "logits (ContextOptions::pooling is on)");
     });
 }
 
 std::span<const float> Context::embedding(int index) const& {
     const auto& data = impl_->embeddings_data;
     return reporting_memory(kInContext, [&] {
-        const auto row = impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                           static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
-                                           impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)" : "embeddings (ContextOptions::embeddings is off)");
-        if (const auto bad = runtime::first_non_finite(row)) runtime::refuse_value(cat("embedding of output ", index, " (tensor 'result_norm')"), row, *bad);
+        const auto row =
+            impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
+                              static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
+                              impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)"
+                                                        : "embeddings (ContextOptions::embeddings is off)");
+        if (const auto bad = runtime::first_non_finite(row))
+            runtime::refuse_value(cat("embedding of output ", index, " (tensor 'result_norm')"), row, *bad);
         return row;
     });
 }
 
 int Context::output_index(int token_index) const {
     return reporting_memory(kInContext, [&] {
-        if (impl_->n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+        if (impl_->n_outputs == 0)
+            fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
         return impl_->batch.output_index(token_index);
     });
 }
@@ -151,9 +160,13 @@ std::optional<Pos> Context::seq_pos_max(SeqId seq) const {
     return pos < 0 ? std::nullopt : std::optional(Pos{pos});
 }
 
-int Context::count(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->sequences.count(seq); }); }
+int Context::count(SeqId seq) const {
+    return reporting_memory(kInContext, [&] { return impl_->sequences.count(seq); });
+}
 int Context::used() const noexcept { return impl_->sequences.used(); }
-int Context::room(SeqId seq) const { return reporting_memory(kInContext, [&] { return impl_->room(seq); }); }
+int Context::room(SeqId seq) const {
+    return reporting_memory(kInContext, [&] { return impl_->room(seq); });
+}
 
 const Model& Context::model() const& noexcept { return impl_->owner; }
 const ContextOptions& Context::options() const& noexcept { return impl_->options; }
@@ -184,7 +197,8 @@ MemoryPlan Context::memory() const noexcept {
     memory.cache = impl_->cache_data.size();
     memory.recurrent = impl_->state_data.size();
     memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->input_data.size();
-    memory.outputs = impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->pooled_data.size() + impl_->kept_data.size();
+    memory.outputs =
+        impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->pooled_data.size() + impl_->kept_data.size();
     return memory;
 }
 
@@ -202,7 +216,7 @@ Attachment Context::attach(std::shared_ptr<Observer> observer) {
 #else
     const Impl::Busy busy(impl_->session->busy);
     return reporting_memory("attach: an allocation failed", [&] {
-        auto handle = std::make_shared<Attachment::Impl>();   // first: once the observer is attached, nothing may fail
+        auto handle = std::make_shared<Attachment::Impl>();  // first: once the observer is attached, nothing may fail
         handle->attached = impl_->session->attach(std::move(observer), impl_->options.n_threads);
         handle->session = impl_->session;
         return detail::Access::make<Attachment>(std::move(handle));
@@ -231,7 +245,7 @@ Attachment::~Attachment() {
         session->detach(impl_->attached);
         session->busy.store(false);
     } else {
-        impl_->attached->detach_requested = true;   // inside a callback: after the current decode
+        impl_->attached->detach_requested = true;  // inside a callback: after the current decode
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One decode: a transaction over the cache, cut into micro-batches, each a run of a plan. It is a small state machine, so
-// that a decode in slices of time and one in a single piece are the same code.
+// One decode: a transaction over the cache, cut into micro-batches, each a run of a plan. It is a small state machine,
+// so that a decode in slices of time and one in a single piece are the same code.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -17,13 +17,15 @@ using Clock = runtime::Executor::Clock;
 
 namespace {
 
-constexpr std::size_t kFewTokens = 16;   // of a run whose team may be made smaller
+constexpr std::size_t kFewTokens = 16;  // of a run whose team may be made smaller
 
-std::span<float> floats(AlignedBuffer& buffer) { return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)}; }
+std::span<float> floats(AlignedBuffer& buffer) {
+    return {reinterpret_cast<float*>(buffer.data()), buffer.size() / sizeof(float)};
+}
 std::span<std::int32_t> integers(std::byte* data, std::size_t n) { return {reinterpret_cast<std::int32_t*>(data), n}; }
 
-// Prefill: more than one token of any sequence; one token each of some sequences is a step of their generation, however many
-// they are. Tokens of a sequence need not be neighbours, but rows ascend.
+// Prefill: more than one token of any sequence; one token each of some sequences is a step of their generation, however
+// many they are. Tokens of a sequence need not be neighbours, but rows ascend.
 template <class SeqOf>
 bool is_prefill(std::size_t n, const SeqOf& seq_of) {
     for (std::size_t i = 0; i < n; ++i)
@@ -45,7 +47,8 @@ DecodeStatus outcome(StepStatus status) noexcept {
 
 // ---- one run --------------------------------------------------------------------------------------------------------
 
-void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens, const CancelFn* cancel) {
+void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads, std::span<const TokenView> tokens,
+                              const CancelFn* cancel) {
     running_ = &bound;
     n_threads = std::min(n_threads, team_limit);
     // Larger runs meet seldom, and what watches sees the team that was asked for.
@@ -53,9 +56,16 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
     if (run_is_timed_) n_threads = team_size.choose(n_threads, tokens.size());
     run_time_ = {};
     if (session->active()) {
-        session->begin_run({.graph = &graph_, .bound = &bound, .phase = phase, .decode = n_decodes_ - 1, .micro_batch = number_, .n_threads = n_threads,
-                            .cells_used = static_cast<std::uint32_t>(memory_->used()), .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
-                            .tokens = tokens, .inputs = input_slots_});
+        session->begin_run({.graph = &graph_,
+                            .bound = &bound,
+                            .phase = phase,
+                            .decode = n_decodes_ - 1,
+                            .micro_batch = number_,
+                            .n_threads = n_threads,
+                            .cells_used = static_cast<std::uint32_t>(memory_->used()),
+                            .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
+                            .tokens = tokens,
+                            .inputs = input_slots_});
         run_is_seen_ = true;
     }
     runtime::StepObserver* observer = run_is_seen_ ? session.get() : nullptr;
@@ -102,11 +112,15 @@ void Context::Impl::write_inputs() {
     memory::MemoryInputs places;
     if (const memory::KvCache* kv = memory_->kv()) {
         const model::HParams& hp = layout.model().hp;
-        places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()), .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
-                     .cells = integers(input("kv_cells"), T), .positions = integers(input("inp_pos"), T)};
+        places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()),
+                     .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
+                     .cells = integers(input("kv_cells"), T),
+                     .positions = integers(input("inp_pos"), T)};
         if (hp.biases_by_position())
-            places.kv.cell_positions = integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
-        kv->write_spans(pass_ == Pass::encode ? Window{.causal = false} : layout.full_view(), integers(input("kv_spans"), 4 * T));
+            places.kv.cell_positions =
+                integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
+        kv->write_spans(pass_ == Pass::encode ? Window{.causal = false} : layout.full_view(),
+                        integers(input("kv_spans"), 4 * T));
         if (hp.has_windowed_layers()) kv->write_spans(layout.window(), integers(input("kv_spans_window"), 4 * T));
     }
     places.state_rows = integers(input("state_rows"), 2 * T);
@@ -122,22 +136,29 @@ void Context::Impl::write_inputs() {
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
     for (std::size_t i = 0; i < T; ++i) {
         const memory::KvToken& token = batch_->tokens()[mb.first + i];
-        token_views_[i] = {Token{batch_->ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(), batch_->is_output(mb.first + i), token.seqs.size() > 1};
+        token_views_[i] = {Token{batch_->ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(),
+                           batch_->is_output(mb.first + i), token.seqs.size() > 1};
     }
 }
 
 void Context::Impl::collect_outputs() {
     const runtime::MicroBatch& mb = micro_batch_;
     const auto copy = [&](std::uint32_t id, std::span<float> to) {
-        std::memcpy(to.data(), arena.data() + running_->plan.offsets[id], std::min<std::size_t>(to.size_bytes(), running_->value_bytes[id]));
+        std::memcpy(to.data(), arena.data() + running_->plan.offsets[id],
+                    std::min<std::size_t>(to.size_bytes(), running_->value_bytes[id]));
     };
     for (const std::uint32_t id : running_->outputs) {
         const graph::Value& value = graph_.values()[id];
         const auto width = static_cast<std::size_t>(value.ne[0]);
         if (pooled_data.size() > 0)
-            collect_pooled(mb, value.role, {reinterpret_cast<const float*>(arena.data() + running_->plan.offsets[id]), running_->value_bytes[id] / sizeof(float)}, width);
-        if (value.role == "result_output") copy(id, floats(logits_data).subspan(mb.first_output * width, mb.n_outputs * width));
-        if (value.role == "result_norm" && embeddings_data.size() > 0) copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
+            collect_pooled(mb, value.role,
+                           {reinterpret_cast<const float*>(arena.data() + running_->plan.offsets[id]),
+                            running_->value_bytes[id] / sizeof(float)},
+                           width);
+        if (value.role == "result_output")
+            copy(id, floats(logits_data).subspan(mb.first_output * width, mb.n_outputs * width));
+        if (value.role == "result_norm" && embeddings_data.size() > 0)
+            copy(id, floats(embeddings_data).subspan(mb.first_output * width, mb.n_outputs * width));
         for (std::size_t k = 0; k < layout.kept().size(); ++k) {
             const auto& kept = layout.kept()[k];
             if (kept.role != value.role || kept.layer != value.layer) continue;
@@ -152,14 +173,20 @@ void Context::Impl::start_micro_batch() {
     write_inputs();
     const runtime::MicroBatch& mb = micro_batch_;
     const bool encodes = pass_ == Pass::encode;
-    if (encodes) forget_encoded();   // what it left is written over
-    const BoundPlan& bound = plan_for({static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch_->has_embeddings(), encodes});
+    if (encodes) forget_encoded();  // what it left is written over
+    const BoundPlan& bound = plan_for(
+        {static_cast<std::int64_t>(mb.n), static_cast<std::int64_t>(mb.n_outputs), batch_->has_embeddings(), encodes});
     const auto tokens = std::span<const TokenView>(token_views_).first(mb.n);
     const bool prefill = is_prefill(tokens.size(), [&](std::size_t i) { return tokens[i].first_seq; });
-    start_run(bound, encodes || !layout.causal() ? Phase::encode : prefill ? Phase::prefill : Phase::decode, mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
+    start_run(bound,
+              encodes || !layout.causal() ? Phase::encode
+              : prefill                   ? Phase::prefill
+                                          : Phase::decode,
+              mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
-// Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an observer.
+// Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an
+// observer.
 void Context::Impl::start_key_shift() {
     const auto T = static_cast<std::size_t>(options.n_ubatch);
     const auto cells = integers(input("kv_cells"), T), shifts = integers(input("inp_pos"), T);
@@ -167,7 +194,8 @@ void Context::Impl::start_key_shift() {
     std::ranges::fill(shifts, 0);
     const std::size_t n = memory_->take_shifts(cells, shifts);
     if (layout.memory_limits().has_window_pool())
-        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(), [&](std::int32_t cell) { return memory_->window_cell(cell); });
+        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(),
+                               [&](std::int32_t cell) { return memory_->window_cell(cell); });
     try {
         start_run(key_shift_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
     } catch (...) {
@@ -182,11 +210,13 @@ memory::Compaction Context::Impl::compaction() noexcept {
         std::byte* const list = input(role);
         return integers(list, list == nullptr ? 0 : 3 * memory::CellMoves::n_rows(n_pages * memory::kPageSlots));
     };
-    return {rows("kv_moves", memory_->kv()->n_pages()), rows("kv_moves_window", layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
+    return {rows("kv_moves", memory_->kv()->n_pages()),
+            rows("kv_moves_window",
+                 layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
 }
 
-// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a result, so
-// it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
+// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a
+// result, so it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
 void Context::Impl::start_compaction() {
     const memory::Compaction moves = compaction();
     if (moves.empty()) {
@@ -197,7 +227,7 @@ void Context::Impl::start_compaction() {
     try {
         start_run(compaction_plan(), Phase::maintenance, options.n_threads_batch, {}, nullptr);
     } catch (...) {
-        stage_ = Stage::place;   // nothing has moved
+        stage_ = Stage::place;  // nothing has moved
         throw;
     }
     memory_->compact(moves);
@@ -227,14 +257,15 @@ void Context::Impl::open(const Input& input, Pass pass) {
     pass_ = pass;
     memory_ = encodes ? &encoder->sequences : &sequences;
     batch_ = encodes ? &encoder->batch : &batch;
-    layout.model().file->check_intact();   // another context of the model may have found it
+    layout.model().file->check_intact();  // another context of the model may have found it
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
     fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
     if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
     if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
-    generates_ = !encodes && layout.causal() && !is_prefill(batch_->size(), [&](std::size_t i) { return batch_->tokens()[i].seqs.front(); });
+    generates_ = !encodes && layout.causal() &&
+                 !is_prefill(batch_->size(), [&](std::size_t i) { return batch_->tokens()[i].seqs.front(); });
     spent_s_ = 0;
     n_done_ = 0;
     number_ = 0;
@@ -246,7 +277,7 @@ void Context::Impl::open(const Input& input, Pass pass) {
 StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
     if (fit_ == memory::Memory::Fit::no_room) return StepStatus::no_room;
     for (;;) {
-        if (stage_ == Stage::place && !memory_->in_transaction()) {   // first the compaction
+        if (stage_ == Stage::place && !memory_->in_transaction()) {  // first the compaction
             start_compaction();
             if (stage_ == Stage::place) {
                 memory_->begin();
@@ -270,7 +301,7 @@ StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
             case RunStatus::paused: return StepStatus::pending;
             case RunStatus::cancelled: return StepStatus::cancelled;
             case RunStatus::damaged: layout.model().file->check_intact(); break;
-            case RunStatus::failed: std::rethrow_exception(executor.take_error());   // an observer's, or lack of memory
+            case RunStatus::failed: std::rethrow_exception(executor.take_error());  // an observer's, or lack of memory
         }
         if (stage_ == Stage::compact) {
             memory_->begin();
@@ -295,7 +326,8 @@ StepStatus Context::Impl::run_batch(Clock::time_point deadline) {
 void Context::Impl::finish(StepStatus status) noexcept {
     if (status == StepStatus::ok) {
         if (pass_ == Pass::encode) keep_encoded();
-        layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();   // a bidirectional call leaves nothing behind
+        layout.causal() && pass_ == Pass::decode ? memory_->commit()
+                                                 : memory_->rollback();  // a bidirectional call leaves nothing behind
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_outputs = pass_ == Pass::decode;
         (generates_ ? timings.generation_n : timings.prompt_n) += batch_->size();
@@ -348,7 +380,7 @@ void Context::Impl::begin(std::span<const Token> tokens) {
 template <class AnyBatch>
 void Context::Impl::begin(AnyBatch&& given) {
     const Busy busy(stepping_);
-    if (stage_ != Stage::none) fail(ErrorCode::busy, "context is busy");   // begun_ is in use
+    if (stage_ != Stage::none) fail(ErrorCode::busy, "context is busy");  // begun_ is in use
     begun_ = std::forward<AnyBatch>(given);
     open(begun_, Pass::decode);
 }
@@ -367,7 +399,7 @@ void Context::Impl::abandon() {
     try {
         if (stage_ == Stage::shift_keys || stage_ == Stage::compact) continue_run(runtime::Executor::kNoDeadline);
         end_run(RunStatus::cancelled);
-    } catch (...) {   // an observer's
+    } catch (...) {  // an observer's
         finish(StepStatus::cancelled);
         throw;
     }

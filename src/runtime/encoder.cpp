@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The encoder in front of a decoder: Context::encode runs it over the texts of some sequences and keeps, for the layers of
-// the decoder, keys and values of its result; tokens that are decoded in those sequences look at them. What is kept besides
-// the cells is a table of them, in the inputs of the graph.
+// The encoder in front of a decoder: Context::encode runs it over the texts of some sequences and keeps, for the layers
+// of the decoder, keys and values of its result; tokens that are decoded in those sequences look at them. What is kept
+// besides the cells is a table of them, in the inputs of the graph.
 #include <algorithm>
 
 #include "base/access.hpp"
@@ -11,7 +11,8 @@
 namespace tinfer {
 
 Context::Impl::Encoder::Encoder(const runtime::EncoderLayout& layout)
-    : sequences(layout.memory_limits), batch(layout.batch_limits), n_encoded(static_cast<std::size_t>(layout.memory_limits.kv.n_seq_max)) {}
+    : sequences(layout.memory_limits), batch(layout.batch_limits),
+      n_encoded(static_cast<std::size_t>(layout.memory_limits.kv.n_seq_max)) {}
 
 namespace {
 
@@ -23,9 +24,12 @@ std::int32_t* int_rows(std::byte* data) noexcept { return reinterpret_cast<std::
 void Context::Impl::check_encoded() const {
     for (std::size_t i = 0; i < batch.size(); ++i) {
         const auto seqs = batch.tokens()[i].seqs;
-        if (seqs.size() > 1) fail(ErrorCode::invalid_batch, cat("a decoder behind an encoder needs one sequence per token, index ", i, " has ", seqs.size()));
+        if (seqs.size() > 1)
+            fail(ErrorCode::invalid_batch,
+                 cat("a decoder behind an encoder needs one sequence per token, index ", i, " has ", seqs.size()));
         if (encoder->n_encoded[static_cast<std::size_t>(seqs[0])] == 0)
-            fail(ErrorCode::encoder_missing, cat("decode: nothing is encoded for sequence ", static_cast<std::int32_t>(seqs[0]), " (Context::encode)"));
+            fail(ErrorCode::encoder_missing, cat("decode: nothing is encoded for sequence ",
+                                                 static_cast<std::int32_t>(seqs[0]), " (Context::encode)"));
     }
 }
 
@@ -74,7 +78,8 @@ template <class Input>
 DecodeStatus encode_input(Context& context, const Input& input) {
     return reporting_memory("encode: an allocation failed", [&] {
         if (detail::impl_of(context).encoder) return detail::impl_of(context).encode(input);
-        if (context.options().attention == AttentionKind::causal) fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
+        if (context.options().attention == AttentionKind::causal)
+            fail(ErrorCode::unsupported_operation, "encode: attention is causal (ContextOptions::attention)");
         return detail::impl_of(context).decode(input);
     });
 }

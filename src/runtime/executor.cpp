@@ -10,8 +10,8 @@ namespace tinfer::runtime {
 
 namespace {
 
-// Of the leader at barriers, after which it does the rest of a run alone: where threads wait for each other's turns at a
-// shared processor, a step can take as long as a turn.
+// Of the leader at barriers, after which it does the rest of a run alone: where threads wait for each other's turns at
+// a shared processor, a step can take as long as a turn.
 constexpr int kMostSleeps = 3;
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
@@ -25,9 +25,10 @@ bool wants_cancel(const CancelFn& cancel) noexcept {
 
 bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const CancelFn*>(cancel)); }
 
-// Parts to cut a step into that its kernel does not cut itself, so that each takes about a tenth of a millisecond: by its
-// multiplications, or by the bytes it moves.
-std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call, int n_threads) noexcept {
+// Parts to cut a step into that its kernel does not cut itself, so that each takes about a tenth of a millisecond: by
+// its multiplications, or by the bytes it moves.
+std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call,
+                        int n_threads) noexcept {
     constexpr std::uint64_t kMacsPerPart = 2u << 20, kBytesPerPart = 256u << 10, kMost = 1u << 16;
     std::uint64_t bytes = 0;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
@@ -56,8 +57,9 @@ void Executor::observe(Fn&& fn) noexcept {
     }
 }
 
-// The leader's decision at a barrier, about the steps since the last one: an observer threw; the cancel callback said so (in
-// the queue's poll between chunks, or here between steps); or, when nobody works on the step any more, time is over.
+// The leader's decision at a barrier, about the steps since the last one: an observer threw; the cancel callback said
+// so (in the queue's poll between chunks, or here between steps); or, when nobody works on the step any more, time is
+// over.
 Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
     if (error_ || (maps_ != nullptr && maps_->damaged() != nullptr)) return Next::stop;
     if (cancel_ != nullptr) {
@@ -84,14 +86,15 @@ void Executor::poison(const graph::Step& step) noexcept {
     }
 }
 
-// One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel that
-// claims chunks itself is known by its queue.
+// One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel
+// that claims chunks itself is known by its queue.
 void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     const kernels::KernelCall& call = bound_->calls[step];
     const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
     kernels::WorkQueue& chunks = queue(step);
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
-    // Kernels size their chunks by the threads asked for: a later slice may get another team, and chunks must stay the same.
+    // Kernels size their chunks by the threads asked for: a later slice may get another team, and chunks must stay the
+    // same.
     kernels::WorkSlice slice{thread, n_threads_, &chunks, &worker, thread, n_threads, in_parts_};
     if (!in_parts_ || chunks.in_use()) return kernel.run(call, slice);
     slice.n_parts = n_parts_of(kernel, call, n_threads_);
@@ -100,25 +103,25 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
         if (slice.part == kernels::WorkQueue::kNoChunk) return;
         kernel.run(call, slice);
         if (!chunks.in_use()) continue;
-        --worker.n_chunks;   // the part was the kernel's own chunks
+        --worker.n_chunks;  // the part was the kernel's own chunks
         return;
     }
 }
 
-// Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step where
-// time is limited, somebody looks at the step's end, or each thread's time is taken.
+// Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step
+// where time is limited, somebody looks at the step's end, or each thread's time is taken.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
     const GuardedWork::Thread guarded(work_, thread);
-    const FpEnvironment environment;   // round to nearest, denormals kept; the caller's comes back at the end
+    const FpEnvironment environment;  // round to nearest, denormals kept; the caller's comes back at the end
     const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
     const bool immediate = Traced && observer_->immediate();
     const bool timed = Traced && observer_->wants_threads();
     const bool meet_always = limited || immediate || timed || poison_arena_ != nullptr;
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
-    bool goes_on = inside_step_;   // with a step that has begun in an earlier slice
-    std::size_t first = first_step_, turn = 0;   // first: step since the last barrier
+    bool goes_on = inside_step_;                // with a step that has begun in an earlier slice
+    std::size_t first = first_step_, turn = 0;  // first: step since the last barrier
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) ask_for(bound_->calls[i + 1]);
@@ -130,7 +133,7 @@ void Executor::loop(int thread, int n_threads) noexcept {
             worker.begin_step();
             if constexpr (Traced) {
                 if (leader && !error_) observe([&] { observer_->before_step(i, call); });
-                if (immediate) {   // the callbacks see the step before any thread runs it
+                if (immediate) {  // the callbacks see the step before any thread runs it
                     if (leader) stop_before_[i % 2] = error_ != nullptr;
                     barrier_.wait(n_threads);
                     if (stop_before_[i % 2]) return;
@@ -142,13 +145,14 @@ void Executor::loop(int thread, int n_threads) noexcept {
         run_step(i, thread, n_threads);
         if (timed) {
             const std::uint32_t n_chunks = worker.n_chunks - n_before;
-            observer_->thread_span(i, thread, begin, observer_->now(), queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
+            observer_->thread_span(i, thread, begin, observer_->now(),
+                                   queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
         }
 
         const bool meet = meet_always || bound_->barriers[i] != 0;
         Next next = Next::go_on;
         if (meet) {
-            if (limited) barrier_.wait(n_threads);   // what is left of a step is known when nobody claims
+            if (limited) barrier_.wait(n_threads);  // what is left of a step is known when nobody claims
             turn ^= 1;
             if (leader) next = after(first, i);
             if (leader && n_threads > 1) decide(turn, next);
@@ -163,14 +167,16 @@ void Executor::loop(int thread, int n_threads) noexcept {
             first = i + 1;
         }
         if constexpr (Traced)
-            if (leader && !error_) observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop); });
+            if (leader && !error_)
+                observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop); });
         if (next == Next::go_on) continue;
         if (next != Next::alone || !leader) return;
         n_threads = 1;
     }
 }
 
-void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer, TeamRunner team) noexcept {
+void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer,
+                     TeamRunner team) noexcept {
     bound_ = &bound;
     cancel_ = cancel != nullptr && *cancel ? cancel : nullptr;
     observer_ = observer;
@@ -188,14 +194,17 @@ void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* canc
 }
 
 void Executor::run_team_on_steps() noexcept {
-    const bool forked = team_ == run_team && process_ != process_id();   // its threads have stayed in the parent
-    (forked ? run_new_team : team_)(n_threads_, [](void* self, int thread, int team_size) noexcept {
-        auto& executor = *static_cast<Executor*>(self);
+    const bool forked = team_ == run_team && process_ != process_id();  // its threads have stayed in the parent
+    (forked ? run_new_team : team_)(
+        n_threads_,
+        [](void* self, int thread, int team_size) noexcept {
+            auto& executor = *static_cast<Executor*>(self);
 #if !defined(TINFER_TRACE) || TINFER_TRACE
-        if (executor.observer_ != nullptr) return executor.loop<true>(thread, team_size);
+            if (executor.observer_ != nullptr) return executor.loop<true>(thread, team_size);
 #endif
-        executor.loop<false>(thread, team_size);
-    }, this);
+            executor.loop<false>(thread, team_size);
+        },
+        this);
 }
 
 RunStatus Executor::resume(Clock::time_point deadline) noexcept {

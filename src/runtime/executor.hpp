@@ -29,14 +29,15 @@ public:
     virtual void before_step(std::size_t step, const kernels::KernelCall& call) = 0;
     virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) = 0;
     /// Called by every thread for its own slot, level threads only; once per slice of time that the step took part in.
-    virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept = 0;
+    virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                             std::uint32_t work_items) noexcept = 0;
     [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
     /// Nanoseconds since the session's time zero.
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
 };
 
-/// Passes everything on until something is thrown, and keeps that: for a run that has to get to its end, because what it
-/// changes cannot be taken back.
+/// Passes everything on until something is thrown, and keeps that: for a run that has to get to its end, because what
+/// it changes cannot be taken back.
 class DeferringObserver final : public StepObserver {
 public:
     void watch(StepObserver* inner) noexcept { inner_ = inner, error_ = nullptr; }
@@ -50,7 +51,8 @@ public:
     void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override {
         guard([&] { inner_->after_step(step, call, cancelled); });
     }
-    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept override {
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                     std::uint32_t work_items) noexcept override {
         inner_->thread_span(step, thread, begin, end, work_items);
     }
     [[nodiscard]] bool wants_threads() const noexcept override { return inner_->wants_threads(); }
@@ -70,7 +72,13 @@ private:
     std::exception_ptr error_;
 };
 
-enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused, damaged };   ///< damaged: a mapping has lost something
+enum class RunStatus : std::uint8_t {
+    ok,
+    cancelled,
+    failed,
+    paused,
+    damaged
+};  ///< damaged: a mapping has lost something
 
 class Executor {
 public:
@@ -78,25 +86,29 @@ public:
     static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
 
     explicit Executor(int max_threads, int n_processors = usable_cpu_count())
-        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)), thread_names_(static_cast<std::size_t>(max_threads)) {}
+        : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)),
+          thread_names_(static_cast<std::size_t>(max_threads)) {}
     /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
     /// What is given here must stay until the run is over.
-    void start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer, TeamRunner team = run_team) noexcept;
+    void start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer,
+               TeamRunner team = run_team) noexcept;
     /// Runs to the end; with a deadline, until about then (`paused`: there is more to do), but at least one chunk per
     /// thread. An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept { return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName)); }
+    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
+        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName));
+    }
 
     /// For tests: fills results that nobody reads any more with NaN patterns after each step.
     void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
 
 private:
-    enum class Next : std::uint8_t { go_on, alone, pause, stop };   ///< alone: all but the leader leave
+    enum class Next : std::uint8_t { go_on, alone, pause, stop };  ///< alone: all but the leader leave
 
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
@@ -104,11 +116,14 @@ private:
     void run_step(std::size_t step, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last) noexcept;
     /// Written only where it is news: the others' copies of the cache line stay good for hundreds of barriers.
-    void decide(std::size_t turn, Next next) noexcept { if (next != Next::go_on) next_[turn] = next; }
+    void decide(std::size_t turn, Next next) noexcept {
+        if (next != Next::go_on) next_[turn] = next;
+    }
     [[nodiscard]] kernels::WorkQueue& queue(std::size_t step) noexcept { return queues_[step % kQueues]; }
     [[nodiscard]] kernels::WorkQueue& parts(std::size_t step) noexcept { return parts_[step % kQueues]; }
 
-    // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the next.
+    // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
+    // next.
     static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
     void poison(const graph::Step& step) noexcept;
     template <class Fn>
@@ -118,26 +133,26 @@ private:
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
     TeamRunner team_ = run_team;
-    const long process_ = process_id();          ///< that may have threads of OpenMP
+    const long process_ = process_id();  ///< that may have threads of OpenMP
     int n_processors_ = 1;
     int n_threads_ = 1;
-    int n_sleeps_ = 0;                           ///< of the leader in this slice
+    int n_sleeps_ = 0;  ///< of the leader in this slice
     std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
-    std::array<kernels::WorkQueue, kQueues> queues_;   ///< chunks of a step
-    std::array<kernels::WorkQueue, kQueues> parts_;    ///< parts of a step that knows no chunks, where time is limited
-    std::vector<kernels::Worker> workers_;       ///< per thread
+    std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
+    std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
+    std::vector<kernels::Worker> workers_;            ///< per thread
     std::vector<GuardedWork::ThreadName> thread_names_;
     GuardedMaps* maps_ = nullptr;
-    GuardedWork* work_ = nullptr;                ///< while a team runs
-    // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot overtake
-    // a slow reader of the last one.
+    GuardedWork* work_ = nullptr;  ///< while a team runs
+    // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot
+    // overtake a slow reader of the last one.
     std::array<Next, 2> next_{};
     std::array<bool, 2> stop_before_{};
     Clock::time_point deadline_ = kNoDeadline;
-    std::size_t first_step_ = 0;                 ///< of the slice
-    bool inside_step_ = false;                   ///< a slice ended inside it
-    bool in_parts_ = false;                      ///< even shares are cut
+    std::size_t first_step_ = 0;  ///< of the slice
+    bool inside_step_ = false;    ///< a slice ended inside it
+    bool in_parts_ = false;       ///< even shares are cut
     bool cancelled_ = false;
     std::exception_ptr error_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a context will hold, computed from model and options before anything is allocated: the largest graphs are built and
-// planned, and every buffer gets its size. A memory plan is this, added up; a context allocates exactly this.
+// What a context will hold, computed from model and options before anything is allocated: the largest graphs are built
+// and planned, and every buffer gets its size. A memory plan is this, added up; a context allocates exactly this.
 #pragma once
 
 #include <optional>
@@ -15,24 +15,29 @@
 
 namespace tinfer::runtime {
 
-inline constexpr std::size_t kPlanSlots = 4;   ///< bound plans kept per context
+inline constexpr std::size_t kPlanSlots = 4;  ///< bound plans kept per context
 
 /// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
 [[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
 
 /// A graph input: its role and the bytes of its largest form.
-struct InputSlot { std::string_view role; std::uint64_t bytes = 0, offset = 0; };
+struct InputSlot {
+    std::string_view role;
+    std::uint64_t bytes = 0, offset = 0;
+};
 
 /// The kinds of graph a context runs; plans of one kind have the same structure whatever their size.
 struct GraphKind {
     bool from_embeddings = false, has_outputs = true;
-    bool encodes = false;   ///< of the encoder in front of a decoder: one kind
-    [[nodiscard]] std::size_t index() const noexcept { return encodes ? 4u : (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u); }
+    bool encodes = false;  ///< of the encoder in front of a decoder: one kind
+    [[nodiscard]] std::size_t index() const noexcept {
+        return encodes ? 4u : (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u);
+    }
 };
 inline constexpr std::size_t kGraphKinds = 5;
 
-/// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each layer
-/// of the decoder, in the same cells.
+/// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each
+/// layer of the decoder, in the same cells.
 struct EncoderLayout {
     memory::MemoryLimits memory_limits;
     BatchLimits batch_limits;
@@ -58,7 +63,9 @@ public:
     /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
     void build_key_shift(graph::Graph& graph) const;
     /// Keys of some layer are rotated by their position.
-    [[nodiscard]] bool rotates_keys() const noexcept { return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention; }
+    [[nodiscard]] bool rotates_keys() const noexcept {
+        return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention;
+    }
 
     [[nodiscard]] MemoryPlan memory() const;
     [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }
@@ -90,20 +97,30 @@ public:
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.
-    [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept { return worst_offsets_[kind.index()]; }
+    [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept {
+        return worst_offsets_[kind.index()];
+    }
 
-    /// A value that the caller wants kept: of every micro-batch, one behind the other, where each token or each output has
-    /// a part of it, else of the last one. `bytes` are those of the largest batch.
-    struct Kept { std::string name; std::string_view role; int layer = kNoLayer; bool grows = false; std::uint64_t bytes = 0, offset = 0; };
+    /// A value that the caller wants kept: of every micro-batch, one behind the other, where each token or each output
+    /// has a part of it, else of the last one. `bytes` are those of the largest batch.
+    struct Kept {
+        std::string name;
+        std::string_view role;
+        int layer = kNoLayer;
+        bool grows = false;
+        std::uint64_t bytes = 0, offset = 0;
+    };
     [[nodiscard]] std::span<const Kept> kept() const noexcept { return kept_; }
     [[nodiscard]] std::uint64_t kept_bytes() const noexcept { return kept_bytes_; }
 
 private:
     void add_caches();
     void describe_encoder();
-    void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role, std::vector<model::LayerMemory>& layers);
+    void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
+                std::vector<model::LayerMemory>& layers);
     void add_states();
-    const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type, std::int64_t width, std::int64_t rows);
+    const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
+                                std::int64_t width, std::int64_t rows);
     void add_inputs();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
@@ -119,16 +136,17 @@ private:
     BatchLimits batch_limits_;
     std::int64_t table_entries_ = 0, run_sequences_ = 0;
     std::vector<std::string> cache_names_;
-    std::vector<TensorInfo> caches_;          ///< K of each layer that has them, then V of each, then states, then an encoder's
-    std::size_t n_own_caches_ = 0;            ///< without an encoder's
+    std::vector<TensorInfo> caches_;  ///< K of each layer that has them, then V of each, then states, then an encoder's
+    std::size_t n_own_caches_ = 0;    ///< without an encoder's
     std::vector<model::LayerMemory> layer_memory_;
     std::optional<EncoderLayout> encoder_;
     std::vector<InputSlot> inputs_;
-    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0, kept_bytes_ = 0;
+    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0,
+                  kept_bytes_ = 0;
     std::uint32_t max_nodes_ = 0, max_values_ = 0;
     std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets_;
     std::vector<Kept> kept_;
-    bool whole_layers_ = false;   // a value of the last layer is kept
+    bool whole_layers_ = false;  // a value of the last layer is kept
 };
 
 }  // namespace tinfer::runtime

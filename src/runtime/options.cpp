@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The rules of context options (runtime §1): defaults filled in, limits checked, each refusal naming parameter, value and
-// rule.
+// The rules of context options (runtime §1): defaults filled in, limits checked, each refusal naming parameter, value
+// and rule.
 #include <algorithm>
 #include <cmath>
 
@@ -23,11 +23,13 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
     require(o.n_ubatch >= 0, "n_ubatch", o.n_ubatch, "must not be negative");
     require(o.n_outputs >= 0, "n_outputs", o.n_outputs, "must not be negative");
     if (o.n_ctx == 0) o.n_ctx = hp.n_ctx_train;
-    require(o.n_ctx > 0 && o.n_ctx <= (1 << 28), "n_ctx", o.n_ctx, "0 takes the model's, which is unknown or above 2^28");
+    require(o.n_ctx > 0 && o.n_ctx <= (1 << 28), "n_ctx", o.n_ctx,
+            "0 takes the model's, which is unknown or above 2^28");
     o.n_ctx = (o.n_ctx + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
     o.n_batch = o.n_batch == 0 ? o.n_ctx : std::min(o.n_batch, o.n_ctx);
     o.n_ubatch = o.n_ubatch == 0 ? o.n_batch : std::min(o.n_ubatch, o.n_batch);
-    if (o.pooling != Pooling::none) o.n_outputs = o.pooling == Pooling::mean ? o.n_batch : o.n_seq_max;   // rows it is made of
+    if (o.pooling != Pooling::none)
+        o.n_outputs = o.pooling == Pooling::mean ? o.n_batch : o.n_seq_max;  // rows it is made of
     const bool all = o.logits_all || (o.embeddings && !hp.causal);
     if (o.n_outputs == 0) o.n_outputs = all ? o.n_batch : o.n_seq_max;
     o.n_outputs = std::min(o.n_outputs, o.n_batch);
@@ -36,7 +38,8 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
 // What the context computes with, and what it gives.
 void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     const bool has_head = static_cast<bool>(m.weights.output);
-    if (o.attention == AttentionKind::from_model) o.attention = m.hp.causal ? AttentionKind::causal : AttentionKind::bidirectional;
+    if (o.attention == AttentionKind::from_model)
+        o.attention = m.hp.causal ? AttentionKind::causal : AttentionKind::bidirectional;
     const bool causal = o.attention == AttentionKind::causal;
     require(!causal || m.hp.causal || has_head, "attention", "causal", "the model is an encoder");
     require(causal || !m.hp.has_states(), "attention", "bidirectional", "recurrent layers see only what came before");
@@ -45,21 +48,25 @@ void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     if (o.pooling == Pooling::from_model) o.pooling = o.embeddings ? m.hp.pooling : Pooling::none;
     if (m.encoder) {
         require(causal, "attention", "bidirectional", "the decoder behind an encoder is causal");
-        require(o.pooling == Pooling::none, "pooling", to_string(o.pooling), "a decoder behind an encoder has no vectors of texts; the encoder alone has");
+        require(o.pooling == Pooling::none, "pooling", to_string(o.pooling),
+                "a decoder behind an encoder has no vectors of texts; the encoder alone has");
     }
     require(o.pooling != Pooling::rank || m.weights.n_class() > 0, "pooling", "rank", "the model has no classifier");
 }
 
 void resolve_threads(ContextOptions& o) {
     require(o.n_threads >= 0 && o.n_threads <= 512, "n_threads", o.n_threads, "must lie in 0 to 512");
-    require(o.n_threads_batch >= 0 && o.n_threads_batch <= 512, "n_threads_batch", o.n_threads_batch, "must lie in 0 to 512");
+    require(o.n_threads_batch >= 0 && o.n_threads_batch <= 512, "n_threads_batch", o.n_threads_batch,
+            "must lie in 0 to 512");
     if (o.n_threads == 0) o.n_threads = default_thread_count();
     if (o.n_threads_batch == 0) o.n_threads_batch = o.n_threads;
 }
 
 void check_and_resolve_rope(const model::HParams& hp, ContextOptions& o) {
     const auto check = [](std::optional<float> value, std::string_view name, bool positive) {
-        if (value) require(std::isfinite(*value) && (positive ? *value > 0 : *value >= 0), name, *value, positive ? "must be finite and above 0" : "must be finite and not negative");
+        if (value)
+            require(std::isfinite(*value) && (positive ? *value > 0 : *value >= 0), name, *value,
+                    positive ? "must be finite and above 0" : "must be finite and not negative");
     };
     check(o.rope_freq_base, "rope_freq_base", true);
     check(o.rope_freq_scale, "rope_freq_scale", true);
@@ -80,7 +87,8 @@ ContextOptions effective_options(const model::BoundModel& model, ContextOptions 
     check_and_resolve_rope(model.hp, options);
     const int n_ctx_seq = options.n_ctx / options.n_seq_max;
     if (options.log && n_ctx_seq > model.hp.n_ctx_train)
-        options.log(LogLevel::warning, cat("n_ctx per sequence ", n_ctx_seq, " exceeds the training context ", model.hp.n_ctx_train, ": quality may degrade"));
+        options.log(LogLevel::warning, cat("n_ctx per sequence ", n_ctx_seq, " exceeds the training context ",
+                                           model.hp.n_ctx_train, ": quality may degrade"));
     return options;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How many threads of a team are worth having. All threads of a run meet between steps, so where a processor is shared with
-// other work, everybody waits for the thread whose turn it is not, and a smaller team is often faster. Nobody can tell
-// beforehand: what other work there is, and whether it gives way, only shows. So runs are timed, and where the team does not
-// get its processors, a smaller one is tried for a moment and kept if it is faster. The bits do not depend on it.
+// How many threads of a team are worth having. All threads of a run meet between steps, so where a processor is shared
+// with other work, everybody waits for the thread whose turn it is not, and a smaller team is often faster. Nobody can
+// tell beforehand: what other work there is, and whether it gives way, only shows. So runs are timed, and where the
+// team does not get its processors, a smaller one is tried for a moment and kept if it is faster. The bits do not
+// depend on it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ class TeamSize {
 public:
     /// Threads for the next run, at most n; `shape` is the same for runs whose times can be compared.
     [[nodiscard]] int choose(int n, std::size_t shape) noexcept;
-    /// What that run took, in seconds: by the clock, and of a processor's time for the thread that waits for all others.
+    /// What that run took, in seconds: by the clock, and of a processor's time for the thread that waits for all
+    /// others.
     void note(double wall, double on_processor) noexcept;
 
     [[nodiscard]] static int smaller(int n) noexcept { return n - std::max(1, n / 4); }

@@ -18,33 +18,34 @@
 #include "base/error.hpp"
 
 #if defined(__linux__)
-#  include <linux/futex.h>
-#  include <sched.h>
-#  include <sys/syscall.h>
+#    include <linux/futex.h>
+#    include <sched.h>
+#    include <sys/syscall.h>
 #endif
 #if defined(__unix__) || defined(__APPLE__)
-#  include <pthread.h>
-#  include <unistd.h>
+#    include <pthread.h>
+#    include <unistd.h>
 #endif
 #if defined(_OPENMP)
-#  include <omp.h>
+#    include <omp.h>
 #endif
 #if defined(__x86_64__) || defined(__i386__)
-#  include <immintrin.h>
+#    include <immintrin.h>
 #endif
 
 namespace tinfer::runtime {
 
 namespace {
 
-static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32_t>::is_always_lock_free);   // a futex word
+static_assert(sizeof(std::atomic<std::uint32_t>) == 4 &&
+              std::atomic<std::uint32_t>::is_always_lock_free);  // a futex word
 
 #if defined(__linux__)
 // Names of files are strings here: joining paths of the standard library (GCC 12) does not survive a failed allocation.
 template <class... T>
 bool read_values(const std::string& file, T&... values) {
     std::ifstream in(file);
-    in.exceptions(std::ios::badbit);   // a failed allocation comes out, instead of looking like a missing file
+    in.exceptions(std::ios::badbit);  // a failed allocation comes out, instead of looking like a missing file
     try {
         return static_cast<bool>((in >> ... >> values));
     } catch (const std::ios_base::failure&) {
@@ -87,7 +88,7 @@ double quota_of(const std::string& group, bool version_2) {
 // In a container its own group is the root of what it sees, whatever /proc says, so the root is always asked too.
 int cgroup_quota(const SystemFiles& files) {
     double least = 0;
-    const auto ask = [&](const std::string& root, std::string group, bool version_2) {   // group: "/a/b", "/" or empty
+    const auto ask = [&](const std::string& root, std::string group, bool version_2) {  // group: "/a/b", "/" or empty
         for (;;) {
             while (group.ends_with('/')) group.pop_back();
             const double quota = quota_of(root + group, version_2);
@@ -99,7 +100,8 @@ int cgroup_quota(const SystemFiles& files) {
     const std::string root = files.sys.native() + "/fs/cgroup";
     ask(root, {}, true);
     ask(root + "/cpu", {}, false);
-    std::ifstream groups(files.proc.native() + "/self/cgroup");   // lines "id:controllers:/path"; version 2 is "0::/path"
+    std::ifstream groups(files.proc.native() +
+                         "/self/cgroup");  // lines "id:controllers:/path"; version 2 is "0::/path"
     if (groups) groups.exceptions(std::ios::badbit);
     for (std::string line; std::getline(groups, line);) {
         const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -118,7 +120,7 @@ int count_cpus([[maybe_unused]] const SystemFiles& files, [[maybe_unused]] bool 
     n = affine_cpus(files, physical);
     try {
         if (const int quota = cgroup_quota(files); quota > 0) n = n > 0 ? std::min(n, quota) : quota;
-    } catch (const std::ios_base::failure&) {   // what cannot be read sets no limit
+    } catch (const std::ios_base::failure&) {  // what cannot be read sets no limit
     }
 #endif
     if (n == 0) n = static_cast<int>(std::thread::hardware_concurrency());
@@ -134,7 +136,9 @@ void wake_all(std::atomic<std::uint32_t>& word) noexcept {
     syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 #else
-void sleep_while(std::atomic<std::uint32_t>&, std::uint32_t) noexcept { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+void sleep_while(std::atomic<std::uint32_t>&, std::uint32_t) noexcept {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
 void wake_all(std::atomic<std::uint32_t>&) noexcept {}
 #endif
 
@@ -166,7 +170,8 @@ long process_id() noexcept {
 #endif
 }
 
-// The system marks a process from fork() to exec(). Field 9 of its line holds the mark; field 2, the name, may hold anything.
+// The system marks a process from fork() to exec(). Field 9 of its line holds the mark; field 2, the name, may hold
+// anything.
 bool is_forked([[maybe_unused]] const SystemFiles& files) {
 #if defined(__linux__)
     constexpr unsigned long kForkNoExec = 0x40;
@@ -192,16 +197,17 @@ bool is_forked([[maybe_unused]] const SystemFiles& files) {
 double thread_seconds() noexcept {
 #if defined(CLOCK_THREAD_CPUTIME_ID)
     timespec time{};
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0) return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0)
+        return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 #endif
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time slice, so that
-// a thread whose fellow lost its processor does not use up its own in vain.
+// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time slice, so
+// that a thread whose fellow lost its processor does not use up its own in vain.
 bool Barrier::passes_soon(std::uint64_t generation) const noexcept {
     constexpr auto kLongest = std::chrono::microseconds(250);
-    constexpr int kLooks = 64;   // between two looks at the clock
+    constexpr int kLooks = 64;  // between two looks at the clock
     const auto begin = std::chrono::steady_clock::now();
     do {
         for (int look = 0; look < kLooks; ++look) {
@@ -224,8 +230,8 @@ bool Barrier::wait(int n_threads) noexcept {
         return false;
     }
     if (!crowded_ && passes_soon(generation)) return false;
-    // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on: one of
-    // the two sees the other.
+    // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on:
+    // one of the two sees the other.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     for (;;) {
         const std::uint32_t calls = wake_calls_.load(std::memory_order_seq_cst);
@@ -239,7 +245,7 @@ bool Barrier::wait(int n_threads) noexcept {
 void run_team(int n_threads, TeamFn fn, void* context) noexcept {
 #if defined(_OPENMP)
     if (n_threads > 1) {
-#  pragma omp parallel num_threads(n_threads)
+#    pragma omp parallel num_threads(n_threads)
         fn(context, omp_get_thread_num(), omp_get_num_threads());
         return;
     }
@@ -255,7 +261,7 @@ namespace {
 struct NewTeam {
     TeamFn fn;
     void* context;
-    std::atomic<int> size{0};   ///< 0 until all have begun that can
+    std::atomic<int> size{0};  ///< 0 until all have begun that can
     std::atomic<int> next{1};
 };
 
@@ -275,7 +281,9 @@ void run_new_team(int n_threads, TeamFn fn, void* context) noexcept {
     NewTeam team{fn, context};
     std::array<pthread_t, kMost> threads;
     int n = 1;
-    while (n < std::min(n_threads, kMost) && pthread_create(&threads[static_cast<std::size_t>(n)], nullptr, run_in_new_team, &team) == 0) ++n;
+    while (n < std::min(n_threads, kMost) &&
+           pthread_create(&threads[static_cast<std::size_t>(n)], nullptr, run_in_new_team, &team) == 0)
+        ++n;
     team.size.store(n, std::memory_order_release);
     fn(context, 0, n);
     for (int t = 1; t < n; ++t) pthread_join(threads[static_cast<std::size_t>(t)], nullptr);

@@ -20,16 +20,17 @@ struct SystemFiles {
 [[nodiscard]] int usable_cpu_count(const SystemFiles& files = {});
 
 [[nodiscard]] long process_id() noexcept;
-/// This process came from fork() without an exec() since. OpenMP may believe that it still has the threads of the parent,
-/// and wait for them for ever: run_new_team() is for such a process. False where the system does not tell.
+/// This process came from fork() without an exec() since. OpenMP may believe that it still has the threads of the
+/// parent, and wait for them for ever: run_new_team() is for such a process. False where the system does not tell.
 [[nodiscard]] bool is_forked(const SystemFiles& files = {});
 
 /// Seconds that the calling thread has run so far; all time that passes, where the system does not tell.
 [[nodiscard]] double thread_seconds() noexcept;
 
-/// Spins a while, then sleeps, because pure spinning collapses when threads outnumber cores and pure sleeping costs a third
-/// of a decode. It never yields: a thread that yields gives up the rest of its turn, one that sleeps keeps its claim to it. Arrivals and generation share one word, so that one cache line travels per barrier, not two.
-/// It sleeps on a futex of its own, since std::atomic::wait keeps a pool of waiters in writable globals.
+/// Spins a while, then sleeps, because pure spinning collapses when threads outnumber cores and pure sleeping costs a
+/// third of a decode. It never yields: a thread that yields gives up the rest of its turn, one that sleeps keeps its
+/// claim to it. Arrivals and generation share one word, so that one cache line travels per barrier, not two. It sleeps
+/// on a futex of its own, since std::atomic::wait keeps a pool of waiters in writable globals.
 class Barrier {
 public:
     /// True where the calling thread has slept.
@@ -39,9 +40,11 @@ public:
 
 private:
     [[nodiscard]] bool passes_soon(std::uint64_t generation) const noexcept;
-    [[nodiscard]] bool has_passed(std::uint64_t generation) const noexcept { return state_.load(std::memory_order_seq_cst) >> 32 != generation; }
+    [[nodiscard]] bool has_passed(std::uint64_t generation) const noexcept {
+        return state_.load(std::memory_order_seq_cst) >> 32 != generation;
+    }
 
-    alignas(64) std::atomic<std::uint64_t> state_{0};       ///< generation · 2^32 + threads that have arrived
+    alignas(64) std::atomic<std::uint64_t> state_{0};  ///< generation · 2^32 + threads that have arrived
     alignas(64) std::atomic<std::uint32_t> wake_calls_{0};
     std::atomic<int> sleepers_{0};
     bool crowded_ = false;

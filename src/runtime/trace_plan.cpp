@@ -24,13 +24,14 @@ void AccessCollector::collect(Fn&& fn) noexcept {
     if (out_of_memory_) return;
     try {
         fn();
-    } catch (...) {   // no memory: kernels are noexcept, so the caller asks afterwards
+    } catch (...) {  // no memory: kernels are noexcept, so the caller asks afterwards
         out_of_memory_ = true;
     }
 }
 
 void AccessCollector::whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) {
-    if (slot != kernels::kScratchSlot) collect([&] { add(slot, mode, AccessKind::whole).access.passes = passes; });   // scratch is added by the plan
+    if (slot != kernels::kScratchSlot)
+        collect([&] { add(slot, mode, AccessKind::whole).access.passes = passes; });  // scratch is added by the plan
 }
 
 void AccessCollector::range(std::uint16_t slot, AccessMode mode, const AccessRange& range) {
@@ -70,7 +71,8 @@ ViewShape view_shape(std::span<const graph::Value> values, std::uint32_t id) {
     const graph::Value& root = values[v.root];
     const auto size = [](const graph::Value& x) { return row_bytes(x.type, x.ne[0]) * x.ne[1] * x.ne[2] * x.ne[3]; };
     if (v.nb == graph::contiguous_strides(v.type, v.ne) && size(v) == size(root)) return {};
-    ViewShape shape{.whole = false, .offset = static_cast<std::uint64_t>(v.offset),
+    ViewShape shape{.whole = false,
+                    .offset = static_cast<std::uint64_t>(v.offset),
                     .length = static_cast<std::uint64_t>(row_bytes(v.type, v.ne[0]))};
     for (std::size_t d = 0; d < 3; ++d) {
         shape.count[d] = static_cast<std::uint64_t>(v.ne[d + 1]);
@@ -97,13 +99,18 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
     own_.resize(values.size(), nullptr);
-    values_.reserve(values.size());   // pointers to them must stay
+    values_.reserve(values.size());  // pointers to them must stay
     for (std::uint32_t id = 0; id < values.size(); ++id) {
         const graph::Value& v = values[id];
         if (v.is_view) continue;
         switch (v.tensor_class) {
-            case TensorClass::weight: case TensorClass::cache_k: case TensorClass::cache_v: case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
-            default: tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id)))); break;
+            case TensorClass::weight:
+            case TensorClass::cache_k:
+            case TensorClass::cache_v:
+            case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
+            default:
+                tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
+                break;
         }
         if (v.tensor_class == TensorClass::input) inputs_.push_back({tensors_[id], v.role});
     }
@@ -118,10 +125,11 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
     const auto nodes = graph.nodes();
     std::vector<std::uint32_t> step_of(nodes.size(), graph::kNone);
     for (std::uint32_t s = 0; s < plan.steps.size(); ++s)
-        for (std::uint32_t i = 0; i < plan.steps[s].n_nodes; ++i) step_of[plan.step_nodes[plan.steps[s].first_node + i]] = s;
+        for (std::uint32_t i = 0; i < plan.steps[s].n_nodes; ++i)
+            step_of[plan.step_nodes[plan.steps[s].first_node + i]] = s;
     std::size_t n_inputs = 0;
     for (const graph::Node& node : nodes) n_inputs += node.n_inputs;
-    node_inputs_.reserve(n_inputs);   // spans into them must stay
+    node_inputs_.reserve(n_inputs);  // spans into them must stay
     node_shapes_.reserve(n_inputs);
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
         const graph::Node& node = nodes[i];
@@ -170,7 +178,8 @@ void TracePlan::add_accesses(const BoundPlan& bound, std::size_t s) {
     const auto add = [&](const Access& access) { accesses_.push_back({.access = access}); };
     for (std::uint32_t i = 0; i < step.n_operands; ++i) {
         const graph::StepOperand& operand = bound.plan.operands[step.first_operand + i];
-        if (operand.elided) add({tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}});
+        if (operand.elided)
+            add({tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}});
     }
     if (bound.calls[s][kernels::kScratchSlot].present())
         add({&scratch_, kernels::kScratchSlot, AccessMode::read_write, AccessKind::whole, 1, true, {}});
@@ -188,7 +197,8 @@ void TracePlan::add_view(const BoundPlan& bound, std::size_t s, std::string_view
     view.part = step.part;
     view.fused = step.n_nodes > 1;
     const std::size_t first = step_nodes_.size();
-    for (std::uint32_t i = 0; i < step.n_nodes; ++i) step_nodes_.push_back(&nodes_[bound.plan.step_nodes[step.first_node + i]]);
+    for (std::uint32_t i = 0; i < step.n_nodes; ++i)
+        step_nodes_.push_back(&nodes_[bound.plan.step_nodes[step.first_node + i]]);
     view.nodes = std::span(step_nodes_).subspan(first);
     steps_.push_back(view);
 }
@@ -204,7 +214,7 @@ void TracePlan::add_operands() {
 }
 
 void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table) {
-    step_nodes_.reserve(bound.plan.step_nodes.size());   // spans into it must stay
+    step_nodes_.reserve(bound.plan.step_nodes.size());  // spans into it must stay
     for (std::size_t s = 0; s < bound.plan.steps.size(); ++s) {
         add_slots(graph, bound, s);
         add_accesses(bound, s);
@@ -217,7 +227,8 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         const kernels::KernelDescriptor& kernel = *bound.kernels[s];
         sources_[s] = kernel.resolve == nullptr ? Source::plan : Source::kernel;
-        if (kernel.resolve == nullptr) known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
+        if (kernel.resolve == nullptr)
+            known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
         else undeclared_.push_back(s);
         known_weights_.push_back(known_weights_.back() + known_[s].bytes.weights);
     }
@@ -232,7 +243,7 @@ void TracePlan::add_expectations() {
         bool asked = false;
         const std::uint64_t bytes = expected_of(s, [&](const TensorInfo& ids) -> std::span<const std::byte> {
             static constexpr std::array<std::byte, sizeof(std::int32_t)> kRow{};
-            if (ids.bytes == kRow.size()) return kRow;   // one row: all are of one size
+            if (ids.bytes == kRow.size()) return kRow;  // one row: all are of one size
             asked = true;
             return {};
         });
@@ -244,7 +255,9 @@ void TracePlan::add_expectations() {
 std::uint64_t TracePlan::expected_of(std::size_t step, const trace::DataOf& data) const {
     std::vector<trace::ExpectedAccess> accesses;
     for (const NodeView* node : steps_[step].nodes)
-        if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) { return t != nullptr && t->tensor_class == TensorClass::weight; }))
+        if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) {
+                return t != nullptr && t->tensor_class == TensorClass::weight;
+            }))
             trace::expect(*node, data, accesses);
     return trace::weight_bytes(accesses);
 }
@@ -256,27 +269,35 @@ std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace:
     return sum;
 }
 
-// Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory that
-// other steps use again. Tensors are of one size, so that what is read of all of one is as much.
+// Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory
+// that other steps use again. Tensors are of one size, so that what is read of all of one is as much.
 bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
     const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
     if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
         const kernels::Operand &p = x[slot], &q = y[slot];
-        const Slot &of_p = parts_[a].slots[static_cast<std::size_t>(slot)], &of_q = parts_[b].slots[static_cast<std::size_t>(slot)];
-        if ((of_p.tensor == nullptr) != (of_q.tensor == nullptr) || (of_p.tensor != nullptr && of_p.tensor->bytes != of_q.tensor->bytes)) return false;
-        if (p.type != q.type || p.ne != q.ne || p.nb != q.nb || p.bytes != q.bytes || of_p.offset != of_q.offset) return false;
-        if (p.type == DType::i32 && (p.data != q.data || of_p.tensor == nullptr || of_p.tensor->tensor_class != TensorClass::input)) return false;
+        const Slot &of_p = parts_[a].slots[static_cast<std::size_t>(slot)],
+                   &of_q = parts_[b].slots[static_cast<std::size_t>(slot)];
+        if ((of_p.tensor == nullptr) != (of_q.tensor == nullptr) ||
+            (of_p.tensor != nullptr && of_p.tensor->bytes != of_q.tensor->bytes))
+            return false;
+        if (p.type != q.type || p.ne != q.ne || p.nb != q.nb || p.bytes != q.bytes || of_p.offset != of_q.offset)
+            return false;
+        if (p.type == DType::i32 &&
+            (p.data != q.data || of_p.tensor == nullptr || of_p.tensor->tensor_class != TensorClass::input))
+            return false;
     }
-    return MovedBytes(steps_[a].operands) == MovedBytes(steps_[b].operands);   // what is known before: results that stay in a kernel, too
+    return MovedBytes(steps_[a].operands) ==
+           MovedBytes(steps_[b].operands);  // what is known before: results that stay in a kernel, too
 }
 
 void TracePlan::find_twins(const BoundPlan& bound) {
     twins_.resize(steps_.size());
-    std::vector<std::uint32_t> firsts;   // steps of which others may be twins: few, as most are twins of these
+    std::vector<std::uint32_t> firsts;  // steps of which others may be twins: few, as most are twins of these
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         if (sources_[s] == Source::plan) continue;
-        const auto same = std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_alike(bound, first, s); });
+        const auto same =
+            std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_alike(bound, first, s); });
         if (same == firsts.end()) {
             firsts.push_back(s);
         } else {
@@ -286,7 +307,8 @@ void TracePlan::find_twins(const BoundPlan& bound) {
     }
 }
 
-void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept {
+void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses,
+                         std::vector<AccessRange>& ranges) const noexcept {
     for (PendingAccess& pending : accesses) {
         const Slot& slot = parts_[step].slots[pending.access.slot];
         pending.access.tensor = slot.tensor;
@@ -303,22 +325,25 @@ void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses, st
     }
 }
 
-std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const BoundPlan& bound, std::string_view table) {
+std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const BoundPlan& bound,
+                                                std::string_view table) {
     std::vector<std::string> texts;
     for (const auto* kernel : bound.kernels) texts.push_back(cat(kernel->name, ".", table));
     const std::vector<std::string_view> names(texts.begin(), texts.end());
     return graph::plan_hash(graph, bound.plan, names);
 }
 
-TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
-                     std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id, const std::array<std::uint8_t, 16>& hash) {
+TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry,
+                     std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
+                     const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";
     scratch_.role = "scratch";
     scratch_.tensor_class = TensorClass::scratch;
     scratch_.type = DType::i8;
     scratch_.id = 0xFFFFFFFF;
     for (const kernels::KernelCall& call : bound.calls)
-        scratch_.bytes = std::max({scratch_.bytes, call[kernels::kScratchSlot].bytes, static_cast<std::uint64_t>(call.scratch_stride * call.n_threads)});
+        scratch_.bytes = std::max({scratch_.bytes, call[kernels::kScratchSlot].bytes,
+                                   static_cast<std::uint64_t>(call.scratch_stride * call.n_threads)});
     add_values(graph, registry);
     add_nodes(graph, bound.plan);
     add_steps(graph, bound, table);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What observers are shown of a plan: registry entries for its values, node and step views, and the operands that kernels
-// declare. Made once per plan, when it first runs with an observer attached.
+// What observers are shown of a plan: registry entries for its values, node and step views, and the operands that
+// kernels declare. Made once per plan, when it first runs with an observer attached.
 #pragma once
 
 #include <deque>
@@ -25,8 +25,8 @@ struct Registry {
 struct PendingAccess {
     Access access;
     std::uint32_t first_range = 0, n_ranges = 0;
-    bool dynamic = false;    ///< declared: what is touched, the run decides
-    bool resolved = false;   ///< the run has decided
+    bool dynamic = false;   ///< declared: what is touched, the run decides
+    bool resolved = false;  ///< the run has decided
 };
 
 /// Unique bytes that a step moves. Scratch does not count.
@@ -40,7 +40,8 @@ struct MovedBytes {
 /// Collects what one kernel declares or resolves. Slots are turned into tensors by the plan.
 class AccessCollector final : public kernels::AccessSink {
 public:
-    AccessCollector(std::vector<PendingAccess>& accesses, std::vector<AccessRange>& ranges) : accesses_(accesses), ranges_(ranges) {}
+    AccessCollector(std::vector<PendingAccess>& accesses, std::vector<AccessRange>& ranges)
+        : accesses_(accesses), ranges_(ranges) {}
     void start() noexcept { first_ = accesses_.size(); }
     void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) override;
     void range(std::uint16_t slot, AccessMode mode, const AccessRange& range) override;
@@ -63,31 +64,39 @@ private:
 class TracePlan {
 public:
     TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
-              std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id, const std::array<std::uint8_t, 16>& hash);
+              std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
+              const std::array<std::uint8_t, 16>& hash);
     /// What plans of equal structure and kernels share (PlanView::hash).
-    [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
+    [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundPlan& bound,
+                                                              std::string_view table);
     TracePlan(const TracePlan&) = delete;
     TracePlan& operator=(const TracePlan&) = delete;
 
     [[nodiscard]] const PlanView& view() const noexcept { return view_; }
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
-    /// Where the accesses of a step are from: the plan knows all before it runs (StepView::operands), its kernel resolves some
-    /// from the step's data, or an earlier step of the run has resolved the same, of its own tensors (twin).
+    /// Where the accesses of a step are from: the plan knows all before it runs (StepView::operands), its kernel
+    /// resolves some from the step's data, or an earlier step of the run has resolved the same, of its own tensors
+    /// (twin).
     enum class Source : std::uint8_t { plan, kernel, twin };
     [[nodiscard]] Source source(std::size_t step) const noexcept { return sources_[step]; }
     /// What a step of source `plan` does.
-    struct Known { MovedBytes bytes; std::uint64_t macs; };
+    struct Known {
+        MovedBytes bytes;
+        std::uint64_t macs;
+    };
     [[nodiscard]] const Known& known(std::size_t step) const noexcept { return known_[step]; }
     /// Steps of the other sources, in order.
     [[nodiscard]] std::span<const std::uint32_t> undeclared() const noexcept { return undeclared_; }
     /// Bytes of weights that the first `n_steps` read, without those of `undeclared`.
-    [[nodiscard]] std::uint64_t known_weight_bytes(std::size_t n_steps) const noexcept { return known_weights_[n_steps]; }
-    /// Bytes of weights that the nodes of the first `n_steps` must read by the meaning of their ops; `data` as trace::expect
-    /// wants it.
+    [[nodiscard]] std::uint64_t known_weight_bytes(std::size_t n_steps) const noexcept {
+        return known_weights_[n_steps];
+    }
+    /// Bytes of weights that the nodes of the first `n_steps` must read by the meaning of their ops; `data` as
+    /// trace::expect wants it.
     [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
-    /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the attention of
-    /// all layers with one cache table. Both move the same bytes.
+    /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the
+    /// attention of all layers with one cache table. Both move the same bytes.
     [[nodiscard]] std::uint32_t twin(std::size_t step) const noexcept { return twins_[step]; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
@@ -95,7 +104,10 @@ public:
     void complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept;
     /// The memory owner of a graph value.
     [[nodiscard]] const TensorInfo* tensor_of_value(std::uint32_t value) const noexcept { return tensors_[value]; }
-    struct GraphInput { const TensorInfo* tensor; std::string_view role; };
+    struct GraphInput {
+        const TensorInfo* tensor;
+        std::string_view role;
+    };
     [[nodiscard]] std::span<const GraphInput> inputs() const noexcept { return inputs_; }
 
 private:
@@ -112,13 +124,19 @@ private:
     void find_twins(const BoundPlan& bound);
     [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
-    struct Slot { const TensorInfo* tensor = nullptr; std::uint64_t offset = 0; };   ///< of the view inside the tensor
-    struct StepPart { std::uint32_t first_access = 0, n_accesses = 0; std::array<Slot, kernels::kMaxOperands> slots{}; };
+    struct Slot {
+        const TensorInfo* tensor = nullptr;
+        std::uint64_t offset = 0;
+    };  ///< of the view inside the tensor
+    struct StepPart {
+        std::uint32_t first_access = 0, n_accesses = 0;
+        std::array<Slot, kernels::kMaxOperands> slots{};
+    };
     PlanView view_;
     std::deque<std::string> texts_;
-    std::vector<TensorInfo> values_;                ///< results and inputs
-    std::vector<const TensorInfo*> tensors_;        ///< per graph value: the owner of its memory
-    std::vector<TensorInfo*> own_;                  ///< the same where it is one of values_, else null
+    std::vector<TensorInfo> values_;          ///< results and inputs
+    std::vector<const TensorInfo*> tensors_;  ///< per graph value: the owner of its memory
+    std::vector<TensorInfo*> own_;            ///< the same where it is one of values_, else null
     std::vector<NodeView> nodes_;
     std::vector<const TensorInfo*> node_inputs_;
     std::vector<ViewShape> node_shapes_;
@@ -130,8 +148,8 @@ private:
     std::vector<AccessRange> ranges_;
     std::vector<Source> sources_;
     std::vector<Known> known_;
-    std::vector<std::uint32_t> undeclared_, undecided_;   ///< undecided: steps whose data decides what they must read
-    std::vector<std::uint64_t> known_weights_, expected_weights_;   ///< of all steps before each, without those
+    std::vector<std::uint32_t> undeclared_, undecided_;  ///< undecided: steps whose data decides what they must read
+    std::vector<std::uint64_t> known_weights_, expected_weights_;  ///< of all steps before each, without those
     std::vector<std::uint32_t> twins_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;

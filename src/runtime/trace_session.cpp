@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kEventsPerCall = 8192;
 constexpr std::size_t kPlansKept = 64;        // views
-constexpr std::size_t kPlansKnown = 1 << 14;   // hashes: about a megabyte
+constexpr std::size_t kPlansKnown = 1 << 14;  // hashes: about a megabyte
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
     std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
@@ -42,13 +42,17 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
 }
 
 template <class T>
-bool listed(const std::vector<T>& list, const T& value) { return list.empty() || std::ranges::find(list, value) != list.end(); }
+bool listed(const std::vector<T>& list, const T& value) {
+    return list.empty() || std::ranges::find(list, value) != list.end();
+}
 
 bool step_passes_filter(const EventFilter& filter, const StepView& step) {
-    if (!listed(filter.ops, step.op) || !listed(filter.layers, step.layer) || !listed(filter.parts, step.part)) return false;
+    if (!listed(filter.ops, step.op) || !listed(filter.layers, step.layer) || !listed(filter.parts, step.part))
+        return false;
     if (filter.tensors.empty()) return true;
     return std::ranges::any_of(step.operands, [&](const Access& access) {
-        return std::ranges::any_of(filter.tensors, [&](const std::string& glob) { return glob_matches(glob, access.tensor->name); });
+        return std::ranges::any_of(filter.tensors,
+                                   [&](const std::string& glob) { return glob_matches(glob, access.tensor->name); });
     });
 }
 
@@ -108,21 +112,25 @@ TraceSession::~TraceSession() { detach_all(); }
 
 std::uint64_t TraceSession::now() const noexcept {
     if (!clock_) return 0;
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - zero_).count());
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - zero_).count());
 }
 
 std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observer, int n_threads) {
     if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
     const bool shareable = observer->thread_safe();
-    auto attached = std::make_shared<Attached>();   // before the observer counts: an allocation that fails leaves no trace
+    auto attached =
+        std::make_shared<Attached>();  // before the observer counts: an allocation that fails leaves no trace
     if (detail::Access::n_attached(*observer).fetch_add(1) > 0 && !shareable) {
         detail::Access::n_attached(*observer).fetch_sub(1);
-        fail(ErrorCode::bad_parameter, "attach: the observer is attached already and does not say that it is thread safe");
+        fail(ErrorCode::bad_parameter,
+             "attach: the observer is attached already and does not say that it is thread safe");
     }
     if (!started_) {
         zero_ = std::chrono::steady_clock::now();
         wall_clock_ = static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+                .count());
         started_ = true;
     }
     attached->observer = std::move(observer);
@@ -169,8 +177,8 @@ void TraceSession::update_level() noexcept {
     clock_ = std::ranges::any_of(attached_, [](const auto& a) { return a->request.level != TraceLevel::counts; });
 }
 
-// Calls every observer in attach order, and goes on when one throws, so that the others see begins and ends in pairs. The
-// first exception leaves as compute_failed; an observer that asked for it is detached after the decode instead.
+// Calls every observer in attach order, and goes on when one throws, so that the others see begins and ends in pairs.
+// The first exception leaves as compute_failed; an observer that asked for it is detached after the decode instead.
 template <class Fn>
 void TraceSession::for_each_observer(Fn&& fn) {
     std::exception_ptr thrown;
@@ -197,7 +205,8 @@ void TraceSession::prepare_filters() {
         attached->run_passes = run_passes_filter(request.filter, run_);
         immediate_ = immediate_ || (attached->run_passes && request.delivery == Delivery::immediate);
         threads_ = threads_ || (attached->run_passes && request.level == TraceLevel::threads);
-        const bool all_steps = request.filter.ops.empty() && request.filter.layers.empty() && request.filter.parts.empty() && request.filter.tensors.empty();
+        const bool all_steps = request.filter.ops.empty() && request.filter.layers.empty() &&
+                               request.filter.parts.empty() && request.filter.tensors.empty();
         attached->step_passes.assign(plan_->view().steps.size(), attached->run_passes);
         for (std::size_t i = 0; i < attached->step_passes.size() && attached->run_passes && !all_steps; ++i)
             attached->step_passes[i] = step_passes_filter(request.filter, plan_->view().steps[i]);
@@ -227,8 +236,9 @@ void TraceSession::find_plan(const RunDetails& details) {
         const std::uint32_t id = plan_id(hash);
         shown = std::ranges::find_if(plans_, [&](const ShownPlan& p) { return p.plan->view().id == id; });
         if (shown == plans_.end()) {
-            auto plan = std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_, static_cast<std::uint32_t>(details.tokens.size()), id, hash);
-            prepared_.reset();   // it may point into the plan that goes
+            auto plan = std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_,
+                                                    static_cast<std::uint32_t>(details.tokens.size()), id, hash);
+            prepared_.reset();  // it may point into the plan that goes
             if (plans_.size() >= kPlansKept) plans_.erase(std::ranges::min_element(plans_, {}, &ShownPlan::last_use));
             plans_.push_back({std::move(plan)});
             shown = plans_.end() - 1;
@@ -308,14 +318,14 @@ void TraceSession::begin_run(const RunDetails& details) {
     try {
         for_each_observer([&](Attached& a) { a.observer->on_run_begin(run_); });
     } catch (...) {
-        end_run(RunStatus::failed);   // those that saw it begin see it end
+        end_run(RunStatus::failed);  // those that saw it begin see it end
         throw;
     }
     step_begin_ = now();
 }
 
-// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be recycled before
-// the run ends.
+// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be
+// recycled before the run ends.
 void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
     const Op op = plan_->view().steps[step].op;
     if (op != Op::mul_mat_id && op != Op::add_id) return;
@@ -327,7 +337,8 @@ void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall&
     std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
 }
 
-// The operands of a step with a resolving kernel: those known from the plan, then those that the step's inputs decide now.
+// The operands of a step with a resolving kernel: those known from the plan, then those that the step's inputs decide
+// now.
 void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& call) {
     const auto declared = plan_->declared(step);
     for (const PendingAccess& access : declared)
@@ -339,16 +350,23 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
     collector.check();
     // What the plan does not announce is not in the events either, so that a gap in `declare` shows as one.
     const auto is_announced = [&](const PendingAccess& p) {
-        return std::ranges::any_of(declared, [&](const PendingAccess& d) { return d.dynamic && d.access.slot == p.access.slot && d.access.mode == p.access.mode; });
+        return std::ranges::any_of(declared, [&](const PendingAccess& d) {
+            return d.dynamic && d.access.slot == p.access.slot && d.access.mode == p.access.mode;
+        });
     };
-    pending_.erase(std::remove_if(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(), std::not_fn(is_announced)), pending_.end());
+    pending_.erase(std::remove_if(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(),
+                                  std::not_fn(is_announced)),
+                   pending_.end());
     const std::span resolved = std::span(pending_).subspan(first);
     plan_->complete(step, resolved, ranges_);
     // What was announced as dynamic and touched nothing this time stays visible, with no ranges.
     const std::size_t n_resolved = resolved.size();
     for (const PendingAccess& access : declared) {
-        const auto same = [&](const PendingAccess& p) { return p.access.slot == access.access.slot && p.access.mode == access.access.mode; };
-        if (access.dynamic && std::ranges::none_of(std::span(pending_).subspan(first, n_resolved), same)) pending_.push_back(access);
+        const auto same = [&](const PendingAccess& p) {
+            return p.access.slot == access.access.slot && p.access.mode == access.access.mode;
+        };
+        if (access.dynamic && std::ranges::none_of(std::span(pending_).subspan(first, n_resolved), same))
+            pending_.push_back(access);
     }
     for (std::size_t i = first; i < pending_.size(); ++i) pending_[i].resolved = true;
     remember_routing(step, call);
@@ -379,7 +397,7 @@ void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call
     }
     KernelEvent& event = events_[step];
     event.index = n_events_++;
-    event.begin = event.end = resolves ? now() : step_begin_;   // resolving is not the kernel's time
+    event.begin = event.end = resolves ? now() : step_begin_;  // resolving is not the kernel's time
     event.status = EventStatus::failed;
     n_begun_ = step + 1;
     if (!immediate_) return;
@@ -412,7 +430,8 @@ void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool
     complete_events(step);
     show_values(event);
     for_each_observer([&](Attached& a) {
-        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_end(event, StepValues(values_));
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step])
+            a.observer->on_step_end(event, StepValues(values_));
     });
     step_begin_ = now();
 }
@@ -425,11 +444,13 @@ void TraceSession::show_values(const KernelEvent& event) {
         StepValues::Value& value = values_[access.slot];
         value.tensor = access.tensor;
         value.missing = access.kind == AccessKind::elided ? StepValues::Missing::elided : StepValues::Missing::no;
-        if (access.kind != AccessKind::elided) value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
+        if (access.kind != AccessKind::elided)
+            value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
     }
 }
 
-void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept {
+void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                               std::uint32_t work_items) noexcept {
     BusyTime& time = busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)];
     if (time.n_slices++ == 0) time.begin = begin;
     time.busy += end - begin;
@@ -439,9 +460,10 @@ void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin
 
 // Accesses of the events of `steps`, none of which is of source `plan`.
 void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
-    std::size_t end = pending_.size(), n_accesses = end;   // of twins: at most what is declared and what was resolved
+    std::size_t end = pending_.size(), n_accesses = end;  // of twins: at most what is declared and what was resolved
     for (const std::uint32_t step : steps)
-        if (plan_->source(step) == TracePlan::Source::twin) n_accesses += plan_->declared(step).size() + decided_[plan_->twin(step)].n_accesses;
+        if (plan_->source(step) == TracePlan::Source::twin)
+            n_accesses += plan_->declared(step).size() + decided_[plan_->twin(step)].n_accesses;
     accesses_.resize(n_accesses);
     for (const std::uint32_t step : steps) {
         if (plan_->source(step) == TracePlan::Source::twin) {
@@ -457,12 +479,13 @@ void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
     }
 }
 
-// Whether the spans that the run before left in its events and accesses are those of this one: most tokens of a sequence differ
-// from the one before in the contents of ranges alone.
+// Whether the spans that the run before left in its events and accesses are those of this one: most tokens of a
+// sequence differ from the one before in the contents of ranges alone.
 bool TraceSession::accesses_fit() const noexcept {
     const auto alike = [](const PendingAccess& a, const PendingAccess& b) {
-        return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode && a.access.kind == b.access.kind &&
-               a.access.passes == b.access.passes && a.access.scratch == b.access.scratch && a.first_range == b.first_range && a.n_ranges == b.n_ranges &&
+        return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode &&
+               a.access.kind == b.access.kind && a.access.passes == b.access.passes &&
+               a.access.scratch == b.access.scratch && a.first_range == b.first_range && a.n_ranges == b.n_ranges &&
                a.resolved == b.resolved;
     };
     return n_written_ == n_begun_ && written_ranges_ == ranges_.data() && std::ranges::equal(pending_, written_, alike);
@@ -489,8 +512,8 @@ void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
     }
 }
 
-// Completes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all are
-// completed anew.
+// Completes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all
+// are completed anew.
 void TraceSession::complete_events(std::size_t first) {
     const auto all = plan_->undeclared();
     const std::span steps(std::ranges::lower_bound(all, first), std::ranges::lower_bound(all, n_begun_));
@@ -547,7 +570,8 @@ std::uint64_t TraceSession::observed_weight_bytes() const noexcept {
 }
 
 void TraceSession::end_run(RunStatus status) {
-    if (status == RunStatus::cancelled && n_begun_ > 0 && events_[n_begun_ - 1].status == EventStatus::failed) {   // abandoned inside a step
+    if (status == RunStatus::cancelled && n_begun_ > 0 &&
+        events_[n_begun_ - 1].status == EventStatus::failed) {  // abandoned inside a step
         KernelEvent& last = events_[n_begun_ - 1];
         last.status = EventStatus::cancelled;
         last.end = std::max(now(), last.begin);
@@ -556,11 +580,13 @@ void TraceSession::end_run(RunStatus status) {
     RunResult result;
     result.run = &run_;
     result.events = static_cast<std::uint32_t>(n_begun_);
-    result.status = status == RunStatus::ok ? EventStatus::ok : status == RunStatus::cancelled ? EventStatus::cancelled : EventStatus::failed;
+    result.status = status == RunStatus::ok          ? EventStatus::ok
+                    : status == RunStatus::cancelled ? EventStatus::cancelled
+                                                     : EventStatus::failed;
     result.rolled_back = status != RunStatus::ok;
     result.observed_weight_bytes = observed_weight_bytes();
     result.expected_weight_bytes = expected_weight_bytes();
-    std::exception_ptr thrown;   // by an observer now; every observer still sees the run end
+    std::exception_ptr thrown;  // by an observer now; every observer still sees the run end
     try {
         deliver_batched();
     } catch (const Error&) {

@@ -20,9 +20,9 @@ class TraceSession;
 struct Attached {
     std::shared_ptr<Observer> observer;
     TraceRequest request;
-    std::vector<bool> seen_plans;    ///< by id, from the first of the session's known plans on
+    std::vector<bool> seen_plans;  ///< by id, from the first of the session's known plans on
     bool detach_requested = false;
-    bool broken = false;             ///< it threw and asked to be detached then: called no more
+    bool broken = false;  ///< it threw and asked to be detached then: called no more
     SessionSummary summary;
     // of the running run
     bool run_passes = true;
@@ -50,12 +50,12 @@ public:
     /// Throws bad_parameter for an observer that is on another context already and not thread safe.
     std::shared_ptr<Attached> attach(std::shared_ptr<Observer> observer, int n_threads);
     void detach(const std::shared_ptr<Attached>& attached) noexcept;
-    void detach_requested() noexcept;    ///< those that asked for it, after a decode
+    void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
-    /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested; end_run
-    /// after a run that failed throws nothing of an observer's.
+    /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
+    /// end_run after a run that failed throws nothing of an observer's.
     void begin_run(const RunDetails& details);
     void end_run(RunStatus status);
 
@@ -68,7 +68,8 @@ public:
     void begin_slice() noexcept override { step_begin_ = now(); }
     void before_step(std::size_t step, const kernels::KernelCall& call) override;
     void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override;
-    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end, std::uint32_t work_items) noexcept override;
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                     std::uint32_t work_items) noexcept override;
     [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
     [[nodiscard]] std::uint64_t now() const noexcept override;
 
@@ -78,8 +79,8 @@ public:
 private:
     /// What a run has decided about a step that is not of source `plan`.
     struct Decided {
-        std::uint32_t first_access = 0, n_accesses = 0;   ///< of pending_, where its kernel resolves some
-        std::uint64_t weight_bytes = 0;                   ///< once its event is complete
+        std::uint32_t first_access = 0, n_accesses = 0;  ///< of pending_, where its kernel resolves some
+        std::uint64_t weight_bytes = 0;                  ///< once its event is complete
     };
     template <class Fn>
     void for_each_observer(Fn&& fn);
@@ -110,14 +111,18 @@ private:
     bool started_ = false;
     std::vector<std::shared_ptr<Attached>> attached_;
     // Plans are known by their hash: the context makes one anew when it has dropped it, and it stays the same plan.
-    struct ShownPlan { std::unique_ptr<TracePlan> plan; std::uint32_t bound_id = 0; std::uint64_t last_use = 0; };
-    std::vector<ShownPlan> plans_;               // those that ran last
+    struct ShownPlan {
+        std::unique_ptr<TracePlan> plan;
+        std::uint32_t bound_id = 0;
+        std::uint64_t last_use = 0;
+    };
+    std::vector<ShownPlan> plans_;  // those that ran last
     std::map<std::array<std::uint8_t, 16>, std::uint32_t> plan_ids_;
-    std::uint32_t first_plan_id_ = 1, next_plan_id_ = 1;   // of plan_ids_, and of the next new plan
+    std::uint32_t first_plan_id_ = 1, next_plan_id_ = 1;  // of plan_ids_, and of the next new plan
     std::uint64_t plan_uses_ = 0;
 
-    bool immediate_ = false, threads_ = false;   // of the running run
-    bool clock_ = true;                          // somebody attached wants times
+    bool immediate_ = false, threads_ = false;  // of the running run
+    bool clock_ = true;                         // somebody attached wants times
     std::uint64_t n_runs_ = 0, n_events_ = 0, first_decode_ = 0;
 
     // of the running run
@@ -125,28 +130,33 @@ private:
     const BoundPlan* bound_ = nullptr;
     RunInfo run_;
     std::vector<InputView> inputs_;
-    // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two tokens the
-    // weights push all of it out of the caches.
+    // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two
+    // tokens the weights push all of it out of the caches.
     std::vector<KernelEvent> events_;
     std::vector<Decided> decided_;
-    struct Prepared { std::uint32_t plan = 0; bool threads = false; bool operator==(const Prepared&) const = default; };
-    std::optional<Prepared> prepared_;           // what events_ are of
-    std::size_t n_begun_ = 0;                    // steps of the running run
+    struct Prepared {
+        std::uint32_t plan = 0;
+        bool threads = false;
+        bool operator==(const Prepared&) const = default;
+    };
+    std::optional<Prepared> prepared_;  // what events_ are of
+    std::size_t n_begun_ = 0;           // steps of the running run
     std::vector<PendingAccess> pending_;
-    std::vector<Access> accesses_;               // those of pending_, then those of twins
-    std::vector<PendingAccess> written_;         // the pending_ that accesses_ were written from, of so many steps
+    std::vector<Access> accesses_;        // those of pending_, then those of twins
+    std::vector<PendingAccess> written_;  // the pending_ that accesses_ were written from, of so many steps
     std::size_t n_written_ = 0;
     const AccessRange* written_ranges_ = nullptr;
     std::vector<AccessRange> ranges_;
-    struct alignas(64) BusyTime {              // a cache line per writer
+    struct alignas(64) BusyTime {  // a cache line per writer
         std::uint64_t begin = 0, busy = 0;
         std::uint32_t n_slices = 0, work_items = 0;
         std::uint16_t cpu = 0;
     };
-    std::vector<BusyTime> busy_times_;         // {threads, steps}: written by the threads, published by the step's barrier
-    std::vector<ThreadSpan> spans_;            // {threads, steps}
+    std::vector<BusyTime> busy_times_;  // {threads, steps}: written by the threads, published by the step's barrier
+    std::vector<ThreadSpan> spans_;     // {threads, steps}
     std::vector<StepValues::Value> values_;
-    std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>> routing_;   // expert ids by the tensor that holds them
+    std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>>
+        routing_;  // expert ids by the tensor that holds them
     std::size_t n_routing_ = 0;
     std::uint64_t step_begin_ = 0;
 };

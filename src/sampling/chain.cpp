@@ -30,11 +30,12 @@ std::uint32_t hardware_seed() {
 
 LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, const RowOps& ops) {
     switch (letter) {
-    case 'e': return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
-    case 'k': return make_top_k(o.top_k);
-    case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep, ops);
-    case 'm': return make_min_p(o.min_p, o.min_keep);
-    default: return make_temperature(o.temp);  // validate() has seen the letters
+        case 'e':
+            return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
+        case 'k': return make_top_k(o.top_k);
+        case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep, ops);
+        case 'm': return make_min_p(o.min_p, o.min_keep);
+        default: return make_temperature(o.temp);  // validate() has seen the letters
     }
 }
 
@@ -62,8 +63,9 @@ Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& o
 }
 
 Chain::Chain(const Chain& other)
-    : row_(other.row_), is_greedy_(other.is_greedy_), left_row_(other.left_row_), begin_(other.begin_), size_(other.size_), recent_(other.recent_),
-      n_accepted_(other.n_accepted_), last_p_(other.last_p_), seed_(other.seed_) {
+    : row_(other.row_), is_greedy_(other.is_greedy_), left_row_(other.left_row_), begin_(other.begin_),
+      size_(other.size_), recent_(other.recent_), n_accepted_(other.n_accepted_), last_p_(other.last_p_),
+      seed_(other.seed_) {
     candidates_.reserve(other.candidates_.capacity());
     candidates_ = other.candidates_;
     links_.reserve(other.links_.size());
@@ -107,7 +109,7 @@ Token Chain::draw(std::span<const float> logits) {
         fail(ErrorCode::no_candidates, cat("the chain selected candidate ", candidates.selected, " of ", n_left));
     const auto selected = static_cast<std::size_t>(candidates.selected);
     Candidate chosen = is_row ? row_.chosen() : candidates.data[selected];
-    if (is_greedy_) keep({std::span(&chosen, 1), 0, true});   // as a draw at temperature 0 would leave it
+    if (is_greedy_) keep({std::span(&chosen, 1), 0, true});  // as a draw at temperature 0 would leave it
     else if (is_row) row_.hold();
     else keep(candidates);
     left_row_ = is_row && !is_greedy_;
@@ -190,14 +192,17 @@ std::vector<std::string> Chain::names() const {
 std::vector<Candidate> Chain::survivors() const {
     std::vector<Candidate> left;
     if (left_row_) row_.collect(left);
-    else left.assign(candidates_.begin() + static_cast<std::ptrdiff_t>(begin_), candidates_.begin() + static_cast<std::ptrdiff_t>(begin_ + size_));
+    else
+        left.assign(candidates_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                    candidates_.begin() + static_cast<std::ptrdiff_t>(begin_ + size_));
     return left;
 }
 
 std::uint32_t Chain::last_candidates() const noexcept {
     const auto is_left = [](float logit) { return logit != -std::numeric_limits<float>::infinity(); };
     if (left_row_) return static_cast<std::uint32_t>(std::ranges::count_if(row_.logits(), is_left));
-    return static_cast<std::uint32_t>(std::ranges::count_if(std::span(candidates_).subspan(begin_, size_), is_left, &Candidate::logit));
+    return static_cast<std::uint32_t>(
+        std::ranges::count_if(std::span(candidates_).subspan(begin_, size_), is_left, &Candidate::logit));
 }
 
 std::vector<Candidate> Chain::probs(std::size_t k) const {

@@ -28,8 +28,8 @@ public:
 
     /// Runs the links and accepts the token they select. Throws non_finite_logits, no_candidates.
     Token sample(std::span<const float> logits);
-    Token draw(std::span<const float> logits);   ///< the same without accepting it
-    void undo_draw() noexcept;                   ///< the next draw uses the random number of the last one again
+    Token draw(std::span<const float> logits);  ///< the same without accepting it
+    void undo_draw() noexcept;                  ///< the next draw uses the random number of the last one again
     void accept(Token token);
     void reset();
 
@@ -53,8 +53,8 @@ public:
 private:
     struct Link {
         std::unique_ptr<SamplerLink> link;
-        RowLink* row_link;   ///< the same, where it is ours and can work on a row
-        bool is_users;       ///< what it leaves is looked at before our links rely on it
+        RowLink* row_link;  ///< the same, where it is ours and can work on a row
+        bool is_users;      ///< what it leaves is looked at before our links rely on it
     };
     void append(std::unique_ptr<RowLink> link);
     bool apply(CandidateArray& candidates);
@@ -64,8 +64,8 @@ private:
     LogitRow row_;
     std::vector<Candidate> candidates_;
     bool is_greedy_;
-    bool left_row_ = false;              // survivors of the last sample are row_, or
-    std::size_t begin_ = 0, size_ = 0;   // so many inside candidates_
+    bool left_row_ = false;                // survivors of the last sample are row_, or
+    std::size_t begin_ = 0, size_ = 0;     // so many inside candidates_
     std::array<Token, kRecent> recent_{};  // ring
     std::size_t n_accepted_ = 0;
     float last_p_ = 0;

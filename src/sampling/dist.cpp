@@ -20,8 +20,8 @@ double uniform(std::mt19937& generator) {
     return static_cast<double>(high << 32 | low) * 0x1p-64;
 }
 
-/// A choice by probabilities. Their running sum goes by blocks, whose own sums do not wait for one another; up to a block it
-/// is the plain one.
+/// A choice by probabilities. Their running sum goes by blocks, whose own sums do not wait for one another; up to a
+/// block it is the plain one.
 class Draw {
 public:
     explicit Draw(std::size_t n) : sums_(n_blocks(n)) {}
@@ -55,7 +55,7 @@ public:
 private:
     static constexpr std::size_t kBlock = 64;
     static constexpr std::size_t n_blocks(std::size_t n) noexcept { return (n + kBlock - 1) / kBlock; }
-    std::vector<double> sums_;   // grows only where there are more candidates than foreseen
+    std::vector<double> sums_;  // grows only where there are more candidates than foreseen
 };
 
 class Dist final : public RowLink {
@@ -72,12 +72,16 @@ public:
     }
 
     /// A sorted row would be summed in another order.
-    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return row.best() >= 0 && !row.is_ordered(); }
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
+        return row.best() >= 0 && !row.is_ordered();
+    }
 
     Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray& candidates) override {
         const auto p = softmax_.apply(row);
-        candidates.selected = draw_(p.size(), [&](std::size_t i) { return p[i]; }, next());
-        if (const auto i = static_cast<std::size_t>(candidates.selected); i < p.size()) row.choose(static_cast<std::int32_t>(i), p[i]);
+        candidates.selected = draw_(
+            p.size(), [&](std::size_t i) { return p[i]; }, next());
+        if (const auto i = static_cast<std::size_t>(candidates.selected); i < p.size())
+            row.choose(static_cast<std::int32_t>(i), p[i]);
         return Left::row;
     }
 
@@ -95,8 +99,8 @@ private:
 
     std::uint32_t seed_;
     std::mt19937 generator_;
-    double last_ = 0;      ///< the number of the last draw
-    bool again_ = false;   ///< that draw was taken back: its number is the next one, too
+    double last_ = 0;     ///< the number of the last draw
+    bool again_ = false;  ///< that draw was taken back: its number is the next one, too
     Softmax softmax_;
     Draw draw_;
 };

@@ -65,7 +65,7 @@ void LogitRow::divide(float t) {
     if (logits_.data() != changed_.data()) changed_.resize(size());
     std::ranges::transform(logits_, changed_.begin(), [t](float logit) { return logit / t; });
     logits_ = changed_;
-    for (float& max : maxima_) max /= t;   // rounding keeps the order
+    for (float& max : maxima_) max /= t;  // rounding keeps the order
 }
 
 void LogitRow::set(std::size_t id, float logit) {
@@ -73,10 +73,8 @@ void LogitRow::set(std::size_t id, float logit) {
     float& max = maxima_[id / kRowBlock];
     const bool was_max = changed_[id] == max;
     changed_[id] = logit;
-    if (logit >= max)
-        max = logit;
-    else if (was_max)
-        max = std::ranges::max(block(id / kRowBlock));
+    if (logit >= max) max = logit;
+    else if (was_max) max = std::ranges::max(block(id / kRowBlock));
 }
 
 float LogitRow::max() const noexcept { return std::ranges::max(maxima_); }

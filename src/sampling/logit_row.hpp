@@ -18,14 +18,14 @@ namespace tinfer::sampling {
 class LogitRow {
 public:
     LogitRow(std::size_t n_vocab, const RowOps& ops) : ops_(&ops) { reserve(n_vocab); }
-    LogitRow(const LogitRow& other);   ///< with the room the other has, and the logits if it holds them
+    LogitRow(const LogitRow& other);  ///< with the room the other has, and the logits if it holds them
     LogitRow(LogitRow&&) noexcept = default;
     LogitRow& operator=(const LogitRow&) = delete;
     LogitRow& operator=(LogitRow&&) = delete;
     ~LogitRow() = default;
 
-    /// Looks at a row that stays as it is until release(). Throws no_candidates where it is empty, bad_parameter where ids would not fit, non_finite_logits
-    /// naming the first NaN.
+    /// Looks at a row that stays as it is until release(). Throws no_candidates where it is empty, bad_parameter where
+    /// ids would not fit, non_finite_logits naming the first NaN.
     void assign(std::span<const float> logits);
 
     void release() noexcept { logits_ = {}; }
@@ -62,8 +62,8 @@ private:
 
     const RowOps* ops_;
     std::span<const float> logits_;
-    std::vector<float> changed_;             // the row with changes, where logits_ is not the caller's
-    std::vector<float> maxima_, scratch_;    // of blocks of kRowBlock logits
+    std::vector<float> changed_;           // the row with changes, where logits_ is not the caller's
+    std::vector<float> maxima_, scratch_;  // of blocks of kRowBlock logits
     bool is_ordered_ = false;
     Candidate chosen_{};
 };
@@ -72,8 +72,8 @@ private:
 class RowLink : public SamplerLink {
 public:
     enum class Left : std::uint8_t {
-        row,          ///< the row, maybe changed; `selected` is an id
-        candidates,   ///< what the link put into `out`, which has room for the row; `sorted` tells of it
+        row,         ///< the row, maybe changed; `selected` is an id
+        candidates,  ///< what the link put into `out`, which has room for the row; `sorted` tells of it
     };
     virtual Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) = 0;
     /// False where the row as it is will not do, and candidates have to be made.

@@ -29,12 +29,14 @@ public:
                 candidate.logit = punished(candidate.logit, counts_[id]);
     }
 
-    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return !row.is_ordered() || is_neutral(); }
+    [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
+        return !row.is_ordered() || is_neutral();
+    }
     Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray&) override {
         if (is_neutral() || n_accepted_ == 0) return Left::row;
         const auto punish = [&](std::size_t id) { row.set(id, punished(row.logits()[id], counts_[id])); };
         const std::size_t n = std::min(counts_.size(), row.size());
-        if (window_.empty()) {   // all that was ever said: no list of it is kept
+        if (window_.empty()) {  // all that was ever said: no list of it is kept
             for (std::size_t id = 0; id < n; ++id)
                 if (counts_[id] > 0) punish(id);
             return Left::row;

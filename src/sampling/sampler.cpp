@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kSampling = "sampler: an allocation failed";
 }
 
-Sampler::Sampler(const Sampler& other) : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
+Sampler::Sampler(const Sampler& other)
+    : impl_(reporting_memory(kSampling, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
 Sampler& Sampler::operator=(const Sampler& other) {
     if (this != &other) *this = Sampler(other);
     return *this;
@@ -35,17 +36,27 @@ Token Sampler::sample(std::span<const float> logits) {
 void Sampler::accept(Token token) {
     reporting_memory(kSampling, [&] { impl_->chain.accept(token); });
 }
-void Sampler::reset() { reporting_memory(kSampling, [&] { impl_->chain.reset(); }); }
+void Sampler::reset() {
+    reporting_memory(kSampling, [&] { impl_->chain.reset(); });
+}
 
 void Sampler::insert(std::size_t index, std::unique_ptr<SamplerLink> link) {
     reporting_memory(kSampling, [&] { impl_->chain.insert(index, std::move(link)); });
 }
-void Sampler::remove(std::size_t index) { reporting_memory(kSampling, [&] { impl_->chain.remove(index); }); }
-std::vector<std::string> Sampler::names() const { return reporting_memory(kSampling, [&] { return impl_->chain.names(); }); }
+void Sampler::remove(std::size_t index) {
+    reporting_memory(kSampling, [&] { impl_->chain.remove(index); });
+}
+std::vector<std::string> Sampler::names() const {
+    return reporting_memory(kSampling, [&] { return impl_->chain.names(); });
+}
 
-std::vector<Candidate> Sampler::probs(std::size_t k) const { return reporting_memory(kSampling, [&] { return impl_->chain.probs(k); }); }
+std::vector<Candidate> Sampler::probs(std::size_t k) const {
+    return reporting_memory(kSampling, [&] { return impl_->chain.probs(k); });
+}
 std::uint32_t Sampler::seed() const noexcept { return impl_->chain.seed(); }
-std::vector<Token> Sampler::recent(std::size_t n) const { return reporting_memory(kSampling, [&] { return impl_->chain.recent(n); }); }
+std::vector<Token> Sampler::recent(std::size_t n) const {
+    return reporting_memory(kSampling, [&] { return impl_->chain.recent(n); });
+}
 std::string Sampler::recent_text(std::size_t n) const { return impl_->vocab.decode(recent(n)); }
 double Sampler::seconds() const noexcept { return impl_->seconds; }
 std::uint64_t Sampler::samples() const noexcept { return impl_->samples; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nucleus sampling. Nothing is sorted whole: of a row what a histogram says is needed, of an unsorted array the front, in
-// growing pieces until its mass is enough.
+// Nucleus sampling. Nothing is sorted whole: of a row what a histogram says is needed, of an unsorted array the front,
+// in growing pieces until its mass is enough.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -69,7 +69,7 @@ private:
     /// largest. Its sums may differ from prefix() in their last bits, which one step more makes up for, nearly always.
     [[nodiscard]] float mass_bound(const LogitRow& row, std::span<const float> p) const noexcept {
         constexpr std::size_t kSteps = 512;
-        constexpr float kStepsPerUnit = 16.0f;   // 32 logits below the largest nothing has mass
+        constexpr float kStepsPerUnit = 16.0f;  // 32 logits below the largest nothing has mass
         const float max = row.max();
         std::array<double, kSteps> mass{};
         std::array<std::uint32_t, kSteps> count{};

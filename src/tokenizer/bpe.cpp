@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Byte-level BPE (Radford et al. 2019, after arXiv:1508.07909): the pre-tokenizer cuts the text into pieces, each byte of
-// a piece is a symbol, and the adjacent pair with the lowest rank merges first. Merging is done on ids: the loader made
-// sure that both sides of each merge and their joined text are tokens.
+// Byte-level BPE (Radford et al. 2019, after arXiv:1508.07909): the pre-tokenizer cuts the text into pieces, each byte
+// of a piece is a symbol, and the adjacent pair with the lowest rank merges first. Merging is done on ids: the loader
+// made sure that both sides of each merge and their joined text are tokens.
 #include <algorithm>
 
 #include "tokenizer/merge.hpp"
@@ -33,12 +33,12 @@ void append_symbols(const Vocab::Impl& vocab, std::string_view piece, const std:
             for (const char c : piece.substr(symbol.begin, symbol.length))
                 if (const std::int32_t id = vocab.byte_tokens[static_cast<unsigned char>(c)]; id != kNoToken)
                     out.push_back(Token{id});
-        }   // else: a byte the vocabulary lacks is dropped
+        }  // else: a byte the vocabulary lacks is dropped
     }
 }
 
 std::int32_t whole_piece(const Vocab::Impl& vocab, std::string_view piece, std::string& mapped) {
-    if (vocab.plain_text) {   // a run of newlines
+    if (vocab.plain_text) {  // a run of newlines
         return piece.find_first_not_of('\n') == piece.npos ? vocab.texts.find(piece) : kNoToken;
     }
     if (!vocab.ignore_merges || piece.size() > vocab.texts.longest()) return kNoToken;

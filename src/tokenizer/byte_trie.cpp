@@ -11,9 +11,13 @@ void ByteTrie::build(std::vector<Entry> entries) {
     roots_.fill(kNone);
 
     // Breadth first: below a node whose text has `depth` bytes stand the entries [low, high).
-    struct Range { std::size_t low, high, depth; };
+    struct Range {
+        std::size_t low, high, depth;
+    };
     std::vector<Range> ranges;
-    const auto byte_at = [&](std::size_t i, std::size_t depth) { return static_cast<std::uint8_t>(entries[i].text[depth]); };
+    const auto byte_at = [&](std::size_t i, std::size_t depth) {
+        return static_cast<std::uint8_t>(entries[i].text[depth]);
+    };
     const auto add_children = [&](Range range) {
         const auto first = static_cast<std::uint32_t>(nodes_.size());
         for (std::size_t i = range.low; i < range.high;) {
@@ -22,7 +26,8 @@ void ByteTrie::build(std::vector<Entry> entries) {
             Node node;
             node.byte = byte_at(begin, range.depth);
             Range below{begin, i, range.depth + 1};
-            for (; below.low < i && entries[below.low].text.size() == below.depth; ++below.low) node.id = entries[below.low].id;
+            for (; below.low < i && entries[below.low].text.size() == below.depth; ++below.low)
+                node.id = entries[below.low].id;
             nodes_.push_back(node);
             ranges.push_back(below);
         }

@@ -15,7 +15,7 @@ namespace tinfer::tokenizer {
 class ByteTrie {
 public:
     struct Entry {
-        std::string_view text;   ///< not empty; need not outlive build()
+        std::string_view text;  ///< not empty; need not outlive build()
         std::int32_t id;
     };
     /// Of entries with the same text the last one counts.
@@ -50,11 +50,11 @@ private:
         std::uint32_t first_child = 0;
         std::int32_t id = kNoToken;
         std::uint16_t n_children = 0;
-        std::uint8_t byte = 0;   // on the way here
+        std::uint8_t byte = 0;  // on the way here
     };
     [[nodiscard]] std::uint32_t child(const Node& node, unsigned char byte) const noexcept;
 
-    std::vector<Node> nodes_;               // the children of a node stand together, by ascending byte
+    std::vector<Node> nodes_;  // the children of a node stand together, by ascending byte
     std::array<std::uint32_t, 256> roots_{};
 };
 

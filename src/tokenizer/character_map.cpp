@@ -7,7 +7,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMaxMapBytes = std::size_t{1} << 24;   // published ones have a quarter of a million
+constexpr std::size_t kMaxMapBytes = std::size_t{1} << 24;  // published ones have a quarter of a million
 
 std::uint32_t little_endian(std::string_view four) noexcept {
     std::uint32_t value = 0;
@@ -18,13 +18,17 @@ std::uint32_t little_endian(std::string_view four) noexcept {
 }  // namespace
 
 CharacterMap::CharacterMap(std::string_view name, std::string_view bytes) {
-    const auto refuse = [&](std::string_view why) { fail(ErrorCode::bad_vocabulary, cat(name, ": character map ", why)); };
+    const auto refuse = [&](std::string_view why) {
+        fail(ErrorCode::bad_vocabulary, cat(name, ": character map ", why));
+    };
     if (bytes.size() > kMaxMapBytes)
-        fail(ErrorCode::limit_exceeded, cat(name, ": character map of ", bytes.size(), " bytes, the limit is ", kMaxMapBytes));
+        fail(ErrorCode::limit_exceeded,
+             cat(name, ": character map of ", bytes.size(), " bytes, the limit is ", kMaxMapBytes));
     if (bytes.size() < 4) refuse(cat("of ", bytes.size(), " bytes has no length"));
     const std::uint32_t n = little_endian(bytes);
     bytes.remove_prefix(4);
-    if (n % 4 != 0 || n == 0 || n >= bytes.size()) refuse(cat("claims an array of ", n, " bytes, of ", bytes.size(), " there are"));
+    if (n % 4 != 0 || n == 0 || n >= bytes.size())
+        refuse(cat("claims an array of ", n, " bytes, of ", bytes.size(), " there are"));
     for (std::size_t i = 0; i < n; i += 4) units_.push_back(little_endian(bytes.substr(i, 4)));
     replacements_ = bytes.substr(n);
     if (replacements_.back() != '\0') refuse("does not end in NUL");
@@ -33,7 +37,7 @@ CharacterMap::CharacterMap(std::string_view name, std::string_view bytes) {
 
 void CharacterMap::check(std::string_view name) const {
     std::vector<bool> seen(units_.size(), false);
-    std::vector<std::uint32_t> bases{offset(units_[0])};   // where children of reachable units lie
+    std::vector<std::uint32_t> bases{offset(units_[0])};  // where children of reachable units lie
     while (!bases.empty()) {
         const std::uint32_t base = bases.back();
         bases.pop_back();
@@ -47,8 +51,8 @@ void CharacterMap::check(std::string_view name) const {
             bases.push_back(below);
             if (!has_value(units_[at]) || below >= units_.size()) continue;
             if (value(units_[below]) >= replacements_.size())
-                fail(ErrorCode::bad_vocabulary, cat(name, ": character map has a replacement at ", value(units_[below]), " of ",
-                                                    replacements_.size(), " bytes"));
+                fail(ErrorCode::bad_vocabulary, cat(name, ": character map has a replacement at ", value(units_[below]),
+                                                    " of ", replacements_.size(), " bytes"));
         }
     }
 }
@@ -62,7 +66,7 @@ CharacterMap::Match CharacterMap::longest(std::string_view text) const noexcept 
         if (node >= units_.size() || label(units_[node]) != static_cast<unsigned char>(text[i])) break;
         const bool ends_here = has_value(units_[node]);
         node ^= offset(units_[node]);
-        if (ends_here) match = {i + 1, replacements_.c_str() + value(units_[node])};   // up to its NUL
+        if (ends_here) match = {i + 1, replacements_.c_str() + value(units_[node])};  // up to its NUL
     }
     return match;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// From tokens to text: pieces one after the other, the space that encoding put in front taken away again, and, where the
-// vocabulary asks for it, spaces before punctuation cleaned. Then Utf8Stream, which cuts such bytes into whole characters.
+// From tokens to text: pieces one after the other, the space that encoding put in front taken away again, and, where
+// the vocabulary asks for it, spaces before punctuation cleaned. Then Utf8Stream, which cuts such bytes into whole
+// characters.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -39,8 +40,8 @@ void clean_before_contractions(std::string& text) {
     std::size_t n = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const std::string_view rest = std::string_view(text).substr(i);
-        const bool dropped = rest.starts_with(" 's") || rest.starts_with(" 'm") || rest.starts_with(" 're") ||
-                             rest.starts_with(" 've");
+        const bool dropped =
+            rest.starts_with(" 's") || rest.starts_with(" 'm") || rest.starts_with(" 're") || rest.starts_with(" 've");
         if (!dropped) text[n++] = text[i];
     }
     text.resize(n);
@@ -65,8 +66,9 @@ std::string decode_tokens(const Vocab::Impl& vocab, std::span<const Token> token
         text += piece;
     }
 
-    const bool clean = options.clean == DecodeOptions::Clean::vocabulary_default ? vocab.clean_spaces
-                                                                                 : options.clean == DecodeOptions::Clean::on;
+    const bool clean = options.clean == DecodeOptions::Clean::vocabulary_default
+                           ? vocab.clean_spaces
+                           : options.clean == DecodeOptions::Clean::on;
     if (clean) {
         clean_before_punctuation(text);
         clean_around_apostrophes(text);
@@ -82,7 +84,7 @@ namespace tinfer {
 std::string Utf8Stream::push(std::string_view piece) {
     std::string pending, out;
     const bool strips = strip_ && !piece.empty();
-    reporting_memory("text stream: an allocation failed", [&] {   // all of it before anything changes
+    reporting_memory("text stream: an allocation failed", [&] {  // all of it before anything changes
         pending.reserve(n_held_ + piece.size());
         out.reserve(tokenizer::kReplacement.size() * (n_held_ + piece.size()));
     });
@@ -96,12 +98,10 @@ std::string Utf8Stream::push(std::string_view piece) {
         const tokenizer::Utf8Front front = tokenizer::utf8_front(rest);
         const std::string_view bytes = rest.substr(0, front.length);
         rest.remove_prefix(front.length);
-        if (front.kind == tokenizer::Utf8Front::Kind::incomplete)   // reaches the end of `pending`: at most three bytes
+        if (front.kind == tokenizer::Utf8Front::Kind::incomplete)  // reaches the end of `pending`: at most three bytes
             n_held_ = bytes.copy(held_.data(), held_.size());
-        else if (front.kind == tokenizer::Utf8Front::Kind::character || policy_ == Policy::raw)
-            out += bytes;
-        else
-            out += tokenizer::kReplacement;
+        else if (front.kind == tokenizer::Utf8Front::Kind::character || policy_ == Policy::raw) out += bytes;
+        else out += tokenizer::kReplacement;
     }
     return out;
 }

@@ -11,7 +11,8 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
 
 Token required_special(const Vocab::Impl& vocab, std::int32_t id, std::string_view role) {
     if (id == kNoToken)
-        fail(ErrorCode::missing_special, cat(vocab.name, ": a ", role, " token is to be added but the vocabulary has none"));
+        fail(ErrorCode::missing_special,
+             cat(vocab.name, ": a ", role, " token is to be added but the vocabulary has none"));
     return Token{id};
 }
 
@@ -44,12 +45,13 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
         case Algorithm::unigram: return encode_unigram(vocab, text, scratch, out);
         case Algorithm::rwkv: return encode_rwkv(vocab, text, out);
         case Algorithm::plamo2: return encode_plamo2(vocab, text, scratch, out);
-        case Algorithm::none: case Algorithm::unknown: return;   // refused before
+        case Algorithm::none:
+        case Algorithm::unknown: return;  // refused before
     }
 }
 
-// Where the tokens of a fragment begin, from the bytes that each stands for. A space put in front stands for none of the
-// text, and where the text was changed before it was looked up, lengths are stretched to those of the fragment.
+// Where the tokens of a fragment begin, from the bytes that each stands for. A space put in front stands for none of
+// the text, and where the text was changed before it was looked up, lengths are stretched to those of the fragment.
 void append_begins(const Vocab::Impl& vocab, const Fragment& fragment, const std::vector<Token>& out,
                    std::vector<std::size_t>& begins) {
     const auto bytes_of = [&](std::size_t i) { return vocab.piece(static_cast<std::int32_t>(out[i]), true).size(); };
@@ -80,7 +82,8 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (options.close_turn) out.push_back(end_of_turn(vocab));
     if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_forced = out.size();
-    if (options.add_special && vocab.add_bos && !options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
+    if (options.add_special && vocab.add_bos && !options.force_bos)
+        out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_front = out.size();
     if (begins != nullptr) begins->resize(n_front, 0);
 

@@ -23,15 +23,20 @@ constexpr std::uint64_t kMaxTokenBytes = 1u << 20;
 
 constexpr DefaultId kSpmIds[] = {
     {&SpecialIds::unk, 0, "<unk>"}, {&SpecialIds::bos, 1, "<s>"}, {&SpecialIds::eos, 2, "</s>"}};
-constexpr DefaultId kBpeIds[] = {   // of Falcon, whose first files name no ids
-    {&SpecialIds::bos, 11, "<|endoftext|>"}, {&SpecialIds::eos, 11, "<|endoftext|>"}};
-constexpr DefaultId kWordpieceIds[] = {{&SpecialIds::pad, 0, "[PAD]"}, {&SpecialIds::unk, 100, "[UNK]"},
-                                       {&SpecialIds::bos, 101, "[CLS]"}, {&SpecialIds::sep, 102, "[SEP]"},
+constexpr DefaultId kBpeIds[] = {  // of Falcon, whose first files name no ids
+    {&SpecialIds::bos, 11, "<|endoftext|>"},
+    {&SpecialIds::eos, 11, "<|endoftext|>"}};
+constexpr DefaultId kWordpieceIds[] = {{&SpecialIds::pad, 0, "[PAD]"},
+                                       {&SpecialIds::unk, 100, "[UNK]"},
+                                       {&SpecialIds::bos, 101, "[CLS]"},
+                                       {&SpecialIds::sep, 102, "[SEP]"},
                                        {&SpecialIds::mask, 103, "[MASK]"}};
 constexpr DefaultId kUnigramIds[] = {
     {&SpecialIds::pad, 0, "<pad>"}, {&SpecialIds::eos, 1, "</s>"}, {&SpecialIds::unk, 2, "<unk>"}};
-constexpr DefaultId kPlamo2Ids[] = {{&SpecialIds::unk, 0, "<|plamo:unk|>"}, {&SpecialIds::bos, 1, "<|plamo:bos|>"},
-                                    {&SpecialIds::eos, 2, "<|plamo:eos|>"}, {&SpecialIds::pad, 3, "<|plamo:pad|>"}};
+constexpr DefaultId kPlamo2Ids[] = {{&SpecialIds::unk, 0, "<|plamo:unk|>"},
+                                    {&SpecialIds::bos, 1, "<|plamo:bos|>"},
+                                    {&SpecialIds::eos, 2, "<|plamo:eos|>"},
+                                    {&SpecialIds::pad, 3, "<|plamo:pad|>"}};
 
 /// What an algorithm takes for granted where the file says nothing.
 struct AlgorithmDefaults {
@@ -43,18 +48,18 @@ struct AlgorithmDefaults {
 };
 constexpr AlgorithmDefaults kAlgorithms[] = {
     // model      algorithm             pieces                      ids            space  bos    eos    clean
-    {"llama",    Algorithm::spm,       PieceStyle::escaped_space, kSpmIds,       true,  true,  false, false},
-    {"gpt2",     Algorithm::bpe,       PieceStyle::mapped_bytes,  kBpeIds,       false, false, false, true},
-    {"gemma4",   Algorithm::bpe,       PieceStyle::escaped_space, {},            false, true,  false, true},
-    {"bert",     Algorithm::wordpiece, PieceStyle::escaped_space, kWordpieceIds, false, true,  false, true},
-    {"t5",       Algorithm::unigram,   PieceStyle::escaped_space, kUnigramIds,   false, false, true,  false},
-    {"rwkv",     Algorithm::rwkv,      PieceStyle::rwkv_escapes,  {},            false, false, false, false},
-    {"plamo2",   Algorithm::plamo2,    PieceStyle::verbatim,      kPlamo2Ids,    false, false, false, false},
-    {"none",     Algorithm::none,      PieceStyle::verbatim,      {},            false, false, false, false},
-    {"no_vocab", Algorithm::none,      PieceStyle::verbatim,      {},            false, false, false, false},
+    {"llama", Algorithm::spm, PieceStyle::escaped_space, kSpmIds, true, true, false, false},
+    {"gpt2", Algorithm::bpe, PieceStyle::mapped_bytes, kBpeIds, false, false, false, true},
+    {"gemma4", Algorithm::bpe, PieceStyle::escaped_space, {}, false, true, false, true},
+    {"bert", Algorithm::wordpiece, PieceStyle::escaped_space, kWordpieceIds, false, true, false, true},
+    {"t5", Algorithm::unigram, PieceStyle::escaped_space, kUnigramIds, false, false, true, false},
+    {"rwkv", Algorithm::rwkv, PieceStyle::rwkv_escapes, {}, false, false, false, false},
+    {"plamo2", Algorithm::plamo2, PieceStyle::verbatim, kPlamo2Ids, false, false, false, false},
+    {"none", Algorithm::none, PieceStyle::verbatim, {}, false, false, false, false},
+    {"no_vocab", Algorithm::none, PieceStyle::verbatim, {}, false, false, false, false},
 };
-constexpr AlgorithmDefaults kUnknownAlgorithm{
-    "", Algorithm::unknown, PieceStyle::verbatim, {}, false, false, false, false};
+constexpr AlgorithmDefaults kUnknownAlgorithm{"",   Algorithm::unknown, PieceStyle::verbatim, {}, false, false, false,
+                                              false};
 
 struct IdKey {
     std::string_view key;
@@ -62,20 +67,34 @@ struct IdKey {
 };
 // In reading order: of two keys for one id the later wins.
 constexpr IdKey kIdKeys[] = {
-    {"tokenizer.ggml.cls_token_id", &SpecialIds::bos},          {"tokenizer.ggml.bos_token_id", &SpecialIds::bos},
-    {"tokenizer.ggml.eos_token_id", &SpecialIds::eos},          {"tokenizer.ggml.unknown_token_id", &SpecialIds::unk},
-    {"tokenizer.ggml.separator_token_id", &SpecialIds::sep},    {"tokenizer.ggml.seperator_token_id", &SpecialIds::sep},
-    {"tokenizer.ggml.padding_token_id", &SpecialIds::pad},      {"tokenizer.ggml.mask_token_id", &SpecialIds::mask},
-    {"tokenizer.ggml.eot_token_id", &SpecialIds::eot},          {"tokenizer.ggml.eom_token_id", &SpecialIds::eom},
-    {"tokenizer.ggml.fim_pre_token_id", &SpecialIds::fim_pre},  {"tokenizer.ggml.fim_suf_token_id", &SpecialIds::fim_suf},
-    {"tokenizer.ggml.fim_mid_token_id", &SpecialIds::fim_mid},  {"tokenizer.ggml.fim_pad_token_id", &SpecialIds::fim_pad},
-    {"tokenizer.ggml.fim_rep_token_id", &SpecialIds::fim_rep},  {"tokenizer.ggml.fim_sep_token_id", &SpecialIds::fim_sep},
-    {"tokenizer.ggml.prefix_token_id", &SpecialIds::fim_pre},   {"tokenizer.ggml.suffix_token_id", &SpecialIds::fim_suf},
+    {"tokenizer.ggml.cls_token_id", &SpecialIds::bos},
+    {"tokenizer.ggml.bos_token_id", &SpecialIds::bos},
+    {"tokenizer.ggml.eos_token_id", &SpecialIds::eos},
+    {"tokenizer.ggml.unknown_token_id", &SpecialIds::unk},
+    {"tokenizer.ggml.separator_token_id", &SpecialIds::sep},
+    {"tokenizer.ggml.seperator_token_id", &SpecialIds::sep},
+    {"tokenizer.ggml.padding_token_id", &SpecialIds::pad},
+    {"tokenizer.ggml.mask_token_id", &SpecialIds::mask},
+    {"tokenizer.ggml.eot_token_id", &SpecialIds::eot},
+    {"tokenizer.ggml.eom_token_id", &SpecialIds::eom},
+    {"tokenizer.ggml.fim_pre_token_id", &SpecialIds::fim_pre},
+    {"tokenizer.ggml.fim_suf_token_id", &SpecialIds::fim_suf},
+    {"tokenizer.ggml.fim_mid_token_id", &SpecialIds::fim_mid},
+    {"tokenizer.ggml.fim_pad_token_id", &SpecialIds::fim_pad},
+    {"tokenizer.ggml.fim_rep_token_id", &SpecialIds::fim_rep},
+    {"tokenizer.ggml.fim_sep_token_id", &SpecialIds::fim_sep},
+    {"tokenizer.ggml.prefix_token_id", &SpecialIds::fim_pre},
+    {"tokenizer.ggml.suffix_token_id", &SpecialIds::fim_suf},
     {"tokenizer.ggml.middle_token_id", &SpecialIds::fim_mid},
 };
 
-constexpr std::uint16_t kAttrOfType[] = {0, TokenAttr::normal, TokenAttr::unknown, TokenAttr::control,
-                                         TokenAttr::user_defined, TokenAttr::unused, TokenAttr::byte};
+constexpr std::uint16_t kAttrOfType[] = {0,
+                                         TokenAttr::normal,
+                                         TokenAttr::unknown,
+                                         TokenAttr::control,
+                                         TokenAttr::user_defined,
+                                         TokenAttr::unused,
+                                         TokenAttr::byte};
 
 class VocabLoader {
 public:
@@ -105,7 +124,9 @@ public:
     }
 
 private:
-    [[noreturn]] void refuse(ErrorCode code, std::string_view message) const { fail(code, cat(vocab_.name, ": ", message)); }
+    [[noreturn]] void refuse(ErrorCode code, std::string_view message) const {
+        fail(code, cat(vocab_.name, ": ", message));
+    }
 
     void read_algorithm() {
         vocab_.algorithm_name = file_.require_string("tokenizer.ggml.model");
@@ -121,22 +142,27 @@ private:
     void read_texts() {
         const auto array = file_.find_array("tokenizer.ggml.tokens", gguf::ValueType::string);
         if (!array) {
-            if (vocab_.algorithm != Algorithm::none) refuse(ErrorCode::missing_key, "key 'tokenizer.ggml.tokens' is missing");
+            if (vocab_.algorithm != Algorithm::none)
+                refuse(ErrorCode::missing_key, "key 'tokenizer.ggml.tokens' is missing");
             vocab_.n_tokens = size_without_texts();
             return;
         }
         const std::uint64_t n = array->size();
-        if (n > kMaxTokens) refuse(ErrorCode::limit_exceeded, cat("the vocabulary has ", n, " tokens, the limit is ", kMaxTokens));
-        if (n == 0 && vocab_.algorithm != Algorithm::none) refuse(ErrorCode::bad_vocabulary, "'tokenizer.ggml.tokens' is empty");
+        if (n > kMaxTokens)
+            refuse(ErrorCode::limit_exceeded, cat("the vocabulary has ", n, " tokens, the limit is ", kMaxTokens));
+        if (n == 0 && vocab_.algorithm != Algorithm::none)
+            refuse(ErrorCode::bad_vocabulary, "'tokenizer.ggml.tokens' is empty");
         std::uint64_t n_bytes = 0;
         for (std::uint64_t i = 0; i < n; ++i) {
             const std::string_view text = array->string(i);
             if (text.size() > kMaxTokenBytes)
-                refuse(ErrorCode::limit_exceeded, cat("token ", i, " has ", text.size(), " bytes, the limit is ", kMaxTokenBytes));
+                refuse(ErrorCode::limit_exceeded,
+                       cat("token ", i, " has ", text.size(), " bytes, the limit is ", kMaxTokenBytes));
             n_bytes += text.empty() ? empty_text(i).size() : text.size();
         }
         constexpr std::uint64_t max_bytes = std::numeric_limits<std::uint32_t>::max();
-        if (n_bytes > max_bytes) refuse(ErrorCode::limit_exceeded, cat("token texts of ", n_bytes, " bytes, the limit is ", max_bytes));
+        if (n_bytes > max_bytes)
+            refuse(ErrorCode::limit_exceeded, cat("token texts of ", n_bytes, " bytes, the limit is ", max_bytes));
         vocab_.texts.reserve(n, n_bytes);
         for (std::uint64_t i = 0; i < n; ++i) {
             const std::string_view text = array->string(i);
@@ -175,18 +201,22 @@ private:
             vocab_.scores.resize(n);
             for (std::size_t i = 0; i < n; ++i) {
                 vocab_.scores[i] = static_cast<float>(scores->number(i));
-                if (std::isnan(vocab_.scores[i])) refuse(ErrorCode::bad_vocabulary, cat("token ", i, " has a score that is no number"));
+                if (std::isnan(vocab_.scores[i]))
+                    refuse(ErrorCode::bad_vocabulary, cat("token ", i, " has a score that is no number"));
             }
         }
     }
 
     void require_length(std::string_view key, std::uint64_t length) const {
         if (length < vocab_.texts.size())
-            refuse(ErrorCode::bad_vocabulary, cat("'", key, "' has ", length, " elements for ", vocab_.texts.size(), " tokens"));
+            refuse(ErrorCode::bad_vocabulary,
+                   cat("'", key, "' has ", length, " elements for ", vocab_.texts.size(), " tokens"));
     }
 
     void read_ids() {
-        const auto in_vocabulary = [&](std::int64_t id) { return id >= 0 && static_cast<std::uint64_t>(id) < vocab_.n_tokens; };
+        const auto in_vocabulary = [&](std::int64_t id) {
+            return id >= 0 && static_cast<std::uint64_t>(id) < vocab_.n_tokens;
+        };
         for (const DefaultId& row : defaults_.ids)
             if (holds(row, vocab_.texts, vocab_.attrs, has_types_)) vocab_.special.*row.role = row.id;
         for (const IdKey& row : kIdKeys) {
@@ -194,26 +224,26 @@ private:
             const auto id = file_.find_int(row.key);
             if (!id) continue;
             named_bos_ |= row.id == &SpecialIds::bos;
-            if (*id == -1 || in_vocabulary(*id))
-                vocab_.special.*row.id = static_cast<std::int32_t>(*id);
+            if (*id == -1 || in_vocabulary(*id)) vocab_.special.*row.id = static_cast<std::int32_t>(*id);
             else
-                vocab_.warn(cat(vocab_.name, ": '", row.key, "' is ", *id, " in a vocabulary of ", vocab_.n_tokens, ": ignored"));
+                vocab_.warn(cat(vocab_.name, ": '", row.key, "' is ", *id, " in a vocabulary of ", vocab_.n_tokens,
+                                ": ignored"));
         }
     }
 
     void read_pretokenizer() {
         if (vocab_.algorithm != Algorithm::bpe) return;
         std::string_view name = vocab_.algorithm_name == "gemma4" ? "gemma4" : "default";
-        if (!options_.pretokenizer_override.empty())
-            name = options_.pretokenizer_override;
-        else if (const auto stated = file_.find_string("tokenizer.ggml.pre"))
-            name = *stated;
+        if (!options_.pretokenizer_override.empty()) name = options_.pretokenizer_override;
+        else if (const auto stated = file_.find_string("tokenizer.ggml.pre")) name = *stated;
         else if (name == "default")
             vocab_.warn(cat(vocab_.name, ": no 'tokenizer.ggml.pre': using the pre-tokenizer 'default'"));
 
         const PretokenizerName* row = find_pretokenizer(name);
         if (row == nullptr)
-            refuse(ErrorCode::unknown_pretokenizer, cat("unknown pre-tokenizer '", escaped(name), "'; ModelOptions::pretokenizer_override names one of the known"));
+            refuse(ErrorCode::unknown_pretokenizer,
+                   cat("unknown pre-tokenizer '", escaped(name),
+                       "'; ModelOptions::pretokenizer_override names one of the known"));
         vocab_.pretokenizer_name = row->name;
         vocab_.pretokenizer = Pretokenizer(*find_pretokenizer_family(row->family));
         flags_ = row->flags;
@@ -223,14 +253,16 @@ private:
     }
 
     void read_flags() {
-        const auto flag = [&](std::string_view key, bool otherwise) { return file_.find_bool(key).value_or(otherwise); };
+        const auto flag = [&](std::string_view key, bool otherwise) {
+            return file_.find_bool(key).value_or(otherwise);
+        };
         vocab_.add_space_prefix = flag("tokenizer.ggml.add_space_prefix", defaults_.add_space_prefix);
         vocab_.add_bos = flag("tokenizer.ggml.add_bos_token", defaults_.add_bos || (flags_ & kAddBos) != 0);
         vocab_.add_eos = flag("tokenizer.ggml.add_eos_token", defaults_.add_eos);
-        vocab_.add_sep = flag("tokenizer.ggml.add_sep_token",
-                              vocab_.algorithm == Algorithm::wordpiece || (flags_ & kAddSep) != 0);
-        if (vocab_.algorithm_name == "gemma4") vocab_.add_bos = true;   // files of that model say false wrongly
-        if (vocab_.algorithm == Algorithm::wordpiece) {   // [CLS] and [SEP] frame every text, and nothing else does
+        vocab_.add_sep =
+            flag("tokenizer.ggml.add_sep_token", vocab_.algorithm == Algorithm::wordpiece || (flags_ & kAddSep) != 0);
+        if (vocab_.algorithm_name == "gemma4") vocab_.add_bos = true;  // files of that model say false wrongly
+        if (vocab_.algorithm == Algorithm::wordpiece) {  // [CLS] and [SEP] frame every text, and nothing else does
             vocab_.add_bos = vocab_.add_sep = true;
             vocab_.add_eos = false;
         }
@@ -261,16 +293,18 @@ private:
     void read_merges() {
         const auto array = file_.find_array("tokenizer.ggml.merges", gguf::ValueType::string);
         if (!array) {
-            if ((flags_ & kMergesOptional) == 0) refuse(ErrorCode::missing_key, "key 'tokenizer.ggml.merges' is missing");
+            if ((flags_ & kMergesOptional) == 0)
+                refuse(ErrorCode::missing_key, "key 'tokenizer.ggml.merges' is missing");
             return;
         }
         if (array->size() > kMaxMerges)
-            refuse(ErrorCode::limit_exceeded, cat("the vocabulary has ", array->size(), " merges, the limit is ", kMaxMerges));
+            refuse(ErrorCode::limit_exceeded,
+                   cat("the vocabulary has ", array->size(), " merges, the limit is ", kMaxMerges));
         vocab_.merges.reserve(array->size());
         std::string joined;
         for (std::uint64_t rank = 0; rank < array->size(); ++rank) {
             const std::string_view entry = array->string(rank);
-            const std::size_t space = entry.find(' ', 1);   // a left part may begin with a space
+            const std::size_t space = entry.find(' ', 1);  // a left part may begin with a space
             if (space == entry.npos) refuse_merge(rank, entry, "is not of the form 'left right'");
             const std::string_view left = entry.substr(0, space), right = entry.substr(space + 1);
             joined = left;
@@ -311,7 +345,8 @@ private:
         std::vector<ByteTrie::Entry> entries;
         for (std::size_t i = 0; i < vocab_.texts.size(); ++i) {
             const auto id = static_cast<std::int32_t>(i);
-            const std::string_view text = vocab_.algorithm == Algorithm::rwkv ? vocab_.pieces.at(vocab_.texts, id) : vocab_.texts[i];
+            const std::string_view text =
+                vocab_.algorithm == Algorithm::rwkv ? vocab_.pieces.at(vocab_.texts, id) : vocab_.texts[i];
             if ((vocab_.attrs[i] & wanted) != 0 && !text.empty()) entries.push_back({text, id});
         }
         vocab_.trie.build(std::move(entries));
@@ -326,7 +361,8 @@ private:
         } else if (vocab_.algorithm == Algorithm::bpe || vocab_.algorithm == Algorithm::unigram) {
             const auto scratch = vocab_.scratch.lend();
             std::vector<Token> tokens;
-            vocab_.algorithm == Algorithm::bpe ? encode_bpe(vocab_, "\n", *scratch, tokens) : encode_unigram(vocab_, "\n", *scratch, tokens);
+            vocab_.algorithm == Algorithm::bpe ? encode_bpe(vocab_, "\n", *scratch, tokens)
+                                               : encode_unigram(vocab_, "\n", *scratch, tokens);
             if (!tokens.empty()) newline = static_cast<std::int32_t>(tokens.front());
         } else if (vocab_.algorithm == Algorithm::rwkv) {
             const ByteTrie::Match match = vocab_.trie.longest("\n");
@@ -339,7 +375,7 @@ private:
     Vocab::Impl& vocab_;
     AlgorithmDefaults defaults_ = kUnknownAlgorithm;
     PieceStyle style_ = PieceStyle::verbatim;
-    std::uint8_t flags_ = 0;   // PretokenizerFlag bits
+    std::uint8_t flags_ = 0;  // PretokenizerFlag bits
     bool named_bos_ = false, has_types_ = false;
 };
 
@@ -351,7 +387,7 @@ std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const Mode
     vocab->log = options.log;
     vocab->byte_tokens.fill(kNoToken);
     VocabLoader(file, options, *vocab).run();
-    vocab->log = {};   // the caller's for the load alone
+    vocab->log = {};  // the caller's for the load alone
     return vocab;
 }
 

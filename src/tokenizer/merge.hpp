@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Merging adjacent symbols pairwise, best pair first: what SentencePiece and byte-level BPE have in common. They differ in
-// what a pair is worth, which is a function the caller gives.
+// Merging adjacent symbols pairwise, best pair first: what SentencePiece and byte-level BPE have in common. They differ
+// in what a pair is worth, which is a function the caller gives.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline constexpr std::size_t kScanLimit = 32;
 /// Symbols that stand next to each other, not linked yet.
 template <class Find>
 void merge_by_scan(std::vector<Symbol>& symbols, const Find& find) {
-    std::array<Merge, kScanLimit> found;   // of symbol i with its right neighbour
+    std::array<Merge, kScanLimit> found;  // of symbol i with its right neighbour
     std::size_t n = symbols.size();
     const auto look_up = [&](std::size_t i) { found[i] = i + 1 < n ? find(symbols[i], symbols[i + 1]) : kNoMerge; };
     for (std::size_t i = 0; i < n; ++i) look_up(i);
@@ -84,14 +84,12 @@ void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& he
     std::erase_if(symbols, [](const Symbol& symbol) { return symbol.length == 0; });
 }
 
-/// Merges, the pair of the lowest rank first, of equal ranks the leftmost, until find(left, right) knows no merge for any
-/// pair. Symbols come and go as neighbours in order.
+/// Merges, the pair of the lowest rank first, of equal ranks the leftmost, until find(left, right) knows no merge for
+/// any pair. Symbols come and go as neighbours in order.
 template <class Find>
 void merge_symbols(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& heap, const Find& find) {
-    if (symbols.size() <= kScanLimit)
-        merge_by_scan(symbols, find);
-    else
-        merge_by_heap(symbols, heap, find);
+    if (symbols.size() <= kScanLimit) merge_by_scan(symbols, find);
+    else merge_by_heap(symbols, heap, find);
 }
 
 }  // namespace tinfer::tokenizer

@@ -12,7 +12,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kSpareBytes = 16 * 1024 * 1024;   // room for pieces that are longer than their texts
+constexpr std::size_t kSpareBytes = 16 * 1024 * 1024;  // room for pieces that are longer than their texts
 constexpr std::string_view kUpperHex = "0123456789ABCDEF";
 constexpr std::string_view kLowerHex = "0123456789abcdef";
 
@@ -28,7 +28,7 @@ constexpr bool maps_to_itself(char32_t byte) noexcept {
 }
 
 using ByteMap = std::array<char32_t, 256>;
-constexpr std::size_t kMappedEnd = 0x144;   // one past the largest mapped character
+constexpr std::size_t kMappedEnd = 0x144;  // one past the largest mapped character
 
 constexpr ByteMap make_byte_map() noexcept {
     ByteMap map{};
@@ -72,7 +72,7 @@ void append_unmapped(std::string& out, std::string_view text, std::size_t limit)
         }
         out += text;
         out += ']';
-        if (out.size() > limit) return;   // the caller refuses it
+        if (out.size() > limit) return;  // the caller refuses it
     }
 }
 
@@ -83,7 +83,8 @@ void append_rwkv(std::string& out, std::string_view text) {
             continue;
         }
         const char c = text[++i];
-        const bool is_hex = c == 'x' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
+        const bool is_hex =
+            c == 'x' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;
         if (is_hex) {
             out += static_cast<char>(static_cast<unsigned char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2])));
             i += 2;
@@ -117,7 +118,8 @@ void Pieces::build(const TextIndex& texts, const std::vector<std::uint16_t>& att
         if ((attr & (TokenAttr::control | TokenAttr::unknown | TokenAttr::user_defined)) != 0) continue;
 
         const std::size_t begin = arena_.size();
-        const std::size_t limit = std::min<std::size_t>(n_text_bytes + kSpareBytes, std::numeric_limits<std::uint32_t>::max() - 1);
+        const std::size_t limit =
+            std::min<std::size_t>(n_text_bytes + kSpareBytes, std::numeric_limits<std::uint32_t>::max() - 1);
         if ((attr & TokenAttr::byte) != 0) {
             const int byte = parse_byte_text(text);
             if (byte < 0) continue;
@@ -129,8 +131,8 @@ void Pieces::build(const TextIndex& texts, const std::vector<std::uint16_t>& att
             if (style == PieceStyle::rwkv_escapes) append_rwkv(arena_, text);
         }
         if (arena_.size() > limit)
-            fail(ErrorCode::limit_exceeded, cat("token ", id, ": the pieces up to here need ", arena_.size(),
-                                                " bytes, the limit is ", limit));
+            fail(ErrorCode::limit_exceeded,
+                 cat("token ", id, ": the pieces up to here need ", arena_.size(), " bytes, the limit is ", limit));
         if (std::string_view(arena_).substr(begin) == text) {
             arena_.resize(begin);
         } else {

@@ -14,10 +14,10 @@
 namespace tinfer::tokenizer {
 
 enum class PieceStyle : std::uint8_t {
-    verbatim,        ///< the text as it is
-    escaped_space,   ///< U+2581 is a space
-    mapped_bytes,    ///< each character is a byte
-    rwkv_escapes,    ///< \n, \t, \r, \xHH and backslash before any other character
+    verbatim,       ///< the text as it is
+    escaped_space,  ///< U+2581 is a space
+    mapped_bytes,   ///< each character is a byte
+    rwkv_escapes,   ///< \n, \t, \r, \xHH and backslash before any other character
 };
 
 /// Byte-level BPE writes bytes as printable characters: 21-7E, A1-AC, AE-FF as themselves, the other 68 in ascending

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kUnitsPerScore = 1e4;
 constexpr std::int64_t kUnknownCost = 10'000'000, kInvalidCost = 20'000'000;
-constexpr double kLargestGain = 0x1p30;   // a sum over 2^31 bytes fits 64 bits
+constexpr double kLargestGain = 0x1p30;  // a sum over 2^31 bytes fits 64 bits
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// kInvalidCost and more: not to be used.
@@ -28,13 +28,14 @@ std::int64_t piece_cost(const Vocab::Impl& vocab, std::int32_t id) noexcept {
 void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out) {
     if (fragment.starts_with(kByteOrderMark)) fragment.remove_prefix(kByteOrderMark.size());
     constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
-    std::vector<PathStep>& steps = scratch.path;   // from each byte on; only those where a character begins are used
+    std::vector<PathStep>& steps = scratch.path;  // from each byte on; only those where a character begins are used
     steps.assign(fragment.size() + 1, {kNoWay, 0, kNoToken});
     steps.back().cost = 0;
-    for (std::size_t i = 0; i < fragment.size(); i += decode_structural(fragment.substr(i)).length) steps[i].cost = kNoWay - 1;
+    for (std::size_t i = 0; i < fragment.size(); i += decode_structural(fragment.substr(i)).length)
+        steps[i].cost = kNoWay - 1;
 
     for (std::size_t i = fragment.size(); i-- > 0;) {
-        if (steps[i].cost == kNoWay) continue;   // inside a character
+        if (steps[i].cost == kNoWay) continue;  // inside a character
         const std::string_view rest = fragment.substr(i);
         const std::size_t character = decode_structural(rest).length;
         bool is_piece = false;
@@ -43,7 +44,8 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
             const std::int64_t cost = piece_cost(vocab, id);
             if (cost >= kInvalidCost || steps[i + length].cost >= kNoWay - 1) return;
             is_piece |= length == character;
-            if (cost + steps[i + length].cost <= best.cost) best = {cost + steps[i + length].cost, length, id};   // longer wins
+            if (cost + steps[i + length].cost <= best.cost)
+                best = {cost + steps[i + length].cost, length, id};  // longer wins
         });
         if (const std::int64_t cost = kUnknownCost + steps[i + character].cost; !is_piece && cost < best.cost)
             best = {cost, character, kNoToken};
@@ -56,7 +58,8 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
             continue;
         }
         for (const char c : fragment.substr(i, steps[i].length))
-            if (const std::int32_t id = vocab.byte_tokens[static_cast<unsigned char>(c)]; id != kNoToken) out.push_back(Token{id});
+            if (const std::int32_t id = vocab.byte_tokens[static_cast<unsigned char>(c)]; id != kNoToken)
+                out.push_back(Token{id});
     }
 }
 

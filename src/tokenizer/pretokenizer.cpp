@@ -48,7 +48,7 @@ std::string replace_all(std::string_view text, std::span<const Replacement> tabl
             text.remove_prefix(replacement->from.size());
             continue;
         }
-        const std::size_t length = text[0] == '\\' && text.size() > 1 ? 2 : 1;   // an escaped character stays one unit
+        const std::size_t length = text[0] == '\\' && text.size() > 1 ? 2 : 1;  // an escaped character stays one unit
         out += text.substr(0, length);
         text.remove_prefix(length);
     }
@@ -140,10 +140,8 @@ void Pretokenizer::split(std::string_view subject, RegexScratch& scratch, std::v
         std::size_t begin = 0;
         for (const std::size_t end : scratch.previous_) {
             const std::string_view piece = subject.substr(begin, end - begin);
-            if (scan != nullptr)
-                scan(piece, begin, ends);
-            else
-                split_piece(code.get(), piece, begin, scratch, ends);
+            if (scan != nullptr) scan(piece, begin, ends);
+            else split_piece(code.get(), piece, begin, scratch, ends);
             begin = end;
         }
     }
@@ -151,7 +149,7 @@ void Pretokenizer::split(std::string_view subject, RegexScratch& scratch, std::v
 
 void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece, std::size_t base,
                                RegexScratch& scratch, std::vector<std::size_t>& ends) const {
-    std::size_t last = 0;   // end of the last piece
+    std::size_t last = 0;  // end of the last piece
     for (std::size_t start = 0; start < piece.size();) {
         const int result = match_once(code, piece, start, scratch.data_.get(), scratch.context_.get());
         if (result == PCRE2_ERROR_NOMATCH) break;
@@ -160,7 +158,7 @@ void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece,
         if (match[0] > last) ends.push_back(base + (last = match[0]));
         if (match[1] > last) ends.push_back(base + (last = match[1]));
         start = last;
-        if (match[0] == match[1])   // zero-length: the cut is made, the search goes on one character later
+        if (match[0] == match[1])  // zero-length: the cut is made, the search goes on one character later
             start = match[1] < piece.size() ? match[1] + utf8_front(piece.substr(match[1])).length : piece.size();
     }
     if (last < piece.size()) ends.push_back(base + piece.size());
@@ -173,7 +171,8 @@ void Pretokenizer::refuse(int error, std::size_t n_bytes, const RegexLimits& lim
     };
     switch (error) {
         case PCRE2_ERROR_NOMEMORY: throw std::bad_alloc();
-        case PCRE2_ERROR_MATCHLIMIT: case PCRE2_ERROR_DEPTHLIMIT:
+        case PCRE2_ERROR_MATCHLIMIT:
+        case PCRE2_ERROR_DEPTHLIMIT:
             fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.n_steps, " steps"));
         case PCRE2_ERROR_HEAPLIMIT:
             fail(ErrorCode::limit_exceeded, cat(where(), "takes more than the limit of ", limits.heap_kib, " KiB"));

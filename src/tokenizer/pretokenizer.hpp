@@ -30,13 +30,13 @@ struct FreeRegex {
 /// What one match may take before it is given up with an error.
 struct RegexLimits {
     std::uint32_t n_steps = 1'000'000'000;
-    std::uint32_t heap_kib = 64 * 1024;   ///< where the interpreter remembers ways back
+    std::uint32_t heap_kib = 64 * 1024;  ///< where the interpreter remembers ways back
 };
 
 /// Match data and limits for one thread at a time, and the list of pieces that expressions pass on.
 class RegexScratch {
 public:
-    explicit RegexScratch(RegexLimits limits = {});   ///< throws bad_alloc
+    explicit RegexScratch(RegexLimits limits = {});  ///< throws bad_alloc
 
 private:
     friend class Pretokenizer;
@@ -68,11 +68,11 @@ private:
     [[noreturn]] void refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const;
 
     struct Step {
-        ScanFn scan = nullptr;   // instead of code
+        ScanFn scan = nullptr;  // instead of code
         Code code;
     };
-    std::string name_;                // of the family
-    std::unique_ptr<bool> refused_;   // whether an allocation failed while an expression was compiled
+    std::string name_;               // of the family
+    std::unique_ptr<bool> refused_;  // whether an allocation failed while an expression was compiled
     std::vector<Step> steps_;
 };
 

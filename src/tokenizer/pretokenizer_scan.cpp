@@ -16,7 +16,15 @@ namespace {
 
 // ---- Characters -----------------------------------------------------------------------------------------------------
 
-enum Kind : std::uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 4, kNewline = 8, kMark = 16, kPunctuation = 32 };
+enum Kind : std::uint8_t {
+    kOther = 0,
+    kLetter = 1,
+    kNumber = 2,
+    kSpace = 4,
+    kNewline = 8,
+    kMark = 16,
+    kPunctuation = 32
+};
 
 constexpr std::uint8_t kind_of_category(utf8proc_category_t category) noexcept {
     if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) return kLetter;
@@ -29,7 +37,8 @@ constexpr std::uint8_t kind_of_category(utf8proc_category_t category) noexcept {
 constexpr std::array<std::uint8_t, 128> make_ascii_kinds() noexcept {
     std::array<std::uint8_t, 128> kinds{};
     for (unsigned c = 0; c < 128; ++c) {
-        const bool is_symbol = c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '`' || c == '|' || c == '~';
+        const bool is_symbol =
+            c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '`' || c == '|' || c == '~';
         if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) kinds[c] = kLetter;
         else if (c >= '0' && c <= '9') kinds[c] = kNumber;
         else if (c == '\r' || c == '\n') kinds[c] = kSpace | kNewline;
@@ -42,7 +51,7 @@ constexpr auto kAsciiKinds = make_ascii_kinds();
 
 struct Character {
     std::uint8_t kind;
-    std::size_t length;   // 0 at the end of the text
+    std::size_t length;  // 0 at the end of the text
 };
 
 Character character_at(std::string_view text, std::size_t at) noexcept {
@@ -70,7 +79,8 @@ constexpr auto is_space = [](std::uint8_t kind) { return (kind & kSpace) != 0; }
 constexpr auto is_newline = [](std::uint8_t kind) { return (kind & kNewline) != 0; };
 constexpr auto is_number = [](std::uint8_t kind) { return kind == kNumber; };
 
-// ---- Parts of expressions: the length of a match at the front, 0 for none --------------------------------------------
+// ---- Parts of expressions: the length of a match at the front, 0 for none
+// --------------------------------------------
 
 /// 's 't 're 've 'm 'll 'd.
 std::size_t contraction(std::string_view text, bool any_case) noexcept {
@@ -81,7 +91,8 @@ std::size_t contraction(std::string_view text, bool any_case) noexcept {
     };
     const char first = letter(1), second = letter(2);
     if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
-    return (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l') ? 3 : 0;
+    return (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l') ? 3
+                                                                                                                 : 0;
 }
 
 /// \s+(?!\S)|\s+ : a run of spaces without its last one where text follows that can use it.
@@ -106,7 +117,8 @@ std::size_t match_gpt2(std::string_view text) noexcept {
     return run_end(text, begin + c.length, [&](std::uint8_t kind) { return ((kind ^ c.kind) & told_apart) == 0; });
 }
 
-/// contraction|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,n}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with the letters L of `letters`.
+/// contraction|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,n}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with the letters L of
+/// `letters`.
 template <std::uint8_t letters, std::size_t n_digits>
 std::size_t match_llama3(std::string_view text) noexcept {
     constexpr auto is_letter = [](std::uint8_t kind) { return (kind & letters) != 0; };
@@ -120,7 +132,8 @@ std::size_t match_llama3(std::string_view text) noexcept {
     const std::size_t begin = text[0] == ' ' ? 1 : 0;
     if (const std::size_t end = run_end(text, begin, is_other); end > begin) return run_end(text, end, is_newline);
     const std::size_t space_end = run_end(text, 0, is_space);
-    if (const std::size_t newline = text.substr(0, space_end).find_last_of("\r\n"); newline != text.npos) return newline + 1;
+    if (const std::size_t newline = text.substr(0, space_end).find_last_of("\r\n"); newline != text.npos)
+        return newline + 1;
     return spaces(text);
 }
 
@@ -150,7 +163,7 @@ std::size_t match_three_digits(std::string_view text) noexcept {
 
 template <std::size_t (*match)(std::string_view) noexcept>
 void scan(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
-    std::size_t last = 0;   // end of the last match
+    std::size_t last = 0;  // end of the last match
     for (std::size_t at = 0; at < piece.size();) {
         const std::size_t length = match(piece.substr(at));
         if (length == 0) {
@@ -221,7 +234,7 @@ void for_each_digit_run(std::string_view piece, const Fn& fn) {
 /// being what is left over from threes.
 template <bool (*is_digit)(char32_t) noexcept, bool (*hinders)(char32_t) noexcept>
 void scan_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
-    std::size_t last = 0;   // end of the last match
+    std::size_t last = 0;  // end of the last match
     for_each_digit_run<is_digit>(piece, [&](std::size_t at, Run run) {
         if (run.end < piece.size() && hinders(decode_structural(piece.substr(run.end)).value)) return;
         if (at > last) ends.push_back(base + at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Hand-written equals of the expressions that most models use: several times faster, without a stack that a long run of
-// one character could exhaust. They belong to the expressions' texts, so a family need not know of them. Tests hold them
-// against PCRE2.
+// one character could exhaust. They belong to the expressions' texts, so a family need not know of them. Tests hold
+// them against PCRE2.
 #pragma once
 
 #include <cstddef>

@@ -73,10 +73,8 @@ constexpr std::string_view kDeepseekLlm[] = {
 };
 
 constexpr std::string_view kDeepseekCoder[] = {
-    R"re([\r\n])re",
-    R"re(\s?\p{L}+)re",
-    R"re(\s?\p{P}+)re",
-    R"re([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)re",
+    R"re([\r\n])re",    R"re(\s?\p{L}+)re",
+    R"re(\s?\p{P}+)re", R"re([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)re",
     R"re(\p{N})re",
 };
 
@@ -177,12 +175,9 @@ constexpr std::string_view kViking[] = {
 };
 
 constexpr std::string_view kChameleon[] = {
-    R"re(<sentinel:[0-9]+>)re",
-    R"re((IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z)re",
-    R"re(([\t\n]|    |  ))re",
-    R"re(\p{N})re",
-    R"re([\p{P}!-/:-@\[-`{-~])re",
-    R"re(%G%)re",
+    R"re(<sentinel:[0-9]+>)re",    R"re((IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z)re",
+    R"re(([\t\n]|    |  ))re",     R"re(\p{N})re",
+    R"re([\p{P}!-/:-@\[-`{-~])re", R"re(%G%)re",
 };
 
 constexpr std::string_view kGemma4[] = {

@@ -35,7 +35,7 @@ struct PretokenizerName {
 
 [[nodiscard]] std::span<const PretokenizerFamily> pretokenizer_families() noexcept;
 [[nodiscard]] std::span<const PretokenizerName> pretokenizer_names() noexcept;
-[[nodiscard]] const PretokenizerFamily* find_pretokenizer_family(std::string_view name) noexcept;   ///< null: unknown
-[[nodiscard]] const PretokenizerName* find_pretokenizer(std::string_view name) noexcept;            ///< null: unknown
+[[nodiscard]] const PretokenizerFamily* find_pretokenizer_family(std::string_view name) noexcept;  ///< null: unknown
+[[nodiscard]] const PretokenizerName* find_pretokenizer(std::string_view name) noexcept;           ///< null: unknown
 
 }  // namespace tinfer::tokenizer

@@ -23,7 +23,7 @@ std::size_t Scratch::bytes() const noexcept {
 }
 
 ScratchPool::~ScratchPool() {
-    while (free_) free_ = std::move(free_->next_);   // one by one: a long list must not recurse
+    while (free_) free_ = std::move(free_->next_);  // one by one: a long list must not recurse
 }
 
 ScratchPool::Lease ScratchPool::lend() {

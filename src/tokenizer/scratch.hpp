@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Everything one encode call writes to: buffers, symbol lists, match data, a small cache. A Vocab is immutable and shared
-// by threads, so it lends each call a Scratch from a pool of its own and takes it back afterwards.
+// Everything one encode call writes to: buffers, symbol lists, match data, a small cache. A Vocab is immutable and
+// shared by threads, so it lends each call a Scratch from a pool of its own and takes it back afterwards.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ struct ByteRange {
 
 /// A special token that may be cut out where it stands.
 struct SpecialMatch {
-    std::uint32_t entry;   ///< number of the token among the special ones; the lowest goes first
+    std::uint32_t entry;  ///< number of the token among the special ones; the lowest goes first
     std::size_t begin;
-    std::size_t room;      ///< bytes from there on that may be a control token
+    std::size_t room;  ///< bytes from there on that may be a control token
 };
 
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
@@ -41,23 +41,23 @@ inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 /// What merging works on: a stretch of text.
 struct Symbol {
     std::size_t begin;
-    std::uint32_t length;   ///< bytes
-    std::int32_t id;        ///< kNoToken where the bytes are no token's text
-    std::uint32_t previous = kNoSymbol, next = kNoSymbol;   ///< used while a heap merges
+    std::uint32_t length;                                  ///< bytes
+    std::int32_t id;                                       ///< kNoToken where the bytes are no token's text
+    std::uint32_t previous = kNoSymbol, next = kNoSymbol;  ///< used while a heap merges
 };
 
 /// A merge that was possible when it was found; stale when either side has changed since.
 struct MergeCandidate {
-    std::uint32_t rank;       ///< the lowest goes first
-    std::uint32_t left;       ///< symbol
+    std::uint32_t rank;  ///< the lowest goes first
+    std::uint32_t left;  ///< symbol
     std::int32_t left_id, right_id, joined;
-    std::uint32_t length;     ///< bytes of the joined text
+    std::uint32_t length;  ///< bytes of the joined text
 };
 
 /// How the best spelling of a text comes to a place (Unigram, from the front) or goes on from it (PLaMo-2, to the end).
 struct ScoredStep {
     double score;
-    std::uint32_t length;   ///< bytes of the token
+    std::uint32_t length;  ///< bytes of the token
     std::int32_t id;
 };
 struct PathStep {
@@ -90,7 +90,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t kEntries = 32768;   // 1.6 MB: most of the different words of a long text
+    static constexpr std::size_t kEntries = 32768;  // 1.6 MB: most of the different words of a long text
     struct Entry {
         std::uint8_t n_bytes = 0, n_tokens = 0;
         char bytes[kMaxBytes] = {};
@@ -101,16 +101,16 @@ private:
 
 struct Scratch {
     std::vector<Fragment> fragments;
-    std::vector<SpecialMatch> special_found;    ///< a heap
-    std::vector<std::uint8_t> special_taken;    ///< of each byte whether a special token has it
-    std::string escaped;   ///< a raw fragment with spaces as U+2581
-    std::string text;      ///< a raw fragment as the algorithm wants it
-    std::string subject;   ///< the same for PCRE2: valid UTF-8, equal offsets
-    std::string mapped;    ///< one piece in printable characters
+    std::vector<SpecialMatch> special_found;  ///< a heap
+    std::vector<std::uint8_t> special_taken;  ///< of each byte whether a special token has it
+    std::string escaped;                      ///< a raw fragment with spaces as U+2581
+    std::string text;                         ///< a raw fragment as the algorithm wants it
+    std::string subject;                      ///< the same for PCRE2: valid UTF-8, equal offsets
+    std::string mapped;                       ///< one piece in printable characters
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
-    std::vector<char32_t> marks;       ///< of one character, until all of them are known
+    std::vector<char32_t> marks;  ///< of one character, until all of them are known
     std::vector<ScoredStep> best;
     std::vector<PathStep> path;
     std::vector<Token> tokens;
@@ -122,7 +122,7 @@ struct Scratch {
 
 private:
     friend class ScratchPool;
-    std::unique_ptr<Scratch> next_;   // in the pool's free list
+    std::unique_ptr<Scratch> next_;  // in the pool's free list
 };
 
 class ScratchPool {

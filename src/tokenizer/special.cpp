@@ -11,18 +11,21 @@ namespace tinfer::tokenizer {
 namespace {
 
 constexpr std::string_view kEotTexts[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>", "[EOT]",
-    "<｜end▁of▁sentence｜>", "<end_of_utterance>",
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",         "<|endoftext|>",      "<|end_of_text|>",
+    "<EOT>",      "_<EOT>",     "[EOT]",   "<｜end▁of▁sentence｜>", "<end_of_utterance>",
 };
 constexpr std::string_view kEomTexts[] = {"<|eom_id|>"};
 constexpr std::string_view kFimPreTexts[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>",
+    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",    "<｜fim▁begin｜>",
+    "<PRE>",          "▁<PRE>",       "<|code_prefix|>", "<|prefix|>",
 };
 constexpr std::string_view kFimSufTexts[] = {
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>",
+    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",    "<｜fim▁hole｜>",
+    "<SUF>",          "▁<SUF>",       "<|code_suffix|>", "<|suffix|>",
 };
 constexpr std::string_view kFimMidTexts[] = {
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>",
+    "<|fim_middle|>", "<fim-middle>", "<fim_middle>",    "<｜fim▁end｜>",
+    "<MID>",          "▁<MID>",       "<|code_middle|>", "<|middle|>",
 };
 constexpr std::string_view kFimPadTexts[] = {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"};
 constexpr std::string_view kFimRepTexts[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"};
@@ -30,18 +33,36 @@ constexpr std::string_view kFimSepTexts[] = {"<|file_sep|>"};
 
 struct WellKnown {
     std::int32_t SpecialIds::*id;
-    std::span<const std::string_view> texts;   ///< the first that the vocabulary has wins
+    std::span<const std::string_view> texts;  ///< the first that the vocabulary has wins
 };
 constexpr WellKnown kWellKnown[] = {
-    {&SpecialIds::eot, kEotTexts},         {&SpecialIds::eom, kEomTexts},         {&SpecialIds::fim_pre, kFimPreTexts},
-    {&SpecialIds::fim_suf, kFimSufTexts},  {&SpecialIds::fim_mid, kFimMidTexts},  {&SpecialIds::fim_pad, kFimPadTexts},
-    {&SpecialIds::fim_rep, kFimRepTexts},  {&SpecialIds::fim_sep, kFimSepTexts},
+    {&SpecialIds::eot, kEotTexts},        {&SpecialIds::eom, kEomTexts},        {&SpecialIds::fim_pre, kFimPreTexts},
+    {&SpecialIds::fim_suf, kFimSufTexts}, {&SpecialIds::fim_mid, kFimMidTexts}, {&SpecialIds::fim_pad, kFimPadTexts},
+    {&SpecialIds::fim_rep, kFimRepTexts}, {&SpecialIds::fim_sep, kFimSepTexts},
 };
 
 constexpr std::string_view kEogTexts[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
-    "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|return|>", "<|call|>", "<|flush|>",
-    "<|calls|>", "<eos>", "<turn|>", "<|tool_response>", "</s>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "</s>",
 };
 
 // Channel marks of harmony-style templates: they must show even where control tokens do not.
@@ -60,7 +81,7 @@ struct SpecialRules {
     const TextIndex& texts;
     std::vector<std::uint16_t>& attrs;
     SpecialIds& ids;
-    bool has_types;   // the file says which tokens are ordinary
+    bool has_types;  // the file says which tokens are ordinary
     std::vector<std::int32_t> eog{};
 
     std::uint16_t& attr(std::int32_t id) { return attrs[static_cast<std::size_t>(id)]; }
@@ -115,7 +136,7 @@ struct SpecialRules {
     void correct_eog() {
         const bool calls = ends_with_text("<|call|>") || ends_with_text("<|calls|>");
         if (calls && (ends_with_text("<|return|>") || ends_with_text("<|flush|>")))
-            remove_eog("<|end|>", TokenAttr::user_defined);   // separates channels, does not end the turn
+            remove_eog("<|end|>", TokenAttr::user_defined);  // separates channels, does not end the turn
         for (const std::string_view text : kChannelTexts)
             if (const std::int32_t id = texts.find(text); id != kNoToken) attr(id) = TokenAttr::user_defined;
         if (ends_with_text("<|tool_response>") && ends_with_text("</s>")) remove_eog("</s>", TokenAttr::normal);
@@ -132,15 +153,18 @@ struct SpecialRules {
     // Stripping around tokens has no key in the format; these models are known by name.
     void apply_model_rules(const ModelNames& names) {
         std::string name(names.general_name);
-        std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+        std::ranges::transform(name, name.begin(),
+                               [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
         const auto named = [&](std::string_view part) { return name.find(part) != name.npos; };
         const auto pre = [&](std::string_view part) { return names.pretokenizer.find(part) != std::string_view::npos; };
 
         if (named("phi-3") || named("phi3")) {
             for (std::uint16_t& each : attrs)
-                if ((each & (TokenAttr::control | TokenAttr::user_defined | TokenAttr::unknown)) != 0) each |= TokenAttr::rstrip;
+                if ((each & (TokenAttr::control | TokenAttr::user_defined | TokenAttr::unknown)) != 0)
+                    each |= TokenAttr::rstrip;
             set_by_text("</s>", TokenAttr::rstrip);
-            for (const std::string_view text : {"<unk>", "<s>", "<|endoftext|>"}) set_by_text(text, 0, TokenAttr::rstrip);
+            for (const std::string_view text : {"<unk>", "<s>", "<|endoftext|>"})
+                set_by_text(text, 0, TokenAttr::rstrip);
         }
         if (pre("jina-v2-de") || pre("jina-v2-es") || pre("jina-v2-code") || names.architecture == "nomic-bert-moe" ||
             names.architecture == "jina-bert-v3")
@@ -161,8 +185,8 @@ bool holds(const DefaultId& row, const TextIndex& texts, const std::vector<std::
     return !has_types && row.role != &SpecialIds::bos && row.role != &SpecialIds::eos;
 }
 
-std::vector<std::int32_t> derive_special_tokens(const TextIndex& texts, std::vector<std::uint16_t>& attrs, SpecialIds& ids,
-                                                const ModelNames& names, bool has_types) {
+std::vector<std::int32_t> derive_special_tokens(const TextIndex& texts, std::vector<std::uint16_t>& attrs,
+                                                SpecialIds& ids, const ModelNames& names, bool has_types) {
     SpecialRules rules{texts, attrs, ids, has_types};
     rules.detect_ids();
     rules.collect_eog();
@@ -203,7 +227,7 @@ std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
     const auto first = static_cast<unsigned char>(text[0]);
     auto low = sorted_.begin() + first_[first], high = sorted_.begin() + first_[first + 1u];
     for (std::size_t k = 1; low != high; ++k) {
-        if (entries_[*low].text.size() == k) found = *low;   // of equal texts the first
+        if (entries_[*low].text.size() == k) found = *low;  // of equal texts the first
         while (low != high && entries_[*low].text.size() == k) ++low;
         if (k == text.size()) break;
         const auto byte = static_cast<unsigned char>(text[k]);
@@ -216,7 +240,8 @@ std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
 
 // The first from `entry` on, down its chain, that may be cut out.
 std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) const noexcept {
-    while (entry != kNone && entries_[entry].text.size() > room && (entries_[entry].attr & TokenAttr::user_defined) == 0)
+    while (entry != kNone && entries_[entry].text.size() > room &&
+           (entries_[entry].attr & TokenAttr::user_defined) == 0)
         entry = entries_[entry].shorter;
     return entry;
 }
@@ -271,7 +296,7 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, std::s
             continue;
         }
         fragments.push_back({begin, end, entry.id});
-        std::size_t first = begin, last = end;   // with the white space that goes
+        std::size_t first = begin, last = end;  // with the white space that goes
         if ((entry.attr & TokenAttr::lstrip) != 0)
             while (first > 0 && taken[first - 1] == 0 && is_strippable(text[first - 1])) --first;
         if ((entry.attr & TokenAttr::rstrip) != 0)

@@ -49,25 +49,27 @@ class SpecialMatcher {
 public:
     void build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs);
 
-    /// Leaves the fragments in `scratch.fragments`. Without `parse_special` only USER_DEFINED tokens are cut out, and only
-    /// these where one of the `foreign` ranges (ascending, disjoint) overlaps.
-    void partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign, Scratch& scratch) const;
+    /// Leaves the fragments in `scratch.fragments`. Without `parse_special` only USER_DEFINED tokens are cut out, and
+    /// only these where one of the `foreign` ranges (ascending, disjoint) overlaps.
+    void partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
+                   Scratch& scratch) const;
 
 private:
     static constexpr std::uint32_t kNone = ~std::uint32_t{0};
     struct Entry {
-        std::string_view text;   // in the TextIndex, which never moves after load
+        std::string_view text;  // in the TextIndex, which never moves after load
         std::int32_t id;
         std::uint16_t attr;
-        std::uint32_t shorter;   // the next entry with the same text, else the longest one that the text begins with
+        std::uint32_t shorter;  // the next entry with the same text, else the longest one that the text begins with
     };
-    [[nodiscard]] std::uint32_t longest(std::string_view text) const noexcept;   ///< that `text` begins with
+    [[nodiscard]] std::uint32_t longest(std::string_view text) const noexcept;  ///< that `text` begins with
     /// `room`: how many bytes a control token may have here.
     [[nodiscard]] std::uint32_t allowed(std::uint32_t entry, std::size_t room) const noexcept;
-    void find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign, std::vector<SpecialMatch>& found) const;
+    void find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
+                  std::vector<SpecialMatch>& found) const;
 
-    std::vector<Entry> entries_;  // by descending length, then ascending id: the order in which they are cut out
-    std::vector<std::uint32_t> sorted_;       // entries in lexicographic order
+    std::vector<Entry> entries_;         // by descending length, then ascending id: the order in which they are cut out
+    std::vector<std::uint32_t> sorted_;  // entries in lexicographic order
     std::array<std::uint32_t, 257> first_{};  // sorted_ range of each first byte
     std::array<bool, 256> begins_added_{};    // first bytes of USER_DEFINED ones
 };

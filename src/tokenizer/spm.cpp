@@ -16,7 +16,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kBitsPerToken = 8;   // a few pairs too many would only join what could be merged apart
+constexpr std::size_t kBitsPerToken = 8;  // a few pairs too many would only join what could be merged apart
 
 std::size_t character_length(std::string_view text, std::size_t at) noexcept {
     return std::min(length_by_lead(static_cast<unsigned char>(text[at])), text.size() - at);
@@ -58,7 +58,7 @@ void append_word(const Vocab::Impl& vocab, std::string_view word, Scratch& scrat
         for (const char c : word.substr(symbol.begin, symbol.length)) {
             const std::int32_t byte = vocab.byte_tokens[static_cast<unsigned char>(c)];
             const std::int32_t id = byte != kNoToken ? byte : vocab.special.unk;
-            if (id != kNoToken) out.push_back(Token{id});   // a vocabulary without unk has no way to say it
+            if (id != kNoToken) out.push_back(Token{id});  // a vocabulary without unk has no way to say it
         }
     }
     scratch.cache.remember(word, std::span(out).subspan(n_before));

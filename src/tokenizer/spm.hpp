@@ -29,7 +29,7 @@ private:
     }
 
     std::vector<std::uint32_t> ranks_;
-    std::vector<std::uint64_t> pairs_;   // a bit for each hash of a pair
+    std::vector<std::uint64_t> pairs_;  // a bit for each hash of a pair
 };
 
 }  // namespace tinfer::tokenizer

@@ -20,8 +20,8 @@ inline constexpr std::int32_t kNoToken = -1;
 class TextIndex {
 public:
     void reserve(std::size_t n_tokens, std::size_t n_bytes);
-    void add(std::string_view text);   ///< the next id; the total must stay below 4 GiB (the loader checks)
-    void build();                      ///< after the last add, before the first find
+    void add(std::string_view text);  ///< the next id; the total must stay below 4 GiB (the loader checks)
+    void build();                     ///< after the last add, before the first find
 
     [[nodiscard]] std::size_t size() const noexcept { return begins_.size() - 1; }
     [[nodiscard]] std::string_view operator[](std::size_t id) const noexcept {
@@ -38,19 +38,19 @@ private:
 
     std::string arena_;
     std::vector<std::uint32_t> begins_{0};
-    std::vector<Slot> slots_;   // a power of two of them, at most 3/4 full
+    std::vector<Slot> slots_;  // a power of two of them, at most 3/4 full
     std::size_t longest_ = 0;
 };
 
 struct Merge {
-    std::uint32_t rank;    ///< position in the list: lower merges first
-    std::int32_t joined;   ///< id of the concatenated text
+    std::uint32_t rank;   ///< position in the list: lower merges first
+    std::int32_t joined;  ///< id of the concatenated text
 };
 
 class MergeTable {
 public:
     void reserve(std::size_t n_merges);
-    void add(std::int32_t left, std::int32_t right, Merge merge);   ///< the first rank of a pair wins
+    void add(std::int32_t left, std::int32_t right, Merge merge);  ///< the first rank of a pair wins
     [[nodiscard]] const Merge* find(std::int32_t left, std::int32_t right) const noexcept {
         if (left == kNoToken || right == kNoToken || slots_.empty()) return nullptr;
         const Slot& slot = slots_[slot_of(left, right)];
@@ -64,14 +64,16 @@ private:
     };
     /// Where the pair is or would be. Multiplicative hashing: the product's high bits choose the place.
     [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept {
-        const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+        const std::uint64_t key =
+            std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
         std::size_t i = (key * 0x9E3779B97F4A7C15u ^ (key >> 32) * 0xC2B2AE3D27D4EB4Fu) >> shift_;
-        while (slots_[i].left != kNoToken && (slots_[i].left != left || slots_[i].right != right)) i = (i + 1) & (slots_.size() - 1);
+        while (slots_[i].left != kNoToken && (slots_[i].left != left || slots_[i].right != right))
+            i = (i + 1) & (slots_.size() - 1);
         return i;
     }
 
-    std::vector<Slot> slots_;   // a power of two of them, at most 3/4 full
-    int shift_ = 0;             // 64 minus its logarithm
+    std::vector<Slot> slots_;  // a power of two of them, at most 3/4 full
+    int shift_ = 0;            // 64 minus its logarithm
 };
 
 }  // namespace tinfer::tokenizer

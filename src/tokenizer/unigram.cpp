@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unigram (arXiv:1804.10959): the text, normalized, is spelt by the pieces whose log-probabilities have the largest sum,
-// found by Viterbi's algorithm over the bytes.
+// Unigram (arXiv:1804.10959): the text, normalized, is spelt by the pieces whose log-probabilities have the largest
+// sum, found by Viterbi's algorithm over the bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr float kUnknownPenalty = 10.0f;   // an unknown character is that much worse than the worst piece
+constexpr float kUnknownPenalty = 10.0f;  // an unknown character is that much worse than the worst piece
 
 /// Writes normalized bytes one by one and decides what becomes of spaces.
 class SpaceWriter {
@@ -61,7 +61,8 @@ void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out
 
 }  // namespace
 
-void UnigramTables::build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs, const std::vector<float>& scores) {
+void UnigramTables::build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs,
+                          const std::vector<float>& scores) {
     float min_score = std::numeric_limits<float>::max();
     for (std::size_t id = 0; id < texts.size(); ++id)
         if ((attrs[id] & TokenAttr::normal) != 0 && !scores.empty() && std::isfinite(scores[id]))
@@ -73,7 +74,7 @@ void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch
     normalize(vocab, fragment, scratch.text);
     const std::string_view text = scratch.text;
     constexpr double kNoWay = -std::numeric_limits<double>::infinity();
-    std::vector<ScoredStep>& best = scratch.best;   // the best way to each byte, and its last token
+    std::vector<ScoredStep>& best = scratch.best;  // the best way to each byte, and its last token
     best.assign(text.size() + 1, {kNoWay, 0, kNoToken});
     best.front().score = 0.0;
 
@@ -100,7 +101,8 @@ void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch
     std::int32_t after = kNoToken;
     for (std::size_t i = text.size(); i > 0; i -= best[i].length) {
         const std::int32_t id = best[i].id;
-        const bool repeats_unknown = id == vocab.special.unk && after == id;   // unknown characters in a row are one token
+        const bool repeats_unknown =
+            id == vocab.special.unk && after == id;  // unknown characters in a row are one token
         if (id != kNoToken && !repeats_unknown) out.push_back(Token{id});
         after = id;
     }

@@ -44,7 +44,7 @@ Utf8Front utf8_front(std::string_view text) noexcept {
 
 bool is_valid_utf8(std::string_view text) noexcept {
     while (!text.empty()) {
-        if (text.size() >= 8) {   // plain ASCII, eight bytes at a time
+        if (text.size() >= 8) {  // plain ASCII, eight bytes at a time
             std::uint64_t word;
             std::memcpy(&word, text.data(), 8);
             if ((word & 0x8080808080808080u) == 0) {

@@ -10,15 +10,15 @@
 
 namespace tinfer::tokenizer {
 
-inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";    // U+FFFD
-inline constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";   // U+2581, how SPM vocabularies write a space
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
+inline constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581, how SPM vocabularies write a space
 
 /// What stands at the front of a text, strictly (Unicode 15.0, table 3-7).
 struct Utf8Front {
     enum class Kind : std::uint8_t { character, invalid, incomplete } kind;
-    std::size_t length;   ///< of the character or of the maximal invalid or incomplete subpart; ≥ 1
+    std::size_t length;  ///< of the character or of the maximal invalid or incomplete subpart; ≥ 1
 };
-[[nodiscard]] Utf8Front utf8_front(std::string_view text) noexcept;   // text is not empty
+[[nodiscard]] Utf8Front utf8_front(std::string_view text) noexcept;  // text is not empty
 
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
 
@@ -26,9 +26,9 @@ struct Utf8Front {
 /// points above U+10FFFF, is U+FFFD over one byte.
 struct CodePoint {
     char32_t value;
-    std::size_t length;   ///< bytes consumed, ≥ 1
+    std::size_t length;  ///< bytes consumed, ≥ 1
 };
-[[nodiscard]] CodePoint decode_structural(std::string_view text) noexcept;   // text is not empty
+[[nodiscard]] CodePoint decode_structural(std::string_view text) noexcept;  // text is not empty
 
 /// Shortest form; surrogates become the three bytes ED A0 80 … ED BF BF.
 void append_utf8(std::string& out, char32_t value);
@@ -46,8 +46,8 @@ void append_escaped_spaces(std::string& out, std::string_view text);
 /// Property White_Space of Unicode 15.
 [[nodiscard]] constexpr bool is_white_space(char32_t c) noexcept {
     if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
-    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 /// Length of a character as its lead byte claims, not looking at the rest: 1, 2, 3 or 4.

@@ -32,8 +32,8 @@ enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, 
 /// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
 [[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
 
-/// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins` is
-/// given, it gets the byte of the text at which each token begins.
+/// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins`
+/// is given, it gets the byte of the text at which each token begins.
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
                  std::vector<Token>& out, std::span<const ByteRange> foreign = {},
                  std::vector<std::size_t>* begins = nullptr);
@@ -54,7 +54,7 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
 namespace tinfer {
 
 struct Vocab::Impl {
-    std::string name;              ///< of the file, for messages
+    std::string name;  ///< of the file, for messages
     tokenizer::Algorithm algorithm = tokenizer::Algorithm::none;
     std::string algorithm_name;
     std::string pretokenizer_name;
@@ -63,24 +63,24 @@ struct Vocab::Impl {
     // Per token. Without a token array (ids only) these are empty.
     tokenizer::TextIndex texts;
     std::vector<std::uint16_t> attrs;
-    std::vector<float> scores;     ///< empty: all 0
+    std::vector<float> scores;  ///< empty: all 0
     tokenizer::Pieces pieces;
 
     tokenizer::SpecialIds special;
-    std::vector<std::int32_t> eog;   ///< ascending
+    std::vector<std::int32_t> eog;  ///< ascending
     tokenizer::SpecialMatcher matcher;
-    std::array<std::int32_t, 256> byte_tokens{};   ///< SPM: `<0xNN>` or the byte itself; BPE: the mapped character
+    std::array<std::int32_t, 256> byte_tokens{};  ///< SPM: `<0xNN>` or the byte itself; BPE: the mapped character
 
     bool add_bos = false, add_eos = false, add_sep = false, add_space_prefix = false, clean_spaces = false;
-    bool ignore_merges = false;    ///< BPE
-    bool plain_text = false;       ///< BPE on characters instead of mapped bytes
+    bool ignore_merges = false;  ///< BPE
+    bool plain_text = false;     ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
     tokenizer::SpmTables spm;
     tokenizer::UnigramTables unigram;
-    tokenizer::ByteTrie trie;      ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
+    tokenizer::ByteTrie trie;  ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
     tokenizer::Pretokenizer pretokenizer;
 
-    LogSink log;                   ///< while it loads
+    LogSink log;  ///< while it loads
     mutable tokenizer::ScratchPool scratch;
 
     void warn(std::string_view message) const {

@@ -21,7 +21,9 @@ std::optional<Token> optional_token(std::int32_t id) noexcept {
 std::int32_t Vocab::Impl::checked(Token token) const {
     const auto id = static_cast<std::int32_t>(token);
     if (id < 0 || static_cast<std::size_t>(id) >= n_tokens)
-        reporting_memory(kTokenizing, [&] { fail(ErrorCode::index_out_of_range, cat("token ", id, " of a vocabulary of ", n_tokens)); });
+        reporting_memory(kTokenizing, [&] {
+            fail(ErrorCode::index_out_of_range, cat("token ", id, " of a vocabulary of ", n_tokens));
+        });
     return id;
 }
 
@@ -48,15 +50,13 @@ EncodedText Vocab::encode(std::span<const TextSegment> segments, EncodeOptions o
             text += segment.text;
             if (segment.trusted || segment.text.empty()) continue;
             const std::size_t begin = text.size() - segment.text.size();
-            if (!foreign.empty() && foreign.back().end == begin)
-                foreign.back().end = text.size();
-            else
-                foreign.push_back({begin, text.size()});
+            if (!foreign.empty() && foreign.back().end == begin) foreign.back().end = text.size();
+            else foreign.push_back({begin, text.size()});
         }
         EncodedText out;
         const auto scratch = impl_->scratch.lend();
         tokenizer::encode_text(*impl_, text, options, *scratch, out.tokens, foreign, &out.begin);
-        out.begin.resize(out.tokens.size(), text.size());   // what is added at the end
+        out.begin.resize(out.tokens.size(), text.size());  // what is added at the end
         return out;
     });
 }

@@ -15,7 +15,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMostCharacters = 100;   // of a word that is spelt; longer ones are unknown
+constexpr std::size_t kMostCharacters = 100;  // of a word that is spelt; longer ones are unknown
 
 enum class WordRole : std::uint8_t { letter, space, alone };
 
@@ -29,19 +29,20 @@ bool is_dropped(char32_t c) noexcept {
     if (c == '\t' || c == '\n' || c == '\r') return false;
     if (c == 0 || c == 0xFFFD) return true;
     switch (properties(c).category) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO: return true;
-    default: return false;
+        case UTF8PROC_CATEGORY_CC:
+        case UTF8PROC_CATEGORY_CF:
+        case UTF8PROC_CATEGORY_CS:
+        case UTF8PROC_CATEGORY_CO: return true;
+        default: return false;
     }
 }
 
 /// Ideographs as the published vocabularies cut them; the sixth range begins late there, too.
 constexpr bool is_ideograph(char32_t c) noexcept {
-    constexpr struct { char32_t first, last; } ranges[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
-                                                           {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
-                                                           {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+    constexpr struct {
+        char32_t first, last;
+    } ranges[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+                  {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
     for (const auto [first, last] : ranges)
         if (c >= first && c <= last) return true;
     return false;
@@ -50,11 +51,17 @@ constexpr bool is_ideograph(char32_t c) noexcept {
 WordRole word_role(char32_t c) noexcept {
     if (is_white_space(c)) return WordRole::space;
     switch (properties(c).category) {
-        case UTF8PROC_CATEGORY_PC: case UTF8PROC_CATEGORY_PD: case UTF8PROC_CATEGORY_PS: case UTF8PROC_CATEGORY_PE:
-        case UTF8PROC_CATEGORY_PI: case UTF8PROC_CATEGORY_PF: case UTF8PROC_CATEGORY_PO:
-            return WordRole::alone;
-        case UTF8PROC_CATEGORY_SM: case UTF8PROC_CATEGORY_SC: case UTF8PROC_CATEGORY_SK: case UTF8PROC_CATEGORY_SO:
-            return c < 0x7F || is_ideograph(c) ? WordRole::alone : WordRole::letter;
+        case UTF8PROC_CATEGORY_PC:
+        case UTF8PROC_CATEGORY_PD:
+        case UTF8PROC_CATEGORY_PS:
+        case UTF8PROC_CATEGORY_PE:
+        case UTF8PROC_CATEGORY_PI:
+        case UTF8PROC_CATEGORY_PF:
+        case UTF8PROC_CATEGORY_PO: return WordRole::alone;
+        case UTF8PROC_CATEGORY_SM:
+        case UTF8PROC_CATEGORY_SC:
+        case UTF8PROC_CATEGORY_SK:
+        case UTF8PROC_CATEGORY_SO: return c < 0x7F || is_ideograph(c) ? WordRole::alone : WordRole::letter;
         default: return is_ideograph(c) ? WordRole::alone : WordRole::letter;
     }
 }
@@ -87,12 +94,12 @@ public:
     }
 
 private:
-    static constexpr std::size_t kLongestDecomposition = 8;   // Unicode has none of more than four characters
+    static constexpr std::size_t kLongestDecomposition = 8;  // Unicode has none of more than four characters
 
     void put_part(char32_t c) {
         const utf8proc_property_t& property = properties(c);
         if (property.category == UTF8PROC_CATEGORY_MN) return;
-        if (property.combining_class != 0) {   // a few spacing marks, whose order is canonical, too
+        if (property.combining_class != 0) {  // a few spacing marks, whose order is canonical, too
             marks_.push_back(c);
             return;
         }
@@ -136,9 +143,9 @@ private:
     }
 
     const Vocab::Impl& vocab_;
-    std::string& word_;               // with U+2581 in front
-    std::size_t n_characters_ = 0;    // of the word, also where it is too long to be kept
-    std::vector<char32_t>& marks_;    // since the last character that begins a sequence
+    std::string& word_;             // with U+2581 in front
+    std::size_t n_characters_ = 0;  // of the word, also where it is too long to be kept
+    std::vector<char32_t>& marks_;  // since the last character that begins a sequence
     std::vector<Token>& out_;
 };
 

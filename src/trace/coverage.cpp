@@ -46,8 +46,9 @@ CoverageSets observed_sets(const KernelEvent& event) {
         if (access.scratch || access.kind == AccessKind::elided) continue;
         ByteSet bytes;
         if (access.kind == AccessKind::whole) bytes.add(0, access.tensor->bytes);
-        for (const AccessRange& range : access.ranges)   // padding is no part of what a node means
-            for (std::uint32_t i = 0; i < range.count && !range.padding; ++i) bytes.add(range.offset + i * range.stride, range.offset + i * range.stride + range.length);
+        for (const AccessRange& range : access.ranges)  // padding is no part of what a node means
+            for (std::uint32_t i = 0; i < range.count && !range.padding; ++i)
+                bytes.add(range.offset + i * range.stride, range.offset + i * range.stride + range.length);
         add_modes(sets, access.tensor, access.mode, bytes);
     }
     return sets;
@@ -55,19 +56,22 @@ CoverageSets observed_sets(const KernelEvent& event) {
 
 // Inner results of a fused step are never stored: neither their write nor their reads are expected.
 bool is_inner(const KernelEvent& event, const TensorInfo* tensor) {
-    return std::ranges::any_of(event.accesses, [&](const Access& a) { return a.tensor == tensor && a.kind == AccessKind::elided; });
+    return std::ranges::any_of(event.accesses,
+                               [&](const Access& a) { return a.tensor == tensor && a.kind == AccessKind::elided; });
 }
 
 // A fused step reads what it wrote itself from registers; caches it only writes.
 bool from_registers(const StepView& step, const TensorInfo* tensor) {
-    return step.nodes.size() > 1 && std::ranges::any_of(step.nodes, [&](const NodeView* node) { return node->output == tensor; });
+    return step.nodes.size() > 1 &&
+           std::ranges::any_of(step.nodes, [&](const NodeView* node) { return node->output == tensor; });
 }
 
 // The step's list of operands, known before anything runs, must name what each of its nodes reads and writes.
 bool lists(const StepView& step, const TensorInfo* tensor, AccessMode mode) {
     if (tensor == nullptr || (mode == AccessMode::read && from_registers(step, tensor))) return true;
     return std::ranges::any_of(step.operands, [&](const Access& a) {
-        return a.tensor == tensor && (a.kind == AccessKind::elided || (static_cast<int>(a.mode) & static_cast<int>(mode)) != 0);
+        return a.tensor == tensor &&
+               (a.kind == AccessKind::elided || (static_cast<int>(a.mode) & static_cast<int>(mode)) != 0);
     });
 }
 
@@ -83,8 +87,9 @@ CoverageSets expected_sets(const KernelEvent& event, const trace::DataOf& data) 
 }
 
 std::string describe(const StepView& step, const TensorInfo* tensor, AccessMode mode, std::string_view what) {
-    return cat("step ", step.number, " ", step.kernel, step.nodes.empty() ? "" : " (", step.nodes.empty() ? "" : step.nodes.back()->name,
-               step.nodes.empty() ? "" : ")", ": ", mode == AccessMode::read ? "read" : "write", " of '", escaped(tensor->name), "' ", what);
+    return cat("step ", step.number, " ", step.kernel, step.nodes.empty() ? "" : " (",
+               step.nodes.empty() ? "" : step.nodes.back()->name, step.nodes.empty() ? "" : ")", ": ",
+               mode == AccessMode::read ? "read" : "write", " of '", escaped(tensor->name), "' ", what);
 }
 
 }  // namespace
@@ -97,7 +102,8 @@ void CoverageCheck::Impl::compare(const StepView& step, Sets& expected, Sets& ob
         const auto found = observed.find(key);
         if (found == observed.end()) report(describe(step, key.first, key.second, "is missing"));
         else if (!(found->second == set))
-            report(describe(step, key.first, key.second, cat("covers ", found->second.bytes(), " bytes, expected ", set.bytes())));
+            report(describe(step, key.first, key.second,
+                            cat("covers ", found->second.bytes(), " bytes, expected ", set.bytes())));
     }
     for (const auto& [key, set] : observed)
         if (!expected.contains(key)) report(describe(step, key.first, key.second, "is surplus"));
@@ -121,11 +127,13 @@ void CoverageCheck::on_plan(const PlanView& plan) {
     for (const NodeView& node : plan.nodes) {
         const int expected = node.op == Op::alias ? 0 : 1;
         if (uses[node.number] != expected)
-            impl_->report(cat("plan ", plan.id, ": node '", escaped(node.name), "' lies in ", uses[node.number], " steps, expected ", expected));
+            impl_->report(cat("plan ", plan.id, ": node '", escaped(node.name), "' lies in ", uses[node.number],
+                              " steps, expected ", expected));
     }
     for (const StepView& step : plan.steps) {
         const auto check = [&](const TensorInfo* tensor, AccessMode mode) {
-            if (!lists(step, tensor, mode)) impl_->report(describe(step, tensor, mode, "is not in its list of operands"));
+            if (!lists(step, tensor, mode))
+                impl_->report(describe(step, tensor, mode, "is not in its list of operands"));
         };
         for (const NodeView* node : step.nodes) {
             check(node->output, AccessMode::write);
@@ -149,7 +157,8 @@ void CoverageCheck::on_step_end(const KernelEvent& event, const StepValues& valu
         return {};
     };
     if (event.step->number != impl_->events_of_run)
-        impl_->report(cat("run ", event.run->run, ": event of step ", event.step->number, " where step ", impl_->events_of_run, " was due"));
+        impl_->report(cat("run ", event.run->run, ": event of step ", event.step->number, " where step ",
+                          impl_->events_of_run, " was due"));
     ++impl_->events_of_run;
     ++impl_->steps;
     auto expected = expected_sets(event, data);
@@ -160,9 +169,11 @@ void CoverageCheck::on_step_end(const KernelEvent& event, const StepValues& valu
 void CoverageCheck::on_run_end(const RunResult& result) {
     ++impl_->runs;
     if (result.status == EventStatus::ok && impl_->events_of_run != impl_->plan_steps)
-        impl_->report(cat("run ", result.run->run, ": ", impl_->events_of_run, " events for ", impl_->plan_steps, " steps"));
+        impl_->report(
+            cat("run ", result.run->run, ": ", impl_->events_of_run, " events for ", impl_->plan_steps, " steps"));
     if (result.status == EventStatus::ok && result.expected_weight_bytes != result.observed_weight_bytes)
-        impl_->report(cat("run ", result.run->run, ": ", result.observed_weight_bytes, " weight bytes observed, ", result.expected_weight_bytes, " expected"));
+        impl_->report(cat("run ", result.run->run, ": ", result.observed_weight_bytes, " weight bytes observed, ",
+                          result.expected_weight_bytes, " expected"));
     impl_->run = nullptr;
 }
 

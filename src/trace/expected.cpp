@@ -14,7 +14,8 @@ void ByteSet::normalize() {
     std::ranges::sort(intervals, {}, &Interval::begin);
     std::size_t n = 0;
     for (const Interval& next : intervals) {
-        if (n > 0 && next.begin <= intervals[n - 1].end) intervals[n - 1].end = std::max(intervals[n - 1].end, next.end);
+        if (n > 0 && next.begin <= intervals[n - 1].end)
+            intervals[n - 1].end = std::max(intervals[n - 1].end, next.end);
         else intervals[n++] = next;
     }
     intervals.resize(n);
@@ -60,7 +61,8 @@ ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
     for (std::uint64_t i2 = 0; i2 < shape.count[2]; ++i2)
         for (std::uint64_t i1 = 0; i1 < shape.count[1]; ++i1)
             for (std::uint64_t i0 = 0; i0 < n; ++i0) {
-                const std::uint64_t begin = shape.offset + i2 * shape.stride[2] + i1 * shape.stride[1] + i0 * shape.stride[0];
+                const std::uint64_t begin =
+                    shape.offset + i2 * shape.stride[2] + i1 * shape.stride[1] + i0 * shape.stride[0];
                 access.set.add(begin, begin + length);
             }
     access.set.normalize();
@@ -68,7 +70,8 @@ ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
 }
 
 // Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
-std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs, std::span<const std::int32_t> spans) {
+std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs,
+                                        std::span<const std::int32_t> spans) {
     std::vector<std::int32_t> cells;
     for (std::size_t t = 0; t + 3 < spans.size(); t += 4) {
         const auto seq = static_cast<std::size_t>(spans[t]);
@@ -76,7 +79,8 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
         const auto first = static_cast<std::size_t>(seqs[2 * seq]), count = static_cast<std::size_t>(seqs[2 * seq + 1]);
         for (std::size_t e = first; e < first + count; ++e) {
             std::int32_t ordinal = table[4 * e + 1];
-            const std::uint64_t mask = static_cast<std::uint32_t>(table[4 * e + 2]) | static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
+            const std::uint64_t mask = static_cast<std::uint32_t>(table[4 * e + 2]) |
+                                       static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
             for (std::int32_t slot = 0; slot < 64; ++slot) {
                 if ((mask >> slot & 1) == 0) continue;
                 if (ordinal >= begin && ordinal < end) cells.push_back(table[4 * e] * 64 + slot);
@@ -99,8 +103,8 @@ ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> i
     return access;
 }
 
-// Tokens take their turn: each goes on from a row of the state (none where it is negative) and leaves the next state in a
-// row. What a token of this run has left there comes from no earlier step.
+// Tokens take their turn: each goes on from a row of the state (none where it is negative) and leaves the next state in
+// a row. What a token of this run has left there comes from no earlier step.
 void expect_state(const TensorInfo& state, std::span<const std::int32_t> steps, std::vector<ExpectedAccess>& out) {
     std::vector<std::int32_t> read, written;
     for (std::size_t i = 0; i + 1 < steps.size(); i += 2) {
@@ -145,46 +149,56 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             out.push_back(part(*node.inputs[i], i < node.shapes.size() ? node.shapes[i] : ViewShape{}));
     };
     switch (node.op) {
-        case Op::none: case Op::input: case Op::alias: return;
+        case Op::none:
+        case Op::input:
+        case Op::alias: return;
         case Op::get_rows:
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1])));
             read_whole(1);
             return;
-        case Op::kv_write:   // inputs: rows, cells; the output is the cache
+        case Op::kv_write:  // inputs: rows, cells; the output is the cache
             out.push_back(rows(*node.output, AccessMode::write, integers(data, *node.inputs[1])));
             read_whole(0);
             read_whole(1);
             return;
-        case Op::attention: {   // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
-            const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), integers(data, *node.inputs[5]));
+        case Op::attention: {  // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
+            const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                                             integers(data, *node.inputs[5]));
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
             out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
-            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6}, std::size_t{7}, std::size_t{8}}) read_whole(i);
+            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6},
+                                        std::size_t{7}, std::size_t{8}})
+                read_whole(i);
             return;
         }
-        case Op::causal_conv: case Op::token_shift: case Op::selective_scan: case Op::wkv6: case Op::wkv7: case Op::delta_rule: {
-            const std::size_t state = node.inputs.size() - 2;   // then state_rows
+        case Op::causal_conv:
+        case Op::token_shift:
+        case Op::selective_scan:
+        case Op::wkv6:
+        case Op::wkv7:
+        case Op::delta_rule: {
+            const std::size_t state = node.inputs.size() - 2;  // then state_rows
             out.push_back(all(*node.output, AccessMode::write));
             expect_state(*node.inputs[state], integers(data, *node.inputs[state + 1]), out);
             for (std::size_t i = 0; i < node.inputs.size(); ++i)
                 if (i != state) read_whole(i);
             return;
         }
-        case Op::mul_mat_id:   // inputs: W, x, ids
+        case Op::mul_mat_id:  // inputs: W, x, ids
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(experts(*node.inputs[0], integers(data, *node.inputs[2])));
             read_whole(1);
             read_whole(2);
             return;
-        case Op::add_id:   // inputs: x, biases, ids
+        case Op::add_id:  // inputs: x, biases, ids
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read, integers(data, *node.inputs[2])));
             read_whole(0);
             read_whole(2);
             return;
-        case Op::key_shift: {   // inputs: the cache, table, cells
+        case Op::key_shift: {  // inputs: the cache, table, cells
             std::vector<std::int32_t> cells = integers(data, *node.inputs[2]);
             std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
             out.push_back(rows(*node.output, AccessMode::write, cells));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Roofline: adds up events by the role of the weights they read. After S. Williams, A. Waterman, D. Patterson, "Roofline:
-// an insightful visual performance model", CACM 52 (2009): a kernel is bound by the roof it would take longer at.
+// Roofline: adds up events by the role of the weights they read. After S. Williams, A. Waterman, D. Patterson,
+// "Roofline: an insightful visual performance model", CACM 52 (2009): a kernel is bound by the roof it would take
+// longer at.
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -23,7 +24,8 @@ bool reads_weight(const Access& access) {
 std::string roles_of(const StepView& step) {
     std::vector<std::string_view> roles;
     for (const Access& access : step.operands)
-        if (reads_weight(access) && std::ranges::find(roles, access.tensor->role) == roles.end()) roles.push_back(access.tensor->role);
+        if (reads_weight(access) && std::ranges::find(roles, access.tensor->role) == roles.end())
+            roles.push_back(access.tensor->role);
     std::string text;
     for (const std::string_view role : roles) text.append(text.empty() ? "" : "+").append(role);
     return text;
@@ -54,13 +56,14 @@ void append_left(std::string& out, std::string_view text, std::size_t width) {
     out.append(text).append(text.size() < width ? width - text.size() : 0, ' ');
 }
 void append_right(std::string& out, double value, int digits, std::size_t width) {
-    char text[64];   // fixed notation, whatever the locale
+    char text[64];  // fixed notation, whatever the locale
     const auto [end, error] = std::to_chars(text, std::end(text), value, std::chars_format::fixed, digits);
     const std::size_t size = error == std::errc() ? static_cast<std::size_t>(end - text) : 0;
     out.append(size < width ? width - size : 0, ' ').append(text, size);
 }
 
-void append_line(std::string& out, std::string_view name, std::string_view op, const RooflineRow& row, double all_seconds) {
+void append_line(std::string& out, std::string_view name, std::string_view op, const RooflineRow& row,
+                 double all_seconds) {
     constexpr std::string_view kBounds[] = {"", " %  memory", " %  compute"};
     append_left(out, name, 24);
     append_left(out, op, 18);
@@ -87,8 +90,11 @@ struct Roofline::Impl {
     RooflinePeaks peaks;
     std::vector<RooflineRow> rows;
     std::map<std::pair<std::string, Op>, std::size_t> row_of_role;
-    struct StepRow { std::size_t row; bool int8; };
-    std::map<std::uint32_t, std::vector<StepRow>> rows_of_plan;   ///< by step; as many as plans were seen
+    struct StepRow {
+        std::size_t row;
+        bool int8;
+    };
+    std::map<std::uint32_t, std::vector<StepRow>> rows_of_plan;  ///< by step; as many as plans were seen
     double run_seconds = 0;
     std::uint64_t runs = 0;
 
@@ -109,7 +115,7 @@ const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanV
         }
         steps.push_back({place->second, multiplies_int8(step)});
     }
-    constexpr std::size_t kPlansKept = 64;   // ids of plans are never used again
+    constexpr std::size_t kPlansKept = 64;  // ids of plans are never used again
     if (rows_of_plan.size() >= kPlansKept) rows_of_plan.erase(rows_of_plan.begin());
     return rows_of_plan.emplace(plan.id, std::move(steps)).first->second;
 }
@@ -123,7 +129,8 @@ void Roofline::Impl::add_event(const KernelEvent& event, StepRow step) {
         const TensorClass kind = access.tensor->tensor_class;
         bytes += access.mode == AccessMode::read_write ? 2 * streamed : streamed;
         if (kind == TensorClass::weight) row.weight_bytes += unique;
-        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent) row.cache_bytes += unique;
+        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent)
+            row.cache_bytes += unique;
     }
     ++row.calls;
     row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
@@ -153,7 +160,8 @@ std::vector<RooflineRow> Roofline::rows() const {
 }
 
 std::string Roofline::report() const {
-    std::string out = "role                    op                    calls         ms     time     GB/s    GMAC/s  of peak  bound\n";
+    std::string out =
+        "role                    op                    calls         ms     time     GB/s    GMAC/s  of peak  bound\n";
     RooflineRow total;
     for (const RooflineRow& row : rows()) {
         append_line(out, row.role.empty() ? "-" : row.role, to_string(row.op), row, impl_->run_seconds);
@@ -165,7 +173,7 @@ std::string Roofline::report() const {
 
 void Roofline::on_events(std::span<const KernelEvent> events) {
     if (events.empty()) return;
-    const auto& steps = impl_->steps_of(*events.front().run->plan);   // events come by run
+    const auto& steps = impl_->steps_of(*events.front().run->plan);  // events come by run
     for (const KernelEvent& event : events) impl_->add_event(event, steps[event.step->number]);
 }
 

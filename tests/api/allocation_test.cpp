@@ -17,16 +17,16 @@ namespace tinfer::test {
 namespace {
 
 struct Sites {
-    std::uint64_t refused = 0;     ///< allocations whose failure became out_of_memory
-    std::uint64_t survived = 0;    ///< allocations that were not needed: the operation went on without
-    std::string wrong;             ///< what should not happen, the first of it
+    std::uint64_t refused = 0;   ///< allocations whose failure became out_of_memory
+    std::uint64_t survived = 0;  ///< allocations that were not needed: the operation went on without
+    std::string wrong;           ///< what should not happen, the first of it
 };
 
 constexpr std::uint64_t kMostSites = 200'000;
 
-/// Calls `action` with its first allocation refused, then with its second, … until all succeed. `usable` is called after
-/// each failure and says whether what the action works on is as it should be. `also` is another code that may come out:
-/// of an observer that runs out of memory itself, of a message that could be made in time.
+/// Calls `action` with its first allocation refused, then with its second, … until all succeed. `usable` is called
+/// after each failure and says whether what the action works on is as it should be. `also` is another code that may
+/// come out: of an observer that runs out of memory itself, of a message that could be made in time.
 Sites refuse_each_allocation(const std::function<void()>& action, const std::function<bool()>& usable = {},
                              std::optional<ErrorCode> also = {}) {
     Sites sites;
@@ -93,13 +93,15 @@ const ContextOptions kSmall{.n_ctx = 64, .n_seq_max = 2, .n_ubatch = 8, .n_threa
 
 TEST_CASE("[N3] loading survives the failure of any allocation and keeps nothing") {
     const TempFolder folder;
-    const auto path = save_with_vocab(folder, "llama", small_bpe("gpt-2")), spm = save_with_vocab(folder, "qwen2moe", small_spm());
+    const auto path = save_with_vocab(folder, "llama", small_bpe("gpt-2")),
+               spm = save_with_vocab(folder, "qwen2moe", small_spm());
     for (const auto& file : {path, spm}) {
         for (const bool use_mmap : {true, false}) {
             std::int64_t left = 0;
             const ModelOptions options{.use_mmap = use_mmap};
             const AllocationScope scope;
-            const Sites sites = refuse_each_allocation([&] { (void)Model::load(file, options); }, [&] { return (left = scope.live()) < 4096; });
+            const Sites sites = refuse_each_allocation([&] { (void)Model::load(file, options); },
+                                                       [&] { return (left = scope.live()) < 4096; });
             check_sites("load", sites, 100, 20);
             CHECK(left < 4096);
         }
@@ -125,19 +127,21 @@ TEST_CASE("[N3] split files and damaged ones fail in memory's name or their own"
     const auto incomplete = folder / "m.gguf", absent = folder / "absent.gguf";
     w.erase_tensor("blk.1.ffn_up.weight").save(incomplete);
     check_sites("missing tensor", refuse_each_allocation([&] {
-        try {
-            (void)Model::load(incomplete);
-        } catch (const Error& error) {
-            if (error.code() != ErrorCode::missing_tensor) throw;
-        }
-    }), 50, 20);
+                    try {
+                        (void)Model::load(incomplete);
+                    } catch (const Error& error) {
+                        if (error.code() != ErrorCode::missing_tensor) throw;
+                    }
+                }),
+                50, 20);
     check_sites("no file", refuse_each_allocation([&] {
-        try {
-            (void)Model::load(absent);
-        } catch (const Error& error) {
-            if (error.code() != ErrorCode::io_error) throw;
-        }
-    }), 2, 20);
+                    try {
+                        (void)Model::load(absent);
+                    } catch (const Error& error) {
+                        if (error.code() != ErrorCode::io_error) throw;
+                    }
+                }),
+                2, 20);
 }
 
 TEST_CASE("[N3] making a context, planning one and drawing its graph survive the failure of any allocation") {
@@ -145,20 +149,36 @@ TEST_CASE("[N3] making a context, planning one and drawing its graph survive the
     for (const char* arch : {"llama", "qwen3moe"}) {
         const auto model = Model::load(TinyModel::of(arch).save(folder.path()));
         const auto expected = bits_of(logits_of(model, std::vector{Token{5}, Token{6}}, kSmall));
-        const auto same = [&] { return bits_of(logits_of(model, std::vector{Token{5}, Token{6}}, kSmall)) == expected; };
+        const auto same = [&] {
+            return bits_of(logits_of(model, std::vector{Token{5}, Token{6}}, kSmall)) == expected;
+        };
         ContextOptions options = kSmall;
         options.embeddings = true;
         options.keep = {"l_out-0"};
         std::int64_t left = 0;
         const AllocationScope scope;
-        const Sites sites = refuse_each_allocation([&] { const Context context(model, kSmall); }, [&] { left = scope.live(); return left < 4096; });
+        const Sites sites = refuse_each_allocation([&] { const Context context(model, kSmall); },
+                                                   [&] {
+                                                       left = scope.live();
+                                                       return left < 4096;
+                                                   });
         check_sites("context", sites, 40);
         CHECK(left < 4096);
-        check_sites("context that keeps results", refuse_each_allocation([&] { try { const Context context(model, options); } catch (const std::bad_alloc&) { throw Error(ErrorCode::out_of_memory, "the caller's copy of the options"); } }), 40);
+        check_sites("context that keeps results", refuse_each_allocation([&] {
+                        try {
+                            const Context context(model, options);
+                        } catch (const std::bad_alloc&) {
+                            throw Error(ErrorCode::out_of_memory, "the caller's copy of the options");
+                        }
+                    }),
+                    40);
         check_sites("plan", refuse_each_allocation([&] { (void)plan(model, kSmall); }), 20);
         for (const auto format : {GraphRequest::Format::dot, GraphRequest::Format::text})
             for (const auto view : {GraphRequest::View::graph, GraphRequest::View::plan})
-                check_sites("graph", refuse_each_allocation([&] { (void)export_graph(model, kSmall, {.n_tokens = 3, .format = format, .view = view}); }), 20, 2);   // a sort does without its buffer
+                check_sites("graph", refuse_each_allocation([&] {
+                                (void)export_graph(model, kSmall, {.n_tokens = 3, .format = format, .view = view});
+                            }),
+                            20, 2);  // a sort does without its buffer
         CHECK(same());
     }
 }
@@ -183,20 +203,36 @@ TEST_CASE("[N3] the first decode and later ones allocate nothing that could fail
     // What a decode refuses, it refuses in these words or for want of memory for them.
     Batch wrong;
     wrong.add(Token{1}, Pos{40}, SeqId{0}, true);
-    check_sites("invalid batch", refuse_each_allocation([&] { (void)context.decode(wrong); }, usable, ErrorCode::invalid_batch), 1);
+    check_sites("invalid batch",
+                refuse_each_allocation([&] { (void)context.decode(wrong); }, usable, ErrorCode::invalid_batch), 1);
     REQUIRE(usable());
-    check_sites("no output", refuse_each_allocation([&] { (void)context.logits(17); }, usable, ErrorCode::index_out_of_range), 1);
-    check_sites("no result", refuse_each_allocation([&] {
-        try {
-            (void)context.result("x");
-        } catch (const Error& error) {
-            if (error.code() != ErrorCode::no_output) throw;
-        }
-    }, usable), 1, 2);
-    check_sites("sequence id", refuse_each_allocation([&] { (void)context.seq_rm(SeqId{9}); }, usable, ErrorCode::bad_sequence), 1);
-    check_sites("room", refuse_each_allocation([&] { (void)context.room(SeqId{9}); }, usable, ErrorCode::bad_sequence), 1);
-    check_sites("threads", refuse_each_allocation([&] { context.set_threads(99, 1); }, usable, ErrorCode::bad_parameter), 1);
-    check_sites("sharing", refuse_each_allocation([&] { context.seq_cp(SeqId{0}, SeqId{1}); context.seq_keep(SeqId{0}); }, usable), 0);
+    check_sites("no output",
+                refuse_each_allocation([&] { (void)context.logits(17); }, usable, ErrorCode::index_out_of_range), 1);
+    check_sites("no result",
+                refuse_each_allocation(
+                    [&] {
+                        try {
+                            (void)context.result("x");
+                        } catch (const Error& error) {
+                            if (error.code() != ErrorCode::no_output) throw;
+                        }
+                    },
+                    usable),
+                1, 2);
+    check_sites("sequence id",
+                refuse_each_allocation([&] { (void)context.seq_rm(SeqId{9}); }, usable, ErrorCode::bad_sequence), 1);
+    check_sites("room", refuse_each_allocation([&] { (void)context.room(SeqId{9}); }, usable, ErrorCode::bad_sequence),
+                1);
+    check_sites("threads",
+                refuse_each_allocation([&] { context.set_threads(99, 1); }, usable, ErrorCode::bad_parameter), 1);
+    check_sites("sharing",
+                refuse_each_allocation(
+                    [&] {
+                        context.seq_cp(SeqId{0}, SeqId{1});
+                        context.seq_keep(SeqId{0});
+                    },
+                    usable),
+                0);
 }
 
 TEST_CASE("[N3] attaching an observer and decoding under it survive the failure of any allocation") {
@@ -209,15 +245,20 @@ TEST_CASE("[N3] attaching an observer and decoding under it survive the failure 
     const auto n_vocab = static_cast<std::size_t>(model.info().n_vocab);
     const auto decodes = [&](Context& context) {
         context.clear();
-        return context.decode(prompt) == DecodeStatus::ok && std::ranges::equal(bits_of(context.logits()), std::span(expected).last(n_vocab));
+        return context.decode(prompt) == DecodeStatus::ok &&
+               std::ranges::equal(bits_of(context.logits()), std::span(expected).last(n_vocab));
     };
     {
         Context context(model, kSmall);
         const auto observer = std::make_shared<Counting>();
-        check_sites("attach", refuse_each_allocation([&] { (void)context.attach(observer); },
-                                                     [&] { return detail::Access::n_attached(*observer) == 0 && decodes(context); }), 2);
+        check_sites(
+            "attach",
+            refuse_each_allocation([&] { (void)context.attach(observer); },
+                                   [&] { return detail::Access::n_attached(*observer) == 0 && decodes(context); }),
+            2);
     }
-    for (const bool immediate : {false, true}) {   // a fresh context each time: the session's tables are made in the first run
+    for (const bool immediate :
+         {false, true}) {  // a fresh context each time: the session's tables are made in the first run
         std::shared_ptr<Observer> observer;
         if (immediate) observer = std::make_shared<CoverageCheck>();
         else observer = std::make_shared<Counting>();
@@ -234,7 +275,9 @@ TEST_CASE("[N3] attaching an observer and decoding under it survive the failure 
             return ok;
         };
         renew();
-        const auto decode = [&] { if (context->decode(prompt) != DecodeStatus::ok) throw std::runtime_error("decode"); };
+        const auto decode = [&] {
+            if (context->decode(prompt) != DecodeStatus::ok) throw std::runtime_error("decode");
+        };
         check_sites("traced decode", refuse_each_allocation(decode, usable, ErrorCode::compute_failed), 50);
         attached = Attachment();
         if (immediate) CHECK(std::static_pointer_cast<CoverageCheck>(observer)->differences().empty());
@@ -246,33 +289,50 @@ TEST_CASE("[N3] sampling survives the failure of any allocation") {
     const auto model = Model::load(save_with_vocab(folder, "llama", small_bpe("gpt-2")));
     const std::vector<float> logits = logits_of(model, std::vector{Token{5}}, kSmall);
     const SamplerOptions options{.penalty_repeat = 1.3f, .seed = 1};
-    check_sites("sampler", refuse_each_allocation([&] { Sampler sampler(model.vocab(), SamplerOptions{.seed = 3}); Sampler copy(sampler); copy = sampler; }), 10);
+    check_sites("sampler", refuse_each_allocation([&] {
+                    Sampler sampler(model.vocab(), SamplerOptions{.seed = 3});
+                    Sampler copy(sampler);
+                    copy = sampler;
+                }),
+                10);
     Sampler sampler(model.vocab(), options);
     std::optional<Sampler> fresh;
     fresh.emplace(model.vocab(), options);
     const Token expected = Sampler(model.vocab(), options).sample(logits);
-    check_sites("sample", refuse_each_allocation([&] { (void)fresh->sample(logits); }, [&] {
-        fresh.emplace(model.vocab(), options);
-        return true;
-    }), 0);
+    check_sites("sample",
+                refuse_each_allocation([&] { (void)fresh->sample(logits); },
+                                       [&] {
+                                           fresh.emplace(model.vocab(), options);
+                                           return true;
+                                       }),
+                0);
     sampler.reset();
     CHECK(sampler.sample(logits) == expected);
-    const auto usable = [&] { sampler.reset(); return sampler.sample(logits) == expected; };
-    check_sites("views", refuse_each_allocation([&] {
-        (void)sampler.probs(5);
-        (void)sampler.names();
-        (void)sampler.recent(3);
-        (void)sampler.recent_text(3);
-    }, usable), 3);
+    const auto usable = [&] {
+        sampler.reset();
+        return sampler.sample(logits) == expected;
+    };
+    check_sites("views",
+                refuse_each_allocation(
+                    [&] {
+                        (void)sampler.probs(5);
+                        (void)sampler.names();
+                        (void)sampler.recent(3);
+                        (void)sampler.recent_text(3);
+                    },
+                    usable),
+                3);
     const std::vector<float> nan(logits.size(), NAN);
-    check_sites("NaN", refuse_each_allocation([&] { (void)sampler.sample(nan); }, usable, ErrorCode::non_finite_logits), 1);
-    check_sites("remove", refuse_each_allocation([&] { sampler.remove(99); }, usable, ErrorCode::index_out_of_range), 1);
+    check_sites("NaN", refuse_each_allocation([&] { (void)sampler.sample(nan); }, usable, ErrorCode::non_finite_logits),
+                1);
+    check_sites("remove", refuse_each_allocation([&] { sampler.remove(99); }, usable, ErrorCode::index_out_of_range),
+                1);
 }
 
 TEST_CASE("[N3] regular expressions, and what compiles them, get their memory where all of it comes from") {
     const TempFolder folder;
     const auto path = folder / "vocab.gguf";
-    small_bpe("gpt-4o").save(path);   // no scanner stands for its expression
+    small_bpe("gpt-4o").save(path);  // no scanner stands for its expression
     const std::string text = "Words, 1234 digits \u4E2D\u6587\u0301.\n";
     const auto expected = Vocab::load(path).encode(text);
     bool same = true;
@@ -301,23 +361,30 @@ TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
         std::optional<Vocab> vocab(load_vocab(writer));
         const auto expected = vocab->encode(text);
         const auto usable = [&] { return vocab->encode(text) == expected; };
-        check_sites("encode", refuse_each_allocation([&] { (void)vocab->encode(text, {.parse_special = true}); }, usable), 1, 5);
+        check_sites("encode",
+                    refuse_each_allocation([&] { (void)vocab->encode(text, {.parse_special = true}); }, usable), 1, 5);
         const auto fresh = [&] {
             vocab.emplace(load_vocab(writer));
             return true;
         };
         fresh();
-        check_sites("first encode", refuse_each_allocation([&] { (void)vocab->encode(text, {.parse_special = true}); }, fresh), 5, 5);
-        check_sites("decode", refuse_each_allocation([&] { (void)vocab->decode(expected, {.render_special = true}); }, usable), 1, 5);
+        check_sites("first encode",
+                    refuse_each_allocation([&] { (void)vocab->encode(text, {.parse_special = true}); }, fresh), 5, 5);
+        check_sites("decode",
+                    refuse_each_allocation([&] { (void)vocab->decode(expected, {.render_special = true}); }, usable), 1,
+                    5);
         check_sites("eog", refuse_each_allocation([&] { (void)vocab->eog_tokens(); }, usable), 1);
-        check_sites("piece", refuse_each_allocation([&] { (void)vocab->piece(Token{-5}); }, usable, ErrorCode::index_out_of_range), 1);
+        check_sites(
+            "piece",
+            refuse_each_allocation([&] { (void)vocab->piece(Token{-5}); }, usable, ErrorCode::index_out_of_range), 1);
         const std::string piece = "a long piece of text \xE4\xB8";
         check_sites("stream", refuse_each_allocation([&] {
-            Utf8Stream stream;
-            (void)stream.push(piece);
-            (void)stream.push("\x96 and some more text after it");
-            (void)stream.flush();
-        }), 2);
+                        Utf8Stream stream;
+                        (void)stream.push(piece);
+                        (void)stream.push("\x96 and some more text after it");
+                        (void)stream.flush();
+                    }),
+                    2);
     }
 }
 
@@ -338,7 +405,8 @@ TEST_CASE("a batch that cannot grow is as it was") {
     const auto usable = [&] {
         bool ok = true;
         for (std::size_t i = 1; i < batch.size(); ++i)
-            ok = ok && batch.rows()[i].token == static_cast<std::int32_t>(i) && std::ranges::equal(batch.seqs(batch.rows()[i]), seqs);
+            ok = ok && batch.rows()[i].token == static_cast<std::int32_t>(i) &&
+                 std::ranges::equal(batch.seqs(batch.rows()[i]), seqs);
         return ok;
     };
     check_sites("growing", refuse_each_allocation(grow, usable), 1);

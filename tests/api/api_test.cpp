@@ -52,12 +52,18 @@ TEST_CASE("[O5] api: log messages go to the caller's sink, with levels, and nowh
     writer.kv("llama.some_new_note", 7u);
     writer.save(folder / "m.gguf");
     std::vector<std::pair<LogLevel, std::string>> messages;
-    const auto model = Model::load(folder / "m.gguf", {.log = [&](LogLevel level, std::string_view text) { messages.emplace_back(level, text); }});
-    CHECK(std::ranges::any_of(messages, [](const auto& m) { return m.first == LogLevel::warning && m.second.find("some_new_note") != std::string::npos; }));
+    const auto model = Model::load(
+        folder / "m.gguf", {.log = [&](LogLevel level, std::string_view text) { messages.emplace_back(level, text); }});
+    CHECK(std::ranges::any_of(messages, [](const auto& m) {
+        return m.first == LogLevel::warning && m.second.find("some_new_note") != std::string::npos;
+    }));
     messages.clear();
-    const Context context(model, {.n_ctx = 4096, .log = [&](LogLevel level, std::string_view text) { messages.emplace_back(level, text); }});
-    CHECK(std::ranges::any_of(messages, [](const auto& m) { return m.second.find("training context") != std::string::npos; }));
-    CHECK_NOTHROW(Context(model, {.n_ctx = 4096}));   // silent by default
+    const Context context(model, {.n_ctx = 4096, .log = [&](LogLevel level, std::string_view text) {
+                                      messages.emplace_back(level, text);
+                                  }});
+    CHECK(std::ranges::any_of(messages,
+                              [](const auto& m) { return m.second.find("training context") != std::string::npos; }));
+    CHECK_NOTHROW(Context(model, {.n_ctx = 4096}));  // silent by default
 }
 
 TEST_CASE("[L20] api: the reported mix of types is the count of tensors by type") {
@@ -79,7 +85,7 @@ TEST_CASE("[L20] api: the reported mix of types is the count of tensors by type"
 TEST_CASE("[L24] api: the structure dump joins with a trace without missing rows") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("qwen2moe").save(folder.path()));
-    std::map<std::string, std::string> rows;   // index → name
+    std::map<std::string, std::string> rows;  // index → name
     const auto lines = lines_of(model.file().csv());
     CHECK(lines.front().starts_with("index,name,type,n_dims,ne0"));
     for (std::size_t i = 1; i < lines.size(); ++i) {
@@ -92,7 +98,8 @@ TEST_CASE("[L24] api: the structure dump joins with a trace without missing rows
         void on_events(std::span<const KernelEvent> events) override {
             for (const auto& event : events)
                 for (const auto& access : event.accesses)
-                    if (access.tensor->tensor_class == TensorClass::weight) weights[access.tensor->id] = access.tensor->name;
+                    if (access.tensor->tensor_class == TensorClass::weight)
+                        weights[access.tensor->id] = access.tensor->name;
         }
     };
     Context context(model, {.n_ctx = 64});
@@ -113,7 +120,9 @@ TEST_CASE("[G9] api: graph and plan are drawn without running, and the plan list
     CHECK(text.find("attn_norm-0") != std::string::npos);
     CHECK(text.find("result_output") != std::string::npos);
     for (const Isa isa : available_isas()) {
-        const std::string steps = export_graph(model, {.isa = isa}, {.n_tokens = 3, .format = GraphRequest::Format::text, .view = GraphRequest::View::plan});
+        const std::string steps =
+            export_graph(model, {.isa = isa},
+                         {.n_tokens = 3, .format = GraphRequest::Format::text, .view = GraphRequest::View::plan});
         CHECK(steps.find("mul_mat.f32." + std::string(to_string(isa))) != std::string::npos);
         CHECK(steps.find("attention." + std::string(to_string(isa))) != std::string::npos);
     }
@@ -147,7 +156,8 @@ TEST_CASE("[A5] api: every supported architecture is listed with what tests it")
         CHECK_FALSE(row.memory.empty());
     }
     CHECK(names.size() == architectures().size());
-    for (const std::string_view name : {"llama", "qwen3moe", "gemma3", "mamba2", "bert", "t5"}) CHECK_MESSAGE(names.contains(name), name);
+    for (const std::string_view name : {"llama", "qwen3moe", "gemma3", "mamba2", "bert", "t5"})
+        CHECK_MESSAGE(names.contains(name), name);
 }
 
 }  // namespace tinfer

@@ -161,7 +161,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<OnThrow>(2, "fail_decode", "detach");
     check_names<EventStatus>(3, "ok", "failed");
     check_names<StepValues::Missing>(4, "no", "not_requested");
-    check_names<RooflineRow::Bound>(3, "memory", "compute", 1);   // the first is called unknown
+    check_names<RooflineRow::Bound>(3, "memory", "compute", 1);  // the first is called unknown
     CHECK(printed(DType::q4_k) == "q4_k");
     CHECK(printed(static_cast<DType>(97)) == "unknown");
 }

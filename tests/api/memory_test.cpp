@@ -8,14 +8,14 @@
 #include <string>
 
 #if defined(__GLIBC__)
-#  include <malloc.h>
+#    include <malloc.h>
 #endif
 #if defined(__linux__)
-#  include <sys/prctl.h>
+#    include <sys/prctl.h>
 #endif
 
-#include "support/sanitizers.hpp"
 #include "support/alloc_counter.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -24,7 +24,10 @@ namespace tinfer::test {
 namespace {
 
 // No doctest macro inside: they allocate.
-struct Counted { MemoryPlan planned, held; std::int64_t after_construction = 0, after_use = 0; };
+struct Counted {
+    MemoryPlan planned, held;
+    std::int64_t after_construction = 0, after_use = 0;
+};
 
 /// Constructs a context and runs every kind of graph on it: prompts in several micro-batches, single tokens, rows of
 /// embeddings, shared prefixes that need page copies.
@@ -41,7 +44,8 @@ Counted count_context(const Model& model, const ContextOptions& options) {
     Context context(model, options);
     counted.after_construction = scope.live();
     for (const int n : {40, 1, 3, 1})
-        if (context.decode(std::span(tokens).first(static_cast<std::size_t>(n))) != DecodeStatus::ok) throw std::runtime_error("decode");
+        if (context.decode(std::span(tokens).first(static_cast<std::size_t>(n))) != DecodeStatus::ok)
+            throw std::runtime_error("decode");
     context.clear();
     if (context.decode(embeddings) != DecodeStatus::ok) throw std::runtime_error("decode");
     context.clear();
@@ -70,8 +74,19 @@ const std::vector<ContextOptions>& context_examples() {
     static const std::vector<ContextOptions> examples{
         {.n_threads = 2},
         {.n_ctx = 64, .n_ubatch = 16, .n_threads = 1, .type_k = KvType::f32, .type_v = KvType::bf16},
-        {.n_ctx = 1000, .n_seq_max = 3, .n_batch = 100, .n_ubatch = 32, .n_threads = 2, .fuse = false, .embeddings = true},
-        {.n_ctx = 256, .n_threads = 1, .n_threads_batch = 3, .embeddings = true, .logits_all = true, .keep = {"l_out-0", "a_long_name_for_no_node-1"}},
+        {.n_ctx = 1000,
+         .n_seq_max = 3,
+         .n_batch = 100,
+         .n_ubatch = 32,
+         .n_threads = 2,
+         .fuse = false,
+         .embeddings = true},
+        {.n_ctx = 256,
+         .n_threads = 1,
+         .n_threads_batch = 3,
+         .embeddings = true,
+         .logits_all = true,
+         .keep = {"l_out-0", "a_long_name_for_no_node-1"}},
     };
     return examples;
 }
@@ -159,7 +174,12 @@ TEST_CASE("sizes beyond all memory are refused before anything is allocated") {
     const AllocationScope scope;
     ErrorCode code{};
     try {
-        const Context context(model, {.n_ctx = 1 << 28, .n_seq_max = 256, .n_ubatch = 0, .n_threads = 1, .logits_all = true, .memory_limit = 1 << 30});
+        const Context context(model, {.n_ctx = 1 << 28,
+                                      .n_seq_max = 256,
+                                      .n_ubatch = 0,
+                                      .n_threads = 1,
+                                      .logits_all = true,
+                                      .memory_limit = 1 << 30});
     } catch (const Error& error) {
         code = error.code();
     }
@@ -169,8 +189,8 @@ TEST_CASE("sizes beyond all memory are refused before anything is allocated") {
 
 namespace {
 
-/// Decodes and samples `steps` times on one sequence, starting afresh when the cache is full. Every `period`-th call takes a
-/// batch of 1 to 9 tokens. Returns the allocations made; no doctest macro inside, they allocate.
+/// Decodes and samples `steps` times on one sequence, starting afresh when the cache is full. Every `period`-th call
+/// takes a batch of 1 to 9 tokens. Returns the allocations made; no doctest macro inside, they allocate.
 std::uint64_t allocations_of_steps(const Model& model, Context& context, Sampler& sampler, int steps, int period) {
     const auto prompt = random_tokens(16, model.info().n_vocab, 3);
     const AllocationScope scope;
@@ -214,7 +234,9 @@ TEST_CASE("[N6] after the first decode, 10,000 steps of decode and sample alloca
 
 namespace {
 
-struct Resident { std::uint64_t anonymous = 0, mapped = 0; };   // bytes
+struct Resident {
+    std::uint64_t anonymous = 0, mapped = 0;
+};  // bytes
 
 /// Resident memory of this process by /proc/self/smaps: anonymous, and pages of mappings of `file`.
 Resident resident(const std::filesystem::path& file) {
@@ -240,8 +262,9 @@ void trim_heap() {
 #endif
 }
 
-/// Memory comes in small pages while this lives. With large ones a thread's stack or a part of the heap of which little is
-/// used counts as 2 MB; where and whether is the system's choice, and one of them can be more than the test leaves room for.
+/// Memory comes in small pages while this lives. With large ones a thread's stack or a part of the heap of which little
+/// is used counts as 2 MB; where and whether is the system's choice, and one of them can be more than the test leaves
+/// room for.
 class SmallPages {
 public:
 #if defined(__linux__)
@@ -282,7 +305,7 @@ TEST_CASE("[N14] a weight is resident once, mapped or read, before and after pro
             Context context(model, {.n_ctx = 64, .n_ubatch = 16, .n_threads = 2});
             const auto weights = static_cast<double>(model.info().weight_bytes);
             CHECK(weights > 40e6);
-            for (const int n : {32, 1, 1, 16, 1}) {   // prompts and single tokens take different kernels
+            for (const int n : {32, 1, 1, 16, 1}) {  // prompts and single tokens take different kernels
                 REQUIRE(context.decode(random_tokens(n, tiny.n_vocab, 1)) == DecodeStatus::ok);
                 const Resident after = resident(path);
                 const double anonymous = static_cast<double>(after.anonymous) - static_cast<double>(before.anonymous);
@@ -291,7 +314,8 @@ TEST_CASE("[N14] a weight is resident once, mapped or read, before and after pro
                 CAPTURE(weights);
                 CAPTURE(anonymous);
                 CAPTURE(mapped);
-                // Cache, buffers, vocabulary and all: nothing is taken off. Shadow memory is anonymous, too, and code that an emulator made.
+                // Cache, buffers, vocabulary and all: nothing is taken off. Shadow memory is anonymous, too, and code
+                // that an emulator made.
                 if (!kSanitized && !kEmulated) CHECK(anonymous + mapped <= 1.05 * weights);
                 // They were used, and from where they should be: the measurement sees them. What a sanitizer keeps of
                 // freed memory was resident before, and is taken again without growth.

@@ -11,23 +11,33 @@
 namespace tinfer {
 namespace {
 
-struct Field { DType type; std::size_t offset; std::uint64_t bad, good; std::size_t width; };
+struct Field {
+    DType type;
+    std::size_t offset;
+    std::uint64_t bad, good;
+    std::size_t width;
+};
 
 }  // namespace
 
 TEST_CASE("[L18] base: the data check finds a bad value in every field that must be finite, and names its block") {
     // Bad: NaN or Inf patterns; good: the largest finite number of the field, every other bit set.
     std::vector<Field> fields{
-        {DType::f32, 0, 0x7f800000, 0x7f7fffff, 4}, {DType::f32, 0, 0xffc00001, 0xff7fffff, 4},
-        {DType::f64, 0, 0x7ff0000000000000, 0x7fefffffffffffff, 8}, {DType::bf16, 0, 0x7f80, 0x7f7f, 2},
-        {DType::f16, 0, 0xfc00, 0xfbff, 2}, {DType::q8_k, 0, 0x7fc00000, 0x7f7fffff, 4}, {DType::mxfp4, 0, 255, 254, 1},
+        {DType::f32, 0, 0x7f800000, 0x7f7fffff, 4},
+        {DType::f32, 0, 0xffc00001, 0xff7fffff, 4},
+        {DType::f64, 0, 0x7ff0000000000000, 0x7fefffffffffffff, 8},
+        {DType::bf16, 0, 0x7f80, 0x7f7f, 2},
+        {DType::f16, 0, 0xfc00, 0xfbff, 2},
+        {DType::q8_k, 0, 0x7fc00000, 0x7f7fffff, 4},
+        {DType::mxfp4, 0, 255, 254, 1},
     };
     const auto halves = [&](DType type, std::initializer_list<std::size_t> offsets) {
         for (const std::size_t offset : offsets) fields.push_back({type, offset, 0x7c00, 0x7bff, 2});
         for (const std::size_t offset : offsets) fields.push_back({type, offset, 0xfe01, 0xfbff, 2});
     };
-    for (const DType type : {DType::q4_0, DType::q5_0, DType::q8_0, DType::q8_1, DType::iq4_nl, DType::iq4_xs, DType::q1_0, DType::q2_0,
-                             DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq1_s})
+    for (const DType type :
+         {DType::q4_0, DType::q5_0, DType::q8_0, DType::q8_1, DType::iq4_nl, DType::iq4_xs, DType::q1_0, DType::q2_0,
+          DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq1_s})
         halves(type, {0});
     for (const DType type : {DType::q4_1, DType::q5_1, DType::q4_k, DType::q5_k}) halves(type, {0, 2});
     halves(DType::q2_k, {80, 82});
@@ -41,7 +51,8 @@ TEST_CASE("[L18] base: the data check finds a bad value in every field that must
         CAPTURE(field.offset);
         const auto block = static_cast<std::size_t>(find_dtype(field.type)->block_bytes);
         std::vector<std::byte> bytes(block * 9);
-        for (std::size_t i = 0; i < 9; ++i) std::memcpy(bytes.data() + i * block + field.offset, &field.good, field.width);
+        for (std::size_t i = 0; i < 9; ++i)
+            std::memcpy(bytes.data() + i * block + field.offset, &field.good, field.width);
         CHECK_FALSE(first_bad_block(field.type, bytes).has_value());
         std::memcpy(bytes.data() + 7 * block + field.offset, &field.bad, field.width);
         CHECK(first_bad_block(field.type, bytes) == 7u);
@@ -51,20 +62,21 @@ TEST_CASE("[L18] base: the data check finds a bad value in every field that must
 }
 
 TEST_CASE("base: iq1_m is judged by the scale assembled from four nibbles") {
-    std::vector<std::byte> bytes(56 * 3, std::byte{0x0f});   // low nibbles belong to other fields
+    std::vector<std::byte> bytes(56 * 3, std::byte{0x0f});  // low nibbles belong to other fields
     for (std::size_t i = 0; i < bytes.size(); i += 56)
         for (std::size_t k = 48; k < 56; ++k) bytes[i + k] = std::byte{0x0f};
     CHECK_FALSE(first_bad_block(DType::iq1_m, bytes).has_value());
-    bytes[56 + 53] = std::byte{0xcf};   // third nibble c: 0x0c00
-    bytes[56 + 55] = std::byte{0x7f};   // fourth nibble 7: 0x7c00 together
+    bytes[56 + 53] = std::byte{0xcf};  // third nibble c: 0x0c00
+    bytes[56 + 55] = std::byte{0x7f};  // fourth nibble 7: 0x7c00 together
     CHECK(first_bad_block(DType::iq1_m, bytes) == 1u);
-    bytes[56 + 53] = std::byte{0x8f};   // 0x7800: finite
+    bytes[56 + 53] = std::byte{0x8f};  // 0x7800: finite
     CHECK_FALSE(first_bad_block(DType::iq1_m, bytes).has_value());
 }
 
 TEST_CASE("base: what has no scale is never bad") {
     const std::vector<std::byte> ones(36 * 8, std::byte{0xff});
-    for (const DType type : {DType::i8, DType::i16, DType::i32, DType::i64, DType::nvfp4}) CHECK_FALSE(first_bad_block(type, ones).has_value());
+    for (const DType type : {DType::i8, DType::i16, DType::i32, DType::i64, DType::nvfp4})
+        CHECK_FALSE(first_bad_block(type, ones).has_value());
     CHECK_FALSE(first_bad_block(DType::f32, {}).has_value());
     // s of q8_1 is not looked at.
     std::vector<std::byte> q8_1(36);

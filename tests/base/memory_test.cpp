@@ -44,7 +44,7 @@ TEST_CASE("base: an aligned buffer is aligned, zeroed where asked, moves, and re
         CHECK(assigned.size() == 1000);
     }
     CHECK(AlignedBuffer(0).data() == nullptr);
-#if !defined(__SANITIZE_ADDRESS__)   // the sanitizer's allocator ends the process where others return null
+#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer's allocator ends the process where others return null
     try {
         AlignedBuffer impossible(std::size_t{1} << 62);
         FAIL("no machine has that much");
@@ -83,7 +83,8 @@ TEST_CASE("base: a file reads and maps to the same bytes, and keeping the front 
         }
         return ErrorCode::busy;
     };
-    CHECK(code_of([&] { file.read_at(text.size() - 10, std::as_writable_bytes(std::span(read))); }) == ErrorCode::truncated);
+    CHECK(code_of([&] { file.read_at(text.size() - 10, std::as_writable_bytes(std::span(read))); }) ==
+          ErrorCode::truncated);
     CHECK(code_of([&] { InputFile missing(folder / "missing"); }) == ErrorCode::io_error);
     CHECK(code_of([&] { InputFile directory(folder.path()); }) == ErrorCode::io_error);
 }

@@ -42,9 +42,11 @@ TEST_CASE("base: a copy of a SHA-256 goes on from where it is") {
     CHECK(hash.finish() == copy.finish());
 }
 
-TEST_CASE("base: the SHA-256 of a file is that of its bytes, read in pieces, and a file that is not there is an error") {
+TEST_CASE(
+    "base: the SHA-256 of a file is that of its bytes, read in pieces, and a file that is not there is an error") {
     const test::TempFolder folder;
-    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1, (std::size_t{5} << 20) - 3}) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, (std::size_t{1} << 20) + 1,
+                                   (std::size_t{5} << 20) - 3}) {
         std::string text(size, 'x');
         for (std::size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i / 997);
         std::ofstream(folder / "data", std::ios::binary) << text;

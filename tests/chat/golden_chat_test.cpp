@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 
 LocalTime time_of(const std::string& text) {
     LocalTime t;
-    REQUIRE(std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d", &t.year, &t.month, &t.day, &t.hour, &t.minute, &t.second) == 6);
+    REQUIRE(std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d", &t.year, &t.month, &t.day, &t.hour, &t.minute, &t.second) ==
+            6);
     return t;
 }
 
@@ -45,7 +46,8 @@ TEST_CASE("[C6][golden] chat: every published template renders every conversatio
         for (const Json& c : data["cases"]) {
             CAPTURE(path.filename().string());
             CAPTURE(c["name"].get<std::string>());
-            const std::string expected = c.contains("render") ? c["render"].get<std::string>() : "raised: " + c["message"].get<std::string>();
+            const std::string expected =
+                c.contains("render") ? c["render"].get<std::string>() : "raised: " + c["message"].get<std::string>();
             CHECK(rendered(chat_template, c["inputs"], options) == expected);
             ++n_cases;
         }

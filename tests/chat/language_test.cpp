@@ -9,7 +9,8 @@
 namespace tinfer::test {
 namespace {
 
-constexpr const char* kInputs = R"({"s": "Grüße, World", "n": 7, "f": 2.5, "l": [3, 1, 2], "m": {"k": 1, "items": "own"}, "e": "",
+constexpr const char* kInputs =
+    R"({"s": "Grüße, World", "n": 7, "f": 2.5, "l": [3, 1, 2], "m": {"k": 1, "items": "own"}, "e": "",
     "msgs": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null}]})";
 
 std::string render(std::string_view source) {
@@ -75,9 +76,15 @@ TEST_CASE("chat: names live in their scope, and namespaces carry values out of l
         {"{% for i in [] %}a{% else %}none{% endfor %}", "none"},
         {"{% for i in l if i > 1 %}{{ i }}{{ ',' if not loop.last }}{% endfor %}", "3,2"},
         {"{% for a, b in [(1, 2), (3, 4)] %}{{ a }}-{{ b }} {% endfor %}", "1-2 3-4 "},
-        {"{% for i in [1, 2, 3, 4] %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}", "13"},
-        {"{% for i in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.previtem }}{{ loop.cycle('a', 'b') }} {% endfor %}", "12a 213b 301a "},
-        {"{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{% endif %}{% endfor %}", "1(2(3))"},
+        {"{% for i in [1, 2, 3, 4] %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i "
+         "}}{% endfor %}",
+         "13"},
+        {"{% for i in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.previtem }}{{ loop.cycle('a', 'b') }} {% endfor "
+         "%}",
+         "12a 213b 301a "},
+        {"{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{% endif %}{% "
+         "endfor %}",
+         "1(2(3))"},
         {"{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a }}", "3"},
         {"{% set x %}a{{ n }}{% endset %}{{ x | upper }}", "A7"},
         {"{% filter upper %}abc{% endfilter %}", "ABC"},
@@ -87,7 +94,8 @@ TEST_CASE("chat: names live in their scope, and namespaces carry values out of l
 
 TEST_CASE("chat: macros take defaults, names, their caller's block, and see later definitions") {
     check({
-        {"{% macro m(a, b=2, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(1) }} {{ m(1, c=9) }} {{ m(b=5, a=4) }}", "122 129 455"},
+        {"{% macro m(a, b=2, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(1) }} {{ m(1, c=9) }} {{ m(b=5, a=4) }}",
+         "122 129 455"},
         {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}late{% endmacro %}{{ a() }}", "late"},
         {"{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "3210"},
         {"{% macro m() %}[{{ caller('x') }}]{% endmacro %}{% call(v) m() %}{{ v }}!{% endcall %}", "[x!]"},
@@ -100,11 +108,15 @@ TEST_CASE("chat: slices, subscripts and attributes as Python's") {
     check({
         {"{{ l[1:] }} {{ l[::-1] }} {{ l[:-1] }} {{ l[5:] }} {{ l[-9:2] }}", "[1, 2] [2, 1, 3] [3, 1] [] [3, 1]"},
         {"{{ s[2:4] }} {{ s[::-1] }} {{ s[-1] }} {{ s[99] }}", "üß dlroW ,eßürG d "},
-        {"{{ m.k }} {{ m['items'] }} {{ m.items() | list }} {{ m.zz }} {{ m.get('zz', 4) }}", "1 own [('k', 1), ('items', 'own')]  4"},
+        {"{{ m.k }} {{ m['items'] }} {{ m.items() | list }} {{ m.zz }} {{ m.get('zz', 4) }}",
+         "1 own [('k', 1), ('items', 'own')]  4"},
         {"{{ msgs[0]['role'] }}{{ msgs[-1].content }}{{ msgs[0].nothing is defined }}", "userNoneFalse"},
-        {"{{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a b c'.split(' ', 1) }}", "['a', 'b', '', 'c'] ['a', 'b'] ['a', 'b c']"},
-        {"{{ 'straße'.upper() }} {{ 'ǆabc'.title() }} {{ 'x'.join(['a', 'b']) }} {{ '{}-{n:>3}'.format(1, n=2) }}", "STRASSE ǅabc axb 1-  2"},
-        {"{{ 'abc'.startswith(('x', 'a')) }} {{ 'xxabxx'.strip('x') }} {{ 'a-b'.replace('-', '+', 1) }}", "True ab a+b"},
+        {"{{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a b c'.split(' ', 1) }}",
+         "['a', 'b', '', 'c'] ['a', 'b'] ['a', 'b c']"},
+        {"{{ 'straße'.upper() }} {{ 'ǆabc'.title() }} {{ 'x'.join(['a', 'b']) }} {{ '{}-{n:>3}'.format(1, n=2) }}",
+         "STRASSE ǅabc axb 1-  2"},
+        {"{{ 'abc'.startswith(('x', 'a')) }} {{ 'xxabxx'.strip('x') }} {{ 'a-b'.replace('-', '+', 1) }}",
+         "True ab a+b"},
         {"{% set x = [1] %}{% set _ = x.append(2) %}{{ x }}{{ x.pop() }}{{ x }}", "[1, 2]2[1]"},
     });
 }
@@ -112,18 +124,24 @@ TEST_CASE("chat: slices, subscripts and attributes as Python's") {
 TEST_CASE("chat: filters and tests") {
     check({
         {"{{ msgs | selectattr('role', 'equalto', 'user') | map(attribute='content') | join(',') }}", "Hi"},
-        {"{{ {'b': 1, 'A': 2} | dictsort }} {{ ['b', 'A', 'c'] | sort }} {{ [1, 1, 2] | unique | list }}", "[('A', 2), ('b', 1)] ['A', 'b', 'c'] [1, 2]"},
+        {"{{ {'b': 1, 'A': 2} | dictsort }} {{ ['b', 'A', 'c'] | sort }} {{ [1, 1, 2] | unique | list }}",
+         "[('A', 2), ('b', 1)] ['A', 'b', 'c'] [1, 2]"},
         {"{{ 'a\nb\n\nc' | indent(2) }}", "a\n  b\n\n  c"},
         {"{{ nothing | default('d') }} {{ '' | default('d') }} {{ '' | default('d', true) }}", "d  d"},
-        {"{{ 42.55 | round(1, 'floor') }} {{ 2.5 | round }} {{ '0x1f' | int(0, 16) }} {{ 'x' | float(1.5) }}", "42.5 2.0 31 1.5"},
-        {"{{ [1, 2, 3, 4, 5] | batch(2, 0) | list }} {{ [1, 2, 3] | slice(2) | list }}", "[[1, 2], [3, 4], [5, 0]] [[1, 2], [3]]"},
-        {"{% for key, group in [{'t': 'a', 'v': 1}, {'t': 'b', 'v': 2}, {'t': 'a', 'v': 3}] | groupby('t') %}{{ key }}{{ group | map(attribute='v') | list }}{% endfor %}",
+        {"{{ 42.55 | round(1, 'floor') }} {{ 2.5 | round }} {{ '0x1f' | int(0, 16) }} {{ 'x' | float(1.5) }}",
+         "42.5 2.0 31 1.5"},
+        {"{{ [1, 2, 3, 4, 5] | batch(2, 0) | list }} {{ [1, 2, 3] | slice(2) | list }}",
+         "[[1, 2], [3, 4], [5, 0]] [[1, 2], [3]]"},
+        {"{% for key, group in [{'t': 'a', 'v': 1}, {'t': 'b', 'v': 2}, {'t': 'a', 'v': 3}] | groupby('t') %}{{ key "
+         "}}{{ group | map(attribute='v') | list }}{% endfor %}",
          "a[1, 3]b[2]"},
-        {"{{ 1 is odd }} {{ 4 is divisibleby 2 }} {{ 'x' is in ['x'] }} {{ none is none }} {{ l is mapping }} {{ not l is string }}",
+        {"{{ 1 is odd }} {{ 4 is divisibleby 2 }} {{ 'x' is in ['x'] }} {{ none is none }} {{ l is mapping }} {{ not l "
+         "is string }}",
          "True True True True False True"},
         {"{{ '<a>' | e }} {{ 'x' | safe + '<' }}", "&lt;a&gt; x&lt;"},
         {"{{ ([] | select | list) is sequence }}{{ ([] | select) is sequence }}", "TrueFalse"},
-        {"{{ strftime_now('%Y-%m-%d %d %b %Y %B %A %j %H:%M %-d') }}", "2026-03-09 09 Mar 2026 March Monday 068 14:05 9"},
+        {"{{ strftime_now('%Y-%m-%d %d %b %Y %B %A %j %H:%M %-d') }}",
+         "2026-03-09 09 Mar 2026 March Monday 068 14:05 9"},
         {"{{ '%s has %d, %.2f' % ('a', 3, 2.5) }} {{ '%5s|%-3d|' % ('x', 1) }}", "a has 3, 2.50     x|1  |"},
     });
 }
@@ -132,7 +150,8 @@ TEST_CASE("chat: tojson writes as Python's json.dumps") {
     check({
         {"{{ {'a': [1, 2.0, true, none, 'ü\"\\n']} | tojson }}", R"({"a": [1, 2.0, true, null, "ü\"\n"]})"},
         {"{{ {'b': [], 'a': {}} | tojson(indent=2, sort_keys=true) }}", "{\n  \"a\": {},\n  \"b\": []\n}"},
-        {"{{ 'é😀' | tojson(ensure_ascii=true) }} {{ [1, 2] | tojson(separators=(',', ':')) }}", R"("\u00e9\ud83d\ude00" [1,2])"},
+        {"{{ 'é😀' | tojson(ensure_ascii=true) }} {{ [1, 2] | tojson(separators=(',', ':')) }}",
+         R"("\u00e9\ud83d\ude00" [1,2])"},
         {"{{ '</s>\\u007f\\u0001' | tojson }}", "\"</s>\x7f\\u0001\""},
         {"{{ '{\"k\": [1, 2.5]}' | from_json }}", "{'k': [1, 2.5]}"},
     });
@@ -140,18 +159,23 @@ TEST_CASE("chat: tojson writes as Python's json.dumps") {
 
 TEST_CASE("chat: errors say line and column, and raise_exception its own words") {
     CHECK(error_of("{{ raise_exception('No tools, please') }}", ErrorCode::template_error) == "No tools, please");
-    CHECK(error_of("a\n{{ n + nothing }}", ErrorCode::template_runtime).find("line 2, column 6: 'nothing' is undefined") != std::string::npos);
-    CHECK(error_of("{% if n %}\n{% endfor %}", ErrorCode::template_syntax).find("line 2, column 4") != std::string::npos);
-    CHECK(error_of("{{ n | nofilter }}", ErrorCode::template_runtime).find("there is no filter 'nofilter'") != std::string::npos);
+    CHECK(error_of("a\n{{ n + nothing }}", ErrorCode::template_runtime)
+              .find("line 2, column 6: 'nothing' is undefined") != std::string::npos);
+    CHECK(error_of("{% if n %}\n{% endfor %}", ErrorCode::template_syntax).find("line 2, column 4") !=
+          std::string::npos);
+    CHECK(error_of("{{ n | nofilter }}", ErrorCode::template_runtime).find("there is no filter 'nofilter'") !=
+          std::string::npos);
     CHECK(error_of("{% include 'x' %}", ErrorCode::template_syntax).find("'include'") != std::string::npos);
-    for (const char* source : {"{{ n", "{% if n %}", "{{ 'abc }}", "{# abc", "{{ (1 }}", "{{ 1 2 }}", "{% set 1 = 2 %}", "{{ x.1a }}", "{% raw %}", "{% break %}",
-                               "{{ f(a=1, 2) }}", "{% for i l %}{% endfor %}", "{{ 99999999999999999999 }}", "{{ '\\ud800' }}", "{{ a ? b }}"}) {
+    for (const char* source : {"{{ n", "{% if n %}", "{{ 'abc }}", "{# abc", "{{ (1 }}", "{{ 1 2 }}", "{% set 1 = 2 %}",
+                               "{{ x.1a }}", "{% raw %}", "{% break %}", "{{ f(a=1, 2) }}", "{% for i l %}{% endfor %}",
+                               "{{ 99999999999999999999 }}", "{{ '\\ud800' }}", "{{ a ? b }}"}) {
         CAPTURE(source);
         CHECK(error_of(source, ErrorCode::template_syntax).find("line 1, column") != std::string::npos);
     }
-    for (const char* source : {"{{ n.a.b }}", "{{ nothing.a }}", "{{ nothing() }}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ nothing | tojson }}", "{{ {}[[]] ~ {[]: 1} }}",
-                               "{{ 9223372036854775807 + 1 }}", "{{ [1] < ['a'] }}", "{% for a, b in [1] %}{% endfor %}", "{% set m.x = 1 %}", "{{ 'x' in 3 }}",
-                               "{{ range(200000) }}", "{{ '{' | from_json }}"}) {
+    for (const char* source : {"{{ n.a.b }}", "{{ nothing.a }}", "{{ nothing() }}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}",
+                               "{{ nothing | tojson }}", "{{ {}[[]] ~ {[]: 1} }}", "{{ 9223372036854775807 + 1 }}",
+                               "{{ [1] < ['a'] }}", "{% for a, b in [1] %}{% endfor %}", "{% set m.x = 1 %}",
+                               "{{ 'x' in 3 }}", "{{ range(200000) }}", "{{ '{' | from_json }}"}) {
         CAPTURE(source);
         CHECK(error_of(source, ErrorCode::template_runtime).find("line 1, column") != std::string::npos);
     }

@@ -25,7 +25,8 @@ std::string marked(std::string_view source, std::string_view inputs) {
     return out;
 }
 
-constexpr const char* kInputs = R"({"messages": [{"role": "user", "content": " Hi <s> "}, {"role": "odd<|", "content": "b"}],
+constexpr const char* kInputs =
+    R"({"messages": [{"role": "user", "content": " Hi <s> "}, {"role": "odd<|", "content": "b"}],
     "tools": [{"type": "function", "function": {"name": "add"}}], "bos_token": "<s>", "note": "n,o"})";
 
 }  // namespace
@@ -34,7 +35,8 @@ TEST_CASE("chat: the origin of text goes along through operators, methods, filte
     const struct {
         const char *source, *expected;
     } cases[] = {
-        {"{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}</s>", "<s><|user|>[messages[0].content: Hi <s> ]</s>"},
+        {"{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}</s>",
+         "<s><|user|>[messages[0].content: Hi <s> ]</s>"},
         {"<|{{ messages[1].role }}|>", "<|[messages[1].role:odd<|]|>"},
         {"{{ '<' + messages[0].content.strip() + '>' }}", "<[messages[0].content:Hi <s>]>"},
         {"{{ messages[0].content | trim | upper }}", "[messages[0].content:HI <S>]"},
@@ -51,8 +53,8 @@ TEST_CASE("chat: the origin of text goes along through operators, methods, filte
         {"{{ note | indent(2, true) }}", "  [note:n,o]"},
         {"{% filter upper %}x{{ note }}{% endfilter %}", "X[note:N,O]"},
         {"{{ messages[0].content | e }}", "[messages[0].content: Hi &lt;s&gt; ]"},
-        {"{{ tools | tojson }}",
-         "[{\"type\": [tools[0].type:\"function\"], \"function\": {[tools[0].function.name:\"name\"]: [tools[0].function.name:\"add\"]}}]"},
+        {"{{ tools | tojson }}", "[{\"type\": [tools[0].type:\"function\"], \"function\": "
+                                 "{[tools[0].function.name:\"name\"]: [tools[0].function.name:\"add\"]}}]"},
     };
     for (const auto& c : cases) {
         CAPTURE(c.source);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Renders templates for jinja_test.py: each line of standard input is {"template": …, "inputs": …}, each line of the output
-// {"text": …} or {"error": …}.
+// Renders templates for jinja_test.py: each line of standard input is {"template": …, "inputs": …}, each line of the
+// output {"text": …} or {"error": …}.
 #include <iostream>
 #include <string>
 
@@ -15,7 +15,8 @@ int main() {
         const Json task = Json::parse(line);
         Json answer;
         try {
-            answer["text"] = tinfer::ChatTemplate(task["template"].get<std::string>()).render(task["inputs"].dump(), options).text;
+            answer["text"] =
+                tinfer::ChatTemplate(task["template"].get<std::string>()).render(task["inputs"].dump(), options).text;
         } catch (const tinfer::Error& error) {
             answer = {{"error", error.what()}};
         }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// A main for fuzz targets where there is no libFuzzer: runs LLVMFuzzerTestOneInput on seeds and on deterministic mutations of
-// them that know a little of binary formats (interesting integers at any place, cuts, splices). Fails on an exception that
-// leaves the target and on an input that takes longer than a second; sanitizers find the rest.
+// A main for fuzz targets where there is no libFuzzer: runs LLVMFuzzerTestOneInput on seeds and on deterministic
+// mutations of them that know a little of binary formats (interesting integers at any place, cuts, splices). Fails on
+// an exception that leaves the target and on an input that takes longer than a second; sanitizers find the rest.
 //
 //     fuzz_gguf [--runs N] [--seed S] [--failures FOLDER] <seed file or folder>…
 //
-// Equal arguments give equal inputs. Before each run the input lies in FOLDER/last when that is given, so that a run which
-// ends the process can be repeated: fuzz_gguf --runs 0 FOLDER/last.
+// Equal arguments give equal inputs. Before each run the input lies in FOLDER/last when that is given, so that a run
+// which ends the process can be repeated: fuzz_gguf --runs 0 FOLDER/last.
 #include <algorithm>
-#include <ctime>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +40,8 @@ Input read_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, const Input& input) {
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
 }
 
 std::vector<Input> read_seeds(const std::vector<std::filesystem::path>& paths) {
@@ -52,7 +53,7 @@ std::vector<Input> read_seeds(const std::vector<std::filesystem::path>& paths) {
             for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
                 if (entry.is_regular_file()) files.push_back(entry.path());
     }
-    std::sort(files.begin(), files.end());   // the order of a folder is the file system's whim
+    std::sort(files.begin(), files.end());  // the order of a folder is the file system's whim
     std::vector<Input> seeds;
     for (const auto& file : files) seeds.push_back(read_file(file));
     if (seeds.empty()) seeds.emplace_back();
@@ -73,9 +74,38 @@ private:
     std::size_t below(std::size_t n) { return n == 0 ? 0 : static_cast<std::size_t>(random_() % n); }
 
     std::uint64_t interesting() {
-        constexpr std::uint64_t edges[] = {0, 1, 2, 3, 4, 7, 8, 9, 12, 13, 16, 31, 32, 64, 127, 128, 255, 256, 1024, 4096, 65535, 65536,
-                                           0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x7fffffffffffffff, 0x8000000000000000,
-                                           0xffffffffffffffff, 0xffffffffffffffe0, 0x3fffffffffffffff, 0x1000000000000000};
+        constexpr std::uint64_t edges[] = {0,
+                                           1,
+                                           2,
+                                           3,
+                                           4,
+                                           7,
+                                           8,
+                                           9,
+                                           12,
+                                           13,
+                                           16,
+                                           31,
+                                           32,
+                                           64,
+                                           127,
+                                           128,
+                                           255,
+                                           256,
+                                           1024,
+                                           4096,
+                                           65535,
+                                           65536,
+                                           0x7fffffff,
+                                           0x80000000,
+                                           0xffffffff,
+                                           0x100000000,
+                                           0x7fffffffffffffff,
+                                           0x8000000000000000,
+                                           0xffffffffffffffff,
+                                           0xffffffffffffffe0,
+                                           0x3fffffffffffffff,
+                                           0x1000000000000000};
         const std::uint64_t edge = edges[below(std::size(edges))];
         return below(4) == 0 ? edge + below(5) - 2 : edge;
     }
@@ -83,19 +113,25 @@ private:
     void put(Input& input, std::size_t width) {
         if (input.size() < width) return;
         const std::uint64_t value = interesting();
-        std::memcpy(input.data() + below(input.size() - width + 1), &value, width);   // little-endian
+        std::memcpy(input.data() + below(input.size() - width + 1), &value, width);  // little-endian
     }
 
     void mutate(Input& input) {
         const std::size_t at = below(input.size()), length = below(std::min<std::size_t>(input.size() - at, 64) + 1);
         const auto place = input.begin() + static_cast<std::ptrdiff_t>(at);
         switch (below(11)) {
-            case 0: if (!input.empty()) *place ^= static_cast<std::uint8_t>(1u << below(8)); break;
-            case 1: if (!input.empty()) *place = static_cast<std::uint8_t>(random_()); break;
+            case 0:
+                if (!input.empty()) *place ^= static_cast<std::uint8_t>(1u << below(8));
+                break;
+            case 1:
+                if (!input.empty()) *place = static_cast<std::uint8_t>(random_());
+                break;
             case 2: put(input, 1); break;
             case 3: put(input, 2); break;
-            case 4: case 5: put(input, 4); break;
-            case 6: case 7: put(input, 8); break;
+            case 4:
+            case 5: put(input, 4); break;
+            case 6:
+            case 7: put(input, 8); break;
             case 8: input.resize(at); break;
             case 9: splice(input, at); break;
             default:
@@ -110,7 +146,8 @@ private:
         const std::size_t from = below(other.size()), length = below(other.size() - from + 1);
         const auto begin = other.begin() + static_cast<std::ptrdiff_t>(from);
         if (below(2) == 0) input.resize(at);
-        input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), begin, begin + static_cast<std::ptrdiff_t>(length));
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), begin,
+                     begin + static_cast<std::ptrdiff_t>(length));
     }
 
     const std::vector<Input>& seeds_;
@@ -126,7 +163,7 @@ public:
     /// False when the input is a finding.
     bool run(const Input& input) {
         if (!failures_.empty()) write_file(failures_ / "last", input);
-        const std::clock_t begin = std::clock();   // processor time: a busy machine is no finding
+        const std::clock_t begin = std::clock();  // processor time: a busy machine is no finding
         try {
             LLVMFuzzerTestOneInput(input.data(), input.size());
         } catch (const std::exception& error) {
@@ -143,7 +180,8 @@ public:
 
 private:
     bool report(const Input& input, const std::string& text) {
-        std::fprintf(stderr, "run %llu, %zu bytes: %s\n", static_cast<unsigned long long>(count_), input.size(), text.c_str());
+        std::fprintf(stderr, "run %llu, %zu bytes: %s\n", static_cast<unsigned long long>(count_), input.size(),
+                     text.c_str());
         if (!failures_.empty()) write_file(failures_ / ("finding-" + std::to_string(count_)), input);
         return false;
     }
@@ -176,7 +214,7 @@ int main(int argc, char** argv) {
     for (const Input& seed : seeds) clean = runner.run(seed) && clean;
     Mutator mutator(seeds, arguments.seed);
     for (std::uint64_t i = 0; i < arguments.runs && clean; ++i) clean = runner.run(mutator.next());
-    std::printf("%llu runs from %zu seeds, slowest %.3f s: %s\n", static_cast<unsigned long long>(runner.count()), seeds.size(),
-                runner.slowest(), clean ? "nothing found" : "FINDING");
+    std::printf("%llu runs from %zu seeds, slowest %.3f s: %s\n", static_cast<unsigned long long>(runner.count()),
+                seeds.size(), runner.slowest(), clean ? "nothing found" : "FINDING");
     return clean ? 0 : 1;
 }

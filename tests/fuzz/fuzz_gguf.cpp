@@ -29,7 +29,7 @@ void read_array(const gguf::ArrayView& array) {
         attempt([&] { static_cast<void>(array.number(i)); });
         attempt([&] { static_cast<void>(array.boolean(i)); });
         if (array.element_type() == gguf::ValueType::array) read_array(array.array(i));
-        if (i == 64) i = array.size() - 2;   // the first elements and the last
+        if (i == 64) i = array.size() - 2;  // the first elements and the last
     }
     attempt([&] { static_cast<void>(array.raw()); });
 }
@@ -56,7 +56,7 @@ void ask_everything(const gguf::File& file) {
         const auto* bytes = static_cast<const unsigned char*>(tensor.address);
         sum += bytes[0] + bytes[tensor.bytes - 1];
     }
-    if (sum == 1u << 31) std::abort();   // the reads above must happen
+    if (sum == 1u << 31) std::abort();  // the reads above must happen
     attempt([&] { file.check_data(); });
     static_cast<void>(gguf::csv(file));
     static_cast<void>(gguf::json(file));

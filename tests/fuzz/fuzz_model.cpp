@@ -18,7 +18,8 @@ namespace {
 using namespace tinfer;
 
 void run(const model::BoundModel& bound) {
-    Context::Impl context(detail::Access::make<Model>(nullptr), bound, {.n_ctx = 64, .n_ubatch = 2, .n_threads = 1, .embeddings = true});
+    Context::Impl context(detail::Access::make<Model>(nullptr), bound,
+                          {.n_ctx = 64, .n_ubatch = 2, .n_threads = 1, .embeddings = true});
     const std::int32_t last = bound.hp.n_vocab - 1;
     const std::vector tokens{Token{0}, Token{std::min(1, last)}, Token{last}};
     if (context.encoder) (void)context.encode(std::span<const Token>(tokens).first(2));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as text, for every algorithm, byte-level BPE with several pre-tokenizers. Beyond not crashing: SPM, RWKV and
-// PLaMo-2 give every byte string back, BPE gives back its own decoding of the text, and a stream gives valid UTF-8.
+// Any bytes as text, for every algorithm, byte-level BPE with several pre-tokenizers. Beyond not crashing: SPM, RWKV
+// and PLaMo-2 give every byte string back, BPE gives back its own decoding of the text, and a stream gives valid UTF-8.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,8 +23,8 @@ const std::vector<tinfer::Vocab>& fuzz_vocabs() {
         for (const char* name : {"gpt-2", "llama-bpe", "deepseek-llm", "kimi-k2", "tiny_aya", "superbpe", "exaone-moe",
                                  "afmoe", "jais-2", "gpt-4o", "chameleon"})
             out.push_back(tinfer::test::load_vocab(tinfer::test::small_bpe(name)));
-        for (const auto& writer : {tinfer::test::small_wordpiece(), tinfer::test::small_unigram(), tinfer::test::small_rwkv(),
-                                   tinfer::test::small_plamo2()})
+        for (const auto& writer : {tinfer::test::small_wordpiece(), tinfer::test::small_unigram(),
+                                   tinfer::test::small_rwkv(), tinfer::test::small_plamo2()})
             out.push_back(tinfer::test::load_vocab(writer));
         return out;
     }();
@@ -46,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const bool has_mark = text.starts_with("\xEF\xBB\xBF");
         if (size % 2 == 0 && (algorithm == "rwkv" || (algorithm == "plamo2" && !has_mark))) expect(back == text);
         // In SPM a cut-off character swallows a following space, and U+2581 is a space.
-        const bool spm_survives = text.find(' ') == text.npos && text.find(tinfer::tokenizer::kEscapedSpace) == text.npos;
+        const bool spm_survives =
+            text.find(' ') == text.npos && text.find(tinfer::tokenizer::kEscapedSpace) == text.npos;
         if (spm && size % 2 == 0 && spm_survives) expect(back == text);
         tinfer::Utf8Stream stream;
         for (const auto token : tokens) expect(tinfer::tokenizer::is_valid_utf8(stream.push(vocab.piece(token, true))));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes seeds for fuzz_model: a tiny model of every architecture that needs no golden data, some in a few weight types.
+// Writes seeds for fuzz_model: a tiny model of every architecture that needs no golden data, some in a few weight
+// types.
 #include <filesystem>
 
 #include "support/family_model.hpp"
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
             tiny.n_layer = 1;
             tiny.save(folder);
         }
-    int n = 0;   // several of one architecture differ in what they have
+    int n = 0;  // several of one architecture differ in what they have
     for (const Family& family : small_families())
         if (family.n_layer <= 4) family.writer().save(folder / (family.arch + "-" + std::to_string(n++) + ".gguf"));
     SmallJina(false, true, true, 3).file.save(folder / "jina.gguf");

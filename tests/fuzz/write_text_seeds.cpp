@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Writes seeds for the targets about text into folders below the one given: small vocabularies of each algorithm (vocab, for
-// fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), JSON (json), and chat
-// templates with inputs (template, template_inputs).
+// Writes seeds for the targets about text into folders below the one given: small vocabularies of each algorithm
+// (vocab, for fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), JSON
+// (json), and chat templates with inputs (template, template_inputs).
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -18,7 +18,8 @@ GgufWriter with_flags(GgufWriter w) {
     for (const char* flag : {"add_bos_token", "add_eos_token", "add_sep_token", "add_space_prefix"})
         w.set(std::string("tokenizer.ggml.") + flag, true);
     std::uint32_t id = 3;
-    for (const char* role : {"unknown", "separator", "padding", "mask", "eot", "eom", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep"})
+    for (const char* role : {"unknown", "separator", "padding", "mask", "eot", "eom", "fim_pre", "fim_suf", "fim_mid",
+                             "fim_pad", "fim_rep", "fim_sep"})
         w.set(std::string("tokenizer.ggml.") + role + "_token_id", id++);
     return w;
 }
@@ -44,7 +45,8 @@ void write_each(const std::filesystem::path& folder, std::span<const std::string
     std::filesystem::create_directories(folder);
     int n = 0;
     for (const std::string_view text : texts)
-        std::ofstream(folder / std::to_string(++n), std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+        std::ofstream(folder / std::to_string(++n), std::ios::binary)
+            .write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 void write_texts(const std::filesystem::path& folder) {
@@ -53,7 +55,8 @@ void write_texts(const std::filesystem::path& folder) {
         "<s>hello</s><unk><|endoftext|><0x41><|im_start|>",
         "Grüße aus Köln, naïve café, Ελληνικά, Русский язык ещё, עברית, العربية",
         "中文字符，日本語のテキスト、カタカナ 한국어 텍스트 ไทย हिन्दी",
-        "👩‍👩‍👧‍👦 👍🏽 🇩🇪 e\xCC\x81\xCC\xA3 \xEF\xBB\xBF\xE2\x80\x8B\xC2\xA0\xE2\x96\x81 ①²½",
+        "👩‍👩‍👧‍👦 👍🏽 🇩🇪 e\xCC\x81\xCC\xA3 \xEF\xBB\xBF\xE2\x80\x8B\xC2\xA0\xE2\x96\x81 "
+        "①²½",
         "\xFF\xFE\x80 \xC3 \xE2\x96 \xF0\x9F\x91 \xED\xA0\x80 \xF4\x90\x80\x80 \xC0\x80",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "for (int i = 0; i < n; ++i) { sum += x[i] * 0x1F; }  // \\path\\to \"quoted\"\r\n\r\n#include <a.h>\n",
@@ -63,28 +66,42 @@ void write_texts(const std::filesystem::path& folder) {
 
 void write_json(const std::filesystem::path& folder) {
     constexpr std::string_view texts[] = {
-        R"({"model":"tiny","messages":[{"role":"user","content":"Gr\u00fc\u00dfe \ud83e\udd8a\n"}],"temperature":0.80,"seed":42,"stream":true})",
+        R"({"model":"tiny","messages":[{"role":"user","content":"Gr\u00fc\u00dfe \ud83e\udd8a\n"}],)"
+        R"("temperature":0.80,"seed":42,"stream":true})",
         R"([0,-0,1.5,-2.50e+3,1e-400,123456789012345678901234567890,true,false,null,"",[],{},[[[[]]]]])",
         R"({"a":1,"b":{"a":2,"":3},"a":4,"list":[{"x":"y"},{"x":"\"\\\/\b\f\r\t"}]})",
         "  {\n\t\"key\" : [ 1 , 2 ] ,\r\n \"\xC3\xA4\": \"\xE2\x82\xAC\xF0\x9F\xA6\x8A\x7F\" }  \n",
-        "[1,]", "{\"a\"}", "\"\\ud800\"", "\"\xED\xA0\x80\"", "01", "1e999", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        "[1,]",
+        "{\"a\"}",
+        "\"\\ud800\"",
+        "\"\xED\xA0\x80\"",
+        "01",
+        "1e999",
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
     };
     write_each(folder, texts);
 }
 
 void write_templates(const std::filesystem::path& templates, const std::filesystem::path& inputs) {
     constexpr std::string_view sources[] = {
-        "{% for m in messages %}<|{{ m.role }}|>\n{{ m['content'] | trim }}{% if not loop.last %}\n{% endif %}{% endfor %}",
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m['content'] | trim }}{% if not loop.last %}\n{% endif %}{% "
+        "endfor %}",
         "{%- set ns = namespace(a=1, b=[]) -%}{%- for i in range(3) %}{% set ns.a = ns.a + i %}{{ ns.a }}{% endfor %}",
-        "{% macro f(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) %}c{% endcall %}",
-        "{{ tools | tojson(indent=2) }}{{ x[::-1] }}{{ x | sort | map('string') | join(', ') }}{{ s.split(',')[0].upper() }}",
+        "{% macro f(a, b='x') %}{{ a ~ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) %}c{% "
+        "endcall %}",
+        "{{ tools | tojson(indent=2) }}{{ x[::-1] }}{{ x | sort | map('string') | join(', ') }}{{ "
+        "s.split(',')[0].upper() }}",
         "{{ '%5.2f|%-4s' % (f, n) }}{{ '{:>8}{}'.format(s, n) }}{{ n // 2 ** 2 % 3 }}{{ strftime_now('%Y-%j') }}",
-        "{% if s is string and n is not none %}a{% elif x is sequence %}b{% else %}c{% endif %}{% raw %}{{ }}{% endraw %}{# c #}",
-        "{% set q %}{{ s }}{% endset %}{% filter indent(2, true) %}{{ q }}{% endfilter %}{{ x | batch(2, 0) | list }}{{ messages | groupby('role') }}",
+        "{% if s is string and n is not none %}a{% elif x is sequence %}b{% else %}c{% endif %}{% raw %}{{ }}{% endraw "
+        "%}{# c #}",
+        "{% set q %}{{ s }}{% endset %}{% filter indent(2, true) %}{{ q }}{% endfilter %}{{ x | batch(2, 0) | list "
+        "}}{{ messages | groupby('role') }}",
     };
     constexpr std::string_view documents[] = {
-        R"({"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}], "tools": [1, 2.5e3, "\u00fc\ud83d\ude00"]})",
-        R"({"messages": [{"role": "tool", "content": [{"type": "text", "text": "a\nb"}]}], "documents": ["b", "a"], "tools": {"k": {"l": [true, false, null]}}})",
+        R"({"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": null,)"
+        R"( "tool_calls": [{"id": "1"}]}], "tools": [1, 2.5e3, "\u00fc\ud83d\ude00"]})",
+        R"({"messages": [{"role": "tool", "content": [{"type": "text", "text": "a\nb"}]}], "documents": ["b", "a"],)"
+        R"( "tools": {"k": {"l": [true, false, null]}}})",
     };
     write_each(templates, sources);
     write_each(inputs, documents);

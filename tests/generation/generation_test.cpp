@@ -167,8 +167,7 @@ TEST_CASE_FIXTURE(
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
-    "generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
+    Fixture, "generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({});
     Generation generation(vocab, kPrompt);

@@ -46,8 +46,7 @@ TEST_CASE("[C11] stop strings: the stream ends before the first occurrence, howe
     }
 }
 
-TEST_CASE(
-    "stop strings: what may become one is held back, whole characters only, and comes when the stream ends") {
+TEST_CASE("stop strings: what may become one is held back, whole characters only, and comes when the stream ends") {
     StopStrings search({"END", ""});
     CHECK(search.push("the E") == "the ");
     CHECK(search.push("N") == "");

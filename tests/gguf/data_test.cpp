@@ -12,8 +12,8 @@
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
 #include "gguf/file.hpp"
-#include "support/sanitizers.hpp"
 #include "support/gguf_writer.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 namespace tinfer::gguf {
@@ -105,7 +105,7 @@ TEST_CASE("gguf: mapped and read tensors hold the same bytes, and reading maps n
         CHECK(read->mapped_bytes() == 0);
         CHECK(read->copied_bytes() == read->read_buffer_bytes());
         for (const TensorInfo& tensor : read->tensors()) CHECK(content(tensor) == expected[tensor.id]);
-        CHECK(read->find_string("general.name") == "sample");   // the header's pages are still there
+        CHECK(read->find_string("general.name") == "sample");  // the header's pages are still there
     }
 }
 
@@ -129,7 +129,8 @@ TEST_CASE("[L2] gguf: mapping a file of 1 GB takes next to no private memory") {
     constexpr std::int64_t bytes = std::int64_t{1} << 30;
     const auto path = sparse_model(folder, bytes);
     const auto private_kb = [] {
-        return proc_kb("/proc/self/smaps_rollup", "Private_Clean:") + proc_kb("/proc/self/smaps_rollup", "Private_Dirty:");
+        return proc_kb("/proc/self/smaps_rollup", "Private_Clean:") +
+               proc_kb("/proc/self/smaps_rollup", "Private_Dirty:");
     };
     const long before = private_kb();
     REQUIRE(before > 0);
@@ -153,11 +154,14 @@ TEST_CASE("[L15] gguf: after populate, touching every page takes no fault at all
     const TensorInfo& big = *file->find_tensor("t1000000");
     const auto [major, minor] = faults();
     unsigned sum = 0;
-    for (std::uint64_t i = 0; i < big.bytes; i += 512) sum += static_cast<unsigned>(static_cast<const std::uint8_t*>(big.address)[i]);
+    for (std::uint64_t i = 0; i < big.bytes; i += 512)
+        sum += static_cast<unsigned>(static_cast<const std::uint8_t*>(big.address)[i]);
     const auto [major_after, minor_after] = faults();
     CHECK(sum != 0);
     CHECK(major_after == major);
-    if (!test::kSanitized && !test::kEmulated) CHECK(minor_after - minor < 8);   // shadow memory faults too; of 977 pages; a few of the test's own may fall in between
+    if (!test::kSanitized && !test::kEmulated)
+        CHECK(minor_after - minor <
+              8);  // shadow memory faults too; of 977 pages; a few of the test's own may fall in between
 }
 
 TEST_CASE("[L14] gguf: mlock raises the locked bytes by the weights, and its failure is one warning") {
@@ -166,9 +170,10 @@ TEST_CASE("[L14] gguf: mlock raises the locked bytes by the weights, and its fai
     for (const bool use_mmap : {true, false}) {
         CAPTURE(use_mmap);
         std::vector<std::string> warnings;
-        const ModelOptions options{.use_mmap = use_mmap, .mlock = true, .log = [&](LogLevel level, std::string_view text) {
-                                       if (level == LogLevel::warning) warnings.emplace_back(text);
-                                   }};
+        const ModelOptions options{
+            .use_mmap = use_mmap, .mlock = true, .log = [&](LogLevel level, std::string_view text) {
+                if (level == LogLevel::warning) warnings.emplace_back(text);
+            }};
         const long before = proc_kb("/proc/self/status", "VmLck:");
         {
             const auto file = open_path(folder / "sample.gguf", options);
@@ -186,9 +191,10 @@ TEST_CASE("[L14] gguf: mlock raises the locked bytes by the weights, and its fai
     const ::rlimit lowered{0, limit.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &lowered) == 0);
     int warnings = 0;
-    const ModelOptions options{.mlock = true, .log = [&](LogLevel level, std::string_view) { warnings += level == LogLevel::warning; }};
+    const ModelOptions options{
+        .mlock = true, .log = [&](LogLevel level, std::string_view) { warnings += level == LogLevel::warning; }};
     const auto file = open_path(folder / "sample.gguf", options);
-    file->load_data(options);   // a privileged process may lock nevertheless
+    file->load_data(options);  // a privileged process may lock nevertheless
     CHECK(warnings <= 1);
     CHECK(file->data_loaded());
     ::setrlimit(RLIMIT_MEMLOCK, &limit);
@@ -225,11 +231,11 @@ TEST_CASE("[L19] gguf: progress is monotone from 0 to 1, and a stop ends the loa
                     code = error.code();
                 }
                 CHECK(code == ErrorCode::cancelled);
-                CHECK(calls == stop + 1);   // not one call after "stop"
+                CHECK(calls == stop + 1);  // not one call after "stop"
                 CHECK_FALSE(stopped->data_loaded());
                 CHECK(stopped->copied_bytes() == 0);
                 CHECK(stopped->tensors()[0].address == nullptr);
-                stopped->load_data(quiet);   // and nothing keeps it from loading after all
+                stopped->load_data(quiet);  // and nothing keeps it from loading after all
                 CHECK(stopped->data_loaded());
             }
         }
@@ -258,10 +264,11 @@ TEST_CASE("gguf: a tensor is found by its name and by every address inside it, a
 
 TEST_CASE("[L18] gguf: a scale that is not finite is reported with tensor and block, when asked for") {
     TempFolder folder;
-    std::vector<std::byte> blocks(34 * 100000);   // q8_0, several pieces of the scan
-    blocks[34 * 77777 + 1] = std::byte{0x7e};     // NaN
+    std::vector<std::byte> blocks(34 * 100000);  // q8_0, several pieces of the scan
+    blocks[34 * 77777 + 1] = std::byte{0x7e};    // NaN
     GgufWriter writer;
-    writer.tensor("good", DType::f32, {4}, {1, 2, 3, 4}).tensor("blk.0.ffn_up.weight", DType::q8_0, {32, 100000}, blocks);
+    writer.tensor("good", DType::f32, {4}, {1, 2, 3, 4})
+        .tensor("blk.0.ffn_up.weight", DType::q8_0, {32, 100000}, blocks);
     writer.save(folder / "nan.gguf");
     const auto message_of = [](const auto& action) -> std::string {
         try {
@@ -275,7 +282,8 @@ TEST_CASE("[L18] gguf: a scale that is not finite is reported with tensor and bl
     for (const bool use_mmap : {true, false}) {
         const ModelOptions plain{.use_mmap = use_mmap}, checking{.use_mmap = use_mmap, .check_tensors = true};
         const auto file = open_path(folder / "nan.gguf", plain);
-        CHECK(message_of([&] { file->check_data(); }).find("tensor 'blk.0.ffn_up.weight': block 77777 of 100000") != std::string::npos);
+        CHECK(message_of([&] { file->check_data(); }).find("tensor 'blk.0.ffn_up.weight': block 77777 of 100000") !=
+              std::string::npos);
         CHECK(message_of([&] { file->load_data(checking); }).find("block 77777") != std::string::npos);
         CHECK_FALSE(file->data_loaded());
         file->load_data(plain);

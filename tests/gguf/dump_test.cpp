@@ -10,8 +10,8 @@
 #include "gguf/file.hpp"
 #include "gguf/worked_example.hpp"
 #include "support/gguf_copy.hpp"
-#include "support/golden.hpp"
 #include "support/gguf_writer.hpp"
+#include "support/golden.hpp"
 
 namespace tinfer::gguf {
 namespace {
@@ -45,11 +45,11 @@ std::vector<std::vector<std::string>> rows_of(const std::string& csv_text) {
 TEST_CASE("[L24] gguf: the CSV lists every tensor of the worked example with its place") {
     const auto bytes = test::worked_example();
     const auto file = File::open_memory(bytes, "test.gguf", {});
-    CHECK(csv(*file) ==
-          "index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,file_end,"
-          "padding_before,layer,role,expert_count,bytes_per_expert\n"
-          "0,a,f32,1,3,1,1,1,3,12,32,0,0,256,268,0,65535,a,0,0\n"
-          "1,b.weight,q8_0,2,32,2,1,1,64,68,8.5,0,32,288,356,20,65535,b,0,0\n");
+    CHECK(csv(*file) == "index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,"
+                        "file_offset,file_end,"
+                        "padding_before,layer,role,expert_count,bytes_per_expert\n"
+                        "0,a,f32,1,3,1,1,1,3,12,32,0,0,256,268,0,65535,a,0,0\n"
+                        "1,b.weight,q8_0,2,32,2,1,1,64,68,8.5,0,32,288,356,20,65535,b,0,0\n");
 }
 
 TEST_CASE("gguf: CSV rows give layer, role, experts and padding, whatever the names") {
@@ -65,7 +65,7 @@ TEST_CASE("gguf: CSV rows give layer, role, experts and padding, whatever the na
     CHECK(rows[1][17] == "ffn_down_exps");
     CHECK(rows[1][18] == "5");
     CHECK(rows[1][19] == "32");
-    CHECK(rows[1][15] == "20");   // the 12 bytes of the bias lie before it
+    CHECK(rows[1][15] == "20");  // the 12 bytes of the bias lie before it
     CHECK(rows[2][16] == "12");
     CHECK(rows[2][17] == "attn_q.bias");
     CHECK(rows[3][1] == "a,\"b\"\\x0a\\xff");
@@ -84,16 +84,25 @@ TEST_CASE("gguf: names split into layer and role") {
     check("enc.blk.7.attn_k.weight", 7, "attn_k");
     check("a", kNoLayer, "a");
     check(".weight", kNoLayer, ".weight");
-    for (const std::string_view name : {"blk.", "blk.3", "blk.3.", "blk.x.y", "blk.-1.y", "blk.65535.y", "blk.99999999999.y", "blk.3y.z"})
+    for (const std::string_view name :
+         {"blk.", "blk.3", "blk.3.", "blk.x.y", "blk.-1.y", "blk.65535.y", "blk.99999999999.y", "blk.3y.z"})
         check(name, kNoLayer, name);
 }
 
 TEST_CASE("gguf: the JSON document is valid and complete whatever the file holds") {
     GgufWriter writer;
-    writer.kv("arch", "llama").kv("bad utf8 \xff", "a\"\\\n\xc3(").kv("u64", ~std::uint64_t{0}).kv("i64", std::numeric_limits<std::int64_t>::min());
-    writer.kv("nan", std::numeric_limits<float>::quiet_NaN()).kv("inf", -std::numeric_limits<double>::infinity()).kv("f", 0.1f);
-    writer.array("tokens", {"<s>", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82\xac", "\xc0\xaf"}).array("scores", {0.5f, -1.0f});
-    writer.kv("nested", GgufValue{GgufArray{9, {GgufValue{GgufWriter::array_of(std::vector<std::uint8_t>{1, 2})}, GgufValue{GgufArray{7, {}}}}}});
+    writer.kv("arch", "llama")
+        .kv("bad utf8 \xff", "a\"\\\n\xc3(")
+        .kv("u64", ~std::uint64_t{0})
+        .kv("i64", std::numeric_limits<std::int64_t>::min());
+    writer.kv("nan", std::numeric_limits<float>::quiet_NaN())
+        .kv("inf", -std::numeric_limits<double>::infinity())
+        .kv("f", 0.1f);
+    writer.array("tokens", {"<s>", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82\xac", "\xc0\xaf"})
+        .array("scores", {0.5f, -1.0f});
+    writer.kv("nested",
+              GgufValue{GgufArray{
+                  9, {GgufValue{GgufWriter::array_of(std::vector<std::uint8_t>{1, 2})}, GgufValue{GgufArray{7, {}}}}}});
     writer.tensor("blk.0.x\xff", DType::f32, {2}, {1, 2}).tensor("y", DType::f16, {4}, std::vector<float>(2));
     const auto bytes = writer.bytes();
     const auto file = File::open_memory(bytes, "dir/test.gguf", {.overrides = {{"arch", std::string("other")}}});
@@ -112,10 +121,10 @@ TEST_CASE("gguf: the JSON document is valid and complete whatever the file holds
     CHECK(metadata["inf"]["value"] == "-Infinity");
     CHECK(metadata["f"]["value"].dump() == "0.1");
     CHECK(metadata["tokens"]["count"] == 5);
-    CHECK(metadata["tokens"]["value"][1] == "\\xed\\xa0\\x80");           // a surrogate
-    CHECK(metadata["tokens"]["value"][2] == "\\xf4\\x90\\x80\\x80");       // above U+10FFFF
+    CHECK(metadata["tokens"]["value"][1] == "\\xed\\xa0\\x80");       // a surrogate
+    CHECK(metadata["tokens"]["value"][2] == "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
     CHECK(metadata["tokens"]["value"][3] == "€");
-    CHECK(metadata["tokens"]["value"][4] == "\\xc0\\xaf");                // an overlong form
+    CHECK(metadata["tokens"]["value"][4] == "\\xc0\\xaf");  // an overlong form
     CHECK(metadata["nested"]["value"] == nlohmann::json::parse("[[1,2],[]]"));
     CHECK(document["overrides"][0]["value"] == "other");
     REQUIRE(document["tensors"].size() == 2);
@@ -129,7 +138,9 @@ TEST_CASE("gguf: the JSON document is valid and complete whatever the file holds
 TEST_CASE("[L20] gguf: the reported mix is the count of tensors by type") {
     GgufWriter writer;
     const std::vector<std::byte> block(144);
-    writer.tensor("a", DType::f32, {1}, {1}).tensor("b", DType::q4_k, {256}, block).tensor("c", DType::q4_k, {256}, block);
+    writer.tensor("a", DType::f32, {1}, {1})
+        .tensor("b", DType::q4_k, {256}, block)
+        .tensor("c", DType::q4_k, {256}, block);
     writer.tensor("d", DType::f32, {3}, {1, 2, 3}).tensor("e", DType::q2_0, {64}, std::span(block).first(18));
     const auto bytes = writer.bytes();
     const auto mix = File::open_memory(bytes, "test.gguf", {})->type_mix();
@@ -158,9 +169,10 @@ TEST_CASE("[L5][golden] gguf: every golden model opens, and its directory is wha
             CAPTURE(theirs.name);
             CHECK(ours.name == theirs.name);
             CHECK(ours.type == theirs.type);
-            for (std::size_t d = 0; d < ours.ne.size(); ++d) CHECK(ours.ne[d] == (d < theirs.ne.size() ? theirs.ne[d] : 1));
+            for (std::size_t d = 0; d < ours.ne.size(); ++d)
+                CHECK(ours.ne[d] == (d < theirs.ne.size() ? theirs.ne[d] : 1));
             REQUIRE(ours.bytes == theirs.data.size());
-            std::vector<char> bytes(theirs.data.size());   // at the offset that we say
+            std::vector<char> bytes(theirs.data.size());  // at the offset that we say
             stream.seekg(static_cast<std::streamoff>(ours.file_offset));
             stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
             CHECK(std::memcmp(bytes.data(), theirs.data.data(), bytes.size()) == 0);

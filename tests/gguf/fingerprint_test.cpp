@@ -41,8 +41,7 @@ Fingerprint by_definition(const std::vector<GgufWriter>& shards) {
     }
     const std::uint64_t length = data.size();
     for (int i = 0; i < 8; ++i) text.push_back(static_cast<std::byte>(length >> (8 * i)));
-    if (length <= 64 * 4096)
-        text.insert(text.end(), data.begin(), data.end());
+    if (length <= 64 * 4096) text.insert(text.end(), data.begin(), data.end());
     else
         for (std::uint64_t i = 0; i < 64; ++i) {
             const auto at = data.begin() + static_cast<std::ptrdiff_t>(i * (length - 4096) / 63);

@@ -75,7 +75,9 @@ TEST_CASE("[L4] gguf: every value of an independent writer is read back equal, a
         writer.kv("empty", GgufValue{GgufArray{8, {}}});
         const GgufArray inner1 = GgufWriter::array_of(std::vector<std::string>{"x", "yz"}), inner2{5, {}};
         const GgufArray inner3 = GgufWriter::array_of(std::vector<double>{0.25});
-        writer.kv("nested", GgufValue{GgufArray{9, {GgufValue{inner1}, GgufValue{inner2}, GgufValue{GgufArray{9, {GgufValue{inner3}}}}}}});
+        writer.kv("nested",
+                  GgufValue{GgufArray{
+                      9, {GgufValue{inner1}, GgufValue{inner2}, GgufValue{GgufArray{9, {GgufValue{inner3}}}}}}});
         writer.kv("last", "end").tensor("t", DType::f32, {2, 1}, {4, 5});
         const Parsed parsed(writer);
 
@@ -122,8 +124,15 @@ TEST_CASE("[L4] gguf: every value of an independent writer is read back equal, a
 
 TEST_CASE("gguf: accessors accept any integer width, refuse other families, and check the range") {
     GgufWriter writer;
-    writer.kv("small", std::uint8_t{200}).kv("wide", std::uint64_t{1} << 40).kv("huge", ~std::uint64_t{0}).kv("negative", -1);
-    writer.kv("flag", true).kv("float", 1.0f).kv("text", "7").array("list", {1, 2, 3}).array("bytes", std::vector<std::uint8_t>{1, 2});
+    writer.kv("small", std::uint8_t{200})
+        .kv("wide", std::uint64_t{1} << 40)
+        .kv("huge", ~std::uint64_t{0})
+        .kv("negative", -1);
+    writer.kv("flag", true)
+        .kv("float", 1.0f)
+        .kv("text", "7")
+        .array("list", {1, 2, 3})
+        .array("bytes", std::vector<std::uint8_t>{1, 2});
     const Parsed parsed(writer);
     CHECK(parsed->find_u32("small") == 200u);
     CHECK(parsed->find_int("wide") == std::int64_t{1} << 40);
@@ -170,15 +179,20 @@ TEST_CASE("gguf: a per-layer key is one number for all or one for each") {
 TEST_CASE("[L17] gguf: an override changes the accessor, one of the wrong type or of an array is refused") {
     GgufWriter writer;
     writer.kv("n", 3u).kv("x", 1.0f).kv("on", false).kv("name", "old").array("list", {1, 2}).kv("untouched", 9u);
-    const ModelOptions options{.overrides = {{"n", std::int64_t{5}}, {"x", 2.5}, {"on", true}, {"name", std::string("new")},
-                                             {"added", std::int64_t{7}}, {"list", std::int64_t{1}}, {"nobody", true}}};
+    const ModelOptions options{.overrides = {{"n", std::int64_t{5}},
+                                             {"x", 2.5},
+                                             {"on", true},
+                                             {"name", std::string("new")},
+                                             {"added", std::int64_t{7}},
+                                             {"list", std::int64_t{1}},
+                                             {"nobody", true}}};
     const Parsed parsed(writer, options);
     CHECK(parsed->unused_overrides().size() == 7);
     CHECK(parsed->find_u32("n") == 5u);
     CHECK(parsed->find_number("x") == 2.5);
     CHECK(parsed->find_bool("on") == true);
     CHECK(parsed->find_string("name") == "new");
-    CHECK(parsed->find_u32("added") == 7u);   // a key the file lacks
+    CHECK(parsed->find_u32("added") == 7u);  // a key the file lacks
     CHECK(parsed->contains("added"));
     CHECK(parsed->find_u32("untouched") == 9u);
     CHECK(*parsed->find_u32_or_array("n", 2) == std::vector<std::uint32_t>{5, 5});
@@ -196,7 +210,9 @@ TEST_CASE("[L17] gguf: an override changes the accessor, one of the wrong type o
     CHECK(code_of([&] { static_cast<void>(parsed->find_u32_or_array("list", 2)); }) == ErrorCode::bad_override);
     CHECK(parsed->unused_overrides() == std::vector<std::string>{"nobody"});
 
-    const auto load_with = [&](std::size_t length) { Parsed(writer, {.overrides = {{"name", std::string(length, 'x')}}}); };
+    const auto load_with = [&](std::size_t length) {
+        Parsed(writer, {.overrides = {{"name", std::string(length, 'x')}}});
+    };
     CHECK_FALSE(code_of([&] { load_with(127); }).has_value());
     CHECK(code_of([&] { load_with(128); }) == ErrorCode::bad_override);
 }

@@ -18,7 +18,9 @@ using test::GgufValue;
 using test::GgufWriter;
 using test::worked_example;
 
-std::shared_ptr<File> parse_bytes(const std::vector<std::byte>& bytes) { return File::open_memory(bytes, "test.gguf", {}); }
+std::shared_ptr<File> parse_bytes(const std::vector<std::byte>& bytes) {
+    return File::open_memory(bytes, "test.gguf", {});
+}
 
 /// The code a file is refused with, or nothing when it is accepted; the message must name the file.
 std::optional<ErrorCode> refusal(const std::vector<std::byte>& bytes, std::string* message = nullptr) {
@@ -82,7 +84,7 @@ TEST_CASE("[L4][L5] gguf: the worked example is read as described") {
     file->load_data({});
     const auto* row1 = static_cast<const std::uint8_t*>(file->tensors()[1].address) + 34;
     CHECK(row1[1] == 0x38);
-    CHECK(0.5 * static_cast<std::int8_t>(row1[2 + 5]) == 18.5);   // element (row 1, column 5)
+    CHECK(0.5 * static_cast<std::int8_t>(row1[2 + 5]) == 18.5);  // element (row 1, column 5)
 }
 
 TEST_CASE("gguf: every damaged form of the worked example is refused by its own code") {
@@ -90,7 +92,7 @@ TEST_CASE("gguf: every damaged form of the worked example is refused by its own 
         {0, {0x46, 0x55, 0x47, 0x47}, ErrorCode::not_gguf},
         {4, {0x04}, ErrorCode::unsupported_version},
         {4, {0x00}, ErrorCode::unsupported_version},
-        {4, {0x01}, ErrorCode::bad_tensor_info},   // read as version 1: a first name of three NUL bytes, 5120 dimensions
+        {4, {0x01}, ErrorCode::bad_tensor_info},  // read as version 1: a first name of three NUL bytes, 5120 dimensions
         {4, {0, 0, 0, 3}, ErrorCode::wrong_endianness},
         {8, {255, 255, 255, 255, 255, 255, 255, 255}, ErrorCode::limit_exceeded},
         {0x10, {0, 0, 0, 0, 0, 0, 0, 0x80}, ErrorCode::limit_exceeded},
@@ -113,7 +115,7 @@ TEST_CASE("gguf: every damaged form of the worked example is refused by its own 
         {0xbd, {0x1f}, ErrorCode::unsupported_tensor_type},
         {0xbd, {0x2b}, ErrorCode::unsupported_tensor_type},
         {0xbd, {255, 255, 255, 255}, ErrorCode::unsupported_tensor_type},
-        {0xbd, {0x00, 0x10}, ErrorCode::unsupported_tensor_type},   // an internal type id is no file's business
+        {0xbd, {0x00, 0x10}, ErrorCode::unsupported_tensor_type},  // an internal type id is no file's business
         {0xbd, {0x08}, ErrorCode::bad_tensor_info},
         {0xc1, {0x01}, ErrorCode::bad_offset},
         {0xf1, {0x00}, ErrorCode::tensor_overlap},
@@ -161,7 +163,8 @@ TEST_CASE("gguf: a repeated key, an empty tensor name and over-long names are re
     CHECK(message.find("key 'a'") != std::string::npos);
     CHECK(refusal(GgufWriter().tensor("", DType::f32, {1}, {1.0f}).bytes()) == ErrorCode::bad_tensor_info);
     CHECK_FALSE(refusal(GgufWriter().tensor(std::string(64, 'n'), DType::f32, {1}, {1.0f}).bytes()).has_value());
-    CHECK(refusal(GgufWriter().tensor(std::string(65, 'n'), DType::f32, {1}, {1.0f}).bytes()) == ErrorCode::bad_tensor_info);
+    CHECK(refusal(GgufWriter().tensor(std::string(65, 'n'), DType::f32, {1}, {1.0f}).bytes()) ==
+          ErrorCode::bad_tensor_info);
     CHECK_FALSE(refusal(GgufWriter().kv(std::string(65535, 'k'), 1).bytes()).has_value());
     CHECK(refusal(GgufWriter().kv(std::string(65536, 'k'), 1).bytes()) == ErrorCode::limit_exceeded);
 }
@@ -181,7 +184,7 @@ TEST_CASE("gguf: bools must be 0 or 1") {
     bytes[24 + 8 + 4 + 4] = std::byte{2};
     CHECK(refusal(bytes) == ErrorCode::bad_metadata);
     bytes = GgufWriter().array("flags", std::vector<std::uint8_t>{0, 1, 7}).bytes();
-    bytes[24 + 8 + 5 + 4] = std::byte{7};   // element type: bool
+    bytes[24 + 8 + 5 + 4] = std::byte{7};  // element type: bool
     CHECK(refusal(bytes) == ErrorCode::bad_metadata);
 }
 
@@ -227,15 +230,18 @@ TEST_CASE("gguf: sizes whose product wraps are refused") {
     constexpr std::int64_t big = std::int64_t{1} << 32;
     CHECK(refuse(DType::f32, {big, big}) == ErrorCode::size_overflow);
     CHECK(refuse(DType::f32, {4, big, big, 1}) == ErrorCode::size_overflow);
-    CHECK(refuse(DType::f64, {std::int64_t{1} << 60}) == ErrorCode::size_overflow);       // bytes = 2^63
+    CHECK(refuse(DType::f64, {std::int64_t{1} << 60}) == ErrorCode::size_overflow);  // bytes = 2^63
     CHECK(refuse(DType::i8, {std::numeric_limits<std::int64_t>::max()}) == ErrorCode::tensor_out_of_file);
-    CHECK(refuse(DType::q8_0, {32, (std::int64_t{1} << 58) - 1}) == ErrorCode::size_overflow);   // the elements fit, their bytes do not
+    CHECK(refuse(DType::q8_0, {32, (std::int64_t{1} << 58) - 1}) ==
+          ErrorCode::size_overflow);  // the elements fit, their bytes do not
     CHECK(refuse(DType::f32, {2, -1}) == ErrorCode::bad_tensor_info);
 }
 
 TEST_CASE("gguf: tensors may lie in any order and with gaps, and a scalar has no dimensions") {
     GgufWriter writer({.alignment = 128, .reverse_data = true, .gap = 300});
-    writer.tensor("x", DType::f32, {2}, {1, 2}).tensor("scalar", DType::f32, {}, {5}).tensor("y", DType::f32, {3}, {6, 7, 8});
+    writer.tensor("x", DType::f32, {2}, {1, 2})
+        .tensor("scalar", DType::f32, {}, {5})
+        .tensor("y", DType::f32, {3}, {6, 7, 8});
     const auto bytes = writer.bytes();
     const auto file = parse_bytes(bytes);
     CHECK(file->alignment() == 128);

@@ -19,9 +19,12 @@ using test::TempFolder;
 GgufWriter shard_writer(int no, int count, int total) {
     GgufWriter writer({.alignment = no == 1 ? 64u : 32u});
     if (no == 0) writer.kv("general.architecture", "llama");
-    writer.kv("split.no", static_cast<std::uint16_t>(no)).kv("split.count", static_cast<std::uint16_t>(count)).kv("split.tensors.count", total);
+    writer.kv("split.no", static_cast<std::uint16_t>(no))
+        .kv("split.count", static_cast<std::uint16_t>(count))
+        .kv("split.tensors.count", total);
     const auto value = static_cast<float>(no);
-    writer.tensor("t" + std::to_string(no), DType::f32, {1}, {value}).tensor("u" + std::to_string(no), DType::f32, {2}, {value, -value});
+    writer.tensor("t" + std::to_string(no), DType::f32, {1}, {value})
+        .tensor("u" + std::to_string(no), DType::f32, {2}, {value, -value});
     return writer;
 }
 
@@ -36,7 +39,8 @@ std::shared_ptr<File> open_paths(std::initializer_list<std::filesystem::path> pa
     return File::open(list, options);
 }
 
-std::optional<ErrorCode> code_of_open(std::initializer_list<std::filesystem::path> paths, std::string* message = nullptr) {
+std::optional<ErrorCode> code_of_open(std::initializer_list<std::filesystem::path> paths,
+                                      std::string* message = nullptr) {
     try {
         static_cast<void>(open_paths(paths));
         return std::nullopt;

@@ -35,8 +35,8 @@ class DotParser {
 public:
     explicit DotParser(std::string_view text) : rest_(text) {}
     bool parse() { return word() == "digraph" && !word().empty() && block() && (skip(), rest_.empty()); }
-    std::set<std::string> nodes;   ///< declared, by name
-    std::set<std::string> used;    ///< by edges
+    std::set<std::string> nodes;  ///< declared, by name
+    std::set<std::string> used;   ///< by edges
 
 private:
     void skip() {
@@ -127,7 +127,7 @@ TEST_CASE("[G12][X15] export: Graphviz accepts graph and plan, with one node per
             const Plan plan = plan_of(g, fuse);
             const std::string picture = graph::to_dot(g, plan, {});
             CHECK(checked_nodes(picture) == g.nodes().size());
-            CHECK((picture.find("style=dashed;\n") != std::string::npos) == fuse);   // fused nodes share a cluster
+            CHECK((picture.find("style=dashed;\n") != std::string::npos) == fuse);  // fused nodes share a cluster
         }
     }
 }

@@ -179,8 +179,7 @@ TEST_CASE("fuse: a product and the residual or bias added to it") {
     }
 }
 
-TEST_CASE(
-    "fuse: of two products the later one takes the sum, and a bias leaves the residual to an add of its own") {
+TEST_CASE("fuse: of two products the later one takes the sum, and a bias leaves the residual to an add of its own") {
     Bench b;
     const Tensor first = b.g.name(b.product(b.x), "first"), second = b.g.name(b.product(b.y), "second");
     const Tensor sum = b.g.name(b.g.add(first, second), "sum");

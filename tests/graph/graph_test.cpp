@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #if defined(__unix__)
-#  include <sys/mman.h>
+#    include <sys/mman.h>
 #endif
 
 #include <chrono>
@@ -61,7 +61,7 @@ std::vector<Op> ops_of(const Graph& g) {
 TEST_CASE("[G1] graph: building, verifying and planning touch no byte of a weight") {
     void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(page != MAP_FAILED);
-    const SampleModel model({}, page);   // a read of any weight would end the process
+    const SampleModel model({}, page);  // a read of any weight would end the process
     Graph g(kNodes, kValues);
     model.build(g, 7, 2);
     graph::verify(g);
@@ -78,7 +78,7 @@ TEST_CASE("[G3] graph: nodes are in topological order and the same in every buil
     const SampleModel model;
     Graph first(kNodes, kValues), second(kNodes, kValues);
     model.build(first, 5, 1);
-    model.build(second, 9, 3);   // a graph of another shape in between
+    model.build(second, 9, 3);  // a graph of another shape in between
     model.build(second, 5, 1);
     for (std::uint32_t i = 0; i < first.nodes().size(); ++i)
         for (std::uint32_t k = 0; k < first.nodes()[i].n_inputs; ++k) {
@@ -183,7 +183,7 @@ TEST_CASE("[G13] graph: a quantized form lives in the layer and under the name o
     const Tensor h = g.rms_norm(x, g.weight(norm), 1e-5f);
     g.set_part(Part::attn);
     g.mul_mat(g.weight(w), h);
-    g.name(h, "attn_norm");   // later than its quantized form was made
+    g.name(h, "attn_norm");  // later than its quantized form was made
     CHECK(g.nodes()[1].part == Part::attn_norm);
     CHECK(g.display_name(g.nodes()[1].output) == "attn_norm-3");
     CHECK(g.display_name(g.nodes()[2].output) == "mul_mat-3");
@@ -195,7 +195,7 @@ TEST_CASE("graph: the same tensor is the same leaf within a graph and never a st
     CHECK(g.weight(a) == g.weight(a));
     CHECK(g.weight(a) != g.weight(b));
     g.reset();
-    const Tensor first = g.weight(b);   // takes the place that a had
+    const Tensor first = g.weight(b);  // takes the place that a had
     const Tensor second = g.weight(a);
     CHECK(first.id == 0);
     CHECK(second.id == 1);
@@ -205,7 +205,7 @@ TEST_CASE("graph: the same tensor is the same leaf within a graph and never a st
 TEST_CASE("graph: views have strides, offset and root of what they look at") {
     Graph g(64, 64);
     const Tensor x = g.input("qkv", DType::f32, {24, 5, 1, 1});
-    const Tensor k = g.heads(g.view(x, 8, 8), 2);   // heads of a slice of every row: no copy
+    const Tensor k = g.heads(g.view(x, 8, 8), 2);  // heads of a slice of every row: no copy
     const graph::Value& v = g.value(k);
     CHECK(v.is_view);
     CHECK(v.root == x.id);
@@ -253,7 +253,7 @@ TEST_CASE("graph: mistakes are reported in names and shapes") {
                   g.input("none", DType::f32, {4, 0, 1, 1});
               },
               ErrorCode::compute_failed) == "input 'none' has shape {4,0}");
-    CHECK(g.nodes().size() == 1);   // a refused node leaves nothing behind
+    CHECK(g.nodes().size() == 1);  // a refused node leaves nothing behind
     CHECK_NOTHROW(graph::verify(g));
 }
 

@@ -54,7 +54,7 @@ int wrong_reads(const Graph& g, const Plan& plan) {
             if (const std::uint32_t root = g.values()[o.value].root;
                 !o.elided && o.mode == AccessMode::write && in_arena(root))
                 std::ranges::fill(cells(root), root);
-        for (const StepOperand& o : operands_of(plan, step))   // a step must not overwrite what it reads
+        for (const StepOperand& o : operands_of(plan, step))  // a step must not overwrite what it reads
             if (const std::uint32_t root = g.values()[o.value].root; !o.elided && in_arena(root) && !holds(root))
                 ++wrong;
         for (const std::uint32_t dead : std::span(plan.dead).subspan(step.first_dead, step.n_dead))
@@ -149,7 +149,7 @@ TEST_CASE("planner: random graphs are placed without overlap, fused or not") {
             for (const Step& step : plan.steps) fused_steps += step.n_nodes > 1 ? 1 : 0;
         }
     }
-    CHECK(fused_steps > 1000);   // the draw does meet the patterns
+    CHECK(fused_steps > 1000);  // the draw does meet the patterns
 }
 
 TEST_CASE("planner: memory is reused, and the peak is far below the sum of all results") {
@@ -291,7 +291,12 @@ TEST_CASE("verify: a damaged plan is found") {
                 }
         },
         "is not aligned");
-    found([](Plan& p) { for (auto& offset : p.offsets) if (offset != kNotInArena) offset = 0; }, "overlap");
+    found(
+        [](Plan& p) {
+            for (auto& offset : p.offsets)
+                if (offset != kNotInArena) offset = 0;
+        },
+        "overlap");
     found([](Plan& p) { p.offsets[0] = 0; }, "has a place but is no stored result");
     found(
         [](Plan& p) {

@@ -42,7 +42,7 @@ private:
     graph::Tensor experts(graph::Graph& g, int layer, graph::Tensor h) const;
 
     SampleShape shape_;
-    std::deque<std::string> names_;      // TensorInfo::name points into these
+    std::deque<std::string> names_;  // TensorInfo::name points into these
     std::deque<TensorInfo> tensors_;
     std::map<std::string, const TensorInfo*> by_name_;
 };

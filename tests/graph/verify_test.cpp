@@ -23,7 +23,7 @@ namespace {
 struct Damaged {
     std::vector<Node> nodes;
     std::vector<Value> values;
-    std::size_t at = 0;   ///< the node under attack
+    std::size_t at = 0;  ///< the node under attack
 
     Node& node() { return nodes[at]; }
     Value& result() { return values[node().output]; }
@@ -95,7 +95,8 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
     g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));
-    g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}), 1e-5f);
+    g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}),
+                 1e-5f);
     g.concat(x, g.input("tail", DType::f32, {3, 1, 1, 1}));
     g.keep_groups(x, 2, 1);
     const Tensor stack = g.input("stack", DType::f32, {4, 5, 2, 1}), rows = g.input("rows", DType::f32, {4, 2, 3, 1});
@@ -111,7 +112,8 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     RopeParams rope;
     rope.n_rot = 4;
     const AttentionParams one_head{.n_head_kv = 1, .head_dim_k = static_cast<std::int32_t>(keys.ne[0])};
-    g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}), rope, one_head, 2);
+    g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}),
+                rope, one_head, 2);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
     g.kv_move(g.cache(model.tensor("cache_k.0")), g.input("moves", DType::i32, {3, 5, 1, 1}), one_head, false);
 }
@@ -285,7 +287,8 @@ const std::vector<Attack>& attacks() {
              d.node().params.attention.n_head_kv = 1, d.replace(1, DType::f32, {64, 1, 3, 1});
          }},
         {Op::relative_bias, "table must be f32 {H,buckets}", [](Damaged& d) { d.stretch(1, 2); }},
-        {Op::relative_bias, "a side must have at least 2 buckets", [](Damaged& d) { d.node().params.max_distance = 2; }},
+        {Op::relative_bias, "a side must have at least 2 buckets",
+         [](Damaged& d) { d.node().params.max_distance = 2; }},
         {Op::relative_bias, "result must be f32 {2D+1,H}", [](Damaged& d) { d.stretch_result(0); }},
         {Op::kv_write, "cells must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::attention, "n_head must be a multiple of n_head_kv",
@@ -326,12 +329,16 @@ const std::vector<Attack>& attacks() {
         {Op::moe_sum, "y must be f32 {E,k,T}", [](Damaged& d) { d.stretch(1, 3); }},
         {Op::moe_sum, "weights must be f32 {k,T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::moe_sum, "result must be f32 {E,T}", [](Damaged& d) { d.stretch_result(0); }},
-        {Op::key_shift, "a cache row must hold head_dim_k · n_head_kv values", [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
+        {Op::key_shift, "a cache row must hold head_dim_k · n_head_kv values",
+         [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
         {Op::key_shift, "cells must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
         {Op::key_shift, "the table must be f32 {n_rot,n}", [](Damaged& d) { d.stretch(2, 1); }},
         {Op::key_shift, "the rotated part exceeds the head", [](Damaged& d) { d.node().params.first = 1 << 20; }},
         {Op::l2_norm, "eps must be finite and above 0", [](Damaged& d) { d.node().params.eps = 0.0f; }},
-        {Op::sum_rows, "x must be f32", [](Damaged& d) { d.replace(1, DType::i32, {8, 3, 1, 1}); }},
+        {Op::sum_rows, "x must be f32",
+         [](Damaged& d) {
+             d.replace(1, DType::i32, {8, 3, 1, 1});
+         }},
         {Op::sum_rows, "result must be f32 {1,…}", [](Damaged& d) { d.stretch_result(0); }},
         {Op::causal_conv, "x must be f32 {C,T}", [](Damaged& d) { d.stretch(1, 2); }},
         {Op::causal_conv, "weight must be f32 {n,C} with n of at least 2", [](Damaged& d) { d.stretch(2, 1); }},
@@ -341,8 +348,14 @@ const std::vector<Attack>& attacks() {
         {Op::causal_conv, "result must be f32 like x", [](Damaged& d) { d.stretch_result(0); }},
         {Op::causal_conv, "a mandatory operand is absent", [](Damaged& d) { d.node().inputs[3] = kNone; }},
         {Op::token_shift, "x must be f32 {E,T}", [](Damaged& d) { d.stretch(1, 2); }},
-        {Op::token_shift, "a state's rows have another size", [](Damaged& d) { d.replace(2, DType::f32, {8, 6, 1, 1}); }},
-        {Op::selective_scan, "x must be f32 {P,H,T}", [](Damaged& d) { d.replace(1, DType::f16, {4, 2, 3, 1}); }},
+        {Op::token_shift, "a state's rows have another size",
+         [](Damaged& d) {
+             d.replace(2, DType::f32, {8, 6, 1, 1});
+         }},
+        {Op::selective_scan, "x must be f32 {P,H,T}",
+         [](Damaged& d) {
+             d.replace(1, DType::f16, {4, 2, 3, 1});
+         }},
         {Op::selective_scan, "dt must be f32 {H,T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::selective_scan, "a must be f32 {N,H} or {1,H}", [](Damaged& d) { d.stretch(3, 0); }},
         {Op::selective_scan, "B must be f32 {N,G,T}", [](Damaged& d) { d.stretch(4, 2); }},
@@ -353,12 +366,16 @@ const std::vector<Attack>& attacks() {
         {Op::wkv7, "all but the state must be f32 {S,H,T}", [](Damaged& d) { d.stretch(6, 0); }},
         {Op::delta_rule, "q must be f32 {S,Hk,T}", [](Damaged& d) { d.stretch(1, 0); }},
         {Op::delta_rule, "k must be f32 like q", [](Damaged& d) { d.stretch(2, 1); }},
-        {Op::delta_rule, "v must be f32 {S,H,T}", [](Damaged& d) { d.replace(3, DType::f16, {4, 2, 3, 1}); }},
+        {Op::delta_rule, "v must be f32 {S,H,T}",
+         [](Damaged& d) {
+             d.replace(3, DType::f16, {4, 2, 3, 1});
+         }},
         {Op::delta_rule, "gamma and beta must be f32 {H,T}", [](Damaged& d) { d.stretch(5, 0); }},
         {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::kv_move, "cells are moved inside one cache", [](Damaged& d) { d.result().root = 0; }},
-        {Op::kv_move, "a cache row must hold head_dim · n_head_kv values", [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
+        {Op::kv_move, "a cache row must hold head_dim · n_head_kv values",
+         [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
         {Op::kv_move, "moves must be i32 {3,n}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::alias, "a view has type and class of its source", [](Damaged& d) { d.result().type = DType::f16; }},
         {Op::alias, "a view lies in the memory of its source", [](Damaged& d) { d.result().root = 0; }},
@@ -415,7 +432,7 @@ TEST_CASE("verify: each rule, broken once, is found and names node and rule") {
         CAPTURE(to_string(attack.op));
         CAPTURE(attack.rule);
         Damaged d{{g.nodes().begin(), g.nodes().end()}, {g.values().begin(), g.values().end()}, 0};
-        while (d.node().op != attack.op) ++d.at;   // the first of its kind: what reads its result is judged later
+        while (d.node().op != attack.op) ++d.at;  // the first of its kind: what reads its result is judged later
         attack.damage(d);
         const std::string found = verdict(d);
         CHECK_MESSAGE(found.find(attack.rule) != std::string::npos, found);

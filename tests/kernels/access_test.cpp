@@ -24,7 +24,11 @@ namespace {
 
 /// Writes down what it is told.
 struct Recorder : kernels::AccessSink {
-    struct Touch { AccessMode mode; bool whole = false, dynamic = false; std::vector<AccessRange> ranges; };
+    struct Touch {
+        AccessMode mode;
+        bool whole = false, dynamic = false;
+        std::vector<AccessRange> ranges;
+    };
     std::map<int, Touch> slots;
     void whole(std::uint16_t slot, AccessMode mode, std::uint16_t) override {
         slots[slot].mode = mode;
@@ -90,19 +94,19 @@ TEST_CASE("declare: packed operands are whole, absent ones silent, scratch shown
 TEST_CASE("declare: a view is the pieces it is made of") {
     const std::vector<float> y(96), x(256);
     kernels::Operand view = f32(x, {64, 4, 1, 1});
-    view.ne = {8, 3, 4, 1};                      // three heads of eight out of rows of 64 floats
+    view.ne = {8, 3, 4, 1};  // three heads of eight out of rows of 64 floats
     view.nb = {4, 32, 256, 1024};
     auto call = call_of({f32(y, {8, 3, 4, 1}), view});
     const auto heads = declared(Op::copy, DType::none, call).slots[1].ranges;
     CHECK(heads == std::vector<AccessRange>{{.offset = 0, .length = 96, .stride = 256, .count = 4}});
-    view.nb = {4, 64, 256, 1024};                // gaps between heads too
+    view.nb = {4, 64, 256, 1024};  // gaps between heads too
     call = call_of({f32(y, {8, 3, 4, 1}), view});
     auto spread = declared(Op::copy, DType::none, call).slots[1].ranges;
     REQUIRE(spread.size() == 4);
     for (std::uint64_t i = 0; i < 4; ++i)
         CHECK(spread[i] == AccessRange{.offset = 256 * i, .length = 32, .stride = 64, .count = 3});
     view = f32(x, {64, 4, 1, 1});
-    view.ne[1] = 2;                              // the first two rows
+    view.ne[1] = 2;  // the first two rows
     call = call_of({f32(y, {96, 1, 1, 1}), view});
     CHECK(declared(Op::copy, DType::none, call).slots[1].ranges == std::vector<AccessRange>{{.length = 512}});
 }
@@ -125,7 +129,8 @@ TEST_CASE("get_rows: each distinct row once, with its id and how often") {
     const auto ranges = [&](const std::vector<std::int32_t>& ids) {
         return resolved(Op::get_rows, DType::q4_0,
                         call_of({f32(out, {256, 4, 1, 1}), operand(DType::q4_0, matrix.data(), {256, 16, 1, 1}),
-                                 f32(ids, {static_cast<std::int64_t>(ids.size()), 1, 1, 1})}), 1, AccessMode::read);
+                                 f32(ids, {static_cast<std::int64_t>(ids.size()), 1, 1, 1})}),
+                        1, AccessMode::read);
     };
     const std::uint64_t row = 8 * 18;
     const auto at = [&](std::uint32_t id, std::uint32_t weight) {
@@ -179,12 +184,17 @@ TEST_CASE("kv_write and kv_copy_page: logical rows, adjacent ones merged") {
 TEST_CASE("kv_move: the rows that change places, neither the buffer nor what stands behind the end of the list") {
     const std::vector<std::byte> cache(12 * 2 * 512);
     const kernels::Operand f16 = operand(DType::f16, cache.data(), {12, 512, 1, 1});
-    const std::vector<std::int32_t> moves{100, 64, 28, 70, -1, 1, 300, 200, 3, 203, 98, 2, -1, 203, 1, 0, 0, 0, 400, 401, 5};
+    const std::vector<std::int32_t> moves{100, 64, 28,  70, -1, 1, 300, 200, 3,   203, 98,
+                                          2,   -1, 203, 1,  0,  0, 0,   400, 401, 5};
     const auto call = call_of({f16, f16, f32(moves, {3, 7, 1, 1})});
     CHECK(resolved(Op::kv_move, DType::f16, call, 0, AccessMode::write) ==
-          std::vector<AccessRange>{{64 * 24, 28 * 24, 0, 1, 0, 1}, {98 * 24, 48, 0, 1, 0, 1}, {200 * 24, 4 * 24, 0, 1, 0, 1}});
+          std::vector<AccessRange>{
+              {64 * 24, 28 * 24, 0, 1, 0, 1}, {98 * 24, 48, 0, 1, 0, 1}, {200 * 24, 4 * 24, 0, 1, 0, 1}});
     CHECK(resolved(Op::kv_move, DType::f16, call, 1, AccessMode::read) ==
-          std::vector<AccessRange>{{70 * 24, 24, 0, 1, 0, 1}, {100 * 24, 28 * 24, 0, 1, 0, 1}, {203 * 24, 48, 0, 1, 0, 1}, {300 * 24, 3 * 24, 0, 1, 0, 1}});
+          std::vector<AccessRange>{{70 * 24, 24, 0, 1, 0, 1},
+                                   {100 * 24, 28 * 24, 0, 1, 0, 1},
+                                   {203 * 24, 48, 0, 1, 0, 1},
+                                   {300 * 24, 3 * 24, 0, 1, 0, 1}});
 }
 
 TEST_CASE("attention: runs of the KV slots that any query sees, shared pages once, holes and windows left out") {
@@ -195,7 +205,7 @@ TEST_CASE("attention: runs of the KV slots that any query sees, shared pages onc
         const int n_seqs = 1 + trial % 3, n_pages = 8;
         const bool disorder = trial >= 20;
         std::vector<std::int32_t> table, seqs, spans;
-        std::map<std::int64_t, std::uint32_t> expected;   // logical row → queries
+        std::map<std::int64_t, std::uint32_t> expected;  // logical row → queries
         for (int s = 0; s < n_seqs; ++s) {
             seqs.insert(seqs.end(), {static_cast<std::int32_t>(table.size() / 4), 0});
             std::vector<std::int64_t> kv_slots;
@@ -216,7 +226,7 @@ TEST_CASE("attention: runs of the KV slots that any query sees, shared pages onc
                 for (std::int32_t j = begin; j < end; ++j) ++expected[kv_slots[static_cast<std::size_t>(j)]];
             }
         }
-        spans.insert(spans.end(), {-1, 0, 0, 0});   // a query of nobody
+        spans.insert(spans.end(), {-1, 0, 0, 0});  // a query of nobody
         const auto n_queries = static_cast<std::int64_t>(spans.size() / 4);
         const std::vector<std::byte> keys(512 * 12 * 2), values(512 * 6 * 4);
         const std::vector<float> q(static_cast<std::size_t>(12 * n_queries)),
@@ -241,7 +251,7 @@ TEST_CASE("attention: runs of the KV slots that any query sees, shared pages onc
         std::uint64_t visible = 0;
         for (const auto& [row, weight] : expected) visible += weight;
         CHECK(reference_table.find(Op::attention, DType::none)->macs(call) == visible * 18);
-        for (AccessRange& run : runs) run.offset *= 24, run.length *= 24;   // 12 bf16 and 6 f32 alike
+        for (AccessRange& run : runs) run.offset *= 24, run.length *= 24;  // 12 bf16 and 6 f32 alike
         CHECK(resolved(Op::attention, DType::none, call, 2, AccessMode::read) == runs);
         CHECK(resolved(Op::attention, DType::none, call, 3, AccessMode::read) == runs);
     }
@@ -256,16 +266,21 @@ TEST_CASE("work queue: every chunk once, polled on the leading thread, nothing a
     int polls = 0;
     queue.rearm();
     queue.set_poll([](void* context) noexcept { return ++*static_cast<int*>(context) >= 1; }, &polls);
-    CHECK(queue.claim(1, 10) == 0);      // other threads never poll
+    CHECK(queue.claim(1, 10) == 0);  // other threads never poll
     CHECK(polls == 0);
     CHECK(queue.claim(0, 10) == kernels::WorkQueue::kNoChunk);
     CHECK(polls == 1);
     CHECK(queue.stopped());
     CHECK(queue.claim(1, 10) == kernels::WorkQueue::kNoChunk);
     queue.rearm();
-    queue.set_poll([](void* context) noexcept { ++*static_cast<int*>(context); return false; }, &polls);
+    queue.set_poll(
+        [](void* context) noexcept {
+            ++*static_cast<int*>(context);
+            return false;
+        },
+        &polls);
     for (int i = 0; i < 1000; ++i) CHECK(queue.claim(0, 1000) == i);
-    CHECK(polls < 100);                  // at most one per millisecond
+    CHECK(polls < 100);  // at most one per millisecond
 }
 
 TEST_CASE("work queue: when time is over a thread gets one chunk per slice, and what is left is known") {
@@ -284,7 +299,7 @@ TEST_CASE("work queue: when time is over a thread gets one chunk per slice, and 
     }
     CHECK(worker.n_chunks == 10);
     worker.begin_slice();
-    CHECK(queue.claim(1, 10, &worker) == WorkQueue::kNoChunk);   // done: not for want of time
+    CHECK(queue.claim(1, 10, &worker) == WorkQueue::kNoChunk);  // done: not for want of time
     CHECK_FALSE(queue.unfinished());
     queue.rearm();
     CHECK_FALSE(queue.in_use());

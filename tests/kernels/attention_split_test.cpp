@@ -83,11 +83,11 @@ public:
     std::string compare(int n_threads) const {
         OpParams params;
         params.attention = problem_.heads;
-        return compare_tables(
-            Op::attention, DType::none, out_[0],
-            {&q_[0], &k_[0], &v_[0], &tables_[0], &tables_[1], &tables_[2], problem_.sinks ? &sinks_[0] : nullptr,
-             problem_.heads.max_bias != 0.0f ? &tables_[3] : nullptr},
-            params, n_threads);
+        return compare_tables(Op::attention, DType::none, out_[0],
+                              {&q_[0], &k_[0], &v_[0], &tables_[0], &tables_[1], &tables_[2],
+                               problem_.sinks ? &sinks_[0] : nullptr,
+                               problem_.heads.max_bias != 0.0f ? &tables_[3] : nullptr},
+                              params, n_threads);
     }
 
 private:
@@ -129,7 +129,8 @@ private:
         OpParams params;
         params.attention = problem_.heads;
         params.is_v = is_v ? 1 : 0;
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &kv_slots}, params));
+        REQUIRE(
+            run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&cache, &rows, &kv_slots}, params));
         return cache;
     }
 
@@ -140,7 +141,8 @@ private:
     std::vector<TestTensor> tables_, k_, v_, q_, sinks_, out_;
 };
 
-// Sanitizers make the emulated steps of the reference some fifty times slower: they see the same shapes with fewer queries.
+// Sanitizers make the emulated steps of the reference some fifty times slower: they see the same shapes with fewer
+// queries.
 constexpr std::int32_t kManyQueries = kSanitized ? 75 : 230, kSomeQueries = kSanitized ? 17 : 40;
 constexpr int kManyThreads = kSanitized ? 4 : 8;
 
@@ -177,8 +179,7 @@ TEST_CASE("[K9] attention: caches of every pair of types, one token, a few and a
             }
 }
 
-TEST_CASE(
-    "[K9] attention: blocks of queries that end in different tiles, head sizes that fill no vector, windows") {
+TEST_CASE("[K9] attention: blocks of queries that end in different tiles, head sizes that fill no vector, windows") {
     std::uint64_t seed = 700;
     for (const auto& [n_head, n_kv] : {std::pair{1, 1}, std::pair{7, 1}, std::pair{8, 2}})
         for (const auto& [dk, dv] : {std::pair{64, 64}, std::pair{80, 20}, std::pair{5, 33}, std::pair{128, 112}})
@@ -198,8 +199,7 @@ TEST_CASE(
             }
 }
 
-TEST_CASE(
-    "[K9] attention: several sequences, with holes and without, in one call, and queries that see nothing") {
+TEST_CASE("[K9] attention: several sequences, with holes and without, in one call, and queries that see nothing") {
     std::uint64_t seed = 800;
     const std::vector<SequenceShape> sequences{{700, false}, {1, false}, {300, true}, {64, false}, {257, true}};
     for (const std::int32_t each : {1, 3, 20}) {
@@ -240,14 +240,17 @@ TEST_CASE("[K9] attention: few rows take KV heads together, in runs of chunks, w
                 CAPTURE(n_queries);
                 CAPTURE(window);
                 const bool holes = window == 1500;
-                AttentionProblem problem{heads_of(n_head, n_kv, 32, 48), DType::f16, DType::f16,
-                                         {{2100, holes}}, causal(0, 2100, n_queries, window)};
+                AttentionProblem problem{heads_of(n_head, n_kv, 32, 48),
+                                         DType::f16,
+                                         DType::f16,
+                                         {{2100, holes}},
+                                         causal(0, 2100, n_queries, window)};
                 problem.sinks = n_queries == 2;
                 const AttentionOperands operands(problem, ++seed);
                 for (const int threads : {1, 2, 3}) CHECK(operands.compare(threads) == "");
             }
-    const AttentionOperands each({heads_of(200, 200, 16, 16), DType::q8_0, DType::f16, {{520, false}}, causal(0, 520, 1)},
-                                 999);
+    const AttentionOperands each(
+        {heads_of(200, 200, 16, 16), DType::q8_0, DType::f16, {{520, false}}, causal(0, 520, 1)}, 999);
     for (const int threads : {1, 2}) CHECK(each.compare(threads) == "");
 }
 

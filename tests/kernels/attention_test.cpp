@@ -24,7 +24,9 @@ using namespace tinfer::test;
 
 namespace {
 
-struct Span { std::int32_t begin, end; };
+struct Span {
+    std::int32_t begin, end;
+};
 
 /// Where the tokens of one sequence lie: pages in the order of its table, with the slots that are live.
 struct Placement {
@@ -62,10 +64,10 @@ struct Problem {
     AttentionParams params;
     DType k_type = DType::f32, v_type = DType::f32;
     std::int32_t n_tokens = 0;
-    std::vector<Span> spans;             ///< one per query
-    std::vector<std::int32_t> positions; ///< of the tokens; their ordinals where it is empty
-    std::vector<float> q, k, v, sinks;   ///< k, v: {d, Hkv, n_tokens}, already rounded to the cache type
-    std::vector<float> bias{};           ///< {2D+1, n_head}
+    std::vector<Span> spans;              ///< one per query
+    std::vector<std::int32_t> positions;  ///< of the tokens; their ordinals where it is empty
+    std::vector<float> q, k, v, sinks;    ///< k, v: {d, Hkv, n_tokens}, already rounded to the cache type
+    std::vector<float> bias{};            ///< {2D+1, n_head}
 };
 
 std::int32_t position_of(const Problem& p, std::int32_t ordinal) {
@@ -102,12 +104,12 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
     const AttentionParams& a = p.params;
     const std::int64_t n_kv_slots = (*std::max_element(place.pages.begin(), place.pages.end()) + 1) * 64;
     const auto cache_of = [&](DType type, int d) {
-        return std::vector<std::byte>(static_cast<std::size_t>(n_kv_slots * d * a.n_head_kv * tinfer::row_bytes(type, 1)),
-                                      std::byte{0xFF});
+        return std::vector<std::byte>(
+            static_cast<std::size_t>(n_kv_slots * d * a.n_head_kv * tinfer::row_bytes(type, 1)), std::byte{0xFF});
     };
     std::vector<std::byte> keys = cache_of(p.k_type, a.head_dim_k), values = cache_of(p.v_type, a.head_dim_v);
-    std::vector<std::int32_t> table{-1, 0, -1, -1};   // an entry of nobody first, so that sequences do not begin at 0
-    std::vector<std::int32_t> positions(static_cast<std::size_t>(n_kv_slots), -1000000);   // free KV slots: anything
+    std::vector<std::int32_t> table{-1, 0, -1, -1};  // an entry of nobody first, so that sequences do not begin at 0
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(n_kv_slots), -1000000);  // free KV slots: anything
     std::int32_t ordinal = 0;
     for (std::size_t e = 0; e < place.pages.size(); ++e) {
         table.insert(table.end(), {place.pages[e], ordinal, static_cast<std::int32_t>(place.masks[e]),
@@ -131,7 +133,8 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
     REQUIRE(ordinal == p.n_tokens);
     const std::vector<std::int32_t> seqs{0, 0, 1, static_cast<std::int32_t>(place.pages.size())};
     std::vector<std::int32_t> spans;
-    for (const Span& s : p.spans) spans.insert(spans.end(), {1, s.begin, s.end, s.end > 0 ? position_of(p, s.end - 1) : -1});
+    for (const Span& s : p.spans)
+        spans.insert(spans.end(), {1, s.begin, s.end, s.end > 0 ? position_of(p, s.end - 1) : -1});
     const auto n_queries = static_cast<std::int64_t>(p.spans.size());
     std::vector<float> out(static_cast<std::size_t>(a.head_dim_v * a.n_head * n_queries), -7.0f);
     OpParams params;
@@ -144,7 +147,8 @@ std::vector<float> attend(const Problem& p, const Placement& place, int n_thread
                  f32(spans, {4, n_queries, 1, 1})},
                 params);
     if (a.max_bias != 0.0f || !p.bias.empty()) call.operands[8] = f32(positions, {n_kv_slots, 1, 1, 1});
-    if (!p.bias.empty()) call.operands[9] = f32(p.bias, {static_cast<std::int64_t>(p.bias.size()) / a.n_head, a.n_head, 1, 1});
+    if (!p.bias.empty())
+        call.operands[9] = f32(p.bias, {static_cast<std::int64_t>(p.bias.size()) / a.n_head, a.n_head, 1, 1});
     if (!p.sinks.empty()) call.operands[7] = f32(p.sinks, {a.n_head, 1, 1, 1});
     run(reference_table, Op::attention, DType::none, call, n_threads);
     return out;
@@ -174,9 +178,11 @@ void check_against_double(const Problem& p, const std::vector<float>& out) {
                     s -= static_cast<double>(tinfer::math::alibi_slope(a.max_bias, h, a.n_head)) *
                          std::abs(position_of(p, end - 1) - position_of(p, j));
                 if (!p.bias.empty()) {
-                    const std::int64_t width = static_cast<std::int64_t>(p.bias.size()) / a.n_head, farthest = width / 2;
+                    const std::int64_t width = static_cast<std::int64_t>(p.bias.size()) / a.n_head,
+                                       farthest = width / 2;
                     const std::int64_t ahead = position_of(p, j) - position_of(p, end - 1);
-                    s += static_cast<double>(p.bias[static_cast<std::size_t>(h * width + farthest + std::clamp(ahead, -farthest, farthest))]);
+                    s += static_cast<double>(p.bias[static_cast<std::size_t>(h * width + farthest +
+                                                                             std::clamp(ahead, -farthest, farthest))]);
                 }
                 weight.push_back(s);
                 max = std::max(max, s);
@@ -198,7 +204,7 @@ void check_against_double(const Problem& p, const std::vector<float>& out) {
                                 static_cast<std::size_t>(d);
                 const bool close = std::fabs(static_cast<double>(out[at]) - exact) <= 1e-5 * magnitude;
                 INFO("query ", t, " head ", h, " channel ", d, ": ", out[at], " instead of ", exact);
-                if (!close) CHECK(close);   // millions of these: only failures are recorded
+                if (!close) CHECK(close);  // millions of these: only failures are recorded
             }
         }
 }
@@ -211,7 +217,10 @@ std::vector<float> canonical(const Problem& p, std::size_t query, int head) {
                n_kv = static_cast<std::size_t>(a.n_head_kv);
     const auto group = static_cast<std::size_t>(head / (a.n_head / a.n_head_kv));
     const float* q = p.q.data() + (query * static_cast<std::size_t>(a.n_head) + static_cast<std::size_t>(head)) * dk;
-    struct Part { float m = -std::numeric_limits<float>::infinity(), l = 0.0f; std::vector<float> o; };
+    struct Part {
+        float m = -std::numeric_limits<float>::infinity(), l = 0.0f;
+        std::vector<float> o;
+    };
     const auto scale_to = [](Part& part, float m) {
         if (m != part.m) {
             const float factor = tinfer::math::exp(part.m - m);
@@ -315,23 +324,23 @@ TEST_CASE("[A11] attention: score cap, ALiBi and sinks enter as the formulas say
     check_against_double(p, attend(p, Placement::packed(400)));
     p.params.max_bias = 8.0f;
     check_against_double(p, attend(p, Placement::packed(400)));
-    for (std::int32_t j = 0; j < 400; ++j) p.positions.push_back(3 * j + (j > 100 ? 50 : 0));   // gaps count
+    for (std::int32_t j = 0; j < 400; ++j) p.positions.push_back(3 * j + (j > 100 ? 50 : 0));  // gaps count
     check_against_double(p, attend(p, Placement::scattered(400, random)));
     p.params.softcap = 0.0f;
     p.sinks = random.floats(6, 4.0f);
     check_against_double(p, attend(p, Placement::packed(400)));
-    p.sinks.assign(6, 50.0f);   // a sink that takes nearly everything
+    p.sinks.assign(6, 50.0f);  // a sink that takes nearly everything
     check_against_double(p, attend(p, Placement::packed(400)));
 }
 
 TEST_CASE("attention: biases by distance are added to the scores, and those of the ends to all that is farther") {
     OpRandom random(30);
     Problem p = make_problem(random, heads(6, 2), 400, {{0, 1}, {0, 70}, {30, 300}, {0, 400}});
-    p.bias = random.floats(6 * 41, 3.0f);   // 20 positions to either side
+    p.bias = random.floats(6 * 41, 3.0f);  // 20 positions to either side
     check_against_double(p, attend(p, Placement::packed(400)));
     for (std::int32_t j = 0; j < 400; ++j) p.positions.push_back(3 * j + (j > 100 ? 50 : 0));
     check_against_double(p, attend(p, Placement::scattered(400, random), 2));
-    std::swap(p.positions[10], p.positions[69]);   // keys ahead of the query too
+    std::swap(p.positions[10], p.positions[69]);  // keys ahead of the query too
     check_against_double(p, attend(p, Placement::scattered(400, random)));
     p.params.softcap = 1.5f;
     p.params.max_bias = 8.0f;
@@ -340,7 +349,8 @@ TEST_CASE("attention: biases by distance are added to the scores, and those of t
 
 TEST_CASE("relative_bias: every head's bias of every distance is that of its bucket, on any number of threads") {
     OpRandom random(31);
-    const std::vector<float> table = random.floats(3 * 10);   // three heads, ten buckets: five to either side, or ten to one
+    const std::vector<float> table =
+        random.floats(3 * 10);  // three heads, ten buckets: five to either side, or ten to one
     OpParams params;
     params.max_distance = 40;
     for (params.both_sides = 0; params.both_sides < 2; ++params.both_sides)
@@ -351,7 +361,8 @@ TEST_CASE("relative_bias: every head's bias of every distance is that of its buc
             for (int h = 0; h < 3; ++h)
                 for (int d = -40; d <= 40; ++d) {
                     const int bucket = tinfer::math::relative_bucket(d, 10, 40, params.both_sides != 0);
-                    CHECK(y[static_cast<std::size_t>(h * 81 + 40 + d)] == table[static_cast<std::size_t>(bucket * 3 + h)]);
+                    CHECK(y[static_cast<std::size_t>(h * 81 + 40 + d)] ==
+                          table[static_cast<std::size_t>(bucket * 3 + h)]);
                 }
         }
 }

@@ -133,8 +133,7 @@ TEST_CASE("cache: rounding, ties, saturation, subnormal and not finite blocks ar
     }
 }
 
-TEST_CASE(
-    "[K9] cache: writing codes, rotated on the way or not, agrees on every table and touches nothing else") {
+TEST_CASE("[K9] cache: writing codes, rotated on the way or not, agrees on every table and touches nothing else") {
     const TestTensor positions = kv_slots_of({0, 3, 77, 4095, 31}), kv_slots = kv_slots_of({3, -1, 130, 17, 64});
     const TestTensor angles(DType::f32, {kDim, 5, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &positions},
@@ -150,8 +149,8 @@ TEST_CASE(
                 for (const int threads : {1, 3}) {
                     CHECK(compare_tables(Op::kv_write, type, cache, {&rows, &kv_slots}, cache_params(is_v), threads) ==
                           "");
-                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&rows, &kv_slots, &angles}, cache_params(is_v),
-                                         threads) == "");
+                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&rows, &kv_slots, &angles},
+                                         cache_params(is_v), threads) == "");
                 }
                 const TestTensor fused(cache);
                 REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_kv_write, type,
@@ -170,22 +169,30 @@ TEST_CASE(
 TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
     const TestTensor shifts = kv_slots_of({5, -40, 3, 1000}), moved = kv_slots_of({130, 17, -1, 64});
     const TestTensor angles(DType::f32, {kDim, 4, 1, 1});
-    REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts}, cache_params(false)));
+    REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts},
+                       cache_params(false)));
     const std::vector<std::int32_t> numbers{130, 17, 3, 64};
     for (const DType type : kCoded) {
-        const TestTensor before = written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), kv_slots_of(numbers));
+        const TestTensor before =
+            written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), kv_slots_of(numbers));
         std::vector<float> stood_for;
         for (const std::int32_t kv_slot : numbers)
             for (std::int64_t h = 0; h < kKvHeads; ++h)
-                for (std::int64_t c = 0; c < kDim; ++c) stood_for.push_back(static_cast<float>(decoded(before, false, kv_slot, h, c)));
-        const TestTensor rows = rows_of(stood_for), turned(DType::f32, {kDim, kKvHeads, 4, 1}), expected(before), after(before);
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles}, cache_params(false)));
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &turned, &moved}, cache_params(false)));
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::key_shift, type, {&after, &after, &angles, &moved}, cache_params(false)));
+                for (std::int64_t c = 0; c < kDim; ++c)
+                    stood_for.push_back(static_cast<float>(decoded(before, false, kv_slot, h, c)));
+        const TestTensor rows = rows_of(stood_for), turned(DType::f32, {kDim, kKvHeads, 4, 1}), expected(before),
+                         after(before);
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles},
+                           cache_params(false)));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &turned, &moved},
+                           cache_params(false)));
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::key_shift, type, {&after, &after, &angles, &moved},
+                           cache_params(false)));
         CHECK(difference(expected, after) == "");
         CHECK(difference(before, after) != "");
         for (const int threads : {1, 3})
-            CHECK(compare_tables(Op::key_shift, type, before, {&before, &angles, &moved}, cache_params(false), threads) == "");
+            CHECK(compare_tables(Op::key_shift, type, before, {&before, &angles, &moved}, cache_params(false),
+                                 threads) == "");
     }
 }
 
@@ -194,7 +201,8 @@ TEST_CASE("kv_move: cells that change places hold what was written, the others s
     std::vector<std::int32_t> all(kKvSlots);
     for (std::int32_t i = 0; i < kKvSlots; ++i) all[static_cast<std::size_t>(i)] = i;
     // Ranks that close over the end of a page, a ring of two, single cells between groups.
-    const std::vector<std::int32_t> list{50, 40, 100, 3, -1, 1, 17, 3, 1, -1, 17, 1, 191, 20, 1, 160, 30, 5, 0, 0, 0, 7, 8, 1};
+    const std::vector<std::int32_t> list{50,  40, 100, 3,   -1, 1, 17, 3, 1, -1, 17, 1,
+                                         191, 20, 1,   160, 30, 5, 0,  0, 0, 7,  8,  1};
     std::vector<std::int32_t> source = all;
     for (std::int32_t i = 0; i < 100; ++i) source[static_cast<std::size_t>(40 + i)] = 50 + i;
     for (std::int32_t i = 0; i < 5; ++i) source[static_cast<std::size_t>(30 + i)] = 160 + i;
@@ -212,15 +220,15 @@ TEST_CASE("kv_move: cells that change places hold what was written, the others s
             const TestTensor before = written(type, is_v, rows_of(values), kv_slots_of(all));
             const TestTensor expected = written(type, is_v, rows_of(expected_values), kv_slots_of(all));
             TestTensor after(before);
-            REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_move, type, {&after, &after, &moves}, cache_params(is_v)));
+            REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_move, type, {&after, &after, &moves},
+                               cache_params(is_v)));
             CHECK(difference(expected, after) == "");
             for (const int threads : {1, 3})
                 CHECK(compare_tables(Op::kv_move, type, before, {&before, &moves}, cache_params(is_v), threads) == "");
         }
 }
 
-TEST_CASE(
-    "cache: attention over codes equals double on the values that codes and quantized queries stand for") {
+TEST_CASE("cache: attention over codes equals double on the values that codes and quantized queries stand for") {
     constexpr std::int32_t kTokens = 150;
     std::vector<std::int32_t> numbers(kTokens);
     for (std::int32_t i = 0; i < kTokens; ++i) numbers[static_cast<std::size_t>(i)] = i;

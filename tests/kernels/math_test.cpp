@@ -31,7 +31,10 @@ double ulps(float value, long double exact) {
     return static_cast<double>(std::fabs(static_cast<long double>(value) - exact) / std::ldexp(1.0L, exponent - 23));
 }
 
-struct Worst { double ulp = 0.0; float at = 0.0f; };
+struct Worst {
+    double ulp = 0.0;
+    float at = 0.0f;
+};
 
 /// The largest error over every `step`-th float of [low, high], both included; NaN results count as infinitely wrong.
 template <class Ours, class Exact>
@@ -56,22 +59,30 @@ void check_all(std::uint32_t step) {
         CHECK(worst.ulp <= bound);
     };
     using L = long double;
-    check("exp", [](float x) { return math::exp(x); }, [](L x) { return std::exp(x); }, -kInf, 88.7228f, 1.1);
-    check("log", [](float x) { return math::log(x); }, [](L x) { return std::log(x); },
-          std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::max(), 1.0);
-    check("log1p", [](float x) { return math::log1p(x); }, [](L x) { return std::log1p(x); }, -0.9999999f,
-          std::numeric_limits<float>::max(), 3.0);
-    check("softplus", [](float x) { return math::softplus(x); },
-          [](L x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); }, -100.0f, 1e30f, 3.0);
-    check("tanh", [](float x) { return math::tanh(x); }, [](L x) { return std::tanh(x); }, -kInf, kInf, 2.0);
-    check("erf", [](float x) { return math::erf(x); }, [](L x) { return std::erf(x); }, -kInf, kInf, 2.0);
+    check(
+        "exp", [](float x) { return math::exp(x); }, [](L x) { return std::exp(x); }, -kInf, 88.7228f, 1.1);
+    check(
+        "log", [](float x) { return math::log(x); }, [](L x) { return std::log(x); },
+        std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::max(), 1.0);
+    check(
+        "log1p", [](float x) { return math::log1p(x); }, [](L x) { return std::log1p(x); }, -0.9999999f,
+        std::numeric_limits<float>::max(), 3.0);
+    check(
+        "softplus", [](float x) { return math::softplus(x); },
+        [](L x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); }, -100.0f, 1e30f, 3.0);
+    check(
+        "tanh", [](float x) { return math::tanh(x); }, [](L x) { return std::tanh(x); }, -kInf, kInf, 2.0);
+    check(
+        "erf", [](float x) { return math::erf(x); }, [](L x) { return std::erf(x); }, -kInf, kInf, 2.0);
     check(
         "sigmoid", [](float x) { return math::sigmoid(x); }, [](L x) { return 1 / (1 + std::exp(-x)); }, -87.0f, kInf,
         2.5);
     check(
         "silu", [](float x) { return math::silu(x); }, [](L x) { return x / (1 + std::exp(-x)); }, -87.0f, 3e38f, 2.5);
-    check("sin", [](float x) { return math::sin(x); }, [](L x) { return std::sin(x); }, -1048576.0f, 1048576.0f, 0.51);
-    check("cos", [](float x) { return math::cos(x); }, [](L x) { return std::cos(x); }, -1048576.0f, 1048576.0f, 0.51);
+    check(
+        "sin", [](float x) { return math::sin(x); }, [](L x) { return std::sin(x); }, -1048576.0f, 1048576.0f, 0.51);
+    check(
+        "cos", [](float x) { return math::cos(x); }, [](L x) { return std::cos(x); }, -1048576.0f, 1048576.0f, 0.51);
 }
 
 }  // namespace
@@ -85,8 +96,10 @@ TEST_CASE("math: gelu is its tanh form within 2e-7 · max(1, |x|), and reaches i
     for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 10007) {
         const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
         if (!std::isfinite(x) || std::fabs(x) > 1e12f) continue;
-        const L exact = L{0.5} * x * (1 + std::tanh(std::sqrt(2 / L{3.14159265358979323846}) * (x + L{0.044715} * x * x * x)));
-        REQUIRE(std::fabs(static_cast<L>(math::gelu(x)) - exact) <= 2e-7L * std::max<L>(1, std::fabs(static_cast<L>(x))));
+        const L exact =
+            L{0.5} * x * (1 + std::tanh(std::sqrt(2 / L{3.14159265358979323846}) * (x + L{0.044715} * x * x * x)));
+        REQUIRE(std::fabs(static_cast<L>(math::gelu(x)) - exact) <=
+                2e-7L * std::max<L>(1, std::fabs(static_cast<L>(x))));
     }
     CHECK(math::gelu(1e30f) == 1e30f);
     CHECK(math::gelu(-1e30f) == 0.0f);
@@ -97,11 +110,11 @@ TEST_CASE("math: gelu is its tanh form within 2e-7 · max(1, |x|), and reaches i
 TEST_CASE("math: exp is exact at 0, saturates above, vanishes below and keeps NaN") {
     CHECK(math::exp(0.0f) == 1.0f);
     CHECK(math::exp(-0.0f) == 1.0f);
-    CHECK(math::exp(88.72284f) == kInf);   // the first float whose exponential exceeds the largest float
+    CHECK(math::exp(88.72284f) == kInf);  // the first float whose exponential exceeds the largest float
     CHECK(math::exp(88.73f) == kInf);
     CHECK(math::exp(kInf) == kInf);
     CHECK(std::isfinite(math::exp(88.722835f)));
-    CHECK(math::exp(-103.0f) > 0.0f);      // subnormal, not flushed
+    CHECK(math::exp(-103.0f) > 0.0f);  // subnormal, not flushed
     CHECK(math::exp(-104.0f) == 0.0f);
     CHECK(math::exp(-kInf) == 0.0f);
     CHECK(std::isnan(math::exp(kNaN)));
@@ -135,7 +148,7 @@ TEST_CASE("math: double functions are good to a few units of 1e-16") {
         const double z = std::ldexp(1.0 + std::fabs(i) / 70001.0, i % 900);
         const long double log_z = std::log(static_cast<long double>(z));
         CHECK(std::fabs(math::log(z) - log_z) <= 3.3e-16L * std::fabs(log_z));
-        const double angle = i * 30677.773 + 0.25;   // up to 2^31
+        const double angle = i * 30677.773 + 0.25;  // up to 2^31
         const math::SinCos turn = math::sin_cos(angle);
         CHECK(std::fabs(turn.sin - std::sin(static_cast<long double>(angle))) < 2e-16L);
         CHECK(std::fabs(turn.cos - std::cos(static_cast<long double>(angle))) < 2e-16L);
@@ -150,11 +163,11 @@ TEST_CASE("math: double functions are good to a few units of 1e-16") {
 }
 
 TEST_CASE("math: ALiBi slopes are the published powers") {
-    CHECK(math::alibi_slope(8.0f, 0, 8) == 0.5f);            // arXiv:2108.12409: 1/2, 1/4, … 1/256 for 8 heads
+    CHECK(math::alibi_slope(8.0f, 0, 8) == 0.5f);  // arXiv:2108.12409: 1/2, 1/4, … 1/256 for 8 heads
     CHECK(math::alibi_slope(8.0f, 7, 8) == 1.0f / 256);
     CHECK(math::alibi_slope(8.0f, 15, 16) == 1.0f / 256);
     CHECK(math::alibi_slope(8.0f, 0, 16) == doctest::Approx(std::sqrt(0.5)));
-    CHECK(math::alibi_slope(8.0f, 8, 12) == doctest::Approx(std::sqrt(0.5)));    // m1^1, m1 = 2^(-8/16)
+    CHECK(math::alibi_slope(8.0f, 8, 12) == doctest::Approx(std::sqrt(0.5)));  // m1^1, m1 = 2^(-8/16)
     CHECK(math::alibi_slope(8.0f, 9, 12) == doctest::Approx(std::pow(2.0, -1.5)));
 }
 
@@ -167,8 +180,10 @@ TEST_CASE("math: buckets of relative positions are those of the formula in exten
             for (int distance = -300; distance <= 300; ++distance) {
                 const int d = both ? std::abs(distance) : std::max(-distance, 0), base = both && distance > 0 ? n : 0;
                 int bucket = d;
-                if (d >= e) {   // a hair above the rounding of four operations: boundaries that are integers count as reached
-                    const long double steps = std::log(static_cast<long double>(d) / e) / std::log(static_cast<long double>(kFarthest) / e) * (n - e);
+                if (d >=
+                    e) {  // a hair above the rounding of four operations: boundaries that are integers count as reached
+                    const long double steps = std::log(static_cast<long double>(d) / e) /
+                                              std::log(static_cast<long double>(kFarthest) / e) * (n - e);
                     bucket = std::min(n - 1, e + static_cast<int>(std::floor(steps + 1e-15L)));
                 }
                 wrong += math::relative_bucket(distance, n_bucket, kFarthest, both) != base + bucket;
@@ -179,8 +194,19 @@ TEST_CASE("math: buckets of relative positions are those of the formula in exten
             CHECK(wrong == 0);
             CHECK(last == (both ? 2 * n - 1 : n - 1));
         }
-    for (const auto& [distance, bucket] : {std::pair{0, 0}, {-7, 7}, {-8, 8}, {-16, 10}, {-32, 12}, {-64, 14}, {-91, 15}, {-90, 14}, {-5000, 15}, {1, 17}, {16, 26}})
-        CHECK(math::relative_bucket(distance, 32, kFarthest, true) == bucket);   // of 16: 8 · 2^(j/2) begins bucket 8 + j
+    for (const auto& [distance, bucket] : {std::pair{0, 0},
+                                           {-7, 7},
+                                           {-8, 8},
+                                           {-16, 10},
+                                           {-32, 12},
+                                           {-64, 14},
+                                           {-91, 15},
+                                           {-90, 14},
+                                           {-5000, 15},
+                                           {1, 17},
+                                           {16, 26}})
+        CHECK(math::relative_bucket(distance, 32, kFarthest, true) ==
+              bucket);  // of 16: 8 · 2^(j/2) begins bucket 8 + j
 }
 
 TEST_CASE("reduce: sums follow the 16-lane order") {

@@ -27,15 +27,15 @@
 using namespace tinfer;
 using namespace tinfer::kernels;
 using tinfer::test::Extremes;
+using tinfer::test::kWeightTypes;
 using tinfer::test::random_activations;
 using tinfer::test::random_floats;
 using tinfer::test::random_weights;
-using tinfer::test::kWeightTypes;
 
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
-constexpr double kU = 0x1p-24;   // unit roundoff of float32
+constexpr double kU = 0x1p-24;  // unit roundoff of float32
 
 DType partner(DType weights) { return find_dtype(weights)->activation; }
 
@@ -117,7 +117,7 @@ WideRow widen_weights(DType type, const std::byte* row, std::int64_t k) {
     });
     if (!quantized) {
         for (std::size_t i = 0; i < wide.y.size(); ++i) wide.magnitude[i] = std::fabs(double{wide.y[i]});
-        wide.steps = static_cast<double>((k + 15) / 16) + 4;   // fmas of a lane, then the tree
+        wide.steps = static_cast<double>((k + 15) / 16) + 4;  // fmas of a lane, then the tree
     }
     return wide;
 }
@@ -139,7 +139,9 @@ std::vector<double> widen_activations(DType type, const std::byte* row, std::int
 /// three times (p or n or s_x; the integer's conversion; the fused product, counted among the steps) and the weights of
 /// formats with a minimum once when they are dequantized: (steps + 4)·u·A, and 1 % for products of such factors.
 /// Results among the subnormals are further off by at most half their spacing per operation.
-struct Exact { double value = 0, bound = 0; };
+struct Exact {
+    double value = 0, bound = 0;
+};
 
 Exact exact_product(const WideRow& w, const std::vector<double>& x) {
     Exact exact;
@@ -174,7 +176,7 @@ int check_product(DType type, std::array<std::int64_t, 3> knt, std::uint64_t see
         const WideRow wide = widen_weights(type, w.operand.row<std::byte>(i), k);
         for (std::int64_t j = 0; j < t; ++j) {
             const Exact exact = exact_product(wide, widen_activations(partner(type), x.operand.row<std::byte>(j), k));
-            if (!(exact.bound < 1e30)) continue;   // overflow and what is not finite: tested by itself
+            if (!(exact.bound < 1e30)) continue;  // overflow and what is not finite: tested by itself
             INFO("row ", i, ", token ", j);
             CHECK(std::fabs(out.at(i, j) - exact.value) <= exact.bound);
             ++compared;
@@ -256,7 +258,7 @@ TEST_CASE("[golden] mul_mat: the golden dot products") {
 TEST_CASE("mul_mat: codes of -128 in q8_0 and the largest super-block sums are exact") {
     const std::int64_t k = 64;
     std::vector<std::byte> data(68, std::byte{0x80});
-    for (std::size_t b = 0; b < 2; ++b) data[34 * b] = std::byte{0}, data[34 * b + 1] = std::byte{0x3C};   // d = 1
+    for (std::size_t b = 0; b < 2; ++b) data[34 * b] = std::byte{0}, data[34 * b + 1] = std::byte{0x3C};  // d = 1
     const Array w(DType::q8_0, {k, 1, 1}, std::move(data)), out(DType::f32, {1, 1, 1});
     const Array x(DType::x8_32, {k, 1, 1});
     const std::vector<float> minus(static_cast<std::size_t>(k), -127.0f);
@@ -264,7 +266,7 @@ TEST_CASE("mul_mat: codes of -128 in q8_0 and the largest super-block sums are e
     run(ref::mul_mat, {&out, &w, &x});
     CHECK(out.at(0, 0) == 64.0f * 128 * 127);
 
-    std::vector<std::byte> six(210, std::byte{0});   // q6_k: every code −32, every scale −128, d = 1
+    std::vector<std::byte> six(210, std::byte{0});  // q6_k: every code −32, every scale −128, d = 1
     std::fill(six.begin() + 192, six.begin() + 208, std::byte{0x80});
     six[209] = std::byte{0x3C};
     const Array w6(DType::q6_k, {256, 1, 1}, std::move(six)), x6(DType::x8_256, {256, 1, 1});
@@ -313,13 +315,13 @@ TEST_CASE("mul_mat: a value that is not finite stays in its row and its token") 
         const Array expected(DType::f32, {n, t, 1}), out(DType::f32, {n, t, 1});
         product(good, x, expected);
         product(bad, x, out);
-        const bool always_finite = type == DType::mxfp4 || type == DType::nvfp4;   // their scales cannot be NaN
+        const bool always_finite = type == DType::mxfp4 || type == DType::nvfp4;  // their scales cannot be NaN
         for (std::int64_t j = 0; j < t; ++j)
             for (std::int64_t i = 0; i < n; ++i)
                 if (i != 7) CHECK(same_bits(out.at(i, j), expected.at(i, j)));
                 else CHECK((always_finite || std::isnan(out.at(i, j))));
         for (const float value : {kNan, kInf}) {
-            x[static_cast<std::size_t>(k + 3)] = value;   // token 1
+            x[static_cast<std::size_t>(k + 3)] = value;  // token 1
             product(good, x, out);
             for (std::int64_t i = 0; i < n; ++i) {
                 CHECK(same_bits(out.at(i, 0), expected.at(i, 0)));
@@ -389,7 +391,7 @@ TEST_CASE("mul_mat_id: each row is the product with the expert chosen for it") {
         for (std::int64_t i = 0; i < used * t; ++i)
             chosen.push_back(static_cast<std::int32_t>(random.below(3)) + (i % 7 == 0 ? 1 : 0));
         const Array ids(DType::i32, {used, t, 1}, chosen);
-        for (const std::int64_t rows : {std::int64_t{1}, used}) {   // one input row per token, or one per chosen expert
+        for (const std::int64_t rows : {std::int64_t{1}, used}) {  // one input row per token, or one per chosen expert
             const Array x(partner(type), {k, rows, t}, random_inputs(type, k, rows * t, 32, Extremes::none));
             const Array out(DType::f32, {n, used, t});
             run(ref::mul_mat_id, {&out, &w, &x, &ids}, 2);

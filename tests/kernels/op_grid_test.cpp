@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 100, 255, 1025};
 
 TestTensor floats(TestTensor::Shape ne, std::uint64_t seed, Extremes extremes = Extremes::finite,
-    std::int64_t padding = 0) {
+                  std::int64_t padding = 0) {
     TestTensor tensor(DType::f32, ne, padding);
     const kernels::Operand& to = tensor.operand();
     const std::vector<float> values = random_floats(to.n_rows() * ne[0], seed, extremes);
@@ -61,7 +61,8 @@ TEST_CASE("[G11][K9] norms: layer_norm of any width, with weights and biases of 
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
             const TestTensor x = floats({n, 3, 4, 1}, 1, extremes, 8), out(DType::f32, {n, 3, 4, 1}, 4);
-            const TestTensor shared = floats({n, 1, 1, 1}, 2), each = floats({n, 3, 1, 1}, 3), bias = floats({n, 1, 1, 1}, 4);
+            const TestTensor shared = floats({n, 1, 1, 1}, 2), each = floats({n, 3, 1, 1}, 3),
+                             bias = floats({n, 1, 1, 1}, 4);
             CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x, &shared, &bias}, with_eps(1e-5f)) == "");
             CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x, &each}, with_eps(1e-6f), 3) == "");
             CHECK(compare_tables(Op::layer_norm, DType::none, out, {&x}, with_eps(0.0f), 2) == "");
@@ -75,14 +76,14 @@ TEST_CASE("[G11][K9] quantize: activation rows, alone or behind a norm or a gate
                 const std::int64_t k = n_blocks * find_dtype(type)->block_elems;
                 CAPTURE(k);
                 const TestTensor x = floats({k, 3, 2, 1}, 4, extremes, 4), up = floats({k, 3, 2, 1}, 5, extremes),
-                    out(type, {k, 3, 2, 1});
+                                 out(type, {k, 3, 2, 1});
                 const TestTensor weight = floats({k, 1, 1, 1}, 6), norm(DType::f32, {k, 3, 2, 1});
                 for (const int n_threads : {1, 2, 3}) {
                     CHECK(compare_tables(Op::quantize, type, out, {&x}, {}, n_threads) == "");
-                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight}, with_eps(1e-5f),
-                        n_threads) == "");
+                    CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight}, with_eps(1e-5f), n_threads) ==
+                          "");
                     CHECK(compare_tables(Op::rms_norm_quantize, type, out, {&x, &weight, &norm}, with_eps(1e-5f),
-                        n_threads, 3) == "");
+                                         n_threads, 3) == "");
                     CHECK(compare_tables(Op::silu_mul_quantize, type, out, {&x, &up}, {}, n_threads) == "");
                 }
             }
@@ -99,11 +100,11 @@ TEST_CASE("[G11][K9] elementwise: every op, width, stride and repetition agrees 
             const TestTensor a = floats({n, 3, 2, 2}, 7, extremes, 12), out(DType::f32, {n, 3, 2, 2}, 4);
             for (const Op op : {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy})
                 CHECK(compare_tables(op, DType::none, out, {&a}, params, 2) == "");
-            for (const TestTensor::Shape ne
-                : {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
+            for (const TestTensor::Shape ne :
+                 {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
                 const TestTensor b = floats(ne, 8, extremes);
-                for (const Op op : {Op::add, Op::mul, Op::div, Op::silu_mul}) CHECK(compare_tables(op, DType::none, out,
-                    {&a, &b}, {}, 3) == "");
+                for (const Op op : {Op::add, Op::mul, Op::div, Op::silu_mul})
+                    CHECK(compare_tables(op, DType::none, out, {&a, &b}, {}, 3) == "");
             }
         }
 }
@@ -111,14 +112,15 @@ TEST_CASE("[G11][K9] elementwise: every op, width, stride and repetition agrees 
 TEST_CASE("[G11][K9] elementwise: activations agree over the whole range of exponents") {
     const std::int64_t n = 4096;
     const TestTensor x(DType::f32, {n, 4, 1, 1}), out(DType::f32, {n, 4, 1, 1});
-    for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i) x.as<std::uint32_t>()[i] =
-        static_cast<std::uint32_t>(i * 262147u);
-    for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::softmax}) CHECK(compare_tables(op, DType::none, out, {&x}) == "");
+    for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i)
+        x.as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i * 262147u);
+    for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::softmax})
+        CHECK(compare_tables(op, DType::none, out, {&x}) == "");
 }
 
 TEST_CASE("[G11][K9] experts and heads: concat, keep_groups and add_id agree on every table") {
     const TestTensor a = floats({24, 3, 5, 1}, 11, Extremes::non_finite, 4), b = floats({9, 3, 5, 1}, 12),
-        one = floats({9, 1, 5, 1}, 13), joined(DType::f32, {33, 3, 5, 1});
+                     one = floats({9, 1, 5, 1}, 13), joined(DType::f32, {33, 3, 5, 1});
     CHECK(compare_tables(Op::concat, DType::none, joined, {&a, &b}, {}, 2) == "");
     CHECK(compare_tables(Op::concat, DType::none, joined, {&a, &one}, {}, 3) == "");
     OpParams params;
@@ -126,12 +128,13 @@ TEST_CASE("[G11][K9] experts and heads: concat, keep_groups and add_id agree on 
     params.k = 2;
     const TestTensor scores = floats({24, 7, 1, 1}, 14, Extremes::non_finite), kept(DType::f32, {24, 7, 1, 1});
     CHECK(compare_tables(Op::keep_groups, DType::none, kept, {&scores}, params, 2) == "");
-    const TestTensor biases = floats({24, 6, 1, 1}, 15), ids = integers({3, 5, 1, 1}, {0, 5, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 1, 0, 5}),
-        out(DType::f32, {24, 3, 5, 1});
+    const TestTensor biases = floats({24, 6, 1, 1}, 15),
+                     ids = integers({3, 5, 1, 1}, {0, 5, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 1, 0, 5}),
+                     out(DType::f32, {24, 3, 5, 1});
     CHECK(compare_tables(Op::add_id, DType::none, out, {&a, &biases, &ids}, {}, 2) == "");
 
     const TestTensor rows = floats({100, 5, 1, 1}, 16, Extremes::non_finite, 4), sums = floats({100, 3, 1, 1}, 17),
-        segments = integers({5, 1, 1, 1}, {2, 0, 2, 1, 0}), after(DType::f32, {100, 3, 1, 1});
+                     segments = integers({5, 1, 1, 1}, {2, 0, 2, 1, 0}), after(DType::f32, {100, 3, 1, 1});
     CHECK(compare_tables(Op::segment_sum, DType::none, after, {&rows, &segments, &sums}, {}, 3) == "");
     OpParams temperature;
     temperature.scale = 0.1f;
@@ -149,7 +152,8 @@ TEST_CASE("[G11][K9] experts: weighted sums of any width agree on every table") 
     for (const std::int64_t n : kWidths)
         for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
             CAPTURE(n);
-            const TestTensor y = floats({n, 3, 5, 1}, 19, extremes, 4), w = floats({3, 5, 1, 1}, 20), out(DType::f32, {n, 5, 1, 1}, 8);
+            const TestTensor y = floats({n, 3, 5, 1}, 19, extremes, 4), w = floats({3, 5, 1, 1}, 20),
+                             out(DType::f32, {n, 5, 1, 1}, 8);
             CHECK(compare_tables(Op::moe_sum, DType::none, out, {&y, &w}, {}, 2) == "");
         }
 }
@@ -164,9 +168,18 @@ TEST_CASE("[G11][K9] softmax: rows of any width, with infinities and NaN, agree 
 }
 
 TEST_CASE("[G11][K9] rope and cache: rotation and rounded rows in KV slots agree on every table") {
-    struct Case { std::int32_t d, n_rot, neox; };
-    for (const Case c : {Case{128, 128, 1}, {128, 128, 0}, {80, 32, 1}, {80, 32, 0}, {64, 20, 1}, {64, 20, 0},
-        {6, 2, 0}, {6, 6, 1}, {100, 70, 0}}) {
+    struct Case {
+        std::int32_t d, n_rot, neox;
+    };
+    for (const Case c : {Case{128, 128, 1},
+                         {128, 128, 0},
+                         {80, 32, 1},
+                         {80, 32, 0},
+                         {64, 20, 1},
+                         {64, 20, 0},
+                         {6, 2, 0},
+                         {6, 6, 1},
+                         {100, 70, 0}}) {
         CAPTURE(c.d);
         CAPTURE(c.n_rot);
         constexpr std::int32_t kHeads = 3, kTokens = 5;
@@ -176,20 +189,21 @@ TEST_CASE("[G11][K9] rope and cache: rotation and rounded rows in KV slots agree
         params.attention.n_head_kv = kHeads;
         params.attention.head_dim_k = params.attention.head_dim_v = c.d;
         const TestTensor positions = integers({kTokens, 1, 1, 1}, {0, 1, 77, 4095, 31}),
-            kv_slots = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
+                         kv_slots = integers({kTokens, 1, 1, 1}, {3, -1, 130, 17, 64});
         const TestTensor empty_table(DType::f32, {c.n_rot, kTokens, 1, 1});
         CHECK(compare_tables(Op::rope_table, DType::none, empty_table, {&positions}, params) == "");
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none,
-            {&empty_table, &positions}, params));
+                           {&empty_table, &positions}, params));
         for (const Extremes extremes : {Extremes::none, Extremes::non_finite}) {
             const TestTensor x = floats({c.d, kHeads, kTokens, 1}, 10, extremes, 4),
-                out(DType::f32, {c.d, kHeads, kTokens, 1}, 8);
+                             out(DType::f32, {c.d, kHeads, kTokens, 1}, 8);
             CHECK(compare_tables(Op::rope, DType::none, out, {&x, &empty_table}, params, 2) == "");
             for (const DType type : {DType::f32, DType::f16, DType::bf16})
                 for (params.is_v = 0; params.is_v < 2; ++params.is_v) {
                     const TestTensor cache(type, {c.d * kHeads, 192, 1, 1});
                     CHECK(compare_tables(Op::kv_write, type, cache, {&x, &kv_slots}, params, 2) == "");
-                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&x, &kv_slots, &empty_table}, params, 3) == "");
+                    CHECK(compare_tables(Op::rope_kv_write, type, cache, {&x, &kv_slots, &empty_table}, params, 3) ==
+                          "");
                 }
         }
     }
@@ -199,12 +213,12 @@ namespace {
 
 struct AttentionCase {
     AttentionParams heads;
-    std::int32_t n_tokens;          ///< in the sequence
+    std::int32_t n_tokens;  ///< in the sequence
     bool holes = false, sinks = false;
     DType k_type = DType::f16, v_type = DType::f16;
     int n_threads = 1;
     Extremes extremes = Extremes::none;
-    std::int64_t farthest = 0;      ///< of a bias by distance; 0: none
+    std::int64_t farthest = 0;  ///< of a bias by distance; 0: none
 };
 
 /// Pages in disorder, half of them holding every slot, the others with holes where the case asks for them.
@@ -215,8 +229,8 @@ std::vector<std::int32_t> page_table(std::int32_t n_tokens, bool holes, Random& 
         std::int32_t n = 0;
         for (int slot = 0; slot < 64 && ordinal + n < n_tokens; ++slot)
             if (!holes || page % 2 == 0 || random.below(3) != 0) mask |= std::uint64_t{1} << slot, ++n;
-        table.insert(table.end(), {page ^ 1, ordinal, static_cast<std::int32_t>(mask),
-            static_cast<std::int32_t>(mask >> 32)});
+        table.insert(table.end(),
+                     {page ^ 1, ordinal, static_cast<std::int32_t>(mask), static_cast<std::int32_t>(mask >> 32)});
         ordinal += n;
     }
     return table;
@@ -230,27 +244,29 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     const std::int64_t n_kv_slots = (n_entries + 1) / 2 * 128;
     const auto cache = [&](DType type, std::int64_t d) {
         TestTensor tensor(type, {d * p.n_head_kv, n_kv_slots, 1, 1});
-        const std::vector<std::byte> bytes = random_weights(type, d * p.n_head_kv, n_kv_slots, random.bits(), c.extremes);
+        const std::vector<std::byte> bytes =
+            random_weights(type, d * p.n_head_kv, n_kv_slots, random.bits(), c.extremes);
         std::copy(bytes.begin(), bytes.end(), tensor.bytes().begin());
         return tensor;
     };
     const TestTensor k = cache(c.k_type, p.head_dim_k), v = cache(c.v_type, p.head_dim_v);
-    std::vector<std::int32_t> spans;    // windows that begin and end anywhere, one that sees nothing, one that sees all
+    std::vector<std::int32_t> spans;  // windows that begin and end anywhere, one that sees nothing, one that sees all
     constexpr std::int64_t kQueries = 6;
     for (std::int64_t t = 0; t < kQueries; ++t) {
-        const auto end = static_cast<std::int32_t>(t == 0 ? c.n_tokens : 1
-            + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(c.n_tokens))));
-        const auto begin = static_cast<std::int32_t>(t < 2 ? 0 : t == 2 ? end
-            : random.below(static_cast<std::uint64_t>(end)));
+        const auto end = static_cast<std::int32_t>(
+            t == 0 ? c.n_tokens : 1 + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(c.n_tokens))));
+        const auto begin = static_cast<std::int32_t>(t < 2    ? 0
+                                                     : t == 2 ? end
+                                                              : random.below(static_cast<std::uint64_t>(end)));
         spans.insert(spans.end(), {0, begin, end, end - 1});
     }
     const TestTensor q = floats({p.head_dim_k, p.n_head, kQueries, 1}, seed + 1, c.extremes);
     const TestTensor table = integers({4, n_entries, 1, 1}, entries),
-        seqs = integers({2, 1, 1, 1}, {0, static_cast<std::int32_t>(n_entries)});
+                     seqs = integers({2, 1, 1, 1}, {0, static_cast<std::int32_t>(n_entries)});
     const TestTensor span_rows = integers({4, kQueries, 1, 1}, spans),
-        sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
+                     sinks = floats({p.n_head, 1, 1, 1}, seed + 2, Extremes::none);
     const TestTensor out(DType::f32, {p.head_dim_v * p.n_head, kQueries, 1, 1});
-    std::vector<std::int32_t> at(static_cast<std::size_t>(n_kv_slots));    // anywhere, also behind the query
+    std::vector<std::int32_t> at(static_cast<std::size_t>(n_kv_slots));  // anywhere, also behind the query
     for (std::int32_t& position : at) position = static_cast<std::int32_t>(random.below(2000));
     const TestTensor positions = integers({n_kv_slots, 1, 1, 1}, at);
     const TestTensor bias = floats({2 * c.farthest + 1, p.n_head, 1, 1}, seed + 3, Extremes::none);
@@ -258,30 +274,54 @@ std::string check_attention(const AttentionCase& c, std::uint64_t seed) {
     OpParams params;
     params.attention = p;
     return compare_tables(Op::attention, DType::none, out,
-        {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr,
-         p.max_bias != 0.0f || by_distance ? &positions : nullptr, by_distance ? &bias : nullptr}, params,
-        c.n_threads);
+                          {&q, &k, &v, &table, &seqs, &span_rows, c.sinks ? &sinks : nullptr,
+                           p.max_bias != 0.0f || by_distance ? &positions : nullptr, by_distance ? &bias : nullptr},
+                          params, c.n_threads);
 }
 
 }  // namespace
 
-TEST_CASE("[G11][K9] attention: heads, windows, holes, caps, sinks, ALiBi and biases by distance agree on every table") {
+TEST_CASE(
+    "[G11][K9] attention: heads, windows, holes, caps, sinks, ALiBi and biases by distance agree on every table") {
     std::uint64_t seed = 100;
     for (const std::int32_t n_tokens : {1, 15, 63, 64, 65, 255, 256, 257, 700}) {
         CAPTURE(n_tokens);
         CHECK(check_attention({{4, 4, 64, 64, 0.125f, 0.0f, 0.0f}, n_tokens}, ++seed) == "");
         CHECK(check_attention({{12, 2, 32, 48, 0.17f, 0.0f, 0.0f}, n_tokens, true, true, DType::f32, DType::bf16, 2},
-            ++seed) == "");
+                              ++seed) == "");
         CHECK(check_attention({{8, 1, 40, 23, 0.3f, 20.0f, 0.0f}, n_tokens, true, false, DType::bf16, DType::f16, 3},
-            ++seed) == "");
+                              ++seed) == "");
         CHECK(check_attention({{6, 2, 17, 5, 0.3f, 0.0f, 8.0f}, n_tokens, false, true, DType::f16, DType::f32, 1},
-            ++seed) == "");
-        CHECK(check_attention({{4, 4, 24, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f16, DType::f16, 2, Extremes::none, 128},
-            ++seed) == "");
-        CHECK(check_attention({{6, 3, 16, 16, 1.0f, 5.0f, 8.0f}, n_tokens, false, true, DType::f32, DType::bf16, 3, Extremes::none, 7},
-            ++seed) == "");
-        CHECK(check_attention({{7, 7, 16, 16, 1.0f, 0.0f, 0.0f}, n_tokens, true, false, DType::f32, DType::f32, 3,
-            Extremes::non_finite}, ++seed) == "");
+                              ++seed) == "");
+        CHECK(check_attention({{4, 4, 24, 16, 1.0f, 0.0f, 0.0f},
+                               n_tokens,
+                               true,
+                               false,
+                               DType::f16,
+                               DType::f16,
+                               2,
+                               Extremes::none,
+                               128},
+                              ++seed) == "");
+        CHECK(check_attention({{6, 3, 16, 16, 1.0f, 5.0f, 8.0f},
+                               n_tokens,
+                               false,
+                               true,
+                               DType::f32,
+                               DType::bf16,
+                               3,
+                               Extremes::none,
+                               7},
+                              ++seed) == "");
+        CHECK(check_attention({{7, 7, 16, 16, 1.0f, 0.0f, 0.0f},
+                               n_tokens,
+                               true,
+                               false,
+                               DType::f32,
+                               DType::f32,
+                               3,
+                               Extremes::non_finite},
+                              ++seed) == "");
     }
 }
 
@@ -308,7 +348,7 @@ TEST_CASE("[K3] tables: all of this machine name the same kernels, and the best 
     const kernels::KernelTable& reference = *kernels::find_table(Isa::reference);
     for (const auto* table : fast_tables()) {
         CAPTURE(table->name);
-        std::size_t n_found = 0;   // no table has more than reference has
+        std::size_t n_found = 0;  // no table has more than reference has
         for (const auto* part = table; part != nullptr; part = part->base)
             for (std::size_t i = 0; i < part->n_kernels; ++i)
                 n_found += table->find(part->kernels[i].op, part->kernels[i].type) == &part->kernels[i] ? 1 : 0;

@@ -77,8 +77,9 @@ TEST_CASE("layer_norm: within 2e-6 of double, with and without weight and bias, 
         for (const std::int64_t heads : {1, 3}) {
             const Shape ne{n, 3, 2, 1};
             std::vector<float> x = random.floats(count(ne), 3.0f);
-            for (float& value : x) value += 2.0f;   // a mean that counts
-            const std::vector<float> w = random.floats(static_cast<std::size_t>(n * heads), 2.0f), b = random.floats(static_cast<std::size_t>(n));
+            for (float& value : x) value += 2.0f;  // a mean that counts
+            const std::vector<float> w = random.floats(static_cast<std::size_t>(n * heads), 2.0f),
+                                     b = random.floats(static_cast<std::size_t>(n));
             OpParams params;
             params.eps = 1e-5f;
             for (const bool affine : {false, true}) {
@@ -89,10 +90,15 @@ TEST_CASE("layer_norm: within 2e-6 of double, with and without weight and bias, 
                     const float* row = x.data() + r * n;
                     double mean = 0.0, variance = 0.0;
                     for (std::int64_t i = 0; i < n; ++i) mean += static_cast<double>(row[i]) / static_cast<double>(n);
-                    for (std::int64_t i = 0; i < n; ++i) variance += std::pow(static_cast<double>(row[i]) - mean, 2) / static_cast<double>(n);
+                    for (std::int64_t i = 0; i < n; ++i)
+                        variance += std::pow(static_cast<double>(row[i]) - mean, 2) / static_cast<double>(n);
                     for (std::int64_t i = 0; i < n; ++i) {
-                        double exact = (static_cast<double>(row[i]) - mean) / std::sqrt(variance + static_cast<double>(params.eps));
-                        if (affine) exact = exact * static_cast<double>(w[static_cast<std::size_t>((heads == 1 ? 0 : r % 3) * n + i)]) + static_cast<double>(b[static_cast<std::size_t>(i)]);
+                        double exact = (static_cast<double>(row[i]) - mean) /
+                                       std::sqrt(variance + static_cast<double>(params.eps));
+                        if (affine)
+                            exact = exact * static_cast<double>(
+                                                w[static_cast<std::size_t>((heads == 1 ? 0 : r % 3) * n + i)]) +
+                                    static_cast<double>(b[static_cast<std::size_t>(i)]);
                         // c = x − mean loses up to |mean|·ε, which the factor ≤ 1/sqrt(var + eps) enlarges
                         const double bound = 2e-6 * (1.0 + std::abs(exact)) + (n == 1 ? 1e-4 : 0.0);
                         CHECK(std::abs(static_cast<double>(y[static_cast<std::size_t>(r * n + i)]) - exact) <= bound);
@@ -164,20 +170,32 @@ TEST_CASE("[K4] elementwise: add, mul, scale, silu, sigmoid, copy equal their fo
                                                  : packed(op, ne, {sa.x}, params, threads)));
             }
         };
-        check(Op::add, [](float x, float y) { return x + y; }, true);
-        check(Op::mul, [](float x, float y) { return x * y; }, true);
-        check(Op::scale, [](float x, float) { return x * 0.37f; }, false);
-        check(Op::silu, [](float x, float) { return x / (1.0f + tinfer::math::exp(-x)); }, false);
+        check(
+            Op::add, [](float x, float y) { return x + y; }, true);
+        check(
+            Op::mul, [](float x, float y) { return x * y; }, true);
+        check(
+            Op::scale, [](float x, float) { return x * 0.37f; }, false);
+        check(
+            Op::silu, [](float x, float) { return x / (1.0f + tinfer::math::exp(-x)); }, false);
         params.low = -3.0f;
         params.high = 7.5f;
-        check(Op::div, [](float x, float y) { return x / y; }, true);
-        check(Op::relu, [](float x, float) { return std::max(x, 0.0f); }, false);
-        check(Op::tanh, [](float x, float) { return tinfer::math::tanh(x); }, false);
-        check(Op::gelu, [](float x, float) { return tinfer::math::gelu(x); }, false);
-        check(Op::clamp, [](float x, float) { return std::clamp(x, -3.0f, 7.5f); }, false);
-        check(Op::sigmoid, [](float x, float) { return 1.0f / (1.0f + tinfer::math::exp(-x)); }, false);
-        check(Op::copy, [](float x, float) { return x; }, false);
-        check(Op::silu_mul, [](float x, float y) { return x / (1.0f + tinfer::math::exp(-x)) * y; }, true);
+        check(
+            Op::div, [](float x, float y) { return x / y; }, true);
+        check(
+            Op::relu, [](float x, float) { return std::max(x, 0.0f); }, false);
+        check(
+            Op::tanh, [](float x, float) { return tinfer::math::tanh(x); }, false);
+        check(
+            Op::gelu, [](float x, float) { return tinfer::math::gelu(x); }, false);
+        check(
+            Op::clamp, [](float x, float) { return std::clamp(x, -3.0f, 7.5f); }, false);
+        check(
+            Op::sigmoid, [](float x, float) { return 1.0f / (1.0f + tinfer::math::exp(-x)); }, false);
+        check(
+            Op::copy, [](float x, float) { return x; }, false);
+        check(
+            Op::silu_mul, [](float x, float y) { return x / (1.0f + tinfer::math::exp(-x)) * y; }, true);
     }
 }
 
@@ -354,15 +372,16 @@ TEST_CASE("kv_write: rounds once, saturates f16, puts channels where the layout 
         for (const int is_v : {0, 1})
             for (const bool flat : {false, true}) {
                 const auto element = static_cast<std::size_t>(tinfer::row_bytes(type, 1));
-                std::vector<std::byte> cache(static_cast<std::size_t>(n_kv_slots * d * n_head) * element, std::byte{0x5A}),
+                std::vector<std::byte> cache(static_cast<std::size_t>(n_kv_slots * d * n_head) * element,
+                                             std::byte{0x5A}),
                     threaded = cache;
                 OpParams params;
                 params.is_v = is_v;
                 params.attention = {.n_head = 4, .n_head_kv = n_head, .head_dim_k = d, .head_dim_v = d};
                 const Shape rows = flat ? Shape{d * n_head, n_tokens, 1, 1} : Shape{d, n_head, n_tokens, 1};
-                auto call = call_of(
-                    {operand(type, cache.data(), {d * n_head, n_kv_slots, 1, 1}), f32(x, rows), f32(kv_slots, {4, 1, 1, 1})},
-                    params);
+                auto call = call_of({operand(type, cache.data(), {d * n_head, n_kv_slots, 1, 1}), f32(x, rows),
+                                     f32(kv_slots, {4, 1, 1, 1})},
+                                    params);
                 run(reference_table, Op::kv_write, type, call);
                 call.operands[0].data = threaded.data();
                 run(reference_table, Op::kv_write, type, call, 3);
@@ -449,7 +468,7 @@ TEST_CASE("[A16] top_k: descending, ties by lower index, NaN last, against a sta
             if (k > n) continue;
             const Shape ne{n, 4, 1, 1};
             std::vector<float> x(count(ne));
-            for (float& value : x) value = static_cast<float>(random.below(7));   // many ties
+            for (float& value : x) value = static_cast<float>(random.below(7));  // many ties
             if (n > 5) x[static_cast<std::size_t>(n) + 2] = kNaN;
             std::vector<std::int32_t> ids(static_cast<std::size_t>(4 * k), -1);
             auto call = call_of({f32(ids, {k, 4, 1, 1}), f32(x, ne)});
@@ -486,12 +505,13 @@ TEST_CASE("[A16] keep_groups: groups ranked by the sum of their two largest scor
     OpParams params;
     params.n_group = 3;
     params.k = 2;
-    const std::vector<float> x{0.5f, 0.1f, 0.3f,  0.9f, -1.0f, 0.0f,  0.4f, 0.4f, 0.4f,    // 0.8, 0.9, 0.8: the tie goes to group 0
-                               1.0f, 2.0f, 3.0f,  0.0f, 0.0f, 0.0f,  9.0f, 0.0f, 0.0f};
-    const std::vector<float> expected{0.5f, 0.1f, 0.3f,  0.9f, -1.0f, 0.0f,  kHidden, kHidden, kHidden,
-                                      1.0f, 2.0f, 3.0f,  kHidden, kHidden, kHidden,  9.0f, 0.0f, 0.0f};
+    const std::vector<float> x{
+        0.5f, 0.1f, 0.3f, 0.9f, -1.0f, 0.0f, 0.4f, 0.4f, 0.4f,  // 0.8, 0.9, 0.8: the tie goes to group 0
+        1.0f, 2.0f, 3.0f, 0.0f, 0.0f,  0.0f, 9.0f, 0.0f, 0.0f};
+    const std::vector<float> expected{0.5f, 0.1f, 0.3f, 0.9f,    -1.0f,   0.0f,    kHidden, kHidden, kHidden,
+                                      1.0f, 2.0f, 3.0f, kHidden, kHidden, kHidden, 9.0f,    0.0f,    0.0f};
     CHECK(same_bits(packed(Op::keep_groups, {9, 2, 1, 1}, {f32(x, {9, 2, 1, 1})}, params, 2), expected));
-    params.n_group = 9;   // groups of one
+    params.n_group = 9;  // groups of one
     params.k = 1;
     const std::vector<float> one = packed(Op::keep_groups, {9, 2, 1, 1}, {f32(x, {9, 2, 1, 1})}, params);
     for (std::size_t i = 0; i < 18; ++i) CHECK(one[i] == (i == 3 || i == 15 ? x[i] : kHidden));
@@ -501,8 +521,10 @@ TEST_CASE("add_id: the bias of the chosen expert, row by row") {
     OpRandom random(22);
     const std::vector<float> x = random.floats(7 * 2 * 3), b = random.floats(7 * 4);
     const std::vector<std::int32_t> ids{3, 0, 1, 1, 2, 3};
-    const std::vector<float> y = packed(Op::add_id, {7, 2, 3, 1}, {f32(x, {7, 2, 3, 1}), f32(b, {7, 4, 1, 1}), f32(ids, {2, 3, 1, 1})}, {}, 2);
-    for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == x[i] + b[static_cast<std::size_t>(ids[i / 7]) * 7 + i % 7]);
+    const std::vector<float> y =
+        packed(Op::add_id, {7, 2, 3, 1}, {f32(x, {7, 2, 3, 1}), f32(b, {7, 4, 1, 1}), f32(ids, {2, 3, 1, 1})}, {}, 2);
+    for (std::size_t i = 0; i < y.size(); ++i)
+        CHECK(y[i] == x[i] + b[static_cast<std::size_t>(ids[i / 7]) * 7 + i % 7]);
 }
 
 TEST_CASE("segment_sum: rows are added to what their segment has so far, one after the other") {
@@ -510,7 +532,9 @@ TEST_CASE("segment_sum: rows are added to what their segment has so far, one aft
     const std::vector<float> x = random.floats(9 * 5), sums = random.floats(9 * 3);
     const std::vector<std::int32_t> segments{1, 0, 1, 1, 0};
     for (const int threads : {1, 2, 4}) {
-        const std::vector<float> y = packed(Op::segment_sum, {9, 3, 1, 1}, {f32(x, {9, 5, 1, 1}), f32(segments, {5, 1, 1, 1}), f32(sums, {9, 3, 1, 1})}, {}, threads);
+        const std::vector<float> y =
+            packed(Op::segment_sum, {9, 3, 1, 1},
+                   {f32(x, {9, 5, 1, 1}), f32(segments, {5, 1, 1, 1}), f32(sums, {9, 3, 1, 1})}, {}, threads);
         for (std::size_t i = 0; i < 9; ++i) {
             CHECK(y[i] == (sums[i] + x[9 + i]) + x[36 + i]);
             CHECK(y[9 + i] == ((sums[9 + i] + x[i]) + x[18 + i]) + x[27 + i]);
@@ -528,8 +552,9 @@ TEST_CASE("log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, within o
     CHECK(y[0] == 1.0f);
     CHECK(y[1] == 1.0f);
     for (std::size_t i = 0; i < y.size(); ++i) {
-        const double exact = 1.0 + static_cast<double>(0.1f) * std::log(1.0 + std::floor((positions[i] + 1.0) / 8192.0));
-        CHECK(std::abs(y[i] - exact) <= 2.4e-7 * exact);   // the logarithm and the sum round once each
+        const double exact =
+            1.0 + static_cast<double>(0.1f) * std::log(1.0 + std::floor((positions[i] + 1.0) / 8192.0));
+        CHECK(std::abs(y[i] - exact) <= 2.4e-7 * exact);  // the logarithm and the sum round once each
     }
 }
 
@@ -537,7 +562,9 @@ TEST_CASE("concat: rows of b behind rows of a, one row of b for all heads of a t
     OpRandom random(23);
     const std::vector<float> a = random.floats(5 * 3 * 2), b = random.floats(4 * 3 * 2), one = random.floats(4 * 2);
     for (const bool shared : {false, true}) {
-        const std::vector<float> y = packed(Op::concat, {9, 3, 2, 1}, {f32(a, {5, 3, 2, 1}), shared ? f32(one, {4, 1, 2, 1}) : f32(b, {4, 3, 2, 1})}, {}, 2);
+        const std::vector<float> y =
+            packed(Op::concat, {9, 3, 2, 1},
+                   {f32(a, {5, 3, 2, 1}), shared ? f32(one, {4, 1, 2, 1}) : f32(b, {4, 3, 2, 1})}, {}, 2);
         for (std::size_t r = 0; r < 6; ++r)
             for (std::size_t i = 0; i < 9; ++i)
                 CHECK(y[r * 9 + i] == (i < 5 ? a[r * 5 + i] : shared ? one[r / 3 * 4 + i - 5] : b[r * 4 + i - 5]));
@@ -559,8 +586,7 @@ TEST_CASE("moe_sum: one fma per expert from zero, in router order") {
     }
 }
 
-TEST_CASE(
-    "reference table: every op that computes has a kernel, found by its selecting type, with a unique name") {
+TEST_CASE("reference table: every op that computes has a kernel, found by its selecting type, with a unique name") {
     for (int i = static_cast<int>(Op::get_rows); i < static_cast<int>(Op::count_); ++i) {
         const auto op = static_cast<Op>(i);
         const bool found = std::any_of(reference_table.kernels, reference_table.kernels + reference_table.n_kernels,
@@ -572,7 +598,7 @@ TEST_CASE(
         CHECK(reference_table.find(kernel.op, kernel.type) == &kernel);
         for (std::size_t j = 0; j < i; ++j) CHECK(reference_table.kernels[j].name != kernel.name);
     }
-    for (std::uint32_t id = 0; id < 64; ++id) {   // every type that can be a factor of a product has all five kernels
+    for (std::uint32_t id = 0; id < 64; ++id) {  // every type that can be a factor of a product has all five kernels
         const tinfer::DTypeInfo* info = tinfer::find_dtype(id);
         if (info == nullptr || info->activation == DType::none) continue;
         for (const Op op : {Op::mul_mat, Op::mul_mat_add, Op::mul_mat_id, Op::mul_mat_heads, Op::get_rows}) {
@@ -582,5 +608,5 @@ TEST_CASE(
         }
     }
     CHECK(reference_table.find(Op::mul_mat, DType::q8_k) == nullptr);
-    CHECK(reference_table.find(Op::rms_norm, DType::f32) != nullptr);   // any type fits
+    CHECK(reference_table.find(Op::rms_norm, DType::f32) != nullptr);  // any type fits
 }

@@ -58,7 +58,7 @@ std::vector<float> floats_from_hex(std::string_view text) {
     return values;
 }
 
-std::uint32_t bits_of(float value) {   // one pattern for all NaNs
+std::uint32_t bits_of(float value) {  // one pattern for all NaNs
     return std::isnan(value) ? 0x7FC00000u : std::bit_cast<std::uint32_t>(value);
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("quants: f32 to f16 and bf16 round to nearest, ties to even") {
         REQUIRE(f32_to_bf16(std::bit_cast<float>(middle - 1)) == h);
         REQUIRE(f32_to_bf16(std::bit_cast<float>(middle + 1)) == h + 1);
     }
-    CHECK(f32_to_bf16(std::bit_cast<float>(0xFF800001u)) == 0xFFC0);   // NaN stays NaN
+    CHECK(f32_to_bf16(std::bit_cast<float>(0xFF800001u)) == 0xFFC0);  // NaN stays NaN
 }
 
 TEST_CASE("quants: the list of formats is the list of weight types, with the sizes of the table") {
@@ -171,8 +171,7 @@ TEST_CASE("quants: codes and scales keep the ranges that products rely on") {
                             if (Format::kScaleElems == 256) REQUIRE(codes.scale[j] == 1);
                             if (Format::kHasMin) REQUIRE((codes.min[j] >= 0 && codes.min[j] <= 63));
                         }
-                    else if (Format::kScaleElems == 32)
-                        REQUIRE(bits_of(codes.d[0]) == bits_of(codes.d[1]));
+                    else if (Format::kScaleElems == 32) REQUIRE(bits_of(codes.d[0]) == bits_of(codes.d[1]));
                 }
             CHECK_MESSAGE(largest == Format::kMaxCode, to_string(type));
         });
@@ -204,8 +203,16 @@ TEST_CASE("quants: words of sixteen bits stand for the rows of codebooks") {
 }
 
 TEST_CASE("quants: the worked examples of the formats") {
-    struct Value { std::size_t index; float y; };
-    struct Example { DType type; std::string bytes; std::vector<Value> values; double sum = std::nan(""); };
+    struct Value {
+        std::size_t index;
+        float y;
+    };
+    struct Example {
+        DType type;
+        std::string bytes;
+        std::vector<Value> values;
+        double sum = std::nan("");
+    };
     const std::string nibbles = "0f 1e 2d 3c 4b 5a 69 78 87 96 a5 b4 c3 d2 e1 f0", ramp = "10 32 54 76 98 ba dc fe";
     const std::string scales = "c1 82 43 04 45 86 c7 08 21 43 65 87";
     const std::vector<Example> examples{
@@ -213,33 +220,46 @@ TEST_CASE("quants: the worked examples of the formats") {
         {DType::q4_1, "00 28 00 bc" + nibbles, {{0, -0.53125f}, {1, -0.5625f}, {16, -1}, {31, -0.53125f}}},
         {DType::q5_0, "00 34 01 00 00 80" + nibbles, {{0, 3.75f}, {1, -0.5f}, {16, -4}, {31, 3.75f}}},
         {DType::q5_1, "00 28 00 bc 01 00 00 80" + nibbles, {{0, -0.03125f}, {1, -0.5625f}, {16, -1}, {31, -0.03125f}}},
-        {DType::q8_0, "00 28 7f 80 01 ff" + repeated("00", 28),
+        {DType::q8_0,
+         "00 28 7f 80 01 ff" + repeated("00", 28),
          {{0, 3.96875f}, {1, -4}, {2, 0.03125f}, {3, -0.03125f}, {4, 0}}},
         {DType::iq4_nl, "00 24" + nibbles, {{0, 1.765625f}, {1, 1.390625f}, {16, -1.984375f}}},
         {DType::mxfp4, "7f" + nibbles, {{0, -6}, {1, -4}, {8, 6}, {16, 0}, {17, 0.5f}}},
-        {DType::mxfp4, "00" + nibbles,
+        {DType::mxfp4,
+         "00" + nibbles,
          {{17, std::bit_cast<float>(0x00200000u)}, {0, std::bit_cast<float>(0x81400000u)}}},
-        {DType::nvfp4, "38 40 48 30" + repeated("10 32 54 76", 8),
-         {{0, 0}, {1, 1}, {2, 2}, {3, 4}, {8, 0.5f}, {9, 1.5f}, {24, 1}}, 270},
+        {DType::nvfp4,
+         "38 40 48 30" + repeated("10 32 54 76", 8),
+         {{0, 0}, {1, 1}, {2, 2}, {3, 4}, {8, 0.5f}, {9, 1.5f}, {24, 1}},
+         270},
         {DType::q1_0, "00 3c 01 80" + repeated("00", 13) + "ff", {{0, 1}, {1, -1}, {15, 1}, {120, 1}, {127, 1}}},
         {DType::q2_0, "00 3c" + repeated("e4", 16), {{0, -1}, {1, 0}, {2, 1}, {3, 2}}, 32},
-        {DType::tq1_0, repeated("ff", 32) + repeated("80", 16) + "aa 55 00 12 00 3c",
+        {DType::tq1_0,
+         repeated("ff", 32) + repeated("80", 16) + "aa 55 00 12 00 3c",
          {{0, 1}, {32, 1}, {128, 1}, {160, 0}, {176, 0}, {240, 0}, {241, -1}, {244, 1}, {248, 1}, {252, 1}, {255, 1}},
          160},
         {DType::tq2_0, repeated("18", 64) + "00 3c", {{0, -1}, {32, 1}, {64, 0}, {96, -1}}},
-        {DType::q2_k, "1e 2d 3c 4b 5a 69 78 87 96 a5 b4 c3 d2 e1 f0 0f" + repeated("e4 1b", 32) + "00 34 00 30",
-         {{0, -0.125f}, {1, 10.375f}, {16, -0.25f}, {17, 9.5f}, {32, 2.625f}, {64, 4.375f}, {128, -1.125f}}, 480},
-        {DType::q3_k, repeated("f0 0f", 16) + repeated("e4 1b", 32) + "10 32 54 76 98 ba dc fe 1b e4 55 aa 00 34",
-         {{0, -16}, {1, 12}, {16, 30}, {32, 9}, {64, -4}, {96, 1}, {128, -0.0f}, {255, -15}}, 16},
-        {DType::q4_k, "00 38 00 34" + scales + repeated(ramp, 16),
+        {DType::q2_k,
+         "1e 2d 3c 4b 5a 69 78 87 96 a5 b4 c3 d2 e1 f0 0f" + repeated("e4 1b", 32) + "00 34 00 30",
+         {{0, -0.125f}, {1, 10.375f}, {16, -0.25f}, {17, 9.5f}, {32, 2.625f}, {64, 4.375f}, {128, -1.125f}},
+         480},
+        {DType::q3_k,
+         repeated("f0 0f", 16) + repeated("e4 1b", 32) + "10 32 54 76 98 ba dc fe 1b e4 55 aa 00 34",
+         {{0, -16}, {1, 12}, {16, 30}, {32, 9}, {64, -4}, {96, 1}, {128, -0.0f}, {255, -15}},
+         16},
+        {DType::q4_k,
+         "00 38 00 34" + scales + repeated(ramp, 16),
          {{0, -1.25f}, {31, 5.75f}, {32, -0.5f}, {63, 13.5f}, {128, -4.5f}, {160, 8.5f}, {192, -13.5f}, {255, 50.5f}},
          13296},
-        {DType::q5_k, "00 38 00 34" + scales + repeated("80 01", 16) + repeated(ramp, 16),
-         {{0, -1.25f}, {1, 7.75f}, {32, -0.5f}, {33, 1.5f}, {255, 50.5f}}, 14320},
+        {DType::q5_k,
+         "00 38 00 34" + scales + repeated("80 01", 16) + repeated(ramp, 16),
+         {{0, -1.25f}, {1, 7.75f}, {32, -0.5f}, {33, 1.5f}, {255, 50.5f}},
+         14320},
         {DType::q6_k,
          repeated(ramp, 16) + repeated("e4 1b", 32) + "01 ff 02 fe 03 fd 04 fc 05 fb 06 fa 07 f9 7f 80 00 34",
          {{0, -8}, {1, 4.5f}, {16, 8}, {32, -8}, {33, 1}, {64, 0.75f}, {96, 17}, {128, -40}, {255, 544}}},
-        {DType::iq4_xs, "00 28 e4 1b 10 32 54 76" + repeated(ramp, 16),
+        {DType::iq4_xs,
+         "00 28 e4 1b 10 32 54 76" + repeated(ramp, 16),
          {{0, 127}, {1, 83}, {16, 104}, {31, -113}, {32, 59.53125f}, {64, -7.9375f}, {255, -88.28125f}}},
     };
     for (const Example& example : examples) {
@@ -326,7 +346,7 @@ namespace {
 void check_max_partial_sum(const Activations& parts, std::size_t b) {
     int largest_side = 0, largest_magnitude = 0;
     for (std::size_t j = 0; j < 16; ++j) {
-        int positive[2] = {0, 0}, negative[2] = {0, 0}, magnitude = 0;   // of 16 codes from j on, and of the next 16
+        int positive[2] = {0, 0}, negative[2] = {0, 0}, magnitude = 0;  // of 16 codes from j on, and of the next 16
         for (std::size_t i = 0; i < 32; ++i) {
             const int q = parts.q[256 * b + 16 * (j & ~std::size_t{1}) + i];
             if (q > 0) positive[i / 16] += q;
@@ -373,7 +393,7 @@ TEST_CASE("quants: ties, zeros, subnormals and values that are not finite in act
     for (const DType type : {DType::x8_32, DType::x8_256}) {
         const std::size_t n = type == DType::x8_32 ? 32 : 256;
         std::vector<float> x(n, 0.0f);
-        x[0] = 127.0f;   // d = 1: the codes are the values
+        x[0] = 127.0f;  // d = 1: the codes are the values
         x[1] = 0.5f, x[2] = 1.5f, x[3] = -2.5f, x[4] = -3.5f, x[5] = 126.5f, x[6] = -127.0f;
         QuantizedRow row(type, x);
         const std::int8_t expected[] = {127, 0, 2, -2, -4, 126, -127, 0};
@@ -383,11 +403,11 @@ TEST_CASE("quants: ties, zeros, subnormals and values that are not finite in act
         CHECK(bits_of(row.parts.d[0]) == 0);
         CHECK(row.parts.q[n - 1] == 0);
 
-        row = QuantizedRow(type, std::vector<float>(n, std::numeric_limits<float>::min()));   // d is subnormal
+        row = QuantizedRow(type, std::vector<float>(n, std::numeric_limits<float>::min()));  // d is subnormal
         CHECK(row.parts.d[0] == std::numeric_limits<float>::min() / 127.0f);
         CHECK(row.parts.q[0] == 0);
 
-        row = QuantizedRow(type, std::vector<float>(n, 128 * std::numeric_limits<float>::min()));   // d is just normal
+        row = QuantizedRow(type, std::vector<float>(n, 128 * std::numeric_limits<float>::min()));  // d is just normal
         CHECK(row.parts.q[0] == 127);
         row = QuantizedRow(type, std::vector<float>(n, -std::numeric_limits<float>::max()));
         CHECK(row.parts.q[0] == -127);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ops that carry a state from token to token: against their formulas in double, the same bits for any cut into calls, any
-// interleaving of sequences and any number of threads, on every table; and what they say they touch.
+// Ops that carry a state from token to token: against their formulas in double, the same bits for any cut into calls,
+// any interleaving of sequences and any number of threads, on every table; and what they say they touch.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Input {
 struct Recurrence {
     Op op;
     std::vector<Input> inputs;
-    std::vector<std::int64_t> out_ne;   ///< of one token
+    std::vector<std::int64_t> out_ne;  ///< of one token
     std::int64_t state_size;
     OpParams params{};
     std::function<std::vector<double>(const Recurrence&, std::int64_t t, std::vector<double>& state)> formula;
@@ -57,11 +57,15 @@ struct Recurrence {
         for (const std::int64_t extent : out_ne) n *= extent;
         return n;
     }
-    [[nodiscard]] double at(std::size_t input, std::int64_t t, std::int64_t i) const { return static_cast<double>(inputs[input].token(t)[i]); }
+    [[nodiscard]] double at(std::size_t input, std::int64_t t, std::int64_t i) const {
+        return static_cast<double>(inputs[input].token(t)[i]);
+    }
 
-    /// Tokens [first, first + n) with their rows; states {state_size, kRows} are advanced. The result goes behind `out`.
-    void run(const kernels::KernelTable& table, std::int64_t first, std::int64_t n, const std::vector<std::int32_t>& rows,
-             std::vector<float>& states, std::vector<float>& out, int n_threads = 1) const {
+    /// Tokens [first, first + n) with their rows; states {state_size, kRows} are advanced. The result goes behind
+    /// `out`.
+    void run(const kernels::KernelTable& table, std::int64_t first, std::int64_t n,
+             const std::vector<std::int32_t>& rows, std::vector<float>& states, std::vector<float>& out,
+             int n_threads = 1) const {
         const std::size_t before = out.size();
         out.resize(before + static_cast<std::size_t>(n * out_size()), -7.0f);
         Shape shape{1, 1, 1, 1};
@@ -108,11 +112,14 @@ Recurrence causal_conv(std::int64_t n, std::int64_t n_channels) {
                 std::vector<double> y(static_cast<std::size_t>(n_channels));
                 for (std::int64_t c = 0; c < n_channels; ++c) {
                     std::vector<double> window;
-                    for (std::int64_t j = 0; j < n - 1; ++j) window.push_back(state[static_cast<std::size_t>(j * n_channels + c)]);
+                    for (std::int64_t j = 0; j < n - 1; ++j)
+                        window.push_back(state[static_cast<std::size_t>(j * n_channels + c)]);
                     window.push_back(r.at(0, t, c));
                     double sum = r.at(2, t, c);
-                    for (std::int64_t j = 0; j < n; ++j) sum += r.at(1, t, c * n + j) * window[static_cast<std::size_t>(j)];
-                    for (std::int64_t j = 0; j < n - 1; ++j) state[static_cast<std::size_t>(j * n_channels + c)] = window[static_cast<std::size_t>(j + 1)];
+                    for (std::int64_t j = 0; j < n; ++j)
+                        sum += r.at(1, t, c * n + j) * window[static_cast<std::size_t>(j)];
+                    for (std::int64_t j = 0; j < n - 1; ++j)
+                        state[static_cast<std::size_t>(j * n_channels + c)] = window[static_cast<std::size_t>(j + 1)];
                     y[static_cast<std::size_t>(c)] = sum;
                 }
                 return y;
@@ -121,7 +128,12 @@ Recurrence causal_conv(std::int64_t n, std::int64_t n_channels) {
 
 Recurrence token_shift(std::int64_t n) {
     OpRandom random(2);
-    return {Op::token_shift, {per_token(random, {n})}, {n}, n, {}, [n](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
+    return {Op::token_shift,
+            {per_token(random, {n})},
+            {n},
+            n,
+            {},
+            [n](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
                 std::vector<double> y(static_cast<std::size_t>(n));
                 for (std::int64_t i = 0; i < n; ++i) {
                     y[static_cast<std::size_t>(i)] = state[static_cast<std::size_t>(i)] - r.at(0, t, i);
@@ -131,7 +143,8 @@ Recurrence token_shift(std::int64_t n) {
             }};
 }
 
-Recurrence selective_scan(std::int64_t width, std::int64_t n_head, std::int64_t n_state, std::int64_t n_group, bool one_rate) {
+Recurrence selective_scan(std::int64_t width, std::int64_t n_head, std::int64_t n_state, std::int64_t n_group,
+                          bool one_rate) {
     OpRandom random(3);
     const std::int64_t n_rate = one_rate ? 1 : n_state;
     return {Op::selective_scan,
@@ -150,7 +163,8 @@ Recurrence selective_scan(std::int64_t width, std::int64_t n_head, std::int64_t 
                         for (std::int64_t s = 0; s < n_state; ++s) {
                             const std::int64_t map = h / (n_head / n_group) * n_state + s;
                             double& number = state[static_cast<std::size_t>((h * width + p) * n_state + s)];
-                            number = number * std::exp(dt * r.at(2, t, h * n_rate + (one_rate ? 0 : s))) + dt * x * r.at(3, t, map);
+                            number = number * std::exp(dt * r.at(2, t, h * n_rate + (one_rate ? 0 : s))) +
+                                     dt * x * r.at(3, t, map);
                             sum += number * r.at(4, t, map);
                         }
                         y.push_back(sum);
@@ -186,8 +200,9 @@ Recurrence wkv7(std::int64_t size, std::int64_t n_head) {
     OpRandom random(5);
     const float unit = 1.0f / std::sqrt(static_cast<float>(size));
     return {Op::wkv7,
-            {per_token(random, {size, n_head}), mapped(per_token(random, {size, n_head}), to_unit), per_token(random, {size, n_head}),
-             per_token(random, {size, n_head}), per_token(random, {size, n_head}, unit), mapped(per_token(random, {size, n_head}), to_unit)},
+            {per_token(random, {size, n_head}), mapped(per_token(random, {size, n_head}), to_unit),
+             per_token(random, {size, n_head}), per_token(random, {size, n_head}),
+             per_token(random, {size, n_head}, unit), mapped(per_token(random, {size, n_head}), to_unit)},
             {size, n_head},
             size * size * n_head,
             {},
@@ -200,7 +215,8 @@ Recurrence wkv7(std::int64_t size, std::int64_t n_head) {
                         for (std::int64_t j = 0; j < size; ++j) q -= row[j] * r.at(4, t, h * size + j);
                         for (std::int64_t j = 0; j < size; ++j) {
                             const std::int64_t key = h * size + j;
-                            row[j] = r.at(1, t, key) * row[j] + r.at(3, t, h * size + i) * r.at(2, t, key) + q * r.at(4, t, key) * r.at(5, t, key);
+                            row[j] = r.at(1, t, key) * row[j] + r.at(3, t, h * size + i) * r.at(2, t, key) +
+                                     q * r.at(4, t, key) * r.at(5, t, key);
                             y[static_cast<std::size_t>(h * size + i)] += row[j] * r.at(0, t, key);
                         }
                     }
@@ -212,8 +228,9 @@ Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key
     OpRandom random(6);
     const float unit = 1.0f / std::sqrt(static_cast<float>(size));
     Recurrence out{Op::delta_rule,
-                   {per_token(random, {size, n_key_head}, unit), per_token(random, {size, n_key_head}, unit), per_token(random, {size, n_head}),
-                    mapped(per_token(random, {n_head}), to_unit), mapped(per_token(random, {n_head}), to_unit)},
+                   {per_token(random, {size, n_key_head}, unit), per_token(random, {size, n_key_head}, unit),
+                    per_token(random, {size, n_head}), mapped(per_token(random, {n_head}), to_unit),
+                    mapped(per_token(random, {n_head}), to_unit)},
                    {size, n_head},
                    size * size * n_head,
                    {},
@@ -238,13 +255,21 @@ Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key
 }
 
 std::vector<Recurrence> all_recurrences() {
-    return {causal_conv(2, 5),  causal_conv(4, 37),       token_shift(33), selective_scan(1, 19, 16, 1, false), selective_scan(5, 6, 23, 3, true),
-            wkv6(8, 3),         wkv6(17, 2),              wkv7(16, 3),     wkv7(9, 2),                          delta_rule(16, 4, 2),
+    return {causal_conv(2, 5),
+            causal_conv(4, 37),
+            token_shift(33),
+            selective_scan(1, 19, 16, 1, false),
+            selective_scan(5, 6, 23, 3, true),
+            wkv6(8, 3),
+            wkv6(17, 2),
+            wkv7(16, 3),
+            wkv7(9, 2),
+            delta_rule(16, 4, 2),
             delta_rule(7, 3, 3)};
 }
 
-/// Two sequences, interleaved. The first begins with zeros, moves once and stays; the second goes on from row 4, which a
-/// third shares, so it leaves that row alone.
+/// Two sequences, interleaved. The first begins with zeros, moves once and stays; the second goes on from row 4, which
+/// a third shares, so it leaves that row alone.
 std::vector<std::int32_t> interleaved_rows() {
     std::vector<std::int32_t> rows;
     std::int32_t first = -1, second = 4;
@@ -279,17 +304,21 @@ TEST_CASE("recurrence: every op follows its formula, token by token, in the rows
         // An element takes one rounding of 2^-24 per token and at most 32 in a sum of numbers below 4.
         const double tolerance = 2e-5;
         for (std::int64_t t = 0; t < kTokens; ++t) {
-            const std::int32_t from = rows[static_cast<std::size_t>(2 * t)], to = rows[static_cast<std::size_t>(2 * t + 1)];
-            std::vector<double> state = from < 0 ? std::vector<double>(static_cast<std::size_t>(r.state_size), 0.0) : exact[static_cast<std::size_t>(from)];
+            const std::int32_t from = rows[static_cast<std::size_t>(2 * t)],
+                               to = rows[static_cast<std::size_t>(2 * t + 1)];
+            std::vector<double> state = from < 0 ? std::vector<double>(static_cast<std::size_t>(r.state_size), 0.0)
+                                                 : exact[static_cast<std::size_t>(from)];
             const std::vector<double> y = r.formula(r, t, state);
             exact[static_cast<std::size_t>(to)] = state;
             for (std::size_t i = 0; i < y.size(); ++i)
-                CHECK(std::abs(static_cast<double>(out[static_cast<std::size_t>(t) * y.size() + i]) - y[i]) <= tolerance * std::max(1.0, std::abs(y[i])));
+                CHECK(std::abs(static_cast<double>(out[static_cast<std::size_t>(t) * y.size() + i]) - y[i]) <=
+                      tolerance * std::max(1.0, std::abs(y[i])));
         }
         for (std::size_t row = 0; row < kRows; ++row)
             for (std::size_t i = 0; i < exact[row].size(); ++i)
-                CHECK(std::abs(static_cast<double>(states[row * exact[row].size() + i]) - exact[row][i]) <= tolerance * std::max(1.0, std::abs(exact[row][i])));
-        CHECK(exact[4] == before[4]);   // shared: read, not written
+                CHECK(std::abs(static_cast<double>(states[row * exact[row].size() + i]) - exact[row][i]) <=
+                      tolerance * std::max(1.0, std::abs(exact[row][i])));
+        CHECK(exact[4] == before[4]);  // shared: read, not written
     }
 }
 
@@ -308,7 +337,8 @@ TEST_CASE("[A17] recurrence: any cut into calls, any number of threads and every
                     CAPTURE(n_threads);
                     CAPTURE(n);
                     std::vector<float> states = random_states(r), out;
-                    for (std::int64_t t = 0; t < kTokens; t += n) r.run(*table, t, std::min(n, kTokens - t), rows, states, out, n_threads);
+                    for (std::int64_t t = 0; t < kTokens; t += n)
+                        r.run(*table, t, std::min(n, kTokens - t), rows, states, out, n_threads);
                     CHECK(same_bits(out, expected));
                     CHECK(same_bits(states, expected_states));
                 }
@@ -335,9 +365,10 @@ struct StateAccess : kernels::AccessSink {
 
 TEST_CASE("recurrence: rows read from before and rows written are named, a row the run itself left is not read") {
     const Recurrence r = token_shift(8);
-    const auto rows = interleaved_rows();   // reads: none for the first sequence, row 4; writes 2, 5 and 0
+    const auto rows = interleaved_rows();  // reads: none for the first sequence, row 4; writes 2, 5 and 0
     const std::vector<float> states = random_states(r), x(8 * kTokens), out(8 * kTokens);
-    const auto call = call_of({f32(out, {8, kTokens, 1, 1}), f32(x, {8, kTokens, 1, 1}), f32(states, {8, kRows, 1, 1}), f32(rows, {2, kTokens, 1, 1})});
+    const auto call = call_of({f32(out, {8, kTokens, 1, 1}), f32(x, {8, kTokens, 1, 1}), f32(states, {8, kRows, 1, 1}),
+                               f32(rows, {2, kTokens, 1, 1})});
     const kernels::KernelDescriptor* kernel = kernels::reference_table.find(Op::token_shift, DType::none);
     StateAccess sink;
     sink.slot = 2;
@@ -345,8 +376,9 @@ TEST_CASE("recurrence: rows read from before and rows written are named, a row t
     CHECK(sink.dynamics == std::vector{AccessMode::read, AccessMode::write});
     kernel->resolve(call, sink);
     CHECK(sink.ranges[AccessMode::read] == std::vector<AccessRange>{{.offset = 4 * 32, .length = 32, .weight = 1}});
-    CHECK(sink.ranges[AccessMode::write] ==
-          std::vector<AccessRange>{{.offset = 0, .length = 32, .weight = 4}, {.offset = 2 * 32, .length = 32, .weight = 5}, {.offset = 5 * 32, .length = 32, .weight = 4}});
+    CHECK(sink.ranges[AccessMode::write] == std::vector<AccessRange>{{.offset = 0, .length = 32, .weight = 4},
+                                                                     {.offset = 2 * 32, .length = 32, .weight = 5},
+                                                                     {.offset = 5 * 32, .length = 32, .weight = 4}});
 }
 
 TEST_CASE("recurrence: l2_norm, sum_rows, exp and softplus follow their formulas") {
@@ -361,7 +393,7 @@ TEST_CASE("recurrence: l2_norm, sum_rows, exp and softplus follow their formulas
     };
     OpParams under_root, floor;
     under_root.eps = 0.5f;
-    floor.eps = 30.0f;   // above the norms of these rows: nothing is longer than it may be
+    floor.eps = 30.0f;  // above the norms of these rows: nothing is longer than it may be
     floor.eps_is_floor = 1;
     const auto soft = result(Op::softplus, ne), power = result(Op::exp, ne), sums = result(Op::sum_rows, {1, 4, 1, 1});
     const auto unit = result(Op::l2_norm, ne, under_root), floored = result(Op::l2_norm, ne, floor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The chooser: all routes give the same bits, so nothing but this test would notice that one was lost. The whole tree is
-// pinned by the table in src/kernels/README.md, which must be what the chooser says.
+// The chooser: all routes give the same bits, so nothing but this test would notice that one was lost. The whole tree
+// is pinned by the table in src/kernels/README.md, which must be what the chooser says.
 #include "kernels/matmul/route.hpp"
 
 #include <fstream>
@@ -16,7 +16,8 @@
 namespace tinfer::kernels {
 namespace {
 
-constexpr Isa kTables[] = {Isa::reference, Isa::avx2, Isa::avxvnni, Isa::avx512, Isa::avx512vnni, Isa::amx, Isa::neon, Isa::neon_dot};
+constexpr Isa kTables[] = {Isa::reference,  Isa::avx2, Isa::avxvnni, Isa::avx512,
+                           Isa::avx512vnni, Isa::amx,  Isa::neon,    Isa::neon_dot};
 
 std::vector<DType> weight_types() {
     std::vector<DType> types;
@@ -31,7 +32,10 @@ std::string tree_of(Isa isa, DType type) {
     for (std::int64_t first = 1, n = 1; first <= kRouteTokens; first = n) {
         const Route now = route(isa, type, first);
         while (n <= kRouteTokens && route(isa, type, n) == now) ++n;
-        const std::string range = first == 1 && n > kRouteTokens ? "" : n > kRouteTokens ? cat(first, "– ") : n - first == 1 ? cat(first, " ") : cat(first, "–", n - 1, " ");
+        const std::string range = first == 1 && n > kRouteTokens ? ""
+                                  : n > kRouteTokens             ? cat(first, "– ")
+                                  : n - first == 1               ? cat(first, " ")
+                                                                 : cat(first, "–", n - 1, " ");
         text += cat(text.empty() ? "" : " · ", range, to_string(now));
     }
     return text;
@@ -41,7 +45,7 @@ std::string tree_of(Isa isa, DType type) {
 std::string table_of_routes() {
     std::string text = "| table | types | tokens and route |\n|---|---|---|\n";
     for (const Isa isa : kTables) {
-        std::vector<std::pair<std::string, std::string>> rows;   // tree, types
+        std::vector<std::pair<std::string, std::string>> rows;  // tree, types
         for (const DType type : weight_types()) {
             const std::string tree = tree_of(isa, type);
             auto row = rows.begin();
@@ -85,7 +89,8 @@ TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::avx2, DType::i32, 1) == Route::none);
 }
 
-// What kernels rely on: a run of rows that is cut for GEMV meets no panel when an expert has fewer tokens than the others.
+// What kernels rely on: a run of rows that is cut for GEMV meets no panel when an expert has fewer tokens than the
+// others.
 TEST_CASE("routes: whatever has fewer tokens than a GEMV is one, too, and 128 tokens are as many as any") {
     for (const Isa isa : kTables)
         for (const DType type : weight_types()) {

@@ -22,7 +22,7 @@ std::vector<float> random_row(std::size_t n, std::mt19937& random) {
     for (float& x : row) {
         x = static_cast<float>(static_cast<std::int32_t>(random())) * 0x1p-26f;
         if (random() % 50 == 0) x = -kInfinity;
-        if (random() % 300 == 0) x = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 100));   // subnormal
+        if (random() % 300 == 0) x = std::bit_cast<float>(static_cast<std::uint32_t>(random() % 100));  // subnormal
     }
     return row;
 }
@@ -41,7 +41,7 @@ TEST_CASE("row ops: block maxima and sums of exponentials have the same bits in 
         for (const std::size_t n : {1u, 15u, 16u, 17u, 255u, 256u, 257u, 1000u, 32003u})
             for (int nan_at = -1; nan_at < 3; ++nan_at) {
                 auto row = random_row(n, random);
-                if (nan_at >= 0) {   // quiet or signalling, of either sign, anywhere
+                if (nan_at >= 0) {  // quiet or signalling, of either sign, anywhere
                     const std::uint32_t bits = 0x7F800001u | (random() & 0x803FFFFFu);
                     row[random() % n] = std::bit_cast<float>(bits);
                 }

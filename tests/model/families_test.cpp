@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Families without golden data, and variants of files that golden cases do not show, against a straight-line evaluation of
-// the formulas in double precision (support/family_model.hpp).
+// Families without golden data, and variants of files that golden cases do not show, against a straight-line evaluation
+// of the formulas in double precision (support/family_model.hpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,19 +33,27 @@ TEST_CASE("families: logits agree with a straight-line evaluation in double with
         const auto ours = logits_of(model, tokens, {.type_k = KvType::f32, .type_v = KvType::f32});
         double spread = 0;
         for (const double logit : exact)
-            if (logit > -1e30) spread = std::max(spread, std::abs(logit));   // not one that is suppressed
+            if (logit > -1e30) spread = std::max(spread, std::abs(logit));  // not one that is suppressed
         CHECK(largest_difference(ours, exact) <= 1e-4);
-        CHECK(spread > 0.5);   // logits that say something
+        CHECK(spread > 0.5);  // logits that say something
     }
 }
 
 TEST_CASE("families: Chameleon reads tokens of images and never writes one") {
-    const Family family{.arch = "chameleon", .head_norms = true, .norm_per_head = true, .head_layer_norms = true, .n_vocab = 8200, .suppressed_begin = 4, .suppressed_end = 8196};
+    const Family family{.arch = "chameleon",
+                        .head_norms = true,
+                        .norm_per_head = true,
+                        .head_layer_norms = true,
+                        .n_vocab = 8200,
+                        .suppressed_begin = 4,
+                        .suppressed_end = 8196};
     const TempFolder folder;
     const GgufWriter file = family.writer();
     file.save(folder.path() / "family.gguf");
     const auto exact = family.evaluate(file, {1, 8000, 4, 8199});
-    const auto ours = logits_of(Model::load(folder.path() / "family.gguf"), std::array{Token{1}, Token{8000}, Token{4}, Token{8199}}, {.type_k = KvType::f32, .type_v = KvType::f32});
+    const auto ours =
+        logits_of(Model::load(folder.path() / "family.gguf"), std::array{Token{1}, Token{8000}, Token{4}, Token{8199}},
+                  {.type_k = KvType::f32, .type_v = KvType::f32});
     REQUIRE(ours.size() == exact.size());
     for (std::size_t i = 0; i < ours.size(); ++i) {
         const std::size_t id = i % 8200;
@@ -90,7 +98,8 @@ TEST_CASE("families: a position behind the learned table is refused") {
             (void)context.decode(batch);
             FAIL_CHECK("decoded");
         } catch (const Error& error) {
-            CHECK(std::string(error.what()).find("position 256 exceeds the learned position table (256)") != std::string::npos);
+            CHECK(std::string(error.what()).find("position 256 exceeds the learned position table (256)") !=
+                  std::string::npos);
         }
         CHECK(context.seq_pos_max(SeqId{0}) == Pos{0});
     }
@@ -102,7 +111,8 @@ namespace {
 GgufWriter with_joined_latents(const GgufWriter& split, const std::filesystem::path& file) {
     const auto n_layer = golden_key(file, "block_count"), n_head = golden_key(file, "attention.head_count");
     const auto n_latent = golden_key(file, "attention.kv_lora_rank"), n_rot = golden_key(file, "rope.dimension_count");
-    const auto n_nope = golden_key(file, "attention.key_length_mla") - n_rot, head_dim_v = golden_key(file, "attention.value_length_mla");
+    const auto n_nope = golden_key(file, "attention.key_length_mla") - n_rot,
+               head_dim_v = golden_key(file, "attention.value_length_mla");
     GgufWriter out = split;
     for (int il = 0; il < n_layer; ++il) {
         const std::string blk = "blk." + std::to_string(il) + ".attn_";
@@ -112,7 +122,8 @@ GgufWriter with_joined_latents(const GgufWriter& split, const std::filesystem::p
             return x;
         };
         const std::vector<float> k_b = floats(blk + "k_b.weight"), v_b = floats(blk + "v_b.weight");
-        const auto c = static_cast<std::size_t>(n_latent), dn = static_cast<std::size_t>(n_nope), dv = static_cast<std::size_t>(head_dim_v);
+        const auto c = static_cast<std::size_t>(n_latent), dn = static_cast<std::size_t>(n_nope),
+                   dv = static_cast<std::size_t>(head_dim_v);
         std::vector<float> joined;
         for (std::size_t h = 0; h < static_cast<std::size_t>(n_head); ++h) {
             for (std::size_t d = 0; d < dn; ++d)
@@ -142,7 +153,7 @@ TEST_CASE("[golden] latent attention: absorbed and written out per head give the
     int n_cases = 0;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.architecture != "deepseek2" || !golden.f32 || is_deep(golden)) continue;
-        if (golden_key(golden.file, "attention.key_length_mla", 0) == 0) continue;   // written out per head already
+        if (golden_key(golden.file, "attention.key_length_mla", 0) == 0) continue;  // written out per head already
         CAPTURE(golden.name);
         const GgufWriter split = gguf_copy(golden.file);
         const auto absorbed = logits_of_file(split), naive = logits_of_file(with_joined_latents(split, golden.file));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every family against files that are nearly right: each tensor missing, misshapen or of a wrong type, and variants that
-// compute something else. Nothing but tinfer::Error may come of it, and it names what is wrong. Keys, one by one, are in
-// model/malformed_metadata_test.cpp.
+// Every family against files that are nearly right: each tensor missing, misshapen or of a wrong type, and variants
+// that compute something else. Nothing but tinfer::Error may come of it, and it names what is wrong. Keys, one by one,
+// are in model/malformed_metadata_test.cpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +19,10 @@ namespace tinfer::test {
 
 namespace {
 
-struct Verdict { std::optional<ErrorCode> code; std::string text; };
+struct Verdict {
+    std::optional<ErrorCode> code;
+    std::string text;
+};
 
 Verdict bind(const GgufWriter& w) {
     const auto bytes = w.bytes();
@@ -35,21 +38,25 @@ bool names(const std::string& text, std::string_view part) { return text.find(pa
 
 // Tensors a file may do without: biases, the head, norms that a family has or has not, tables of factors.
 bool may_be_absent(std::string_view name) {
-    constexpr std::string_view kOptional[] = {".bias", "output.weight", "rope_freqs", "attn_q_norm", "attn_k_norm", "attn_norm_2", "exp_probs_b", "position_embd",
-                                              "token_types", ".act.scales", "ssm_norm", ".scale"};
+    constexpr std::string_view kOptional[] = {".bias",       "output.weight", "rope_freqs",  "attn_q_norm",
+                                              "attn_k_norm", "attn_norm_2",   "exp_probs_b", "position_embd",
+                                              "token_types", ".act.scales",   "ssm_norm",    ".scale"};
     return std::ranges::any_of(kOptional, [&](std::string_view part) { return names(std::string(name), part); });
 }
 
 void damage_tensors(const GgufWriter& whole) {
     GgufWriter list = whole;
-    const bool tells_vocabulary = std::ranges::any_of(whole.keys(), [](const GgufWriter::Key& key) { return key.key.ends_with(".vocab_size"); });
+    const bool tells_vocabulary =
+        std::ranges::any_of(whole.keys(), [](const GgufWriter::Key& key) { return key.key.ends_with(".vocab_size"); });
     for (const auto& original : list.tensors()) {
         CAPTURE(original.name);
         GgufWriter without = whole;
         without.erase_tensor(original.name);
         const Verdict absent = bind(without);
         CAPTURE(absent.text);
-        if (absent.code) CHECK((names(absent.text, "missing tensor") || names(absent.text, "is not used") || *absent.code == ErrorCode::unsupported_arch));
+        if (absent.code)
+            CHECK((names(absent.text, "missing tensor") || names(absent.text, "is not used") ||
+                   *absent.code == ErrorCode::unsupported_arch));
         else CHECK(may_be_absent(original.name));
         for (std::size_t i = 0; i < original.ne.size(); ++i) {
             GgufWriter stretched = whole;
@@ -61,8 +68,10 @@ void damage_tensors(const GgufWriter& whole) {
             const Verdict verdict = bind(stretched);
             CAPTURE(i);
             CAPTURE(verdict.text);
-            // more factors than pairs are no harm, and the rows of the embedding may be what tells the vocabulary's size
-            const bool may_be_longer = names(original.name, "rope_f") || (original.name == "token_embd.weight" && i == 1 && !tells_vocabulary);
+            // more factors than pairs are no harm, and the rows of the embedding may be what tells the vocabulary's
+            // size
+            const bool may_be_longer =
+                names(original.name, "rope_f") || (original.name == "token_embd.weight" && i == 1 && !tells_vocabulary);
             CHECK((verdict.code || may_be_longer));
         }
         GgufWriter typed = whole;
@@ -78,7 +87,8 @@ void damage_tensors(const GgufWriter& whole) {
 TEST_CASE("[golden] families: damaged golden files are refused by name, tensor by tensor") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
-        if (golden.name.starts_with("llama-") || is_deep(golden) || !golden.f32) continue;   // alike, deep, not to be copied
+        if (golden.name.starts_with("llama-") || is_deep(golden) || !golden.f32)
+            continue;  // alike, deep, not to be copied
         CAPTURE(golden.name);
         const GgufWriter whole = gguf_copy(golden.file);
         REQUIRE(bind(whole).text == "");
@@ -98,13 +108,18 @@ TEST_CASE("families: damaged T5 files are refused by name, tensor by tensor") {
         change(w);
         return bind(w);
     };
-    const Verdict causal = code({.decoder = false}, [](GgufWriter& w) { w.set("t5encoder.attention.causal", GgufValue{true}); });
+    const Verdict causal =
+        code({.decoder = false}, [](GgufWriter& w) { w.set("t5encoder.attention.causal", GgufValue{true}); });
     CHECK(causal.code == ErrorCode::unsupported_arch);
     CHECK(names(causal.text, "architecture 't5encoder': causal encoder not supported"));
     CHECK(code({}, [](GgufWriter& w) { w.set("t5.attention.causal", GgufValue{false}); }).code == ErrorCode::bad_key);
-    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{3u}); }).code == ErrorCode::missing_tensor);
-    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{1u}); }).code == ErrorCode::unused_tensor);
-    CHECK(code({}, [](GgufWriter& w) { w.set("t5.feed_forward_length", GgufValue{GgufWriter::array_of<std::uint32_t>({96u, 64u})}); }).code == ErrorCode::bad_key);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{3u}); }).code ==
+          ErrorCode::missing_tensor);
+    CHECK(code({}, [](GgufWriter& w) { w.set("t5.decoder_block_count", GgufValue{1u}); }).code ==
+          ErrorCode::unused_tensor);
+    CHECK(code({}, [](GgufWriter& w) {
+              w.set("t5.feed_forward_length", GgufValue{GgufWriter::array_of<std::uint32_t>({96u, 64u})});
+          }).code == ErrorCode::bad_key);
     CHECK(code({}, [](GgufWriter& w) { w.set("t5.attention.layer_norm_epsilon", GgufValue{1e-6f}); }).text == "");
     const Verdict biases = code({}, [](GgufWriter& w) { w.erase_tensor("dec.blk.0.attn_rel_b.weight"); });
     CHECK(biases.code == ErrorCode::missing_tensor);
@@ -129,54 +144,100 @@ TEST_CASE("[golden] families: variants that would compute something else are ref
             return true;
         };
     };
-    const auto set = [](const char* key, auto value) { return [=](GgufWriter& w) { return w.set(key, GgufValue{value}), true; }; };
-    const auto drop = [=](const char* name) { return [=](GgufWriter& w) { return has(w, name) && (w.erase_tensor(name), true); }; };
-    const auto erase = [=](const char* key) { return [=](GgufWriter& w) { return has_key(w, key) && (w.erase(key), true); }; };
-    const auto lacks = [=](const char* name, auto change) { return [=](GgufWriter& w) { return !has(w, name) && !has_key(w, name) && change(w); }; };
-    const auto with = [=](const char* name, auto change) { return [=](GgufWriter& w) { return (has(w, name) || has_key(w, name)) && change(w); }; };
-    struct Variant { const char* golden; std::function<bool(GgufWriter&)> change; ErrorCode code; const char* text; };
+    const auto set = [](const char* key, auto value) {
+        return [=](GgufWriter& w) { return w.set(key, GgufValue{value}), true; };
+    };
+    const auto drop = [=](const char* name) {
+        return [=](GgufWriter& w) { return has(w, name) && (w.erase_tensor(name), true); };
+    };
+    const auto erase = [=](const char* key) {
+        return [=](GgufWriter& w) { return has_key(w, key) && (w.erase(key), true); };
+    };
+    const auto lacks = [=](const char* name, auto change) {
+        return [=](GgufWriter& w) { return !has(w, name) && !has_key(w, name) && change(w); };
+    };
+    const auto with = [=](const char* name, auto change) {
+        return [=](GgufWriter& w) { return (has(w, name) || has_key(w, name)) && change(w); };
+    };
+    struct Variant {
+        const char* golden;
+        std::function<bool(GgufWriter&)> change;
+        ErrorCode code;
+        const char* text;
+    };
     const auto kUnsupported = ErrorCode::unsupported_arch;
     const Variant variants[] = {
-        {"llama", add("blk.0.attn_q_norm.weight", {16}), kUnsupported, "architecture 'llama': q/k norm variant not supported under this name"},
-        {"llama", add("blk.0.attn_sub_norm.weight", {64}), kUnsupported, "architecture 'llama': bitnet-style scales not supported"},
-        {"llama", add("blk.1.ffn_up.scale", {1}), kUnsupported, "architecture 'llama': bitnet-style scales not supported"},
-        {"llama-moe", add("blk.0.ffn_gate_shexp.weight", {64, 64}), kUnsupported, "architecture 'llama': shared experts not supported under this name"},
-        {"llama-moe", [&](GgufWriter& w) { return drop("blk.0.ffn_gate_exps.weight")(w) && add("blk.0.ffn_gate.0.weight", {64, 96})(w); }, kUnsupported,
-         "legacy per-expert layout; reconvert the file"},
-        {"llama", add("blk.99.attn_norm.weight", {64}), ErrorCode::unused_tensor, "file has more blocks than block_count"},
+        {"llama", add("blk.0.attn_q_norm.weight", {16}), kUnsupported,
+         "architecture 'llama': q/k norm variant not supported under this name"},
+        {"llama", add("blk.0.attn_sub_norm.weight", {64}), kUnsupported,
+         "architecture 'llama': bitnet-style scales not supported"},
+        {"llama", add("blk.1.ffn_up.scale", {1}), kUnsupported,
+         "architecture 'llama': bitnet-style scales not supported"},
+        {"llama-moe", add("blk.0.ffn_gate_shexp.weight", {64, 64}), kUnsupported,
+         "architecture 'llama': shared experts not supported under this name"},
+        {"llama-moe",
+         [&](GgufWriter& w) {
+             return drop("blk.0.ffn_gate_exps.weight")(w) && add("blk.0.ffn_gate.0.weight", {64, 96})(w);
+         },
+         kUnsupported, "legacy per-expert layout; reconvert the file"},
+        {"llama", add("blk.99.attn_norm.weight", {64}), ErrorCode::unused_tensor,
+         "file has more blocks than block_count"},
         {"qwen2", drop("blk.0.attn_q.bias"), ErrorCode::missing_tensor, "blk.0.attn_q.bias"},
         {"qwen3", drop("blk.0.attn_k_norm.weight"), ErrorCode::missing_tensor, "blk.0.attn_k_norm.weight"},
-        {"gemma", add("blk.0.post_attention_norm.weight", {64}), kUnsupported, "architecture 'gemma': looks like gemma2/3 under the wrong name"},
-        {"gemma", set("gemma.attention.shared_kv_layers", 2u), kUnsupported, "architecture 'gemma': shared KV layers not supported"},
-        {"gemma", set("gemma.attention.key_length_swa", 16u), kUnsupported, "architecture 'gemma': per-kind head sizes not supported"},
-        {"phi3", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported, "architecture 'phi3': use architecture 'phimoe'"},
-        {"phi3", lacks("rope_factors_long.weight", set("phi3.rope.scaling.type", std::string("longrope"))), ErrorCode::missing_tensor, "rope_factors_long.weight"},
-        {"phi3-longrope-long", drop("rope_factors_short.weight"), ErrorCode::missing_tensor, "rope_factors_short.weight"},
+        {"gemma", add("blk.0.post_attention_norm.weight", {64}), kUnsupported,
+         "architecture 'gemma': looks like gemma2/3 under the wrong name"},
+        {"gemma", set("gemma.attention.shared_kv_layers", 2u), kUnsupported,
+         "architecture 'gemma': shared KV layers not supported"},
+        {"gemma", set("gemma.attention.key_length_swa", 16u), kUnsupported,
+         "architecture 'gemma': per-kind head sizes not supported"},
+        {"phi3", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported,
+         "architecture 'phi3': use architecture 'phimoe'"},
+        {"phi3", lacks("rope_factors_long.weight", set("phi3.rope.scaling.type", std::string("longrope"))),
+         ErrorCode::missing_tensor, "rope_factors_long.weight"},
+        {"phi3-longrope-long", drop("rope_factors_short.weight"), ErrorCode::missing_tensor,
+         "rope_factors_short.weight"},
         {"phi3", set("phi3.rope.scaling.type", std::string("su")), ErrorCode::bad_key, "rope.scaling.type"},
-        {"gemma2", add("blk.0.attn_q_norm.weight", {24}), kUnsupported, "architecture 'gemma2': looks like gemma3 under the wrong name"},
-        {"gemma3", add("per_layer_token_embd.weight", {64}), kUnsupported, "architecture 'gemma3': gemma3n not supported"},
-        {"bert", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported, "architecture 'bert': expert bert not supported"},
+        {"gemma2", add("blk.0.attn_q_norm.weight", {24}), kUnsupported,
+         "architecture 'gemma2': looks like gemma3 under the wrong name"},
+        {"gemma3", add("per_layer_token_embd.weight", {64}), kUnsupported,
+         "architecture 'gemma3': gemma3n not supported"},
+        {"bert", add("blk.0.ffn_gate_inp.weight", {64, 4}), kUnsupported,
+         "architecture 'bert': expert bert not supported"},
         {"bert", set("bert.attention.causal", true), kUnsupported, "architecture 'bert': causal bert not supported"},
         {"nomic-bert", erase("nomic-bert.pooling_type"), ErrorCode::missing_key, "nomic-bert.pooling_type"},
-        {"deepseek2-mla", set("deepseek2.attention.indexer.top_k", 64u), kUnsupported, "architecture 'deepseek2': sparse attention indexer not supported"},
-        {"deepseek2-mla", erase("deepseek2.attention.key_length_mla"), kUnsupported, "tensor layout and attention.*_mla keys disagree"},
-        {"deepseek2-kvb", lacks("deepseek2.attention.key_length_mla", set("deepseek2.attention.key_length_mla", 24u)), kUnsupported, "tensor layout and attention.*_mla keys disagree"},
-        {"deepseek2-mla", set("deepseek2.expert_gating_func", 3u), kUnsupported, "architecture 'deepseek2': router function 3 not supported"},
-        {"deepseek2-groups", set("deepseek2.expert_group_count", 1009u), ErrorCode::bad_key, "expert group settings inconsistent"},
-        {"deepseek2-groups", set("deepseek2.expert_group_used_count", 1009u), ErrorCode::bad_key, "expert group settings inconsistent"},
-        {"deepseek2-groups", with("deepseek2.expert_group_count", set("deepseek2.expert_group_used_count", 1u)), ErrorCode::bad_key, "expert group settings inconsistent"},
-        {"granite", add("blk.0.ssm_in.weight", {64, 64}), kUnsupported, "architecture 'granite': hybrid granite not supported"},
+        {"deepseek2-mla", set("deepseek2.attention.indexer.top_k", 64u), kUnsupported,
+         "architecture 'deepseek2': sparse attention indexer not supported"},
+        {"deepseek2-mla", erase("deepseek2.attention.key_length_mla"), kUnsupported,
+         "tensor layout and attention.*_mla keys disagree"},
+        {"deepseek2-kvb", lacks("deepseek2.attention.key_length_mla", set("deepseek2.attention.key_length_mla", 24u)),
+         kUnsupported, "tensor layout and attention.*_mla keys disagree"},
+        {"deepseek2-mla", set("deepseek2.expert_gating_func", 3u), kUnsupported,
+         "architecture 'deepseek2': router function 3 not supported"},
+        {"deepseek2-groups", set("deepseek2.expert_group_count", 1009u), ErrorCode::bad_key,
+         "expert group settings inconsistent"},
+        {"deepseek2-groups", set("deepseek2.expert_group_used_count", 1009u), ErrorCode::bad_key,
+         "expert group settings inconsistent"},
+        {"deepseek2-groups", with("deepseek2.expert_group_count", set("deepseek2.expert_group_used_count", 1u)),
+         ErrorCode::bad_key, "expert group settings inconsistent"},
+        {"granite", add("blk.0.ssm_in.weight", {64, 64}), kUnsupported,
+         "architecture 'granite': hybrid granite not supported"},
         {"granite", set("granite.logit_scale", 0.0f), ErrorCode::bad_key, "logit_scale' = 0 is invalid"},
         {"command-r", set("command-r.logit_scale", 0.0f), ErrorCode::bad_key, "logit_scale' = 0 is invalid"},
         {"olmo2", add("blk.0.attn_norm.weight", {64}), kUnsupported, "architecture 'olmo2': not an olmo2 block layout"},
-        {"stablelm", with("blk.0.ffn_norm.weight", set("stablelm.use_parallel_residual", true)), kUnsupported, "architecture 'stablelm': residual layout ambiguous"},
-        {"falcon-7b", set("falcon.tensor_data_layout", std::string("reference")), kUnsupported, "architecture 'falcon': qkv layout 'reference' not supported"},
+        {"stablelm", with("blk.0.ffn_norm.weight", set("stablelm.use_parallel_residual", true)), kUnsupported,
+         "architecture 'stablelm': residual layout ambiguous"},
+        {"falcon-7b", set("falcon.tensor_data_layout", std::string("reference")), kUnsupported,
+         "architecture 'falcon': qkv layout 'reference' not supported"},
         {"gptneox", erase("gptneox.use_parallel_residual"), ErrorCode::missing_key, "use_parallel_residual"},
         {"mpt", set("mpt.attention.max_alibi_bias", -1.0f), ErrorCode::bad_key, "max_alibi_bias"},
         {"glm4moe", set("glm4moe.nextn_predict_layers", 64u), ErrorCode::bad_key, "nextn_predict_layers"},
-        {"glm4moe", with("blk.0.ffn_gate.weight", set("glm4moe.leading_dense_block_count", 0u)), kUnsupported, "mixed dense/expert layer 0 not supported"},
-        {"olmoe", [](GgufWriter& w) { return w.set("olmoe.expert_count", 0u).set("olmoe.expert_used_count", 0u), true; }, ErrorCode::bad_key, "needs expert_count > 0"},
-        {"smollm3", set("smollm3.rope.no_rope_interval", 5u), ErrorCode::bad_key, "changes the computation and is not supported"},
+        {"glm4moe", with("blk.0.ffn_gate.weight", set("glm4moe.leading_dense_block_count", 0u)), kUnsupported,
+         "mixed dense/expert layer 0 not supported"},
+        {"olmoe",
+         [](GgufWriter& w) { return w.set("olmoe.expert_count", 0u).set("olmoe.expert_used_count", 0u), true; },
+         ErrorCode::bad_key, "needs expert_count > 0"},
+        {"smollm3", set("smollm3.rope.no_rope_interval", 5u), ErrorCode::bad_key,
+         "changes the computation and is not supported"},
     };
     for (const Variant& variant : variants) {
         const auto file = golden_model_file(variant.golden);
@@ -201,15 +262,19 @@ TEST_CASE("[golden] families: variants that would compute something else are ref
 
 // What files of the field say as their architecture and the library does not run (yet).
 constexpr const char* kKnownNames[] = {
-    "afmoe", "apertus", "arwkv7", "bailingmoe", "bailingmoe2", "bailingmoe3", "clip", "cogvlm", "cohere2moe",
-    "deepseek2-ocr", "deepseek32", "deepseek4", "dots1", "dots3note", "dream", "ernie4_5-moe", "eurobert",
-    "exaone-moe", "falcon-h1", "gemma3n", "gemma4", "glm-dsa", "gptj", "granite_swa", "granitehybrid",
-    "graniteswitch", "grovemoe", "hrm_text", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "hy_v3", "hy_v4", "jais2",
-    "jina-bert-v3", "kimi-k3", "kimi-linear", "laguna", "lfm2moe", "llada", "llada-moe", "llama-embed", "maincoder",
-    "maple", "mellum", "mimo2", "minimax-01", "minimax-m2", "minimax-m3", "mistral3", "mistral4", "modern-bert",
-    "muse-glimmer", "nanbeige", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert-moe", "paddleocr",
-    "pangu-embedded", "plamo2", "plamo3", "plm", "pockettts", "qwen35", "qwen35moe", "qwen3tts", "qwen3vl",
-    "qwen3vlmoe", "qwen4exp", "rnd1", "smallthinker", "spark2_5", "step35", "talkie", "wavtokenizer-dec"};
+    "afmoe",         "apertus",        "arwkv7",     "bailingmoe",      "bailingmoe2",   "bailingmoe3",
+    "clip",          "cogvlm",         "cohere2moe", "deepseek2-ocr",   "deepseek32",    "deepseek4",
+    "dots1",         "dots3note",      "dream",      "ernie4_5-moe",    "eurobert",      "exaone-moe",
+    "falcon-h1",     "gemma3n",        "gemma4",     "glm-dsa",         "gptj",          "granite_swa",
+    "granitehybrid", "graniteswitch",  "grovemoe",   "hrm_text",        "hunyuan-dense", "hunyuan-moe",
+    "hunyuan_vl",    "hy_v3",          "hy_v4",      "jais2",           "jina-bert-v3",  "kimi-k3",
+    "kimi-linear",   "laguna",         "lfm2moe",    "llada",           "llada-moe",     "llama-embed",
+    "maincoder",     "maple",          "mellum",     "mimo2",           "minimax-01",    "minimax-m2",
+    "minimax-m3",    "mistral3",       "mistral4",   "modern-bert",     "muse-glimmer",  "nanbeige",
+    "nemotron_h",    "nemotron_h_moe", "neo-bert",   "nomic-bert-moe",  "paddleocr",     "pangu-embedded",
+    "plamo2",        "plamo3",         "plm",        "pockettts",       "qwen35",        "qwen35moe",
+    "qwen3tts",      "qwen3vl",        "qwen3vlmoe", "qwen4exp",        "rnd1",          "smallthinker",
+    "spark2_5",      "step35",         "talkie",     "wavtokenizer-dec"};
 
 TEST_CASE("[L9] registry: known names, heads that only draft and unknown names are told apart") {
     const auto text_of = [](const char* arch) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every golden model of an architecture in the registry: float cases within the tolerance of their case, quantized ones as
-// near to the exactly dequantized model as the numerics page asks. Nothing here knows a case by name.
+// Every golden model of an architecture in the registry: float cases within the tolerance of their case, quantized ones
+// as near to the exactly dequantized model as the numerics page asks. Nothing here knows a case by name.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -56,7 +56,9 @@ std::vector<float> run_case(const std::filesystem::path& folder, const json& inf
 // Hidden states of every token, or the vector of the whole sequence as the file pools it.
 std::vector<float> run_encoder_case(const std::filesystem::path& folder, const json& info, Pooling pooling) {
     const auto model = Model::load(folder / "model.gguf");
-    Context context(model, {.n_ctx = info["n_ctx"], .type_k = KvType::f32, .type_v = KvType::f32, .embeddings = true, .pooling = pooling});
+    Context context(
+        model,
+        {.n_ctx = info["n_ctx"], .type_k = KvType::f32, .type_v = KvType::f32, .embeddings = true, .pooling = pooling});
     std::vector<Token> tokens;
     for (const int token : info["tokens"]) tokens.push_back(Token{token});
     REQUIRE(context.encode(tokens) == DecodeStatus::ok);
@@ -69,9 +71,11 @@ std::vector<float> run_encoder_case(const std::filesystem::path& folder, const j
 void check_encoder_case(const std::filesystem::path& folder, const json& info) {
     const json& tolerance = info["suggested_tolerance"];
     std::string file = tolerance["file"];
-    const double rows = test::largest_difference(run_encoder_case(folder, info, Pooling::none), read_floats(folder / file));
+    const double rows =
+        test::largest_difference(run_encoder_case(folder, info, Pooling::none), read_floats(folder / file));
     file.replace(file.find("embd"), 4, "pooled");
-    const double pooled = test::largest_difference(run_encoder_case(folder, info, Pooling::from_model), read_floats(folder / file));
+    const double pooled =
+        test::largest_difference(run_encoder_case(folder, info, Pooling::from_model), read_floats(folder / file));
     MESSAGE(folder.filename().string(), ": ", rows, ", pooled ", pooled, " of ", tolerance["max_abs"].get<double>());
     CHECK(rows <= static_cast<double>(tolerance["max_abs"]));
     CHECK(pooled <= static_cast<double>(tolerance["max_abs"]));
@@ -94,7 +98,9 @@ double perplexity(std::span<const float> logits, const json& tokens, std::size_t
     return std::exp(sum / static_cast<double>(tokens.size() - 1));
 }
 
-struct Distance { double mean_kl = 0, rms = 0, max = 0, top1 = 0; };
+struct Distance {
+    double mean_kl = 0, rms = 0, max = 0, top1 = 0;
+};
 
 Distance distance(std::span<const float> ours, std::span<const float> exact, std::size_t n_vocab) {
     Distance d;
@@ -118,7 +124,8 @@ Distance distance(std::span<const float> ours, std::span<const float> exact, std
 void check_case(const std::filesystem::path& folder, int& n_float, int& n_quantized) {
     const json info = read_json(folder / "case.json");
     if (!supported(info["architecture"])) {
-        MESSAGE("skipped: ", folder.filename().string(), " has the architecture ", info["architecture"].get<std::string>());
+        MESSAGE("skipped: ", folder.filename().string(), " has the architecture ",
+                info["architecture"].get<std::string>());
         return;
     }
     CAPTURE(folder.filename().string());
@@ -143,8 +150,8 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
         REQUIRE(exact.size() == ours.size());
         const Distance d = distance(ours, exact, info["n_vocab"]);
         const json& theirs = info["reference_error"];
-        MESSAGE(folder.filename().string(), ": mean_kl ", d.mean_kl, " (", theirs["mean_kl"].get<double>(), "), rms ", d.rms, " (",
-                theirs["rms_logit"].get<double>(), "), max ", d.max, ", top1 ", d.top1);
+        MESSAGE(folder.filename().string(), ": mean_kl ", d.mean_kl, " (", theirs["mean_kl"].get<double>(), "), rms ",
+                d.rms, " (", theirs["rms_logit"].get<double>(), "), max ", d.max, ", top1 ", d.top1);
         CHECK(d.mean_kl <= 1.25 * static_cast<double>(theirs["mean_kl"]));
         if (info["architecture"] != "gpt-oss") CHECK(d.rms <= 1.1 * static_cast<double>(theirs["rms_logit"]));
         ++n_quantized;
@@ -173,7 +180,8 @@ TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime ca
         if (!supported(model_case["architecture"])) continue;
         CAPTURE(entry.filename().string());
         const auto model = Model::load(*path);
-        Context context(model, {.n_ctx = 1024, .n_seq_max = 4, .n_outputs = 256, .type_k = KvType::f32, .type_v = KvType::f32});
+        Context context(
+            model, {.n_ctx = 1024, .n_seq_max = 4, .n_outputs = 256, .type_k = KvType::f32, .type_v = KvType::f32});
         std::vector<float> rows;
         for (const json& operation : info["operations"]) {
             const std::string op = operation["op"];
@@ -181,17 +189,21 @@ TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime ca
                 Batch batch;
                 bool any = false;
                 for (const json& t : operation["tokens"]) {
-                    batch.add(Token{t[0].get<int>()}, Pos{t[1].get<int>()}, SeqId{t[2].get<int>()}, t[3].get<int>() != 0);
+                    batch.add(Token{t[0].get<int>()}, Pos{t[1].get<int>()}, SeqId{t[2].get<int>()},
+                              t[3].get<int>() != 0);
                     any = any || t[3].get<int>() != 0;
                 }
                 REQUIRE(context.decode(batch) == DecodeStatus::ok);
-                if (any) rows.insert(rows.end(), context.result("result_output").begin(), context.result("result_output").end());
+                if (any)
+                    rows.insert(rows.end(), context.result("result_output").begin(),
+                                context.result("result_output").end());
             } else if (op == "seq_rm") {
                 CHECK(context.seq_rm(SeqId{operation["seq"].get<int>()}, range_of(operation)) == RemoveStatus::ok);
             } else if (op == "seq_add") {
                 context.seq_add(SeqId{operation["seq"].get<int>()}, range_of(operation), operation["delta"]);
             } else if (op == "seq_cp") {
-                context.seq_cp(SeqId{operation["src"].get<int>()}, SeqId{operation["dst"].get<int>()}, range_of(operation));
+                context.seq_cp(SeqId{operation["src"].get<int>()}, SeqId{operation["dst"].get<int>()},
+                               range_of(operation));
             } else if (op == "seq_keep") {
                 context.seq_keep(SeqId{operation["seq"].get<int>()});
             } else {
@@ -201,7 +213,8 @@ TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime ca
         // The reference scales keys by YaRN's magnitude again at a shift; the pure file holds the rotation alone.
         const std::string file = info.contains("logits_pure_file") ? info["logits_pure_file"] : info["logits_file"];
         const auto expected = read_floats(*golden_folder() / "runtime" / file);
-        CHECK(test::largest_difference(rows, expected) <= (model_case.contains("gelu_table") ? 5e-3 : 1e-3));   // the reference looks that function up in a table
+        CHECK(test::largest_difference(rows, expected) <=
+              (model_case.contains("gelu_table") ? 5e-3 : 1e-3));  // the reference looks that function up in a table
         ++n_cases;
     }
     MESSAGE(n_cases, " runtime cases");

@@ -19,7 +19,8 @@ using Row = SmallJina::Row;
 
 }  // namespace
 
-TEST_CASE("[E2][E3][B11] model: jina-bert-v2 in every variant agrees with a straight-line evaluation, both pooled and not") {
+TEST_CASE(
+    "[E2][E3][B11] model: jina-bert-v2 in every variant agrees with a straight-line evaluation, both pooled and not") {
     const std::vector<int> ids{5, 9, 9, 0, 59, 31, 7, 22, 40, 3, 18, 6, 2};
     std::vector<Token> tokens;
     for (const int id : ids) tokens.push_back(Token{id});
@@ -45,7 +46,8 @@ TEST_CASE("[E2][E3][B11] model: jina-bert-v2 in every variant agrees with a stra
         Context rows(model, with(Pooling::none));
         REQUIRE(rows.decode(tokens) == DecodeStatus::ok);
         REQUIRE(rows.n_outputs() == static_cast<int>(ids.size()));
-        for (std::size_t t = 0; t < ids.size(); ++t) CHECK(largest_difference(rows.embedding(static_cast<int>(t)), exact[t]) <= 1e-4);
+        for (std::size_t t = 0; t < ids.size(); ++t)
+            CHECK(largest_difference(rows.embedding(static_cast<int>(t)), exact[t]) <= 1e-4);
         const auto pooled = [&](Pooling pooling) {
             Context context(model, with(pooling));
             REQUIRE(context.encode(tokens) == DecodeStatus::ok);

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kExamples[] = {"llama", "qwen2", "qwen3", "llama-moe", "qwen2moe", "qwen3moe"};
 
-std::vector<std::uint32_t> logit_bits(const Model& model, int n = 12, const ContextOptions& options = {.n_ctx = 64, .n_threads = 1}) {
+std::vector<std::uint32_t> logit_bits(const Model& model, int n = 12,
+                                      const ContextOptions& options = {.n_ctx = 64, .n_threads = 1}) {
     return bits_of(logits_of(model, random_tokens(n, model.info().n_vocab, 11), options));
 }
 
@@ -53,7 +54,9 @@ std::vector<GgufWriter> cut(const GgufWriter& whole, std::size_t count) {
     shards[0].tensors().clear();
     for (std::size_t i = 0; i < tensors.size(); ++i) shards[i * count / tensors.size()].tensors().push_back(tensors[i]);
     for (std::size_t i = 0; i < count; ++i)
-        shards[i].kv("split.no", static_cast<std::uint16_t>(i)).kv("split.count", static_cast<std::uint16_t>(count))
+        shards[i]
+            .kv("split.no", static_cast<std::uint16_t>(i))
+            .kv("split.count", static_cast<std::uint16_t>(count))
             .kv("split.tensors.count", static_cast<std::int32_t>(tensors.size()));
     return shards;
 }
@@ -76,14 +79,15 @@ TEST_CASE("[L1] the first thing a program does may be a load: no call prepares t
 
 TEST_CASE("[L1] a hundred times two models made and destroyed leave nothing behind") {
     const TempFolder folder;
-    const auto one = TinyModel::of("llama", DType::f32).save(folder.path()), two = TinyModel::of("qwen3moe").save(folder.path());
+    const auto one = TinyModel::of("llama", DType::f32).save(folder.path()),
+               two = TinyModel::of("qwen3moe").save(folder.path());
     const auto round = [&] {
         const auto a = Model::load(one), b = Model::load(two, {.use_mmap = false});
         Context on_a(a, {.n_ctx = 64, .n_threads = 1}), on_b(b, {.n_ctx = 64, .n_threads = 1});
         const std::vector<Token> tokens{Token{1}, Token{2}};
         return on_a.decode(tokens) == DecodeStatus::ok && on_b.decode(tokens) == DecodeStatus::ok;
     };
-    REQUIRE(round());   // the standard library's own tables are made once
+    REQUIRE(round());  // the standard library's own tables are made once
     const AllocationScope scope;
     bool all = true;
     for (int i = 0; i < 100; ++i) all = round() && all;
@@ -155,9 +159,9 @@ TEST_CASE("[L19] progress rises from 0 to 1, and stopping it ends the load with 
         std::vector<double> seen;
         seen.reserve(100'000);
         ModelOptions options{.use_mmap = use_mmap, .progress = [&](double fraction) {
-            seen.push_back(fraction);
-            return true;
-        }};
+                                 seen.push_back(fraction);
+                                 return true;
+                             }};
         (void)Model::load(path, options);
         REQUIRE(seen.size() >= 2);
         CHECK(seen.front() == 0.0);
@@ -196,7 +200,8 @@ TEST_CASE("[L17] an override changes what the model says and what it computes") 
     CHECK(looser.info().rms_eps == 0.5f);
     CHECK(logit_bits(looser) != plain);
 
-    const auto named = Model::load(path, {.overrides = {{"general.name", std::string("another")}, {"llama.context_length", std::int64_t{77}}}});
+    const auto named = Model::load(
+        path, {.overrides = {{"general.name", std::string("another")}, {"llama.context_length", std::int64_t{77}}}});
     CHECK(named.info().name == "another");
     CHECK(named.info().n_ctx_train == 77);
     CHECK(logit_bits(named) == plain);
@@ -206,31 +211,42 @@ TEST_CASE("[L17] an override changes what the model says and what it computes") 
     w.kv("llama.rope.freq_base", 500.0f).save(folder / "rebased.gguf");
     CHECK(logit_bits(Model::load(folder / "rebased.gguf")) == logit_bits(rebased));
     // … and wins over it.
-    CHECK(logit_bits(Model::load(folder / "rebased.gguf", {.overrides = {{"llama.rope.freq_base", 10000.0}}})) == plain);
+    CHECK(logit_bits(Model::load(folder / "rebased.gguf", {.overrides = {{"llama.rope.freq_base", 10000.0}}})) ==
+          plain);
 }
 
 TEST_CASE("[L17] an override of the wrong type is an error that names it, an unused one a warning") {
     const TempFolder folder;
     const auto path = TinyModel::of("qwen3moe").save(folder.path());
-    const std::vector<MetadataOverride> wrong{
-        {"qwen3moe.block_count", 2.0}, {"qwen3moe.block_count", std::string("2")}, {"qwen3moe.block_count", true},
-        {"qwen3moe.attention.layer_norm_rms_epsilon", std::int64_t{1}}, {"qwen3moe.rope.freq_base", std::string("1e4")},
-        {"qwen3moe.expert_weights_norm", std::int64_t{1}}, {"qwen3moe.rope.scaling.type", 1.0}, {"general.architecture", std::int64_t{3}}};
+    const std::vector<MetadataOverride> wrong{{"qwen3moe.block_count", 2.0},
+                                              {"qwen3moe.block_count", std::string("2")},
+                                              {"qwen3moe.block_count", true},
+                                              {"qwen3moe.attention.layer_norm_rms_epsilon", std::int64_t{1}},
+                                              {"qwen3moe.rope.freq_base", std::string("1e4")},
+                                              {"qwen3moe.expert_weights_norm", std::int64_t{1}},
+                                              {"qwen3moe.rope.scaling.type", 1.0},
+                                              {"general.architecture", std::int64_t{3}}};
     for (const MetadataOverride& item : wrong) {
         CAPTURE(item.key);
         const auto [code, text] = outcome([&] { (void)Model::load(path, {.overrides = {item}}); });
         CHECK(code == ErrorCode::bad_override);
         CHECK(mentions(text, item.key));
     }
-    CHECK(outcome([&] { (void)Model::load(path, {.overrides = {{"qwen3moe.block_count", std::int64_t{3}}}}); }).first == ErrorCode::missing_tensor);
-    CHECK(outcome([&] { (void)Model::load(path, {.overrides = {{"qwen3moe.block_count", std::int64_t{-1}}}}); }).first == ErrorCode::bad_key);
+    CHECK(outcome([&] {
+              (void)Model::load(path, {.overrides = {{"qwen3moe.block_count", std::int64_t{3}}}});
+          }).first == ErrorCode::missing_tensor);
+    CHECK(outcome([&] {
+              (void)Model::load(path, {.overrides = {{"qwen3moe.block_count", std::int64_t{-1}}}});
+          }).first == ErrorCode::bad_key);
     std::string warnings;
-    const ModelOptions options{.overrides = {{"nobody.asks", true}}, .log = [&](LogLevel, std::string_view text) { warnings += text; }};
+    const ModelOptions options{.overrides = {{"nobody.asks", true}},
+                               .log = [&](LogLevel, std::string_view text) { warnings += text; }};
     (void)Model::load(path, options);
     CHECK(mentions(warnings, "nobody.asks"));
 }
 
-TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one after the other, and leave its bytes alone") {
+TEST_CASE(
+    "[L23][B8] contexts in threads on one model give the tokens of one after the other, and leave its bytes alone") {
     const TempFolder folder;
     constexpr int n_contexts = 5, n_tokens = 12;
     for (const char* arch : {"llama", "qwen2moe"}) {
@@ -238,8 +254,11 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
         const auto before = weights_hash(model);
         const auto generate = [&](int which) {
             Context context(model, {.n_ctx = 64, .n_ubatch = 8, .n_threads = 1 + which % 2});
-            Sampler sampler(model.vocab(), {.temp = which % 3 == 0 ? 0.0f : 1.0f, .seed = static_cast<std::uint32_t>(which)});
-            std::vector<Token> tokens = random_tokens(5 + which, model.info().n_vocab, static_cast<std::uint64_t>(which)), out;
+            Sampler sampler(model.vocab(),
+                            {.temp = which % 3 == 0 ? 0.0f : 1.0f, .seed = static_cast<std::uint32_t>(which)});
+            std::vector<Token> tokens =
+                                   random_tokens(5 + which, model.info().n_vocab, static_cast<std::uint64_t>(which)),
+                               out;
             while (out.size() < n_tokens) {
                 if (context.decode(tokens) != DecodeStatus::ok) return std::vector<Token>{};
                 out.push_back(sampler.sample(context));
@@ -250,7 +269,8 @@ TEST_CASE("[L23][B8] contexts in threads on one model give the tokens of one aft
         std::vector<std::vector<Token>> alone(n_contexts), together(n_contexts);
         for (int i = 0; i < n_contexts; ++i) alone[static_cast<std::size_t>(i)] = generate(i);
         std::vector<std::thread> threads;
-        for (int i = 0; i < n_contexts; ++i) threads.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = generate(i); });
+        for (int i = 0; i < n_contexts; ++i)
+            threads.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = generate(i); });
         for (std::thread& thread : threads) thread.join();
         CAPTURE(arch);
         for (std::size_t i = 0; i < n_contexts; ++i) {
@@ -290,7 +310,7 @@ TEST_CASE("rows of an embedding beyond the vocabulary are said at load and never
     Context context(model, {.n_ctx = 64, .n_threads = 1});
     REQUIRE(context.decode(std::vector{Token{1}}) == DecodeStatus::ok);
     const auto logits = context.logits(-1);
-    REQUIRE(logits.size() == n_tokens + 7);   // what the model computes stays as it is
+    REQUIRE(logits.size() == n_tokens + 7);  // what the model computes stays as it is
     std::vector<float> row(logits.begin(), logits.end());
     std::fill(row.begin() + static_cast<std::ptrdiff_t>(n_tokens), row.end(), 1000.0f);
     for (const float temp : {0.0f, 1.0f})
@@ -304,7 +324,7 @@ TEST_CASE("rows of an embedding beyond the vocabulary are said at load and never
             }
             CHECK(sampler.recent_text(20).size() > 0);
         }
-    row[n_tokens] = std::numeric_limits<float>::quiet_NaN();   // nor is their value looked at
+    row[n_tokens] = std::numeric_limits<float>::quiet_NaN();  // nor is their value looked at
     CHECK(static_cast<std::size_t>(Sampler(model.vocab(), {.seed = 1}).sample(row)) < n_tokens);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The table of malformed metadata: every key of a file of every registered architecture, missing, zero, huge, negative, not
-// finite, of a wrong type, and at odds with the tensors. Each is refused by name, or stands in kAccepted with the reason.
+// The table of malformed metadata: every key of a file of every registered architecture, missing, zero, huge, negative,
+// not finite, of a wrong type, and at odds with the tensors. Each is refused by name, or stands in kAccepted with the
+// reason.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 struct Verdict {
     std::optional<ErrorCode> code;
-    std::string text;       ///< of the error, or what was warned of
+    std::string text;  ///< of the error, or what was warned of
     [[nodiscard]] bool names(std::string_view part) const { return text.find(part) != std::string::npos; }
 };
 
@@ -83,11 +84,14 @@ std::vector<GgufValue> flawed(const GgufValue& value, Flaw flaw) {
             break;
         case Flaw::not_finite:
             if (real)
-                out = {GgufValue{std::numeric_limits<float>::infinity()}, GgufValue{-std::numeric_limits<float>::infinity()},
+                out = {GgufValue{std::numeric_limits<float>::infinity()},
+                       GgufValue{-std::numeric_limits<float>::infinity()},
                        GgufValue{std::numeric_limits<float>::quiet_NaN()}, GgufValue{1e300}};
             break;
         case Flaw::wrong_type:
-            if (number) out = {GgufValue{std::string("64")}, GgufValue{true}, GgufValue{GgufWriter::array_of<std::string>({"64"})}};
+            if (number)
+                out = {GgufValue{std::string("64")}, GgufValue{true},
+                       GgufValue{GgufWriter::array_of<std::string>({"64"})}};
             else out = {GgufValue{64u}, GgufValue{0.5f}, GgufValue{GgufWriter::array_of<std::uint32_t>({1u, 2u})}};
             if (real) out.push_back(GgufValue{64u});
             else if (number) out.push_back(GgufValue{64.0f});
@@ -96,7 +100,9 @@ std::vector<GgufValue> flawed(const GgufValue& value, Flaw flaw) {
 }
 
 // What is accepted on purpose: missing, zero, huge, off by one by their first letters, and why.
-struct Accepted { std::string_view key, flaws, why; };
+struct Accepted {
+    std::string_view key, flaws, why;
+};
 constexpr Accepted kAccepted[] = {
     {"attention.causal", "m", "no, in an encoder"},
     {"attention.clamp_kqv", "mzho", "0 is none, which is what is missing, where the family does not require it"},
@@ -143,7 +149,9 @@ constexpr Accepted kAccepted[] = {
 
 bool accepted(std::string_view key, Flaw flaw) {
     const char letter = kFlawNames[static_cast<std::size_t>(flaw)][0];
-    return std::ranges::any_of(kAccepted, [&](const Accepted& row) { return row.key == key && row.flaws.find(letter) != std::string_view::npos; });
+    return std::ranges::any_of(kAccepted, [&](const Accepted& row) {
+        return row.key == key && row.flaws.find(letter) != std::string_view::npos;
+    });
 }
 
 // Of experts that no layer has: nothing but the key's own rules can be broken.
@@ -154,14 +162,16 @@ bool idle(std::string_view key, const GgufWriter& whole) {
 
 // A key, perhaps one that the file leaves out, or a tensor, or the architecture with what it cannot do.
 bool names_something(const Verdict& verdict, const std::string& architecture) {
-    return verdict.names("key '" + architecture + ".") || verdict.names("tensor '") || verdict.names("architecture '" + architecture + "': ");
+    return verdict.names("key '" + architecture + ".") || verdict.names("tensor '") ||
+           verdict.names("architecture '" + architecture + "': ");
 }
 
 void check_key(const std::string& architecture, const GgufWriter& whole, const GgufWriter::Key& key) {
     CAPTURE(key.key);
     const std::string last = key.key.substr(architecture.size() + 1);
     const bool without_effect = idle(last, whole);
-    for (const Flaw flaw : {Flaw::missing, Flaw::zero, Flaw::huge, Flaw::negative, Flaw::not_finite, Flaw::wrong_type, Flaw::off_by_one}) {
+    for (const Flaw flaw : {Flaw::missing, Flaw::zero, Flaw::huge, Flaw::negative, Flaw::not_finite, Flaw::wrong_type,
+                            Flaw::off_by_one}) {
         CAPTURE(std::string(kFlawNames[static_cast<std::size_t>(flaw)]));
         std::vector<GgufWriter> variants;
         if (flaw == Flaw::missing) variants.emplace_back(whole).erase(key.key);
@@ -194,7 +204,9 @@ void check_every_key(const std::vector<SoundFile>& files) {
 
 }  // namespace
 
-TEST_CASE("malformed metadata: every key of small files is refused by name, or accepted for a reason") { check_every_key(small_files()); }
+TEST_CASE("malformed metadata: every key of small files is refused by name, or accepted for a reason") {
+    check_every_key(small_files());
+}
 
 TEST_CASE("[golden] malformed metadata: every key of golden files is refused by name, or accepted for a reason") {
     if (skip_without_golden()) return;
@@ -203,7 +215,7 @@ TEST_CASE("[golden] malformed metadata: every key of golden files is refused by 
 
 TEST_CASE("[golden] malformed metadata: so is every key that only some cases of an architecture have") {
     if (skip_without_golden()) return;
-    std::set<std::string> done;   // with the architecture in front
+    std::set<std::string> done;  // with the architecture in front
     for (const SoundFile& sound : golden_files())
         for (const GgufWriter::Key& key : sound.file.keys()) done.insert(key.key);
     for (const GoldenModel& golden : golden_models()) {
@@ -212,11 +224,13 @@ TEST_CASE("[golden] malformed metadata: so is every key that only some cases of 
         CAPTURE(golden.name);
         REQUIRE(verdict_on(whole).text == "");
         for (const GgufWriter::Key& key : whole.keys())
-            if (key.key.starts_with(golden.architecture + ".") && done.insert(key.key).second) check_key(golden.architecture, whole, key);
+            if (key.key.starts_with(golden.architecture + ".") && done.insert(key.key).second)
+                check_key(golden.architecture, whole, key);
     }
 }
 
-TEST_CASE("[golden] malformed metadata: a key that another architecture has is understood, refused or warned of, never passed over") {
+TEST_CASE("[golden] malformed metadata: a key that another architecture has is understood, refused or warned of, never "
+          "passed over") {
     if (skip_without_golden()) return;
     const auto files = all_files();
     std::map<std::string, GgufValue> known;
@@ -228,7 +242,7 @@ TEST_CASE("[golden] malformed metadata: a key that another architecture has is u
         for (const auto& [last, value] : known) {
             const std::string key = architecture + "." + last;
             CAPTURE(key);
-            GgufWriter w = whole;   // text for a number, a number for text: whoever reads it refuses it
+            GgufWriter w = whole;  // text for a number, a number for text: whoever reads it refuses it
             w.set(key, std::holds_alternative<std::string>(value.value) ? GgufValue{7u} : GgufValue{std::string("7")});
             CHECK(verdict_on(w).names("'" + key + "'"));
         }
@@ -239,7 +253,8 @@ TEST_CASE("malformed metadata: sections of RoPE that text would not turn as one 
     const auto files = small_files();
     const auto vision = std::ranges::find(files, "qwen2vl", &SoundFile::architecture);
     REQUIRE(vision != files.end());
-    for (const std::vector<std::int32_t>& sections : {std::vector<std::int32_t>{2, 3, 2, 1}, {0, 0, 0, 0}, {3, 3, 3, 0}, {2, 3, 3}}) {
+    for (const std::vector<std::int32_t>& sections :
+         {std::vector<std::int32_t>{2, 3, 2, 1}, {0, 0, 0, 0}, {3, 3, 3, 0}, {2, 3, 3}}) {
         GgufWriter w = vision->file;
         w.set("qwen2vl.rope.dimension_sections", GgufValue{GgufWriter::array_of(sections)});
         const Verdict verdict = verdict_on(w);

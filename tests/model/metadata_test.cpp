@@ -17,10 +17,17 @@ namespace tinfer::test {
 
 namespace {
 
-struct Example { const char* name; const char* arch; };
-constexpr Example kModels[] = {{"llama", "llama"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"}, {"llama-moe", "llama"}, {"qwen2moe", "qwen2moe"}, {"qwen3moe", "qwen3moe"}};
+struct Example {
+    const char* name;
+    const char* arch;
+};
+constexpr Example kModels[] = {{"llama", "llama"},     {"qwen2", "qwen2"},       {"qwen3", "qwen3"},
+                               {"llama-moe", "llama"}, {"qwen2moe", "qwen2moe"}, {"qwen3moe", "qwen3moe"}};
 
-struct Outcome { std::optional<ErrorCode> code; std::string text; };
+struct Outcome {
+    std::optional<ErrorCode> code;
+    std::string text;
+};
 
 /// Loads the file and, when that works, decodes three tokens.
 Outcome load(const GgufWriter& w, const ModelOptions& options = {}) {
@@ -30,7 +37,8 @@ Outcome load(const GgufWriter& w, const ModelOptions& options = {}) {
     try {
         const auto model = Model::load(path, options);
         Context context(model, {.n_ctx = 64, .n_threads = 1});
-        if (context.decode(std::vector{Token{1}, Token{2}, Token{0}}) != DecodeStatus::ok) return {ErrorCode::no_room, "decode"};
+        if (context.decode(std::vector{Token{1}, Token{2}, Token{0}}) != DecodeStatus::ok)
+            return {ErrorCode::no_room, "decode"};
         return {};
     } catch (const Error& error) {
         return {error.code(), error.what()};
@@ -57,7 +65,7 @@ std::string shape_text(const std::vector<std::int64_t>& ne) {
 // ---- architectures --------------------------------------------------------------------------------------------------
 
 TEST_CASE("[A5] the table of architectures names each once, and each has a model that runs") {
-    std::set<std::string> tested{"jina-bert-v2", "t5", "t5encoder"};   // jina_test.cpp, t5_test.cpp
+    std::set<std::string> tested{"jina-bert-v2", "t5", "t5encoder"};  // jina_test.cpp, t5_test.cpp
     for (const Example& example : kModels) tested.insert(example.arch);
     for (const Family& family : small_families()) tested.insert(family.arch);
     for (const GoldenModel& golden : golden_models()) tested.insert(golden.architecture);
@@ -77,10 +85,12 @@ TEST_CASE("[A5] the table of architectures names each once, and each has a model
     CHECK(std::ranges::is_sorted(architectures(), {}, &ArchitectureInfo::name));
 }
 
-TEST_CASE("[L9] an architecture nobody knows and one that is not implemented are told apart, and both say what there is") {
-    for (const auto& [name, code] : {std::pair{"frobnicator", ErrorCode::unknown_arch}, std::pair{"", ErrorCode::unknown_arch},
-                                     std::pair{"LLAMA", ErrorCode::unknown_arch}, std::pair{"llama\n\x1b[2J", ErrorCode::unknown_arch},
-                                     std::pair{"gemma3n", ErrorCode::unsupported_arch}, std::pair{"falcon-h1", ErrorCode::unsupported_arch}}) {
+TEST_CASE(
+    "[L9] an architecture nobody knows and one that is not implemented are told apart, and both say what there is") {
+    for (const auto& [name, code] :
+         {std::pair{"frobnicator", ErrorCode::unknown_arch}, std::pair{"", ErrorCode::unknown_arch},
+          std::pair{"LLAMA", ErrorCode::unknown_arch}, std::pair{"llama\n\x1b[2J", ErrorCode::unknown_arch},
+          std::pair{"gemma3n", ErrorCode::unsupported_arch}, std::pair{"falcon-h1", ErrorCode::unsupported_arch}}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.set("general.architecture", GgufValue{std::string(name)});
         const Outcome outcome = load(w);
@@ -116,7 +126,15 @@ TEST_CASE("a file that is no model is refused as what it is") {
 // ---- hyper-parameters -----------------------------------------------------------------------------------------------
 
 TEST_CASE("[L10] every field of the model's info is what the metadata says") {
-    TinyModel tiny{.arch = "llama", .n_layer = 3, .n_embd = 96, .n_head = 6, .n_head_kv = 3, .head_dim = 32, .n_ff = 160, .n_vocab = 77, .n_ctx = 4096};
+    TinyModel tiny{.arch = "llama",
+                   .n_layer = 3,
+                   .n_embd = 96,
+                   .n_head = 6,
+                   .n_head_kv = 3,
+                   .head_dim = 32,
+                   .n_ff = 160,
+                   .n_vocab = 77,
+                   .n_ctx = 4096};
     for (const Example& example : kModels) {
         CAPTURE(example.name);
         TinyModel m = tiny;
@@ -126,7 +144,9 @@ TEST_CASE("[L10] every field of the model's info is what the metadata says") {
             m.n_expert_used = 3;
         }
         GgufWriter w = m.writer();
-        w.kv("general.name", "A tiny one").kv(m.arch + ".rope.freq_base", 123456.0f).kv(m.arch + ".rope.scaling.factor", 4.0f);
+        w.kv("general.name", "A tiny one")
+            .kv(m.arch + ".rope.freq_base", 123456.0f)
+            .kv(m.arch + ".rope.scaling.factor", 4.0f);
         w.set(m.arch + ".attention.layer_norm_rms_epsilon", 3e-6f);
         const ModelInfo info = info_of(w);
         CHECK(info.architecture == m.arch);
@@ -162,13 +182,14 @@ TEST_CASE("keys that may be missing have their defaults") {
     TinyModel m = TinyModel::of("llama");
     m.n_head_kv = m.n_head;
     GgufWriter w = m.writer();
-    for (const char* key : {"attention.head_count_kv", "attention.key_length", "attention.value_length", "vocab_size"}) w.erase("llama." + std::string(key));
+    for (const char* key : {"attention.head_count_kv", "attention.key_length", "attention.value_length", "vocab_size"})
+        w.erase("llama." + std::string(key));
     const ModelInfo info = info_of(w);
     CHECK(info.name.empty());
     CHECK(info.n_head_kv == m.n_head);
     CHECK(info.head_dim_k == m.n_embd / m.n_head);
     CHECK(info.head_dim_v == m.n_embd / m.n_head);
-    CHECK(info.n_vocab == m.n_vocab);   // of token_embd
+    CHECK(info.n_vocab == m.n_vocab);  // of token_embd
     CHECK(info.n_rot == info.head_dim_k);
     CHECK(info.rope_freq_base == 10000.0f);
     CHECK(info.rope_freq_scale == 1.0f);
@@ -186,8 +207,12 @@ TEST_CASE("keys that may be missing have their defaults") {
 
 TEST_CASE("[L10] integers of any width and floats of either are read alike") {
     GgufWriter w = TinyModel::of("llama").writer();
-    w.set("llama.block_count", static_cast<std::int8_t>(2)).set("llama.embedding_length", std::uint64_t{64}).set("llama.feed_forward_length", std::int16_t{96});
-    w.set("llama.context_length", std::int64_t{333}).set("llama.attention.layer_norm_rms_epsilon", 1e-5).kv("llama.rope.freq_base", 5000.0);
+    w.set("llama.block_count", static_cast<std::int8_t>(2))
+        .set("llama.embedding_length", std::uint64_t{64})
+        .set("llama.feed_forward_length", std::int16_t{96});
+    w.set("llama.context_length", std::int64_t{333})
+        .set("llama.attention.layer_norm_rms_epsilon", 1e-5)
+        .kv("llama.rope.freq_base", 5000.0);
     const ModelInfo info = info_of(w);
     CHECK(info.n_layer == 2);
     CHECK(info.n_embd == 64);
@@ -205,12 +230,17 @@ TEST_CASE("[L10] arrays give each layer its own heads and widths") {
     GgufWriter w = narrow.writer(), other = broad.writer();
     for (auto& tensor : w.tensors())
         if (tensor.name.starts_with("blk.1.")) tensor = other.tensor(tensor.name);
-    const auto array = [](std::initializer_list<std::uint32_t> values) { return GgufValue{GgufWriter::array_of(std::vector<std::uint32_t>(values))}; };
-    w.set("llama.attention.head_count", array({4, 6})).set("llama.attention.head_count_kv", array({2, 3})).set("llama.feed_forward_length", array({96, 32}));
+    const auto array = [](std::initializer_list<std::uint32_t> values) {
+        return GgufValue{GgufWriter::array_of(std::vector<std::uint32_t>(values))};
+    };
+    w.set("llama.attention.head_count", array({4, 6}))
+        .set("llama.attention.head_count_kv", array({2, 3}))
+        .set("llama.feed_forward_length", array({96, 32}));
     CHECK(!load(w).code);
     CHECK(info_of(w).n_head == 4);
     CHECK(info_of(w).n_ff == 96);
-    for (const char* key : {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"}) {
+    for (const char* key :
+         {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"}) {
         GgufWriter wrong = w;
         wrong.set(key, array({4, 6, 6}));
         const Outcome outcome = load(wrong);
@@ -245,7 +275,7 @@ TEST_CASE("[L12] a file without a required tensor is refused with the tensor's n
             CHECK(mentions(outcome.text, "model.gguf"));
         }
     }
-    GgufWriter w = TinyModel::of("llama").writer();   // the embedding is what would tell how large the vocabulary is
+    GgufWriter w = TinyModel::of("llama").writer();  // the embedding is what would tell how large the vocabulary is
     w.erase("llama.vocab_size").erase("tokenizer.ggml.tokens").erase_tensor("token_embd.weight");
     const Outcome outcome = load(w);
     CHECK(outcome.code == ErrorCode::missing_tensor);
@@ -318,7 +348,8 @@ TEST_CASE("vectors may not be quantized") {
 
 TEST_CASE("a tensor that nothing uses is refused, and with the option only reported") {
     for (const Example& example : kModels)
-        for (const char* name : {"blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.1.ffn_gate.zero", "cls.weight", "token_types.weight"}) {
+        for (const char* name : {"blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.1.ffn_gate.zero",
+                                 "cls.weight", "token_types.weight"}) {
             CAPTURE(std::string(example.name));
             CAPTURE(std::string(name));
             GgufWriter w = TinyModel::of(example.name).writer();
@@ -327,18 +358,21 @@ TEST_CASE("a tensor that nothing uses is refused, and with the option only repor
             CHECK(outcome.code == ErrorCode::unused_tensor);
             CHECK(mentions(outcome.text, name));
             std::string log;
-            CHECK(!load(w, {.allow_unused_tensors = true, .log = [&](LogLevel, std::string_view text) { log += text; }}).code);
+            CHECK(!load(w, {.allow_unused_tensors = true, .log = [&](LogLevel, std::string_view text) { log += text; }})
+                       .code);
             CHECK(mentions(log, name));
         }
     GgufWriter leftovers = TinyModel::of("llama").writer();
-    for (const char* name : {"blk.0.attn_rot_embd.weight", "blk.0.attn.masked_bias", "model.rotary_emb.inv_freq", "v.patch.weight", "mm.0.weight"})
+    for (const char* name : {"blk.0.attn_rot_embd.weight", "blk.0.attn.masked_bias", "model.rotary_emb.inv_freq",
+                             "v.patch.weight", "mm.0.weight"})
         leftovers.tensor(name, DType::f32, {4}, std::vector<float>(4));
     CHECK(!load(leftovers).code);
 }
 
 TEST_CASE("a key that changes the computation and is not known is refused, and with the option only reported") {
-    for (const char* key : {"attention.layer_norm_epsilon", "attention.sliding_window_pattern", "rope.freq_base_swa", "rope.scaling.yarn_log_multiplier",
-                            "expert_gating_func_2", "ssm.state_size", "attn_logit_softcapping", "logit_scale"}) {
+    for (const char* key : {"attention.layer_norm_epsilon", "attention.sliding_window_pattern", "rope.freq_base_swa",
+                            "rope.scaling.yarn_log_multiplier", "expert_gating_func_2", "ssm.state_size",
+                            "attn_logit_softcapping", "logit_scale"}) {
         GgufWriter w = TinyModel::of("qwen3").writer();
         w.kv("qwen3." + std::string(key), 1.0f);
         const Outcome outcome = load(w);
@@ -346,11 +380,15 @@ TEST_CASE("a key that changes the computation and is not known is refused, and w
         CHECK(outcome.code == ErrorCode::bad_key);
         CHECK(mentions(outcome.text, key));
         std::string log;
-        CHECK(!load(w, {.allow_unknown_keys = true, .log = [&](LogLevel, std::string_view text) { log += text; }}).code);
+        CHECK(
+            !load(w, {.allow_unknown_keys = true, .log = [&](LogLevel, std::string_view text) { log += text; }}).code);
         CHECK(mentions(log, key));
     }
     GgufWriter harmless = TinyModel::of("qwen3").writer();
-    harmless.kv("qwen3.author_mood", "good").kv("llama.logit_scale", 3.0f).kv("general.weird", 1u).kv("quantize.imatrix.file", "x");
+    harmless.kv("qwen3.author_mood", "good")
+        .kv("llama.logit_scale", 3.0f)
+        .kv("general.weird", 1u)
+        .kv("quantize.imatrix.file", "x");
     CHECK(!load(harmless).code);
 }
 
@@ -358,13 +396,15 @@ TEST_CASE("a key that changes the computation and is not known is refused, and w
 
 namespace {
 
-constexpr const char* kIntegerKeys[] = {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count",
-                                        "attention.head_count_kv", "attention.key_length", "attention.value_length", "vocab_size"};
+constexpr const char* kIntegerKeys[] = {"block_count",          "embedding_length",       "context_length",
+                                        "feed_forward_length",  "attention.head_count",   "attention.head_count_kv",
+                                        "attention.key_length", "attention.value_length", "vocab_size"};
 constexpr const char* kExpertKeys[] = {"expert_count", "expert_used_count"};
 
 std::vector<std::string> integer_keys(const Example& example) {
     std::vector<std::string> keys(std::begin(kIntegerKeys), std::end(kIntegerKeys));
-    if (std::string_view(example.name).ends_with("moe")) keys.insert(keys.end(), std::begin(kExpertKeys), std::end(kExpertKeys));
+    if (std::string_view(example.name).ends_with("moe"))
+        keys.insert(keys.end(), std::begin(kExpertKeys), std::end(kExpertKeys));
     return keys;
 }
 
@@ -384,8 +424,8 @@ void check_refused(const GgufWriter& w, const std::string& key, std::initializer
 
 TEST_CASE("required keys that are missing are named") {
     for (const Example& example : kModels)
-        for (const char* key : {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count",
-                                "attention.layer_norm_rms_epsilon"}) {
+        for (const char* key : {"block_count", "embedding_length", "context_length", "feed_forward_length",
+                                "attention.head_count", "attention.layer_norm_rms_epsilon"}) {
             const std::string full = std::string(example.arch) + "." + key;
             GgufWriter w = TinyModel::of(example.name).writer();
             w.erase(full);
@@ -394,7 +434,8 @@ TEST_CASE("required keys that are missing are named") {
 }
 
 TEST_CASE("integers that are zero, negative, huge or of another type are refused") {
-    const std::initializer_list<ErrorCode> refusals{ErrorCode::bad_key, ErrorCode::missing_tensor, ErrorCode::bad_tensor_shape, ErrorCode::bad_tensor_rank,
+    const std::initializer_list<ErrorCode> refusals{ErrorCode::bad_key, ErrorCode::missing_tensor,
+                                                    ErrorCode::bad_tensor_shape, ErrorCode::bad_tensor_rank,
                                                     ErrorCode::unused_tensor};
     for (const Example& example : kModels)
         for (const std::string& key : integer_keys(example)) {
@@ -405,18 +446,24 @@ TEST_CASE("integers that are zero, negative, huge or of another type are refused
                 w.set(full, std::move(value));
                 return w;
             };
-            const bool is_experts_end = key == "expert_count" && std::string_view(example.arch) == "llama";   // 0 with experts in use
+            const bool is_experts_end =
+                key == "expert_count" && std::string_view(example.arch) == "llama";  // 0 with experts in use
             CAPTURE(example.name);
             CAPTURE(is_experts_end);
             // A rule of one key may be told by another that it must agree with.
-            const std::string said = key.starts_with("expert_") ? std::string(example.arch) + ".expert_"
-                                     : key.starts_with("attention.") ? std::string(example.arch) + ".attention." : full;
-            for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(), std::int64_t{1} << 32,
-                                             std::numeric_limits<std::int64_t>::max(), std::int64_t{0xFFFFFFFF}, std::int64_t{0x7FFFFFFF}, std::int64_t{1} << 24}) {
+            const std::string said = key.starts_with("expert_")      ? std::string(example.arch) + ".expert_"
+                                     : key.starts_with("attention.") ? std::string(example.arch) + ".attention."
+                                                                     : full;
+            for (const std::int64_t value :
+                 {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(), std::int64_t{1} << 32,
+                  std::numeric_limits<std::int64_t>::max(), std::int64_t{0xFFFFFFFF}, std::int64_t{0x7FFFFFFF},
+                  std::int64_t{1} << 24}) {
                 CAPTURE(value);
-                const bool gives_no_shape = key == "context_length" || (key == "feed_forward_length" && std::string_view(example.arch).ends_with("moe"));
+                const bool gives_no_shape =
+                    key == "context_length" ||
+                    (key == "feed_forward_length" && std::string_view(example.arch).ends_with("moe"));
                 if (gives_no_shape && value == std::int64_t{1} << 24) {
-                    CHECK(!load(with({value})).code);   // legal, and no reason to allocate anything
+                    CHECK(!load(with({value})).code);  // legal, and no reason to allocate anything
                     continue;
                 }
                 check_refused(with({value}), said, refusals);
@@ -447,20 +494,27 @@ TEST_CASE("floats that are not finite, not positive or of another type are refus
         };
         check("attention.layer_norm_rms_epsilon", {0.0, -1e-5, inf, -inf, nan, 1e300});
         check("rope.freq_base", {0.0, -10000.0, inf, -inf, nan, 1e300});
-        for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"}) check(key, {0.0, -1.0, inf, nan});
+        for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"})
+            check(key, {0.0, -1.0, inf, nan});
         check("rope.scaling.factor", {-4.0, inf, nan, 1e-45, -1e300});
-        for (const char* key : {"attention.scale", "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
-                                "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"})
+        for (const char* key :
+             {"attention.scale", "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor",
+              "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"})
             check(key, {inf, -inf, nan, 1e300});
         if (std::string_view(example.name).ends_with("moe")) check("expert_weights_scale", {inf, nan, -1e300});
     }
 }
 
 TEST_CASE("values that disagree with each other are refused") {
-    struct Case { const char* model; const char* key; GgufValue value; ErrorCode code; };
+    struct Case {
+        const char* model;
+        const char* key;
+        GgufValue value;
+        ErrorCode code;
+    };
     const Case cases[] = {
         {"llama", "llama.attention.head_count_kv", {3u}, ErrorCode::bad_key},
-        {"llama", "llama.rope.dimension_count", {8u}, ErrorCode::bad_key},              // partial rotary is not llama's
+        {"llama", "llama.rope.dimension_count", {8u}, ErrorCode::bad_key},  // partial rotary is not llama's
         {"qwen3", "qwen3.rope.dimension_count", {7u}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.dimension_count", {18u}, ErrorCode::bad_key},
         {"qwen3", "qwen3.rope.dimension_count", {0u}, ErrorCode::bad_key},
@@ -500,8 +554,11 @@ TEST_CASE("YaRN with any finite numbers runs or is refused") {
         for (const double beta : {0.0, -3.0, 1e-40, 1e38})
             for (const std::uint32_t original : {1u, 7u, 0x7FFFFFFFu}) {
                 GgufWriter w = TinyModel::of("qwen2").writer();
-                w.kv("qwen2.rope.scaling.type", "yarn").kv("qwen2.rope.scaling.factor", 1e30f).kv("qwen2.rope.freq_base", base);
-                w.kv("qwen2.rope.scaling.yarn_beta_fast", beta).kv("qwen2.rope.scaling.original_context_length", original);
+                w.kv("qwen2.rope.scaling.type", "yarn")
+                    .kv("qwen2.rope.scaling.factor", 1e30f)
+                    .kv("qwen2.rope.freq_base", base);
+                w.kv("qwen2.rope.scaling.yarn_beta_fast", beta)
+                    .kv("qwen2.rope.scaling.original_context_length", original);
                 CAPTURE(base);
                 CAPTURE(beta);
                 const Outcome outcome = load(w);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Windows as a caller sees them: what lies outside has no influence at all, what lies inside has, and where the edges are.
+// Windows as a caller sees them: what lies outside has no influence at all, what lies inside has, and where the edges
+// are.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -53,10 +54,12 @@ std::vector<int> range(int begin, int end) {
 }  // namespace
 
 TEST_CASE("[A12] model: tokens outside a sliding window have exactly no influence, those inside have") {
-    const Model model = one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}); });
+    const Model model =
+        one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}); });
     for (const int n_ubatch : {1, 7, 64}) {
         CHECK(seen_by(model, kTokens - 1, {.n_ubatch = n_ubatch}) == range(kTokens - kWindow, kTokens));
-        CHECK(seen_by(model, 20, {.n_ubatch = n_ubatch}) == range(21 - kWindow, 21));   // the token itself is one of the window
+        CHECK(seen_by(model, 20, {.n_ubatch = n_ubatch}) ==
+              range(21 - kWindow, 21));  // the token itself is one of the window
         CHECK(seen_by(model, 4, {.n_ubatch = n_ubatch}) == range(0, 5));
     }
 }
@@ -65,7 +68,8 @@ TEST_CASE("model: a window of 0, or a pattern without a sliding layer, is no win
     CHECK(seen_by(one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", 0u); }), 30) == range(0, 31));
     const auto with_pattern = [](bool slides) {
         return one_layer([&](GgufWriter& w) {
-            w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}).array("llama.attention.sliding_window_pattern", std::vector<bool>{slides});
+            w.kv("llama.attention.sliding_window", std::uint32_t{kWindow})
+                .array("llama.attention.sliding_window_pattern", std::vector<bool>{slides});
         });
     };
     CHECK(seen_by(with_pattern(false), 30) == range(0, 31));
@@ -77,13 +81,15 @@ TEST_CASE("model: a window of 0, or a pattern without a sliding layer, is no win
 }
 
 TEST_CASE("[A12] model: a window counts positions, also where tokens between them were removed") {
-    const Model model = one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}); });
+    const Model model =
+        one_layer([](GgufWriter& w) { w.kv("llama.attention.sliding_window", std::uint32_t{kWindow}); });
     const auto last_row = [&](Token changed) {
         Context context(model, {.n_ctx = 64});
         auto tokens = random_tokens(kTokens, 128, 22);
-        tokens[32] = changed;   // sees and is seen by the window of position 40 alone if nothing was removed
+        tokens[32] = changed;  // sees and is seen by the window of position 40 alone if nothing was removed
         REQUIRE(context.decode(tokens) == DecodeStatus::ok);
-        REQUIRE(context.seq_rm(SeqId{0}, Pos{34}, Pos{39}) == RemoveStatus::ok);   // five tokens nearer, the same positions
+        REQUIRE(context.seq_rm(SeqId{0}, Pos{34}, Pos{39}) ==
+                RemoveStatus::ok);  // five tokens nearer, the same positions
         std::vector<std::uint32_t> rows;
         for (const int id : {5, 6}) {
             REQUIRE(context.decode(std::vector{Token{id}}) == DecodeStatus::ok);
@@ -93,15 +99,15 @@ TEST_CASE("[A12] model: a window counts positions, also where tokens between the
         return rows;
     };
     const auto a = last_row(Token{7}), b = last_row(Token{8});
-    CHECK(std::vector(a.begin(), a.begin() + 128) != std::vector(b.begin(), b.begin() + 128));   // position 40 sees 32
-    CHECK(std::vector(a.begin() + 128, a.end()) == std::vector(b.begin() + 128, b.end()));       // position 41 does not
+    CHECK(std::vector(a.begin(), a.begin() + 128) != std::vector(b.begin(), b.begin() + 128));  // position 40 sees 32
+    CHECK(std::vector(a.begin() + 128, a.end()) == std::vector(b.begin() + 128, b.end()));      // position 41 does not
 }
 
 // ---- cells that windows no longer see are given back ----------------------------------------------------------------
 
 namespace {
 
-constexpr int kPoolWindow = 70;   // reaches over a page and into the next
+constexpr int kPoolWindow = 70;  // reaches over a page and into the next
 
 // Two layers: one slides, one sees everything.
 Model half_windowed(int window, bool all_slide = false) {
@@ -170,12 +176,16 @@ TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not
         return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (cells + 63) / 64 + 2 * n_seqs);
     };
     for (const int n_ctx : {2048, 8192}) {
-        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32}) <= bound(static_cast<std::uint64_t>(n_ctx), 1, static_cast<std::uint64_t>(n_ctx), 32));
-        CHECK(cache({.n_ctx = n_ctx, .n_seq_max = 3, .n_batch = 100, .n_ubatch = 32}) <= bound(static_cast<std::uint64_t>(n_ctx), 3, 100, 32));
-        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32, .swa_full = true}) == 2ull * 128 * static_cast<std::uint64_t>(n_ctx));
-        CHECK(Context(model, {.n_ctx = n_ctx, .n_ubatch = 32}).memory().cache == cache({.n_ctx = n_ctx, .n_ubatch = 32}));
+        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32}) <=
+              bound(static_cast<std::uint64_t>(n_ctx), 1, static_cast<std::uint64_t>(n_ctx), 32));
+        CHECK(cache({.n_ctx = n_ctx, .n_seq_max = 3, .n_batch = 100, .n_ubatch = 32}) <=
+              bound(static_cast<std::uint64_t>(n_ctx), 3, 100, 32));
+        CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32, .swa_full = true}) ==
+              2ull * 128 * static_cast<std::uint64_t>(n_ctx));
+        CHECK(Context(model, {.n_ctx = n_ctx, .n_ubatch = 32}).memory().cache ==
+              cache({.n_ctx = n_ctx, .n_ubatch = 32}));
     }
-    const Model all = half_windowed(kPoolWindow, true);   // nothing grows with the context but its bookkeeping
+    const Model all = half_windowed(kPoolWindow, true);  // nothing grows with the context but its bookkeeping
     CHECK(plan(all, {.n_ctx = 8192, .n_ubatch = 32}).cache == plan(all, {.n_ctx = 2048, .n_ubatch = 32}).cache);
 }
 
@@ -195,10 +205,12 @@ TEST_CASE("windows: released cells change no bit, however a long text is cut") {
 
 TEST_CASE("windows: a small pool far from the start holds what every thread works with") {
     for (const int n_threads : {1, 2, 4})
-        for (const int n : {1, 15, 16}) {   // 256 tokens are a chunk of attention: windows end at its border and reach over it
+        for (const int n :
+             {1, 15, 16}) {  // 256 tokens are a chunk of attention: windows end at its border and reach over it
             CAPTURE(n_threads);
             CAPTURE(n);
-            Twins twins(half_windowed(6, true), {.n_ctx = 4096, .n_batch = 16, .n_outputs = 16, .n_threads = n_threads});
+            Twins twins(half_windowed(6, true),
+                        {.n_ctx = 4096, .n_batch = 16, .n_outputs = 16, .n_threads = n_threads});
             std::uint64_t seed = 1;
             for (int i = 0; i < 2100 / n; ++i) twins.append(0, n, ++seed);
         }
@@ -215,7 +227,7 @@ TEST_CASE("windows: going back into what was released is refused and changes not
     twins.append(0, 30, 2);
     CHECK(twins.remove(0, -1, -1));
     twins.append(0, 100, 3);
-    CHECK(twins.remove(0, 10, 60));    // all of it is there
+    CHECK(twins.remove(0, 10, 60));  // all of it is there
     twins.append(0, 200, 4);
     CHECK_FALSE(twins.remove(0, 80, -1));
     CHECK(twins.remove(0, 0, 5));
@@ -233,7 +245,7 @@ TEST_CASE("windows: a call that is cancelled anywhere leaves the window as it wa
     for (Context* c : {&context, &undisturbed}) REQUIRE(c->decode(first) == DecodeStatus::ok);
     const auto pos_min = context.seq_pos_min(SeqId{0});
     int cancelled = 0;
-    for (int at = 0; at < 160; at += 3) {   // micro-batches of the call had released what the state before needs
+    for (int at = 0; at < 160; at += 3) {  // micro-batches of the call had released what the state before needs
         countdown = at;
         const auto status = context.decode(prompt);
         if (status == DecodeStatus::ok) break;
@@ -252,7 +264,8 @@ TEST_CASE("windows: a call that is cancelled anywhere leaves the window as it wa
 
 TEST_CASE("[M4] windows: random operations on several sequences give the bits of a cache that keeps everything") {
     for (const std::uint32_t round : {1u, 2u, 3u}) {
-        Twins twins(half_windowed(round == 2 ? 130 : 30), {.n_ctx = 2048, .n_seq_max = 3, .n_ubatch = round == 3 ? 7 : 48, .n_outputs = 512});
+        Twins twins(half_windowed(round == 2 ? 130 : 30),
+                    {.n_ctx = 2048, .n_seq_max = 3, .n_ubatch = round == 3 ? 7 : 48, .n_outputs = 512});
         REQUIRE(twins.ring.memory().cache < twins.full.memory().cache);
         std::uint64_t state = round;
         const auto below = [&](int n) {
@@ -262,21 +275,25 @@ TEST_CASE("[M4] windows: random operations on several sequences give the bits of
         int refused = 0, copied = 0;
         for (int step = 0; step < 120; ++step) {
             const int seq = below(3);
-            const int length = twins.ring.seq_pos_max(SeqId{seq}) ? static_cast<int>(*twins.ring.seq_pos_max(SeqId{seq})) + 1 : 0;
+            const int length =
+                twins.ring.seq_pos_max(SeqId{seq}) ? static_cast<int>(*twins.ring.seq_pos_max(SeqId{seq})) + 1 : 0;
             switch (below(8)) {
-            case 0: refused += !twins.remove(seq, below(length + 1), below(2) == 0 ? -1 : length + below(5)); break;
-            case 1: refused += !twins.remove(seq, std::max(0, length - below(20)), -1); break;
-            case 2: {
-                const bool done = twins.copy(seq, (seq + 1) % 3, below(2) == 0 ? -1 : std::max(0, length - below(40)));
-                copied += done;
-                refused += !done;
-                break;
-            }
-            case 3: if (below(4) == 0) (void)twins.remove(seq, -1, -1); break;
-            default: {
-                const int n = std::min({1 + below(120), twins.ring.room(SeqId{seq}), twins.full.room(SeqId{seq})});
-                if (n > 0) twins.append(seq, n, state);
-            }
+                case 0: refused += !twins.remove(seq, below(length + 1), below(2) == 0 ? -1 : length + below(5)); break;
+                case 1: refused += !twins.remove(seq, std::max(0, length - below(20)), -1); break;
+                case 2: {
+                    const bool done =
+                        twins.copy(seq, (seq + 1) % 3, below(2) == 0 ? -1 : std::max(0, length - below(40)));
+                    copied += done;
+                    refused += !done;
+                    break;
+                }
+                case 3:
+                    if (below(4) == 0) (void)twins.remove(seq, -1, -1);
+                    break;
+                default: {
+                    const int n = std::min({1 + below(120), twins.ring.room(SeqId{seq}), twins.full.room(SeqId{seq})});
+                    if (n > 0) twins.append(seq, n, state);
+                }
             }
         }
         CHECK(refused > 3);
@@ -291,12 +308,12 @@ TEST_CASE("windows: moved positions rotate keys of the pool too, and may not rea
         twins.full.seq_add(SeqId{0}, Pos{p0}, kPosEnd, delta);
     };
     twins.append(0, 300, 1);
-    REQUIRE(twins.remove(0, 100, 150));   // a context shift: the window lies behind what moves
+    REQUIRE(twins.remove(0, 100, 150));  // a context shift: the window lies behind what moves
     move(150, -50);
     twins.append(0, 100, 2);
     move(0, 7);
     twins.append(0, 60, 3);
-    REQUIRE(twins.remove(0, 60, 400));    // a few tokens are left behind the gap; closing it would bring back older ones
+    REQUIRE(twins.remove(0, 60, 400));  // a few tokens are left behind the gap; closing it would bring back older ones
     try {
         twins.ring.seq_add(SeqId{0}, Pos{400}, kPosEnd, -340);
         FAIL("nothing was refused");

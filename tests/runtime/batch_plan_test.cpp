@@ -109,8 +109,7 @@ TEST_CASE("batch_plan: a token of several sequences advances all of them") {
     CHECK(plan.tokens()[0].seqs.size() == 2);
 }
 
-TEST_CASE(
-    "batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
+TEST_CASE("batch_plan: flagged rows are the outputs, in batch order; no flag means the last, or all with logits_all") {
     auto cache = make_cache();
     BatchPlan plan(kLimits);
     const auto flagged = batch_of({{1, -1, {0}, true}, {2, -1}, {3, -1, {0}, true}, {4, -1}});
@@ -292,8 +291,10 @@ TEST_CASE("batch_plan: more tokens than there are cells or positions are no mist
     CHECK(fits(std::vector<Row>(16, Row{1, -1})));
     limits.n_batch_is_n_ctx = true;
     CHECK_FALSE(fits(std::vector<Row>(17, Row{1, -1})));
-    const Memory states({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_attention = false, .has_states = true});
-    refused(limits, states, batch_of(std::vector<Row>(17, Row{1, -1})), "batch has 17 tokens, more than n_ctx = 16, which limits a call as long as n_batch is not set");
+    const Memory states(
+        {.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}, .has_attention = false, .has_states = true});
+    refused(limits, states, batch_of(std::vector<Row>(17, Row{1, -1})),
+            "batch has 17 tokens, more than n_ctx = 16, which limits a call as long as n_batch is not set");
 
     limits.n_positions = 4;
     CHECK(fits(std::vector<Row>(4, Row{1, -1})));
@@ -303,7 +304,8 @@ TEST_CASE("batch_plan: more tokens than there are cells or positions are no mist
     CHECK_FALSE(fits({{1, -1}}));
     CHECK_FALSE(fits({{1, 4}}));
     CHECK(fits({{1, -1, {1}}}));
-    refused(limits, cache, batch_of({{100, -1}}), "token 100 at index 0 outside vocabulary 100");   // mistakes come first
+    refused(limits, cache, batch_of({{100, -1}}),
+            "token 100 at index 0 outside vocabulary 100");  // mistakes come first
 
     limits = kLimits;
     cache.seq_add(SeqId{0}, Pos{0}, Pos{-1}, 2147483640 - 3);

@@ -21,14 +21,17 @@ struct Bound {
     AlignedBuffer arena, scratch, inputs;
 
     Bound(const runtime::Layout& layout, std::int64_t n_tokens, bool fuse, kernels::Processor processor = {})
-        : graph(layout.max_nodes(), layout.max_values()), arena(1 << 24), scratch(layout.scratch_bytes()), inputs(layout.input_bytes()) {
+        : graph(layout.max_nodes(), layout.max_values()), arena(1 << 24), scratch(layout.scratch_bytes()),
+          inputs(layout.input_bytes()) {
         layout.build(graph, n_tokens, 1, false);
         graph::Planner planner(layout.max_nodes(), layout.max_values());
         planner.make(graph, {.fuse = fuse}, plan.plan);
         REQUIRE(plan.plan.arena_bytes <= arena.size());
         std::vector<std::pair<std::string_view, std::byte*>> slots;
         for (const auto& slot : layout.inputs()) slots.emplace_back(slot.role, inputs.data() + slot.offset);
-        runtime::bind(graph, layout.table(), {layout.model().file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(), slots, processor},
+        runtime::bind(graph, layout.table(),
+                      {layout.model().file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(),
+                       slots, processor},
                       layout.max_threads(), plan);
     }
 
@@ -38,7 +41,10 @@ struct Bound {
     }
     bool uses_scratch(std::size_t s) const { return plan.calls[s][kernels::kScratchSlot].present(); }
 
-    struct Use { std::uint32_t root; bool written; };
+    struct Use {
+        std::uint32_t root;
+        bool written;
+    };
     std::vector<Use> uses(std::size_t s) const {
         std::vector<Use> list;
         const graph::Step& step = plan.plan.steps[s];
@@ -99,7 +105,7 @@ TEST_CASE("binding: threads meet between steps that depend on each other, and no
                     if (barriers[i] == 0) continue;
                     first = i + 1;
                 }
-                CHECK(longest >= 3);   // Q, K, V
+                CHECK(longest >= 3);  // Q, K, V
                 CHECK(longest <= runtime::kMostStepsBetweenBarriers);
                 const auto n_barriers = static_cast<std::size_t>(std::ranges::count(barriers, 1));
                 CHECK(n_barriers <= (fuse ? 3 * n / 4 : n - 5));
@@ -114,11 +120,13 @@ TEST_CASE("binding: the parts of scratch that a thread has lie at the same place
     int n_users = 0;
     for (const auto& call : bound.plan.calls) {
         const auto& scratch = call[kernels::kScratchSlot];
-        if (!scratch.present() || !bound.is_product(static_cast<std::size_t>(&call - bound.plan.calls.data()))) continue;
+        if (!scratch.present() || !bound.is_product(static_cast<std::size_t>(&call - bound.plan.calls.data())))
+            continue;
         ++n_users;
         CHECK(scratch.data == bound.scratch.data());
         for (int t = 0; t < 3; ++t) {
-            CHECK(call.scratch(t) == bound.scratch.data() + t * static_cast<std::ptrdiff_t>(bound.scratch.size() / 3 / 64 * 64));
+            CHECK(call.scratch(t) ==
+                  bound.scratch.data() + t * static_cast<std::ptrdiff_t>(bound.scratch.size() / 3 / 64 * 64));
             CHECK(call.scratch(t) + scratch.bytes / 3 <= bound.scratch.data() + bound.scratch.size());
         }
     }

@@ -26,7 +26,9 @@ struct Fixture {
     test::TempFolder folder;
     Model model = Model::load(TinyModel{}.save(folder.path()));
     std::vector<Token> tokens = test::random_tokens(48, 128, 7);
-    std::vector<std::uint32_t> alone(std::span<const Token> list) const { return bits_of(test::logits_of(model, list)); }
+    std::vector<std::uint32_t> alone(std::span<const Token> list) const {
+        return bits_of(test::logits_of(model, list));
+    }
 };
 
 ErrorCode code_of(const std::function<void()>& fn) {
@@ -44,7 +46,8 @@ ErrorCode code_of(const std::function<void()>& fn) {
 std::vector<std::uint32_t> row_bits(const Context& context, int index) { return bits_of(context.logits(index)); }
 
 std::vector<std::uint32_t> slice(const std::vector<std::uint32_t>& all, std::size_t row, std::size_t width) {
-    return {all.begin() + static_cast<std::ptrdiff_t>(row * width), all.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
+    return {all.begin() + static_cast<std::ptrdiff_t>(row * width),
+            all.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
 }
 
 }  // namespace
@@ -54,7 +57,7 @@ TEST_CASE_FIXTURE(Fixture, "[B1] context: a batch mixing two sequences gives eac
     const auto a = alone(tokens), b = alone(other);
     Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_outputs = 128});
     Batch batch;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {   // interleaved, the short one ends early
+    for (std::size_t i = 0; i < tokens.size(); ++i) {  // interleaved, the short one ends early
         batch.add(tokens[i], Pos{static_cast<int>(i)}, SeqId{0}, true);
         if (i < other.size()) batch.add(other[i], Pos{static_cast<int>(i)}, SeqId{1}, true);
     }
@@ -73,12 +76,14 @@ TEST_CASE_FIXTURE(Fixture, "[B2] context: embedding rows of tokens give the logi
     Context context(model, {.n_ctx = 128, .n_outputs = 48});
     Batch batch;
     for (std::size_t i = 0; i < tokens.size(); ++i)
-        batch.add_embedding(std::span(rows + static_cast<std::size_t>(tokens[i]) * 64, 64), Pos{static_cast<int>(i)}, {}, true);
+        batch.add_embedding(std::span(rows + static_cast<std::size_t>(tokens[i]) * 64, 64), Pos{static_cast<int>(i)},
+                            {}, true);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     CHECK(bits_of(context.result("result_output")) == alone(tokens));
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B3] context: a prefill tagged with two ids is continued by both without computing it again") {
+TEST_CASE_FIXTURE(Fixture,
+                  "[B3] context: a prefill tagged with two ids is continued by both without computing it again") {
     const auto prefix = std::span(tokens).first(30);
     Context context(model, {.n_ctx = 512, .n_seq_max = 2, .n_outputs = 8});
     Batch batch;
@@ -133,18 +138,28 @@ TEST_CASE_FIXTURE(Fixture, "[B5] context: each malformed batch is refused with i
     const std::vector<float> row(64, 0.1f), narrow(63, 0.1f);
     const std::array<SeqId, 2> both{SeqId{0}, SeqId{1}}, twice{SeqId{0}, SeqId{0}};
     refused("batch is empty", [](Batch&) {});
-    refused("limit n_batch = 16", [](Batch& b) { for (int i = 0; i < 17; ++i) b.add(Token{1}); });
-    refused("either tokens or embeddings", [&](Batch& b) { b.add(Token{1}); b.add_embedding(row); });
+    refused("limit n_batch = 16", [](Batch& b) {
+        for (int i = 0; i < 17; ++i) b.add(Token{1});
+    });
+    refused("either tokens or embeddings", [&](Batch& b) {
+        b.add(Token{1});
+        b.add_embedding(row);
+    });
     refused("outside vocabulary 128", [](Batch& b) { b.add(Token{128}); });
     refused("token -1 at index 0", [](Batch& b) { b.add(Token{-1}); });
     refused("embedding width 63, model needs 64", [&](Batch& b) { b.add_embedding(narrow); });
     refused("sequence id 2 at index 0", [](Batch& b) { b.add(Token{1}, Pos{4}, SeqId{2}, true); });
     refused("sequence id 0 at index 0", [&](Batch& b) { b.add(Token{1}, Pos{4}, twice, true); });
     refused("negative position at index 0", [](Batch& b) { b.add(Token{1}, Pos{-2}, SeqId{1}, true); });
-    refused("not consecutive at index 1", [](Batch& b) { b.add(Token{1}, Pos{4}, SeqId{0}, false); b.add(Token{1}, Pos{6}, SeqId{0}, true); });
+    refused("not consecutive at index 1", [](Batch& b) {
+        b.add(Token{1}, Pos{4}, SeqId{0}, false);
+        b.add(Token{1}, Pos{6}, SeqId{0}, true);
+    });
     refused("expected 4", [](Batch& b) { b.add(Token{1}, Pos{5}, SeqId{0}, true); });
     refused("different history", [&](Batch& b) { b.add(Token{1}, Pos{4}, both, true); });
-    refused("limit n_outputs = 2", [](Batch& b) { for (int i = 4; i < 7; ++i) b.add(Token{1}, Pos{i}, SeqId{0}, true); });
+    refused("limit n_outputs = 2", [](Batch& b) {
+        for (int i = 4; i < 7; ++i) b.add(Token{1}, Pos{i}, SeqId{0}, true);
+    });
     CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
     CHECK(row_bits(context, 0) == slice(alone(std::span(tokens).first(5)), 4, 128));
 }
@@ -156,8 +171,17 @@ TEST_CASE_FIXTURE(Fixture, "[B6] context: logits do not depend on the micro-batc
 }
 
 TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out of range is refused at construction") {
-    const Context context(model, {.n_ctx = 100, .n_seq_max = 3, .n_batch = 90, .n_ubatch = 32, .n_outputs = 5, .n_threads = 1, .n_threads_batch = 1,
-                                  .isa = Isa::reference, .fuse = false, .type_k = KvType::bf16, .type_v = KvType::f32});
+    const Context context(model, {.n_ctx = 100,
+                                  .n_seq_max = 3,
+                                  .n_batch = 90,
+                                  .n_ubatch = 32,
+                                  .n_outputs = 5,
+                                  .n_threads = 1,
+                                  .n_threads_batch = 1,
+                                  .isa = Isa::reference,
+                                  .fuse = false,
+                                  .type_k = KvType::bf16,
+                                  .type_v = KvType::f32});
     const ContextOptions& o = context.options();
     CHECK(o.n_ctx == 128);
     CHECK(o.n_seq_max == 3);
@@ -172,7 +196,9 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out
     const Context trained(model, {.n_ctx = 0});
     CHECK(trained.options().n_ctx == 512);
 
-    const auto refused = [&](ContextOptions options) { CHECK(code_of([&] { Context c(model, options); }) == ErrorCode::bad_parameter); };
+    const auto refused = [&](ContextOptions options) {
+        CHECK(code_of([&] { Context c(model, options); }) == ErrorCode::bad_parameter);
+    };
     refused({.n_ctx = -1});
     refused({.n_seq_max = 0});
     refused({.n_seq_max = 257});
@@ -184,18 +210,22 @@ TEST_CASE_FIXTURE(Fixture, "[B7] context: options are read back, and what is out
     refused({.keep = {"no_such_node-0"}});
 }
 
-TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is given counts, also where it is the usual value") {
+TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is given counts, also where it is the "
+          "usual value") {
     const test::TempFolder folder;
     const auto with = [&](float beta_fast, float beta_slow, float factor = 4.0f) {
         auto writer = TinyModel{}.writer();
-        writer.set("llama.rope.scaling.type", test::GgufValue{std::string("yarn")}).set("llama.rope.scaling.factor", factor);
+        writer.set("llama.rope.scaling.type", test::GgufValue{std::string("yarn")})
+            .set("llama.rope.scaling.factor", factor);
         writer.set("llama.rope.scaling.original_context_length", 64u);
         writer.set("llama.rope.scaling.yarn_beta_fast", beta_fast).set("llama.rope.scaling.yarn_beta_slow", beta_slow);
         writer.save(folder / "yarn.gguf");
         return Model::load(folder / "yarn.gguf");
     };
     const auto tokens = test::random_tokens(90, 128, 3);
-    const auto bits = [&](const Model& model, const ContextOptions& options) { return bits_of(test::logits_of(model, tokens, options)); };
+    const auto bits = [&](const Model& model, const ContextOptions& options) {
+        return bits_of(test::logits_of(model, tokens, options));
+    };
     const Model unusual = with(9.0f, 2.5f), usual = with(32.0f, 1.0f);
     const auto of_usual = bits(usual, {}), of_unusual = bits(unusual, {});
     CHECK(of_usual != of_unusual);
@@ -206,7 +236,7 @@ TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is g
     CHECK(bits(usual, {.yarn_ext_factor = 1.0f, .yarn_attn_factor = 1.0f, .yarn_orig_ctx = 64}) == of_usual);
 
     const Context context(unusual, {.n_ctx = 128, .yarn_beta_slow = 1.0f});
-    const ContextOptions& o = context.options();   // nothing is left to the model
+    const ContextOptions& o = context.options();  // nothing is left to the model
     CHECK(o.rope_scaling == RopeScaling::yarn);
     CHECK(o.rope_freq_base == 10000.0f);
     CHECK(o.rope_freq_scale == 0.25f);
@@ -215,20 +245,26 @@ TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is g
     CHECK(o.yarn_beta_fast == 9.0f);
     CHECK(o.yarn_beta_slow == 1.0f);
     CHECK(o.yarn_orig_ctx == 64);
-    CHECK(bits(unusual, o) == bits(unusual, {.n_ctx = 128, .yarn_beta_slow = 1.0f}));   // they can be given again
+    CHECK(bits(unusual, o) == bits(unusual, {.n_ctx = 128, .yarn_beta_slow = 1.0f}));  // they can be given again
     const Context none(unusual, {.n_ctx = 64, .rope_scaling = RopeScaling::none});
     CHECK(none.options().rope_freq_scale == 1.0f);
     CHECK(none.options().yarn_ext_factor == 0.0f);
-    for (const ContextOptions& bad : {ContextOptions{.rope_freq_base = 0.0f}, {.rope_freq_scale = -1.0f}, {.yarn_ext_factor = -1.0f}, {.yarn_attn_factor = 0.0f},
-                                      {.yarn_beta_fast = std::numeric_limits<float>::infinity()}, {.yarn_orig_ctx = 0}})
+    for (const ContextOptions& bad : {ContextOptions{.rope_freq_base = 0.0f},
+                                      {.rope_freq_scale = -1.0f},
+                                      {.yarn_ext_factor = -1.0f},
+                                      {.yarn_attn_factor = 0.0f},
+                                      {.yarn_beta_fast = std::numeric_limits<float>::infinity()},
+                                      {.yarn_orig_ctx = 0}})
         CHECK(code_of([&] { Context c(unusual, bad); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B9][S13] context: outputs by index, negative from the end; rows not asked for are errors") {
+TEST_CASE_FIXTURE(Fixture,
+                  "[B9][S13] context: outputs by index, negative from the end; rows not asked for are errors") {
     Context context(model, {.n_ctx = 128, .n_outputs = 4});
     CHECK(code_of([&] { (void)context.logits(); }) == ErrorCode::no_output);
     Batch batch;
-    for (int i = 0; i < 10; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i == 2 || i == 5 || i == 9);
+    for (int i = 0; i < 10; ++i)
+        batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i == 2 || i == 5 || i == 9);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     CHECK(context.n_outputs() == 3);
     const auto expected = alone(std::span(tokens).first(10));
@@ -244,7 +280,9 @@ TEST_CASE_FIXTURE(Fixture, "[B9][S13] context: outputs by index, negative from t
     CHECK(code_of([&] { (void)context.embedding(0); }) == ErrorCode::no_output);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[B10][M3] context: no room and cancelled are values, bad input an error, and each leaves the state as it was") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "[B10][M3] context: no room and cancelled are values, bad input an error, and each leaves the state as it was") {
     bool stop = false;
     Context context(model, {.n_ctx = 64, .cancel = [&] { return stop; }});
     REQUIRE(context.decode(std::span(tokens).first(40)) == DecodeStatus::ok);
@@ -258,7 +296,10 @@ TEST_CASE_FIXTURE(Fixture, "[B10][M3] context: no room and cancelled are values,
     CHECK(context.used() == 40);
     CHECK(code_of([&] { (void)context.logits(); }) == ErrorCode::no_output);
     stop = false;
-    CHECK(code_of([&] { const std::array bad{Token{999}}; (void)context.decode(bad); }) == ErrorCode::invalid_batch);
+    CHECK(code_of([&] {
+              const std::array bad{Token{999}};
+              (void)context.decode(bad);
+          }) == ErrorCode::invalid_batch);
     REQUIRE(context.decode(std::span(many).first(24)) == DecodeStatus::ok);
     std::vector<Token> whole(tokens.begin(), tokens.begin() + 40);
     whole.insert(whole.end(), many.begin(), many.begin() + 24);
@@ -278,7 +319,8 @@ TEST_CASE_FIXTURE(Fixture, "[M4] context: removing the end and going on equals a
     CHECK(row_bits(context, -1) == slice(alone(whole), 28, 128));
 }
 
-TEST_CASE_FIXTURE(Fixture, "[M7] context: a copied sequence continues like the original; shared pages are copied on write") {
+TEST_CASE_FIXTURE(Fixture,
+                  "[M7] context: a copied sequence continues like the original; shared pages are copied on write") {
     Context context(model, {.n_ctx = 512, .n_seq_max = 3, .n_outputs = 4});
     REQUIRE(context.decode(tokens) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});
@@ -323,7 +365,7 @@ TEST_CASE_FIXTURE(Fixture, "[M2] context: K and V types are chosen apart, and me
     for (const KvType k : {KvType::f32, KvType::f16, KvType::bf16}) {
         for (const KvType v : {KvType::f32, KvType::f16, KvType::bf16}) {
             const Context context(model, {.n_ctx = 128, .type_k = k, .type_v = v});
-            CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));   // layers · cells · row
+            CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));  // layers · cells · row
             const auto logits = test::logits_of(model, tokens, {.type_k = k, .type_v = v});
             const double worst = test::largest_difference(logits, exact);
             CHECK(worst < (k == KvType::bf16 || v == KvType::bf16 ? 0.1 : 0.02));
@@ -338,7 +380,9 @@ TEST_CASE("[M2] context: caches of codes take the memory that is computed, keep 
     wide.head_dim = 32;
     const Model model = Model::load(wide.save(folder.path()));
     const auto tokens = test::random_tokens(48, 128, 7);
-    const auto row = [](KvType type) { return type == KvType::q8_0 ? 68u : type == KvType::q4_0 ? 36u : 128u; };   // two heads of 32
+    const auto row = [](KvType type) {
+        return type == KvType::q8_0 ? 68u : type == KvType::q4_0 ? 36u : 128u;
+    };  // two heads of 32
     const auto exact = test::logits_of(model, tokens, {.type_k = KvType::f32, .type_v = KvType::f32});
     // Root mean square of the change, as a share of that of the logits. A code of 8 bits is within 1/254 of its block's
     // largest value, one of 4 bits within 1/14: eighteen times as far.
@@ -367,11 +411,12 @@ TEST_CASE("[M2] context: caches of codes take the memory that is computed, keep 
             CHECK(bits_of(test::logits_of(model, tokens, other)) == bits_of(logits));
         }
     }
-    const double by_8 = share[std::pair(KvType::q8_0, KvType::q8_0)], by_4 = share[std::pair(KvType::q4_0, KvType::q4_0)];
+    const double by_8 = share[std::pair(KvType::q8_0, KvType::q8_0)],
+                 by_4 = share[std::pair(KvType::q4_0, KvType::q4_0)];
     CAPTURE(by_8);
     CAPTURE(by_4);
-    CHECK(by_8 < 4.0 / 127);                              // K and V of each layer add their rounding
-    CHECK((by_4 > 9 * by_8 && by_4 < 36 * by_8));         // the steps differ by 18
+    CHECK(by_8 < 4.0 / 127);                       // K and V of each layer add their rounding
+    CHECK((by_4 > 9 * by_8 && by_4 < 36 * by_8));  // the steps differ by 18
     const Model narrow = Model::load(TinyModel{}.save(folder.path()));
     CHECK(code_of([&] { Context(narrow, {.type_v = KvType::q4_0}); }) == ErrorCode::bad_cache_type);
 }
@@ -382,7 +427,8 @@ TEST_CASE_FIXTURE(Fixture, "[E1] context: logits of the last token are the same 
     CHECK(row_bits(context, -1) == slice(alone(tokens), tokens.size() - 1, 128));
 }
 
-TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states are retrievable by name after a decode") {
+TEST_CASE_FIXTURE(Fixture,
+                  "[G8] context: logits, embeddings and hidden states are retrievable by name after a decode") {
     Context context(model, {.n_ctx = 128, .embeddings = true, .logits_all = true, .keep = {"l_out-0", "attn_norm-1"}});
     REQUIRE(context.decode(tokens) == DecodeStatus::ok);
     CHECK(context.result("result_output").size() == 48 * 128);
@@ -403,17 +449,18 @@ TEST_CASE_FIXTURE(Fixture, "[G8] context: logits, embeddings and hidden states a
 }
 
 TEST_CASE_FIXTURE(Fixture, "context: kept values are those of all tokens, however the batch is cut") {
-    const std::vector<std::string> of_tokens{"l_out-0", "attn_norm-1", "q-1", "attn_out-1"}, of_outputs{"out_rows-1", "l_out-1", "result_norm"};
+    const std::vector<std::string> of_tokens{"l_out-0", "attn_norm-1", "q-1", "attn_out-1"},
+        of_outputs{"out_rows-1", "l_out-1", "result_norm"};
     std::vector<std::string> all = of_tokens;
     all.insert(all.end(), of_outputs.begin(), of_outputs.end());
-    Batch batch;   // outputs at both ends of a long row without any
+    Batch batch;  // outputs at both ends of a long row without any
     for (int i = 0; i < 48; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i}, SeqId{0}, i < 2 || i > 44);
     const auto kept = [&](int n_ubatch) {
         Context context(model, {.n_ctx = 128, .n_ubatch = n_ubatch, .n_outputs = 8, .keep = all});
         REQUIRE(context.decode(batch) == DecodeStatus::ok);
         std::vector<std::vector<std::uint32_t>> values;
         for (const std::string& name : all) values.push_back(bits_of(context.result(name)));
-        REQUIRE(context.decode(std::span(tokens).first(1)) == DecodeStatus::ok);   // the next decode begins anew
+        REQUIRE(context.decode(std::span(tokens).first(1)) == DecodeStatus::ok);  // the next decode begins anew
         CHECK(context.result("l_out-0").size() == 64);
         return values;
     };
@@ -421,7 +468,7 @@ TEST_CASE_FIXTURE(Fixture, "context: kept values are those of all tokens, howeve
     for (std::size_t k = 0; k < all.size(); ++k) CHECK(whole[k].size() == (k < of_tokens.size() ? 48 : 5) * 64);
     for (const int n_ubatch : {1, 7, 16, 47}) CHECK(kept(n_ubatch) == whole);
 
-    Context context(model, {.n_ctx = 512, .keep = {"l_out-0"}});   // more than are computed together
+    Context context(model, {.n_ctx = 512, .keep = {"l_out-0"}});  // more than are computed together
     REQUIRE(context.decode(test::random_tokens(400, 128, 1)) == DecodeStatus::ok);
     CHECK(context.result("l_out-0").size() == 400 * 64);
     REQUIRE(context.decode(test::random_tokens(400, 128, 1)) == DecodeStatus::no_room);
@@ -462,7 +509,7 @@ TEST_CASE_FIXTURE(Fixture, "context: a batch of one token of each sequence is ge
     CHECK(context.timings().generation_n == 8);
     CHECK(context.timings().generation_s > 0);
     batch.clear();
-    for (int i = 0; i < 9; ++i)   // one sequence with two
+    for (int i = 0; i < 9; ++i)  // one sequence with two
         batch.add(Token{i}, Pos{4 + i / 8}, SeqId{i % 8}, false);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     CHECK(context.timings().prompt_n == 33);
@@ -483,7 +530,7 @@ TEST_CASE_FIXTURE(Fixture, "context: calls that end otherwise than in ok count n
     };
     REQUIRE(context.decode(test::random_tokens(40, 128, 1)) == DecodeStatus::cancelled);
     CHECK(nothing());
-    n_polls = 0, limit = n_all / 2;   // behind some micro-batches
+    n_polls = 0, limit = n_all / 2;  // behind some micro-batches
     REQUIRE(context.decode(test::random_tokens(60, 128, 1)) == DecodeStatus::cancelled);
     CHECK(nothing());
     context.set_cancel({});
@@ -529,7 +576,8 @@ TEST_CASE_FIXTURE(Fixture, "sampler: sampling from a context reads the row it na
     CHECK(code_of([&] { (void)sampler.sample(context, 7); }) == ErrorCode::index_out_of_range);
 }
 
-TEST_CASE_FIXTURE(Fixture, "[A15] context: the feed-forward block is Wdown · (silu(Wgate·h) ⊙ (Wup·h)), by hand in double") {
+TEST_CASE_FIXTURE(Fixture,
+                  "[A15] context: the feed-forward block is Wdown · (silu(Wgate·h) ⊙ (Wup·h)), by hand in double") {
     Context context(model, {.n_ctx = 64, .logits_all = true, .keep = {"ffn_norm-0", "ffn_out-0"}});
     REQUIRE(context.decode(std::span(tokens).first(3)) == DecodeStatus::ok);
     const auto product = [&](const char* name, std::span<const double> x, std::size_t n_out) {
@@ -547,7 +595,8 @@ TEST_CASE_FIXTURE(Fixture, "[A15] context: the feed-forward block is Wdown · (s
         for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
         const auto out = product("blk.0.ffn_down.weight", gate, 64);
         for (std::size_t i = 0; i < out.size(); ++i)
-            CHECK(static_cast<double>(context.result("ffn_out-0")[t * 64 + i]) == doctest::Approx(out[i]).epsilon(1e-4).scale(1.0));
+            CHECK(static_cast<double>(context.result("ffn_out-0")[t * 64 + i]) ==
+                  doctest::Approx(out[i]).epsilon(1e-4).scale(1.0));
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The promise on bits: logits are a function of file, tokens and stated options. Random configurations of everything that
-// must not matter give one SHA-256.
+// The promise on bits: logits are a function of file, tokens and stated options. Random configurations of everything
+// that must not matter give one SHA-256.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -48,11 +48,17 @@ Configuration random_configuration(Random& random, std::span<const Isa> isas) {
 // Decodes every sequence in random cuts, interleaved, and returns the logits of all tokens, sequence after sequence.
 std::vector<float> run(const Model& model, const Configuration& c, std::span<const std::vector<Token>> sequences) {
     const auto n_vocab = static_cast<std::size_t>(model.info().n_vocab);
-    Context context(model, {.n_ctx = 1024, .n_seq_max = 8, .n_ubatch = c.n_ubatch, .n_outputs = 256, .n_threads = c.threads, .isa = c.isa, .fuse = c.fuse});
-    detail::impl_of(context).team_limit = c.threads;   // also on a machine with fewer processors
+    Context context(model, {.n_ctx = 1024,
+                            .n_seq_max = 8,
+                            .n_ubatch = c.n_ubatch,
+                            .n_outputs = 256,
+                            .n_threads = c.threads,
+                            .isa = c.isa,
+                            .fuse = c.fuse});
+    detail::impl_of(context).team_limit = c.threads;  // also on a machine with fewer processors
     Attachment attached;
     if (c.observe) attached = context.attach(std::make_shared<Observer>());
-    if (c.reuse) {   // a cache with a past: other tokens, partly removed, then everything
+    if (c.reuse) {  // a cache with a past: other tokens, partly removed, then everything
         (void)context.decode(test::random_tokens(70, static_cast<int>(n_vocab), 5));
         (void)context.seq_rm(SeqId{0}, Pos{30}, Pos{50});
         (void)context.seq_rm(SeqId{0});
@@ -97,7 +103,8 @@ void check_one_hash(const std::string& arch, DType type, int n_configurations, s
     const auto mapped = Model::load(path);
     const auto read = Model::load(path, {.use_mmap = false});
     std::vector<std::vector<Token>> sequences;
-    for (int s = 0; s < 8; ++s) sequences.push_back(test::random_tokens(20 + 9 * s, 160, seed + static_cast<std::uint64_t>(s)));
+    for (int s = 0; s < 8; ++s)
+        sequences.push_back(test::random_tokens(20 + 9 * s, 160, seed + static_cast<std::uint64_t>(s)));
     const auto isas = available_isas();
     std::set<std::array<std::uint8_t, 32>> hashes;
     std::set<Isa> tables;
@@ -141,7 +148,8 @@ TEST_CASE("[N4] determinism: every kernel table gives the logits of the referenc
         for (const Isa isa : available_isas()) {
             CAPTURE(to_string(isa));
             CHECK(test::bits_of(test::logits_of(model, tokens, {.isa = isa})) == expected);
-            CHECK(test::bits_of(test::logits_of(model, tokens, {.n_threads = 3, .isa = isa, .fuse = false})) == expected);
+            CHECK(test::bits_of(test::logits_of(model, tokens, {.n_threads = 3, .isa = isa, .fuse = false})) ==
+                  expected);
         }
     }
 }
@@ -172,7 +180,8 @@ TEST_CASE("[A14] determinism: the one attention path allocates no n×n score mat
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
     // What a context computes in grows by less than a tenth of the scores of one head.
-    const auto small = plan(model, {.n_ctx = 4096, .n_ubatch = 512}), large = plan(model, {.n_ctx = 32768, .n_ubatch = 512});
+    const auto small = plan(model, {.n_ctx = 4096, .n_ubatch = 512}),
+               large = plan(model, {.n_ctx = 32768, .n_ubatch = 512});
     CHECK(large.compute - small.compute < 4ull * 512 * (32768 - 4096) / 10);
 }
 
@@ -204,12 +213,15 @@ TEST_CASE("determinism: a caller's flush-to-zero and rounding mode change no bit
 }
 #endif
 
-TEST_CASE("[N5][B10] determinism: a cancel at any step of a prefill of three micro-batches leaves the state as it was") {
+TEST_CASE(
+    "[N5][B10] determinism: a cancel at any step of a prefill of three micro-batches leaves the state as it was") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("qwen3").save(folder.path()));
     const auto first = test::random_tokens(10, 128, 1), prompt = test::random_tokens(45, 128, 2);
     int countdown = -1;
-    Context context(model, {.n_ctx = 128, .n_ubatch = 15, .n_outputs = 1, .n_threads = 2, .cancel = [&] { return countdown >= 0 && countdown-- == 0; }});
+    Context context(model, {.n_ctx = 128, .n_ubatch = 15, .n_outputs = 1, .n_threads = 2, .cancel = [&] {
+                                return countdown >= 0 && countdown-- == 0;
+                            }});
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     std::vector<Token> whole(first);
     whole.insert(whole.end(), prompt.begin(), prompt.end());
@@ -225,7 +237,7 @@ TEST_CASE("[N5][B10] determinism: a cancel at any step of a prefill of three mic
         REQUIRE(context.seq_pos_max(SeqId{0}) == Pos{9});
         REQUIRE(context.n_outputs() == 0);
     }
-    CHECK(cancelled > 60);   // more than twenty steps in each of three runs
+    CHECK(cancelled > 60);  // more than twenty steps in each of three runs
     CHECK(test::bits_of(context.logits()) == std::vector<std::uint32_t>(undisturbed.end() - 128, undisturbed.end()));
 }
 

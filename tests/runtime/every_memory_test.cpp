@@ -40,7 +40,8 @@ std::vector<Token> joined(std::span<const Token> a, std::span<const Token> b) {
 
 }  // namespace
 
-TEST_CASE("[N5][golden] transaction: cancelled at any step, every architecture is as before and goes on as if nothing had been") {
+TEST_CASE("[N5][golden] transaction: cancelled at any step, every architecture is as before and goes on as if nothing "
+          "had been") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         const auto tokens = random_tokens(19, model.info().n_vocab, 3);
@@ -51,7 +52,7 @@ TEST_CASE("[N5][golden] transaction: cancelled at any step, every architecture i
             REQUIRE(each->decode(ahead) == DecodeStatus::ok);
             each->seq_cp(SeqId{0}, SeqId{1});
         }
-        Batch rest;   // three micro-batches; the sequences part in the first or the second
+        Batch rest;  // three micro-batches; the sequences part in the first or the second
         for (std::size_t i = 10; i < 18; ++i) rest.add(tokens[i], {}, std::array{SeqId{0}}, i == 17);
         rest.add(tokens[18], {}, std::array{SeqId{1}}, true);
         int n_polls = 0, stop_at = 1;
@@ -73,7 +74,8 @@ TEST_CASE("[N5][golden] transaction: cancelled at any step, every architecture i
     });
 }
 
-TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed, each has the bits it has alone, and the trace is complete") {
+TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed, each has the bits it has alone, and "
+          "the trace is complete") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         const auto tokens = random_tokens(40, model.info().n_vocab, 4);
@@ -84,10 +86,10 @@ TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed,
         REQUIRE(context.decode(prompt) == DecodeStatus::ok);
         context.seq_cp(SeqId{0}, SeqId{1});
         Batch batch;
-        batch.add(tokens[20], {}, std::array{SeqId{0}, SeqId{1}}, true);   // one cell, or one state, for both
-        batch.add(tokens[21], {}, std::array{SeqId{1}}, true);             // then each goes on alone
+        batch.add(tokens[20], {}, std::array{SeqId{0}, SeqId{1}}, true);  // one cell, or one state, for both
+        batch.add(tokens[21], {}, std::array{SeqId{1}}, true);            // then each goes on alone
         batch.add(tokens[22], {}, std::array{SeqId{0}}, true);
-        batch.add(tokens[23], {}, std::array{SeqId{2}}, true);             // a new one begins
+        batch.add(tokens[23], {}, std::array{SeqId{2}}, true);  // a new one begins
         batch.add(tokens[24], {}, std::array{SeqId{1}}, true);
         REQUIRE(context.decode(batch) == DecodeStatus::ok);
         const auto shared = joined(prompt, std::array{tokens[20]});
@@ -100,7 +102,7 @@ TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed,
         REQUIRE(context.seq_rm(SeqId{1}) == RemoveStatus::ok);
         CHECK(!context.seq_pos_max(SeqId{1}));
         batch.clear();
-        batch.add(tokens[25], {}, std::array{SeqId{1}}, true);             // empty again: begins with zeros
+        batch.add(tokens[25], {}, std::array{SeqId{1}}, true);  // empty again: begins with zeros
         batch.add(tokens[26], {}, std::array{SeqId{0}}, true);
         REQUIRE(context.decode(batch) == DecodeStatus::ok);
         CHECK(bits_of(context.logits(0)) == alone(model, std::array{tokens[25]}));
@@ -123,7 +125,7 @@ TEST_CASE("[M12][golden] states: what would cut one is refused and changes nothi
         CHECK_THROWS_AS(context.seq_cp(SeqId{0}, SeqId{1}, Pos{0}, Pos{4}), Error);
         CHECK(context.count(SeqId{0}) == 8);
         CHECK(context.seq_pos_max(SeqId{0}) == Pos{7});
-        CHECK(context.seq_pos_min(SeqId{0}) == Pos{7});   // a state stands at its last token
+        CHECK(context.seq_pos_min(SeqId{0}) == Pos{7});  // a state stands at its last token
         REQUIRE(context.decode(std::span(tokens).subspan(8)) == DecodeStatus::ok);
         CHECK(bits_of(context.logits()) == alone(model, tokens));
         Batch gap;
@@ -135,7 +137,8 @@ TEST_CASE("[M12][golden] states: what would cut one is refused and changes nothi
     });
 }
 
-TEST_CASE("[M11][N6][golden] memory: the plan is what a context of any architecture holds, and states do not grow with n_ctx; after the first decodes nothing is allocated") {
+TEST_CASE("[M11][N6][golden] memory: the plan is what a context of any architecture holds, and states do not grow with "
+          "n_ctx; after the first decodes nothing is allocated") {
     if (skip_without_golden()) return;
     for_each_decoder([](const Model& model) {
         ContextOptions options{.n_ctx = 256, .n_seq_max = 3, .n_ubatch = 16, .n_threads = 1};
@@ -151,8 +154,10 @@ TEST_CASE("[M11][N6][golden] memory: the plan is what a context of any architect
         CHECK((planned.cache > 0 || planned.recurrent > 0));
 
         const auto tokens = random_tokens(40, model.info().n_vocab, 8);
-        const auto decode = [&](std::size_t first, std::size_t n) { REQUIRE(context.decode(std::span(tokens).subspan(first, n)) == DecodeStatus::ok); };
-        decode(0, 20);   // one of 16, one of 4
+        const auto decode = [&](std::size_t first, std::size_t n) {
+            REQUIRE(context.decode(std::span(tokens).subspan(first, n)) == DecodeStatus::ok);
+        };
+        decode(0, 20);  // one of 16, one of 4
         decode(20, 1);
         const AllocationScope later;
         decode(21, 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The promise on bits, for every architecture: golden models and small ones of our own. Tables, threads, fusion, observers,
-// cuts of the prompt and neighbours in the batch change nothing.
+// The promise on bits, for every architecture: golden models and small ones of our own. Tables, threads, fusion,
+// observers, cuts of the prompt and neighbours in the batch change nothing.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,10 +17,11 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr int kPrompt = 70;   // more than a page, more than two tiles of columns
+constexpr int kPrompt = 70;  // more than a page, more than two tiles of columns
 
 // One sequence in cuts of the given sizes, over and over, beside a second sequence where asked for.
-std::vector<std::uint32_t> in_cuts(const Model& model, std::span<const Token> tokens, std::span<const int> cuts, bool beside, ContextOptions options) {
+std::vector<std::uint32_t> in_cuts(const Model& model, std::span<const Token> tokens, std::span<const int> cuts,
+                                   bool beside, ContextOptions options) {
     options.n_ctx = 256;
     options.n_seq_max = 2;
     options.n_outputs = 256;
@@ -31,7 +32,8 @@ std::vector<std::uint32_t> in_cuts(const Model& model, std::span<const Token> to
     for (std::size_t i = 0; done < tokens.size(); ++i) {
         Batch batch;
         std::vector<int> own;
-        const std::size_t n = std::min<std::size_t>(static_cast<std::size_t>(cuts[i % cuts.size()]), tokens.size() - done);
+        const std::size_t n =
+            std::min<std::size_t>(static_cast<std::size_t>(cuts[i % cuts.size()]), tokens.size() - done);
         for (std::size_t k = 0; k < n; ++k, ++done) {
             if (beside) batch.add(others[done], Pos{static_cast<int>(done)}, SeqId{1}, true);
             own.push_back(static_cast<int>(batch.size()));

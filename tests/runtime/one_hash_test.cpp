@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "tinfer/hash.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
+#include "tinfer/hash.hpp"
 
 namespace tinfer {
 
@@ -56,7 +56,8 @@ TEST_CASE("[N4][K3] determinism: one committed hash of logits, on every kernel t
     REQUIRE(hash_of_files() == "52183f019cd9770773444c92dbb3ff781bf56ed7117bd8fb17f4a244108f6d1c");
     for (const Isa isa : available_isas()) {
         CAPTURE(to_string(isa));
-        CHECK(hash_of_logits(isa, isa == Isa::reference ? 1 : 2) == "223c249e560ee6c8e3cc7394d5baf47b3265e970df26c38a63eb588d508d80e7");
+        CHECK(hash_of_logits(isa, isa == Isa::reference ? 1 : 2) ==
+              "223c249e560ee6c8e3cc7394d5baf47b3265e970df26c38a63eb588d508d80e7");
     }
 }
 

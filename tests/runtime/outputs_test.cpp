@@ -87,7 +87,7 @@ void check_validity(ContextOptions options, const std::function<void(const Conte
     CHECK(thrown_by([&] { (void)context.decode(second); }) == ErrorCode::invalid_batch);
     check_nothing_to_read(context);
     reset();
-    if (!options.logits_all) {   // else it asks for more outputs than there are
+    if (!options.logits_all) {  // else it asks for more outputs than there are
         CHECK(context.decode(random_tokens(60, 128, 6)) == DecodeStatus::no_room);
         check_nothing_to_read(context);
         reset();
@@ -142,7 +142,7 @@ TEST_CASE("outputs: logits, embeddings and kept values are those of the last dec
 }
 
 TEST_CASE("outputs: vectors of sequences are those of the last decode or not there") {
-    for (const Pooling pooling : {Pooling::mean, Pooling::last}) {   // cls needs the first token in every call
+    for (const Pooling pooling : {Pooling::mean, Pooling::last}) {  // cls needs the first token in every call
         CAPTURE(pooling);
         check_validity({.pooling = pooling}, [](const Context& context) {
             CHECK(context.pooled(SeqId{0}).size() == 64);

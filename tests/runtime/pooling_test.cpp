@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Vectors per sequence and calls without causality: texts beside each other equal each alone, cuts change nothing, nothing
-// of a bidirectional call is remembered, and every misuse is told by name.
+// Vectors per sequence and calls without causality: texts beside each other equal each alone, cuts change nothing,
+// nothing of a bidirectional call is remembered, and every misuse is told by name.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::array kKinds{Pooling::mean, Pooling::cls, Pooling::last};
 
-Model tiny(const std::string& arch, const std::function<void(GgufWriter&)>& change = [](GgufWriter&) {}) {
+Model tiny(
+    const std::string& arch, const std::function<void(GgufWriter&)>& change = [](GgufWriter&) {}) {
     const TempFolder folder;
     GgufWriter w = TinyModel::of(arch).writer();
     change(w);
@@ -29,7 +30,8 @@ Model tiny(const std::string& arch, const std::function<void(GgufWriter&)>& chan
 
 std::vector<std::vector<Token>> texts(const Model& model) {
     std::vector<std::vector<Token>> out;
-    for (const int n : {17, 1, 40, 6, 33}) out.push_back(random_tokens(n, model.info().n_vocab, static_cast<std::uint64_t>(n)));
+    for (const int n : {17, 1, 40, 6, 33})
+        out.push_back(random_tokens(n, model.info().n_vocab, static_cast<std::uint64_t>(n)));
     return out;
 }
 
@@ -76,10 +78,12 @@ void check_neighbours(const Model& model) {
         CAPTURE(to_string(pooling));
         const Bits expected = alone(model, all, {.pooling = pooling});
         for (const Isa isa : available_isas())
-            for (const bool in_turns : {false, true}) CHECK(together(model, all, {.n_threads = 2, .isa = isa, .pooling = pooling}, in_turns) == expected);
+            for (const bool in_turns : {false, true})
+                CHECK(together(model, all, {.n_threads = 2, .isa = isa, .pooling = pooling}, in_turns) == expected);
         if (!model.info().causal) continue;
-        for (const int n_ubatch : {1, 7, 64})   // sums go on from one micro-batch to the next
-            CHECK(together(model, all, {.n_ubatch = n_ubatch, .fuse = n_ubatch != 7, .pooling = pooling}, n_ubatch != 64) == expected);
+        for (const int n_ubatch : {1, 7, 64})  // sums go on from one micro-batch to the next
+            CHECK(together(model, all, {.n_ubatch = n_ubatch, .fuse = n_ubatch != 7, .pooling = pooling},
+                           n_ubatch != 64) == expected);
     }
 }
 
@@ -99,7 +103,8 @@ bool says(const std::string& text, std::string_view part) { return text.find(par
 
 TEST_CASE("pooling: several texts in one call equal each alone, bit for bit, for decoders however they are cut") {
     check_neighbours(tiny("qwen3"));
-    check_neighbours(tiny("qwen2", [](GgufWriter& w) { w.kv("qwen2.attention.causal", false).kv("qwen2.pooling_type", 1u); }));
+    check_neighbours(
+        tiny("qwen2", [](GgufWriter& w) { w.kv("qwen2.attention.causal", false).kv("qwen2.pooling_type", 1u); }));
 }
 
 TEST_CASE("[golden] pooling: several texts in one call equal each alone for every encoder") {
@@ -114,7 +119,8 @@ TEST_CASE("[golden] pooling: several texts in one call equal each alone for ever
 TEST_CASE("[E3][B11] pooling: the mean is the mean of the rows, first and last are rows") {
     const Model model = tiny("qwen3");
     const auto tokens = random_tokens(29, 128, 3);
-    Context rows(model, {.n_ctx = 64, .n_outputs = 64, .embeddings = true, .pooling = Pooling::none, .logits_all = true});
+    Context rows(model,
+                 {.n_ctx = 64, .n_outputs = 64, .embeddings = true, .pooling = Pooling::none, .logits_all = true});
     REQUIRE(rows.decode(tokens) == DecodeStatus::ok);
     REQUIRE(rows.n_outputs() == 29);
     std::vector<float> sum(64, 0.0f);
@@ -130,7 +136,7 @@ TEST_CASE("[E3][B11] pooling: the mean is the mean of the rows, first and last a
     CHECK(pooled(Pooling::mean) == bits_of(sum));
     CHECK(pooled(Pooling::cls) == bits_of(rows.embedding(0)));
     CHECK(pooled(Pooling::last) == bits_of(rows.embedding(-1)));
-    CHECK(rows.logits(-1).size() == 128);   // both, where nothing is pooled
+    CHECK(rows.logits(-1).size() == 128);  // both, where nothing is pooled
 }
 
 TEST_CASE("[E3] pooling: the kind comes from the file, and an option overrides it") {
@@ -139,7 +145,7 @@ TEST_CASE("[E3] pooling: the kind comes from the file, and an option overrides i
         constexpr std::array expected{Pooling::none, Pooling::mean, Pooling::cls, Pooling::last};
         CHECK(model.info().pooling == expected[type]);
         const Context plain(model, {.n_ctx = 64}), embedding(model, {.n_ctx = 64, .embeddings = true});
-        CHECK(plain.options().pooling == Pooling::none);   // nobody asked for embeddings
+        CHECK(plain.options().pooling == Pooling::none);  // nobody asked for embeddings
         CHECK(embedding.options().pooling == expected[type]);
         const Context chosen(model, {.n_ctx = 64, .pooling = Pooling::last});
         CHECK(chosen.options().pooling == Pooling::last);
@@ -156,11 +162,13 @@ TEST_CASE("pooling: a reranker's scores are a softmax over its classes from the 
     });
     CHECK(model.info().n_class == 2);
     const auto tokens = random_tokens(20, 128, 8);
-    Context last(model, {.n_ctx = 64, .pooling = Pooling::last}), rank(model, {.n_ctx = 64, .n_ubatch = 6, .embeddings = true});
+    Context last(model, {.n_ctx = 64, .pooling = Pooling::last}),
+        rank(model, {.n_ctx = 64, .n_ubatch = 6, .embeddings = true});
     REQUIRE(last.decode(tokens) == DecodeStatus::ok);
     REQUIRE(rank.decode(tokens) == DecodeStatus::ok);
     double z[2] = {0, 0};
-    for (std::size_t i = 0; i < 128; ++i) z[i / 64] += static_cast<double>(last.pooled()[i % 64]) * std::sin(static_cast<double>(static_cast<float>(i)));
+    for (std::size_t i = 0; i < 128; ++i)
+        z[i / 64] += static_cast<double>(last.pooled()[i % 64]) * std::sin(static_cast<double>(static_cast<float>(i)));
     REQUIRE(rank.pooled().size() == 2);
     CHECK(std::abs(rank.pooled()[0] - 1.0 / (1.0 + std::exp(z[1] - z[0]))) < 1e-5);
     CHECK(std::abs(rank.pooled()[0] + rank.pooled()[1] - 1.0f) < 1e-6f);
@@ -175,13 +183,14 @@ TEST_CASE("a bidirectional call sees all of its tokens and leaves nothing behind
     const auto first = bits_of(context.result("result_output"));
     CHECK(context.used() == 0);
     CHECK_FALSE(context.seq_pos_max(SeqId{0}).has_value());
-    REQUIRE(context.decode(tokens) == DecodeStatus::ok);   // the same again: no history
+    REQUIRE(context.decode(tokens) == DecodeStatus::ok);  // the same again: no history
     CHECK(bits_of(context.result("result_output")) == first);
     tokens.back() = Token{static_cast<int>(tokens.back()) ^ 1};
     REQUIRE(context.encode(tokens) == DecodeStatus::ok);
-    CHECK(bits_of(std::span(context.result("result_output")).first(128)) != std::vector(first.begin(), first.begin() + 128));   // the first sees the last
+    CHECK(bits_of(std::span(context.result("result_output")).first(128)) !=
+          std::vector(first.begin(), first.begin() + 128));  // the first sees the last
 
-    Context causal(model, {.n_ctx = 64, .attention = AttentionKind::causal});   // it has a head: both ways work
+    Context causal(model, {.n_ctx = 64, .attention = AttentionKind::causal});  // it has a head: both ways work
     REQUIRE(causal.decode(tokens) == DecodeStatus::ok);
     CHECK(causal.used() == 20);
 }
@@ -192,10 +201,17 @@ TEST_CASE("pooling and bidirectional calls: misuse is refused by name") {
     Context causal(model, {.n_ctx = 64});
     CHECK(says(refusal([&] { (void)causal.encode(tokens); }, ErrorCode::unsupported_operation), "attention is causal"));
     CHECK(says(refusal([&] { (void)causal.pooled(); }, ErrorCode::no_output), "does not pool"));
-    CHECK(says(refusal([&] { Context context(model, {.n_ctx = 64, .pooling = Pooling::rank}); }, ErrorCode::bad_parameter), "no classifier"));
+    CHECK(says(
+        refusal([&] { Context context(model, {.n_ctx = 64, .pooling = Pooling::rank}); }, ErrorCode::bad_parameter),
+        "no classifier"));
 
-    Context both(model, {.n_ctx = 64, .n_seq_max = 2, .n_ubatch = 16, .pooling = Pooling::mean, .attention = AttentionKind::bidirectional});
-    CHECK(says(refusal([&] { (void)both.decode(tokens); }, ErrorCode::invalid_batch), "non-causal attention needs n_ubatch >= 20"));
+    Context both(model, {.n_ctx = 64,
+                         .n_seq_max = 2,
+                         .n_ubatch = 16,
+                         .pooling = Pooling::mean,
+                         .attention = AttentionKind::bidirectional});
+    CHECK(says(refusal([&] { (void)both.decode(tokens); }, ErrorCode::invalid_batch),
+               "non-causal attention needs n_ubatch >= 20"));
     Batch coupled;
     coupled.add(Token{1}, Pos{0}, std::array{SeqId{0}, SeqId{1}}, false);
     CHECK(says(refusal([&] { (void)both.decode(coupled); }, ErrorCode::invalid_batch), "one sequence per token"));
@@ -207,7 +223,8 @@ TEST_CASE("pooling and bidirectional calls: misuse is refused by name") {
 
     Context cls(model, {.n_ctx = 64, .pooling = Pooling::cls});
     REQUIRE(cls.decode(std::span(tokens).first(3)) == DecodeStatus::ok);
-    CHECK(says(refusal([&] { (void)cls.decode(std::span(tokens).subspan(3)); }, ErrorCode::invalid_batch), "cls pooling: first token of sequence 0 not in batch"));
+    CHECK(says(refusal([&] { (void)cls.decode(std::span(tokens).subspan(3)); }, ErrorCode::invalid_batch),
+               "cls pooling: first token of sequence 0 not in batch"));
 }
 
 TEST_CASE("normalize: p-norms, the largest value, nothing at all, and zeros") {
@@ -220,7 +237,7 @@ TEST_CASE("normalize: p-norms, the largest value, nothing at all, and zeros") {
     CHECK(normalized({3, -4}, 0) == std::vector{24570.0f, -32760.0f});
     CHECK(normalized({3, -4}, -1) == std::vector{3.0f, -4.0f});
     CHECK(normalized({0, 0}, 2) == std::vector{0.0f, 0.0f});
-    CHECK(normalized({3e30f, -4e30f}, 2)[1] == doctest::Approx(-0.8));   // no square overflows
+    CHECK(normalized({3e30f, -4e30f}, 2)[1] == doctest::Approx(-0.8));  // no square overflows
     const auto cubic = normalized({1, 2}, 3);
     CHECK(cubic[1] / cubic[0] == doctest::Approx(2.0));
     CHECK(cubic[1] == doctest::Approx(2.0 / std::cbrt(9.0)));

@@ -22,12 +22,20 @@ namespace {
 constexpr KvType kCacheTypes[] = {KvType::f32, KvType::f16, KvType::bf16, KvType::q8_0, KvType::q4_0};
 
 ContextOptions shift_options(KvType type = KvType::f32) {
-    return {.n_ctx = 256, .n_seq_max = 3, .n_ubatch = 16, .n_outputs = 64, .n_threads = 2, .type_k = type, .type_v = type, .allow_position_gaps = true};
+    return {.n_ctx = 256,
+            .n_seq_max = 3,
+            .n_ubatch = 16,
+            .n_outputs = 64,
+            .n_threads = 2,
+            .type_k = type,
+            .type_v = type,
+            .allow_position_gaps = true};
 }
 
 Batch at_positions(std::span<const Token> tokens, int first, int step = 1) {
     Batch batch;
-    for (std::size_t i = 0; i < tokens.size(); ++i) batch.add(tokens[i], Pos{first + static_cast<int>(i) * step}, SeqId{0}, i + 1 == tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        batch.add(tokens[i], Pos{first + static_cast<int>(i) * step}, SeqId{0}, i + 1 == tokens.size());
     return batch;
 }
 
@@ -81,7 +89,8 @@ TEST_CASE("[M5][golden] shift: a whole sequence moved goes on as one computed th
         Context computed(model, shift_options());
         REQUIRE(computed.decode(at_positions(ahead, 11)) == DecodeStatus::ok);
         CHECK(moved.seq_pos_min(SeqId{0}) == Pos{11});
-        CHECK(largest_difference(next_logits(moved, tokens[24], 35), next_logits(computed, tokens[24], 35)) <= 1e-3);   // as the golden shift cases
+        CHECK(largest_difference(next_logits(moved, tokens[24], 35), next_logits(computed, tokens[24], 35)) <=
+              1e-3);  // as the golden shift cases
     }
 }
 
@@ -97,19 +106,22 @@ TEST_CASE("[golden] shift: a recurrent state moves as a whole and does not notic
         Context moved(model, shift_options()), stayed(model, shift_options());
         for (Context* each : {&moved, &stayed}) REQUIRE(each->decode(std::span(tokens).first(24)) == DecodeStatus::ok);
         CHECK(!moved.can_shift());
-        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{3}, kPosEnd, 2); }, "cuts the recurrent state") == ErrorCode::unsupported_operation);
-        CHECK(refusal([&] { moved.seq_div(SeqId{0}, Pos{0}, kPosEnd, 2); }, "recurrent state") == ErrorCode::unsupported_operation);
-        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, -1); }, "would become") == ErrorCode::bad_sequence);
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{3}, kPosEnd, 2); }, "cuts the recurrent state") ==
+              ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_div(SeqId{0}, Pos{0}, kPosEnd, 2); }, "recurrent state") ==
+              ErrorCode::unsupported_operation);
+        CHECK(refusal([&] { moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, -1); }, "would become") ==
+              ErrorCode::bad_sequence);
         moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, 11);
         CHECK(moved.seq_pos_max(SeqId{0}) == Pos{34});
         const auto there = next_logits(moved, tokens[24], 35), here = next_logits(stayed, tokens[24], 24);
         if (plan(model, shift_options()).cache == 0) CHECK(bits_of(there) == bits_of(here));
-        else CHECK(largest_difference(there, here) <= 1e-3);   // keys of a hybrid's attention are rotated
+        else CHECK(largest_difference(there, here) <= 1e-3);  // keys of a hybrid's attention are rotated
     }
 }
 
 TEST_CASE_FIXTURE(Shifted, "[M5] shift: caches of every type take it, with an error like that of their own rounding") {
-    model = load_tiny(TinyModel{.head_dim = 32});   // whole blocks of codes
+    model = load_tiny(TinyModel{.head_dim = 32});  // whole blocks of codes
     Context exact = filled(KvType::f32, 100);
     const auto expected = next_logits(exact, tokens[40], 140);
     for (const KvType type : kCacheTypes) {
@@ -120,14 +132,17 @@ TEST_CASE_FIXTURE(Shifted, "[M5] shift: caches of every type take it, with an er
         moved.seq_add(SeqId{0}, Pos{0}, kPosEnd, 100);
         const double rounding = largest_difference(next_logits(plain, tokens[40], 140), expected);
         REQUIRE(std::isfinite(rounding));
-        CHECK(largest_difference(next_logits(moved, tokens[40], 140), expected) <= 3 * rounding + 1e-4);   // keys are rounded twice
+        CHECK(largest_difference(next_logits(moved, tokens[40], 140), expected) <=
+              3 * rounding + 1e-4);  // keys are rounded twice
         CHECK((rounding > 0) == (type != KvType::f32));
         CHECK(differences_of(*check) == "");
     }
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M6] shift: caches of every type can be divided, with an error like that of their own rounding") {
-    model = load_tiny(TinyModel{.n_layer = 1, .head_dim = 32});   // keys of later layers would hold what was seen at the old distances
+TEST_CASE_FIXTURE(Shifted,
+                  "[M6] shift: caches of every type can be divided, with an error like that of their own rounding") {
+    model = load_tiny(
+        TinyModel{.n_layer = 1, .head_dim = 32});  // keys of later layers would hold what was seen at the old distances
     Context exact = filled();
     const auto expected = next_logits(exact, tokens[40], 40);
     for (const KvType type : kCacheTypes) {
@@ -153,7 +168,8 @@ TEST_CASE_FIXTURE(Shifted, "shift: moves add up before keys turn, and back again
     CHECK(bits_of(next_logits(once, tokens[40], 52)) == bits_of(next_logits(twice, tokens[40], 52)));
 }
 
-TEST_CASE_FIXTURE(Shifted, "[M6] shift: positions divided are those of a sequence computed there; tokens may share one") {
+TEST_CASE_FIXTURE(Shifted,
+                  "[M6] shift: positions divided are those of a sequence computed there; tokens may share one") {
     // One layer: keys of later ones hold what their token saw at the old distances.
     const Model one_layer = load_tiny(TinyModel{.n_layer = 1});
     Context divided(one_layer, shift_options()), computed(one_layer, shift_options());
@@ -192,14 +208,17 @@ TEST_CASE_FIXTURE(Shifted, "shift: context shift drops a middle and closes the g
     (void)next_logits(context, tokens[40], 14);
 }
 
-TEST_CASE("[M8] shift: three windows of tokens, with a context shift whenever it is full, end well and still see the kept prefix") {
+TEST_CASE("[M8] shift: three windows of tokens, with a context shift whenever it is full, end well and still see the "
+          "kept prefix") {
     constexpr int kWindow = 64, kKept = 4;
     // One layer: what it keeps of a token is the token's own, so a difference in the end is one that attention sees.
     const Model model = load_tiny(TinyModel{.n_layer = 1});
     const auto prompt = random_tokens(10, 128, 31), later = random_tokens(3 * kWindow, 128, 32);
     const auto last_bits = [&](int changed) {
         auto tokens = prompt;
-        if (changed >= 0) tokens[static_cast<std::size_t>(changed)] = Token{static_cast<int>(tokens[static_cast<std::size_t>(changed)]) ^ 1};
+        if (changed >= 0)
+            tokens[static_cast<std::size_t>(changed)] =
+                Token{static_cast<int>(tokens[static_cast<std::size_t>(changed)]) ^ 1};
         Context context(model, {.n_ctx = kWindow, .type_k = KvType::f32, .type_v = KvType::f32});
         REQUIRE(context.decode(tokens) == DecodeStatus::ok);
         int n_shifts = 0;
@@ -228,17 +247,19 @@ TEST_CASE("[M8] shift: three windows of tokens, with a context shift whenever it
 TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where it is") {
     Context context = filled();
     constexpr int kToEnd = static_cast<int>(kPosEnd);
-    const auto add = [&](int p0, int p1, int delta, int seq = 0) { return [=, &context] { context.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta); }; };
-    CHECK(refusal(add(10, 20, 5), "would become") == ErrorCode::bad_sequence);       // onto its neighbours
+    const auto add = [&](int p0, int p1, int delta, int seq = 0) {
+        return [=, &context] { context.seq_add(SeqId{seq}, Pos{p0}, Pos{p1}, delta); };
+    };
+    CHECK(refusal(add(10, 20, 5), "would become") == ErrorCode::bad_sequence);  // onto its neighbours
     CHECK(refusal(add(10, 20, -1), "would become") == ErrorCode::bad_sequence);
-    CHECK(refusal(add(10, kToEnd, -20), "would become") == ErrorCode::bad_sequence);     // past those before it
+    CHECK(refusal(add(10, kToEnd, -20), "would become") == ErrorCode::bad_sequence);  // past those before it
     CHECK(refusal(add(0, kToEnd, 2147483647), "would become") == ErrorCode::bad_sequence);
     CHECK(refusal(add(0, kToEnd, 1, 3), "sequence id 3 outside 0..2") == ErrorCode::bad_sequence);
     CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{0}, kPosEnd, 0); }, "divisor 0") == ErrorCode::bad_sequence);
     CHECK(refusal([&] { context.seq_div(SeqId{0}, Pos{20}, kPosEnd, 2); }, "would become") == ErrorCode::bad_sequence);
     context.seq_cp(SeqId{0}, SeqId{2}, Pos{0}, Pos{30});
     CHECK(refusal(add(25, kToEnd, 4), "cell shared by sequences [0, 2] cannot be shifted") == ErrorCode::shared_cell);
-    add(30, kToEnd, 4)();   // nobody shares these
+    add(30, kToEnd, 4)();  // nobody shares these
     CHECK(context.seq_pos_max(SeqId{0}) == Pos{43});
     CHECK(context.seq_pos_max(SeqId{2}) == Pos{29});
     context.seq_add(SeqId{0}, Pos{30}, kPosEnd, -4);
@@ -254,7 +275,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that name
     const auto checking = context.attach(check);
     const auto recording = context.attach(recorder);
     context.seq_add(SeqId{0}, Pos{30}, kPosEnd, 7);
-    CHECK(recorder->runs.empty());   // later, with the decode that needs it
+    CHECK(recorder->runs.empty());  // later, with the decode that needs it
     (void)next_logits(context, tokens[40], 47);
     CHECK(differences_of(*check) == "");
     REQUIRE(recorder->runs.size() == 2);
@@ -266,7 +287,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that name
         for (const std::uint16_t slot : {std::uint16_t{0}, std::uint16_t{1}}) {
             REQUIRE(event.slot(slot) != nullptr);
             CHECK(event.slot(slot)->tensor.tensor_class == TensorClass::cache_k);
-            CHECK(event.slot(slot)->bytes == 10 * event.slot(slot)->tensor.row_bytes);   // tokens 30 to 39
+            CHECK(event.slot(slot)->bytes == 10 * event.slot(slot)->tensor.row_bytes);  // tokens 30 to 39
         }
     }
     CHECK(n_shifts == model.info().n_layer);
@@ -296,7 +317,9 @@ struct Thrower : Observer {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Shifted, "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
+TEST_CASE_FIXTURE(
+    Shifted,
+    "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
     Context undisturbed = filled();
     undisturbed.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
     const auto expected = bits_of(next_logits(undisturbed, tokens[40], 43));
@@ -320,7 +343,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: an observer that throws at any moment of it f
         if (n_thrown < when) break;
         CHECK(bits_of(next_logits(context, tokens[40], 43)) == expected);
     }
-    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));   // three runs of 16 cells, each with its steps
+    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));  // three runs of 16 cells, each with its steps
 }
 
 TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and an abandoned one is finished") {
@@ -331,13 +354,15 @@ TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and 
     for (int n_slices = 0; n_slices < 4; ++n_slices) {
         abandoned.begin(batch);
         StepStatus status = StepStatus::pending;
-        for (int i = 0; i <= n_slices && status == StepStatus::pending; ++i) status = abandoned.step(std::chrono::nanoseconds(1));
+        for (int i = 0; i <= n_slices && status == StepStatus::pending; ++i)
+            status = abandoned.step(std::chrono::nanoseconds(1));
         abandoned.abandon();
     }
     CHECK(abandoned.seq_pos_max(SeqId{0}) == Pos{60});
     CHECK(bits_of(next_logits(abandoned, tokens[40], 61)) == expected);
     sliced.begin(batch);
-    while (sliced.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {}
+    while (sliced.step(std::chrono::nanoseconds(1)) == StepStatus::pending) {
+    }
     CHECK(bits_of(sliced.logits()) == expected);
 }
 

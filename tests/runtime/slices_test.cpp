@@ -51,23 +51,38 @@ ErrorCode code_of_call(const std::function<void()>& fn) {
 
 /// Keeps what a trace tells of every run.
 struct Recorder : Observer {
-    struct Event { std::string name; std::uint64_t begin, end, busy, work_items; EventStatus status; };
-    struct Run { std::vector<Event> events; RunResult result; };
+    struct Event {
+        std::string name;
+        std::uint64_t begin, end, busy, work_items;
+        EventStatus status;
+    };
+    struct Run {
+        std::vector<Event> events;
+        RunResult result;
+    };
     TraceLevel level = TraceLevel::threads;
     Delivery delivery = Delivery::batched;
     std::vector<Run> runs;
     int begun = 0, steps_begun = 0, steps_ended = 0;
     bool detached = false;
-    std::chrono::steady_clock::time_point zero = std::chrono::steady_clock::time_point::max();   ///< of the session, or a little later
-    [[nodiscard]] std::chrono::steady_clock::time_point time_of(std::uint64_t ns) const { return zero + std::chrono::nanoseconds(ns); }
+    std::chrono::steady_clock::time_point zero =
+        std::chrono::steady_clock::time_point::max();  ///< of the session, or a little later
+    [[nodiscard]] std::chrono::steady_clock::time_point time_of(std::uint64_t ns) const {
+        return zero + std::chrono::nanoseconds(ns);
+    }
     [[nodiscard]] TraceRequest request() const override { return {.level = level, .delivery = delivery}; }
     void on_run_begin(const RunInfo& run) override {
         ++begun;
         zero = std::min(zero, std::chrono::steady_clock::now() - std::chrono::nanoseconds(run.begin));
     }
     void on_step_begin(const StepView&) override { ++steps_begun; }
-    void on_step_end(const KernelEvent& event, const StepValues&) override { ++steps_ended; keep(event); }
-    void on_events(std::span<const KernelEvent> list) override { for (const KernelEvent& event : list) keep(event); }
+    void on_step_end(const KernelEvent& event, const StepValues&) override {
+        ++steps_ended;
+        keep(event);
+    }
+    void on_events(std::span<const KernelEvent> list) override {
+        for (const KernelEvent& event : list) keep(event);
+    }
     void on_run_end(const RunResult& result) override {
         if (runs.size() < static_cast<std::size_t>(begun)) runs.emplace_back();
         runs.back().result = result;
@@ -87,7 +102,7 @@ struct Fixture {
     test::TempFolder folder;
     Model model = Model::load(TinyModel::of("qwen3moe").save(folder.path()));
     std::vector<Token> first = test::random_tokens(10, 128, 1), prompt = test::random_tokens(45, 128, 2), whole = first;
-    std::vector<std::uint32_t> last_row;   ///< logits of the last token after both
+    std::vector<std::uint32_t> last_row;  ///< logits of the last token after both
 
     Fixture() {
         whole.insert(whole.end(), prompt.begin(), prompt.end());
@@ -107,17 +122,20 @@ TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits 
         const auto expected = bits_of(test::logits_of(model, tokens));
         for (const Isa isa : available_isas())
             for (const int n_threads : {1, 2, 3})
-                for (const std::chrono::nanoseconds budget : {std::chrono::nanoseconds(-1s), 0ns, std::chrono::nanoseconds(50us), std::chrono::nanoseconds::max()}) {
+                for (const std::chrono::nanoseconds budget :
+                     {std::chrono::nanoseconds(-1s), 0ns, std::chrono::nanoseconds(50us),
+                      std::chrono::nanoseconds::max()}) {
                     CAPTURE(arch);
                     CAPTURE(to_string(isa));
                     CAPTURE(n_threads);
                     CAPTURE(budget.count());
-                    Context context(model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
+                    Context context(
+                        model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
                     detail::impl_of(context).team_limit = n_threads;
                     if (n_threads == 2) detail::impl_of(context).team = std_threads;
                     context.begin(tokens);
                     const int n = step_to_end(context, budget);
-                    if (budget <= 0ns) CHECK(n > 60);   // every step of two runs ends a slice
+                    if (budget <= 0ns) CHECK(n > 60);  // every step of two runs ends a slice
                     if (budget > 1s) CHECK(n == 1);
                     CHECK(bits_of(context.result("result_output")) == expected);
                 }
@@ -127,7 +145,7 @@ TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits 
 TEST_CASE("slices: teams of another size in every slice change no bit") {
     test::TempFolder folder;
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
-    tiny.n_ff = 4096;   // enough rows for chunks of several panels
+    tiny.n_ff = 4096;  // enough rows for chunks of several panels
     const auto model = Model::load(tiny.save(folder.path()));
     const auto tokens = test::random_tokens(6, 160, 5);
     const auto expected = bits_of(test::logits_of(model, tokens));
@@ -156,7 +174,7 @@ TEST_CASE("slices: long steps are cut inside, those of chunks and those of even 
     TinyModel tiny = TinyModel::wide("llama", DType::q8_0);
     tiny.n_ff = 1024;
     const auto model = Model::load(tiny.save(folder.path()));
-    const auto tokens = test::random_tokens(256, 160, 6);   // one run
+    const auto tokens = test::random_tokens(256, 160, 6);  // one run
     const auto all = bits_of(test::logits_of(model, tokens));
     Context context(model, {.n_ctx = 448, .n_outputs = 1, .n_threads = 1});
     const auto recorder = std::make_shared<Recorder>();
@@ -173,8 +191,8 @@ TEST_CASE("slices: long steps are cut inside, those of chunks and those of even 
         FAIL(name);
         return std::uint64_t{0};
     };
-    CHECK(items("ffn_up-0") > 4);        // rows of a product
-    CHECK(items("ffn_swiglu-0") > 4);    // activations of 256 tokens
+    CHECK(items("ffn_up-0") > 4);      // rows of a product
+    CHECK(items("ffn_swiglu-0") > 4);  // activations of 256 tokens
     CHECK(items("attn-0") > 4);
 }
 
@@ -194,9 +212,9 @@ TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves th
         REQUIRE(context.seq_pos_max(SeqId{0}) == Pos{9});
         REQUIRE(context.n_outputs() == 0);
     }
-    CHECK(n > 60);   // more than twenty steps in each of three runs
+    CHECK(n > 60);  // more than twenty steps in each of three runs
     CHECK(bits_of(context.logits()) == last_row);
-    context.abandon();   // nothing pending: nothing happens
+    context.abandon();  // nothing pending: nothing happens
     CHECK(bits_of(context.logits()) == last_row);
 }
 
@@ -227,7 +245,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies betwee
         const auto coverage = std::make_shared<CoverageCheck>();
         const auto checked = context.attach(coverage);
         context.begin(whole);
-        std::vector<std::chrono::steady_clock::time_point> pauses;   // their middles
+        std::vector<std::chrono::steady_clock::time_point> pauses;  // their middles
         while (context.step(0ns) == StepStatus::pending) {
             const auto from = std::chrono::steady_clock::now();
             std::this_thread::sleep_for(2ms);
@@ -254,12 +272,13 @@ TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies betwee
                 CHECK(event.work_items >= 1);
                 time = event.end;
                 for (std::size_t p = 0; p < pauses.size(); ++p)
-                    covered[p] += recorder->time_of(event.begin) < pauses[p] && pauses[p] < recorder->time_of(event.end);
+                    covered[p] +=
+                        recorder->time_of(event.begin) < pauses[p] && pauses[p] < recorder->time_of(event.end);
             }
             CHECK(run.result.end >= time);
         }
         CHECK(std::ranges::all_of(covered, [](int n) { return n <= 1; }));
-        CHECK(std::ranges::count(covered, 0) > 50);   // pauses between steps: two runs of more than thirty
+        CHECK(std::ranges::count(covered, 0) > 50);  // pauses between steps: two runs of more than thirty
     }
 }
 
@@ -284,7 +303,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
         REQUIRE(context.step(0ns) == StepStatus::pending);
     }
     Context moved(std::move(context));
-    attached = {};   // asks for it; after the decode
+    attached = {};  // asks for it; after the decode
     CHECK_FALSE(recorder->detached);
     (void)step_to_end(moved, 10us);
     CHECK(recorder->detached);
@@ -293,21 +312,25 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
 }
 
 TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, copied or taken") {
-    const auto embeddings_of = [&](int n) {   // rows of some values, of two sequences
+    const auto embeddings_of = [&](int n) {  // rows of some values, of two sequences
         Batch batch;
         for (int i = 0; i < n; ++i) {
             std::vector<float> row(static_cast<std::size_t>(model.info().n_embd));
-            for (std::size_t k = 0; k < row.size(); ++k) row[k] = 0.01f * static_cast<float>((i * 7 + static_cast<int>(k)) % 13 - 6);
+            for (std::size_t k = 0; k < row.size(); ++k)
+                row[k] = 0.01f * static_cast<float>((i * 7 + static_cast<int>(k)) % 13 - 6);
             batch.add_embedding(row, SeqId{i % 2}, i + 1 == n);
         }
         return batch;
     };
     const auto tokens_of = [&](int n) {
         Batch batch;
-        for (const Token token : test::random_tokens(n, 128, 8)) batch.add(token, SeqId{static_cast<int>(batch.size()) % 2}, true);
+        for (const Token token : test::random_tokens(n, 128, 8))
+            batch.add(token, SeqId{static_cast<int>(batch.size()) % 2}, true);
         return batch;
     };
-    const auto make = [&] { return Context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = 8, .n_outputs = 64, .n_threads = 1}); };
+    const auto make = [&] {
+        return Context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = 8, .n_outputs = 64, .n_threads = 1});
+    };
     for (const bool embeds : {false, true}) {
         const auto batch_of = [&](int n) { return embeds ? embeddings_of(n) : tokens_of(n); };
         Context whole = make();
@@ -319,11 +342,12 @@ TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, 
                 auto batch = std::make_unique<Batch>(batch_of(40));
                 taken ? context.begin(std::move(*batch)) : context.begin(*batch);
                 REQUIRE(context.step(0ns) == StepStatus::pending);
-                if (!taken) {   // the caller may do with it what he likes
+                if (!taken) {  // the caller may do with it what he likes
                     batch->clear();
                     *batch = batch_of(3);
                 }
-                CHECK(code_of_call([&] { context.begin(*batch); }) == ErrorCode::busy);   // and does not disturb the other
+                CHECK(code_of_call([&] { context.begin(*batch); }) ==
+                      ErrorCode::busy);  // and does not disturb the other
                 CHECK(code_of_call([&] { context.begin(batch_of(5)); }) == ErrorCode::busy);
                 batch.reset();
                 step_to_end(context, 0ns);
@@ -334,7 +358,8 @@ TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
+TEST_CASE_FIXTURE(Fixture,
+                  "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
     bool cancel = false;
     ContextOptions wanted = options();
     wanted.cancel = [&] { return cancel; };
@@ -357,12 +382,17 @@ TEST_CASE_FIXTURE(Fixture, "slices: mistakes, a full cache, a cancel and an obse
     struct Thrower : Observer {
         [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
         int left = 30;
-        void on_step_end(const KernelEvent&, const StepValues&) override { if (--left == 0) throw std::runtime_error("enough"); }
+        void on_step_end(const KernelEvent&, const StepValues&) override {
+            if (--left == 0) throw std::runtime_error("enough");
+        }
     };
     {
         const auto attached = context.attach(std::make_shared<Thrower>());
         context.begin(prompt);
-        CHECK(code_of_call([&] { while (context.step(0ns) == StepStatus::pending) {} }) == ErrorCode::compute_failed);
+        CHECK(code_of_call([&] {
+                  while (context.step(0ns) == StepStatus::pending) {
+                  }
+              }) == ErrorCode::compute_failed);
         CHECK(context.used() == 10);
     }
     context.begin(prompt);
@@ -396,12 +426,13 @@ TEST_CASE_FIXTURE(Fixture, "slices: a page shared by two sequences is copied on 
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});
     Batch batch;
-    for (int i = 0; i < 45; ++i) batch.add(prompt[static_cast<std::size_t>(i)], Pos{10 + i}, SeqId{i % 2 == 0 ? 0 : 1}, i >= 43);
+    for (int i = 0; i < 45; ++i)
+        batch.add(prompt[static_cast<std::size_t>(i)], Pos{10 + i}, SeqId{i % 2 == 0 ? 0 : 1}, i >= 43);
     Batch apart;
     for (int s = 0; s < 2; ++s)
         for (int i = 0; i < 45; ++i) apart.add(prompt[static_cast<std::size_t>(i)], Pos{10 + i}, SeqId{s}, i == 44);
-    CHECK(code_of_call([&] { context.begin(batch); }) == ErrorCode::invalid_batch);   // positions with gaps
-    for (int round = 0; round < 2; ++round) {   // the first one warms up
+    CHECK(code_of_call([&] { context.begin(batch); }) == ErrorCode::invalid_batch);  // positions with gaps
+    for (int round = 0; round < 2; ++round) {                                        // the first one warms up
         const test::AllocationScope scope;
         context.begin(apart);
         (void)step_to_end(context, 0ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The size of a team, with machines that are made up: what a run takes with so many threads, and how much of that time the
-// thread that waits has a processor.
+// The size of a team, with machines that are made up: what a run takes with so many threads, and how much of that time
+// the thread that waits has a processor.
 #include <doctest/doctest.h>
 
 #include <functional>

@@ -69,7 +69,8 @@ TEST_CASE("threads: a team of any size gives the same bits, with observers of ev
         [[nodiscard]] TraceRequest request() const override { return wanted; }
     };
     for (const int n : {2, 3, 7}) {
-        for (const auto& [level, delivery] : {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
+        for (const auto& [level, delivery] :
+             {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
             Context context(model, {.n_ctx = 64, .n_threads = n, .logits_all = true});
             detail::impl_of(context).team = std_thread_team;
             detail::impl_of(context).team_limit = n;
@@ -223,7 +224,7 @@ TEST_CASE("[N11] threads: the smallest quota of the control groups above limits,
         CHECK(system.count() == n);
     }
     {
-        const FakeSystem system;   // version 2, the group's own file and those above
+        const FakeSystem system;  // version 2, the group's own file and those above
         system.write("proc/self/cgroup", "0::/user/job\n");
         system.write("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
         CHECK(system.count() == n);
@@ -234,7 +235,7 @@ TEST_CASE("[N11] threads: the smallest quota of the control groups above limits,
         CHECK(system.count() == 1);
     }
     {
-        const FakeSystem system;   // version 1
+        const FakeSystem system;  // version 1
         system.write("proc/self/cgroup", "12:memory:/other\n4:cpu,cpuacct:/job\nnonsense\n");
         system.write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
         system.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");

@@ -165,10 +165,8 @@ TEST_CASE("min_p: those at least p times as probable as the best survive in plac
         CandidateArray kept{again, -1, false};
         make_min_p(p, 20)->apply(kept);
         const auto in_order = sorted(array_of(logits));
-        if (expected.size() < 20)
-            CHECK(ids(kept.data) == ids(std::span(in_order).first(20)));
-        else
-            CHECK(ids(kept.data) == expected);
+        if (expected.size() < 20) CHECK(ids(kept.data) == ids(std::span(in_order).first(20)));
+        else CHECK(ids(kept.data) == expected);
     }
 }
 
@@ -249,10 +247,8 @@ TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat w
         double chi_squared = 0;
         for (std::size_t i = 0; i < logits.size(); ++i) {
             const double expected = probabilities[i] * kDraws;
-            if (expected == 0)
-                CHECK(counts[i] == 0);
-            else
-                chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
+            if (expected == 0) CHECK(counts[i] == 0);
+            else chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
         }
         CHECK(chi_squared < 29.59);
 

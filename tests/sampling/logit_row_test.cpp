@@ -40,7 +40,8 @@ std::vector<Candidate> sorted_candidates(std::span<const float> row) {
 }
 
 bool same(std::span<const Candidate> a, std::span<const Candidate> b) {
-    return std::ranges::equal(a, b, [](const Candidate& x, const Candidate& y) { return x.id == y.id && x.logit == y.logit; });
+    return std::ranges::equal(
+        a, b, [](const Candidate& x, const Candidate& y) { return x.id == y.id && x.logit == y.logit; });
 }
 
 /// Leaves everything as it is, but has the chain make candidates of the row.
@@ -70,7 +71,8 @@ TEST_CASE("row: the best, the k first and those above a threshold are those of t
                 const auto sorted = sorted_candidates(logits);
                 CHECK(row.best() == (sorted.empty() ? -1 : sorted.front().id));
                 CHECK(row.max() == (sorted.empty() ? -kInfinity : sorted.front().logit));
-                for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{40}, n / 2, n, n + 9}) {
+                for (const std::size_t k :
+                     {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{40}, n / 2, n, n + 9}) {
                     row.collect_front(k, out);
                     CHECK(same(out, std::span(sorted).first(std::min(k, sorted.size()))));
                 }
@@ -91,7 +93,8 @@ TEST_CASE("chain: what the links do on a row is what they do on its candidates")
         {.temp = 0.0f},
         {.penalty_repeat = 1.3f, .penalty_freq = 0.2f, .temp = 0.0f},
         {.penalty_last_n = -1, .penalty_repeat = 1.3f, .penalty_present = 0.5f, .temp = 1.5f},
-        {.logit_bias = {{Token{3}, 4.0f}, {Token{700}, -kInfinity}, {Token{3}, 1.0f}, {Token{99999}, 1.0f}}, .temp = 2.0f},
+        {.logit_bias = {{Token{3}, 4.0f}, {Token{700}, -kInfinity}, {Token{3}, 1.0f}, {Token{99999}, 1.0f}},
+         .temp = 2.0f},
         {.logit_bias = {{Token{1}, kInfinity}}},
         {.penalty_repeat = 0.7f, .top_k = 5, .temp = 3.0f},
         {.top_k = 0, .top_p = 0.9f, .min_p = 0.0f, .temp = 2.0f},

@@ -13,7 +13,7 @@ namespace {
 
 constinit std::atomic<std::uint64_t> allocations{0}, allocated_bytes{0};
 constinit std::atomic<std::int64_t> live_bytes{0}, peak_bytes{0};
-constinit std::atomic<std::int64_t> until_failure{0};   // allocations left before one fails; 0 or less: none will
+constinit std::atomic<std::int64_t> until_failure{0};  // allocations left before one fails; 0 or less: none will
 constinit std::atomic<bool> failure_happened{false};
 
 bool refuse(std::size_t bytes) noexcept {
@@ -32,9 +32,11 @@ void* with_header(void* block, std::size_t front, std::size_t bytes) noexcept {
     if (block == nullptr) return nullptr;
     auto* memory = static_cast<std::byte*>(block) + front;
     std::memcpy(memory - kHeader, &bytes, sizeof bytes);
-    const std::int64_t live = live_bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed) + static_cast<std::int64_t>(bytes);
+    const std::int64_t live = live_bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed) +
+                              static_cast<std::int64_t>(bytes);
     std::int64_t peak = peak_bytes.load(std::memory_order_relaxed);
-    while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {}
+    while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+    }
     return memory;
 }
 

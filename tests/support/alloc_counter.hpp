@@ -11,10 +11,10 @@ namespace tinfer::test {
 class AllocationScope {
 public:
     AllocationScope() noexcept;
-    [[nodiscard]] std::uint64_t count() const noexcept;   ///< calls of operator new
-    [[nodiscard]] std::uint64_t bytes() const noexcept;   ///< asked for by them
-    [[nodiscard]] std::int64_t live() const noexcept;     ///< bytes held now, less those held at the begin
-    [[nodiscard]] std::int64_t peak() const noexcept;     ///< the same at its highest since the last scope began
+    [[nodiscard]] std::uint64_t count() const noexcept;  ///< calls of operator new
+    [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< asked for by them
+    [[nodiscard]] std::int64_t live() const noexcept;    ///< bytes held now, less those held at the begin
+    [[nodiscard]] std::int64_t peak() const noexcept;    ///< the same at its highest since the last scope began
 
 private:
     std::uint64_t first_count_, first_bytes_;

@@ -36,7 +36,9 @@ public:
 
 private:
     template <class T>
-    void key(const char* name, T value) { w_.kv(f_.arch + "." + name, value); }
+    void key(const char* name, T value) {
+        w_.kv(f_.arch + "." + name, value);
+    }
     void per_layer(const char* name, const std::vector<int>& values, int factor = 1) {
         std::vector<std::uint32_t> list;
         for (const int value : values) list.push_back(static_cast<std::uint32_t>(value * factor));
@@ -44,7 +46,9 @@ private:
         else w_.array(f_.arch + "." + name, list);
     }
     void keys() {
-        w_.kv("general.architecture", f_.arch).kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
+        w_.kv("general.architecture", f_.arch)
+            .kv("general.quantization_version", 2u)
+            .kv("tokenizer.ggml.model", "no_vocab");
         key("vocab_size", static_cast<std::uint32_t>(f_.n_vocab));
         key("block_count", static_cast<std::uint32_t>(f_.n_layer));
         key("embedding_length", static_cast<std::uint32_t>(Family::kEmbd));
@@ -61,7 +65,8 @@ private:
             key("attention.key_length", static_cast<std::uint32_t>(Family::kHeadDim));
             key("attention.value_length", static_cast<std::uint32_t>(Family::kHeadDim));
         }
-        key(f_.norm == Family::NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", Family::kEps);
+        key(f_.norm == Family::NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+            Family::kEps);
         if (f_.rope != Family::Rope::none) key("rope.dimension_count", static_cast<std::uint32_t>(f_.n_rot));
         if (f_.n_expert > 0) {
             key("expert_count", static_cast<std::uint32_t>(f_.n_expert));
@@ -80,8 +85,11 @@ private:
     void matrix(const std::string& name, std::int64_t k, std::int64_t n, std::int64_t experts = 1, bool bias = false) {
         std::vector<std::int64_t> ne{k, n};
         if (experts > 1) ne.push_back(experts);
-        if (type_ == DType::f32 || k % 32 != 0) values(name + ".weight", ne, 0.0f, 1.2f / std::sqrt(static_cast<float>(k)));
-        else w_.tensor(name + ".weight", type_, ne, random_weights(type_, k, n * experts, random_.bits(), Extremes::none));
+        if (type_ == DType::f32 || k % 32 != 0)
+            values(name + ".weight", ne, 0.0f, 1.2f / std::sqrt(static_cast<float>(k)));
+        else
+            w_.tensor(name + ".weight", type_, ne,
+                      random_weights(type_, k, n * experts, random_.bits(), Extremes::none));
         if (bias) vector(name + ".bias", n, 0.0f);
     }
     void norm(const std::string& name, std::int64_t n) {
@@ -107,8 +115,10 @@ private:
         const std::int64_t e = Family::kEmbd, n_kv = f_.kv_heads[static_cast<std::size_t>(il)] * Family::kHeadDim;
         vector(mix + "lerp_x.weight", e, 0.5f), values(mix + "lerp_fused.weight", {e, 1, 1, 5}, 0.5f, 0.3f);
         matrix(mix + "w1", e, 5 * Family::kMixRank), matrix(mix + "w2", Family::kMixRank, e, 5);
-        vector(mix + "decay.weight", e, -1.0f), matrix(mix + "decay_w1", e, Family::kDecayRank), matrix(mix + "decay_w2", Family::kDecayRank, e);
-        matrix(mix + "receptance", e, e, 1, f_.qkv_bias), matrix(mix + "key", e, n_kv, 1, f_.qkv_bias), matrix(mix + "value", e, n_kv, 1, f_.qkv_bias);
+        vector(mix + "decay.weight", e, -1.0f), matrix(mix + "decay_w1", e, Family::kDecayRank),
+            matrix(mix + "decay_w2", Family::kDecayRank, e);
+        matrix(mix + "receptance", e, e, 1, f_.qkv_bias), matrix(mix + "key", e, n_kv, 1, f_.qkv_bias),
+            matrix(mix + "value", e, n_kv, 1, f_.qkv_bias);
         matrix(mix + "gate", e, e), matrix(mix + "output", e, e);
     }
     void attention(int il, const std::string& blk) {
@@ -129,7 +139,8 @@ private:
                 values(blk + "attn_k_norm.bias", {d, f_.kv_heads[i]}, 0.0f, 0.3f);
             }
         } else if (f_.head_norms || f_.wide_norms) {
-            for (const auto& [name, n] : {std::pair{"attn_q_norm", f_.wide_norms ? n_q : d}, std::pair{"attn_k_norm", f_.wide_norms ? n_kv : d}}) {
+            for (const auto& [name, n] : {std::pair{"attn_q_norm", f_.wide_norms ? n_q : d},
+                                          std::pair{"attn_k_norm", f_.wide_norms ? n_kv : d}}) {
                 vector(blk + name + ".weight", n, 1.0f);
                 if (f_.wide_norms && f_.norm_bias) vector(blk + name + ".bias", n, 0.0f);
             }
@@ -196,18 +207,23 @@ public:
             } else {
                 x = sum(x, times(post_norm(blk, f_.attn_post_norm, a), f_.residual_scale));
                 if (f_.ff[static_cast<std::size_t>(il)] == 0) continue;
-                x = sum(x, times(post_norm(blk, f_.ffn_post_norm, feed_forward(il, norm(blk + f_.ffn_norm, x))), f_.residual_scale));
+                x = sum(x, times(post_norm(blk, f_.ffn_post_norm, feed_forward(il, norm(blk + f_.ffn_norm, x))),
+                                 f_.residual_scale));
             }
         }
         x = linear(f_.tied ? "token_embd" : "output", norm("output_norm", x));
         if (f_.head_bias) x = sum(x, w_.at("output.bias"));
         x = times(x, f_.logit_scale);
-        for (int id = f_.suppressed_begin; id < f_.suppressed_end; ++id) x[static_cast<std::size_t>(id)] = std::numeric_limits<float>::lowest();
+        for (int id = f_.suppressed_begin; id < f_.suppressed_end; ++id)
+            x[static_cast<std::size_t>(id)] = std::numeric_limits<float>::lowest();
         return x;
     }
 
 private:
-    struct Cache { std::vector<Row> k, v; std::vector<int> positions; };
+    struct Cache {
+        std::vector<Row> k, v;
+        std::vector<int> positions;
+    };
 
 public:
     void forget(int begin, int end) {
@@ -215,7 +231,8 @@ public:
             for (std::size_t j = cache.positions.size(); j-- > 0;) {
                 if (cache.positions[j] < begin || cache.positions[j] >= end) continue;
                 const auto at = static_cast<std::ptrdiff_t>(j);
-                cache.k.erase(cache.k.begin() + at), cache.v.erase(cache.v.begin() + at), cache.positions.erase(cache.positions.begin() + at);
+                cache.k.erase(cache.k.begin() + at), cache.v.erase(cache.v.begin() + at),
+                    cache.positions.erase(cache.positions.begin() + at);
             }
     }
 
@@ -233,18 +250,24 @@ private:
         return a;
     }
     // Matrix number `expert` of a stack of `n_experts`.
-    [[nodiscard]] Row linear(const std::string& name, const Row& x, std::size_t expert = 0, std::size_t n_experts = 1) const {
+    [[nodiscard]] Row linear(const std::string& name, const Row& x, std::size_t expert = 0,
+                             std::size_t n_experts = 1) const {
         const Row& w = w_.at(name + ".weight");
         const std::size_t n_in = x.size(), n_out = w.size() / n_in / n_experts;
         Row y(n_out);
         for (std::size_t o = 0; o < n_out; ++o)
-            y[o] = std::inner_product(x.begin(), x.end(), w.begin() + static_cast<std::ptrdiff_t>((expert * n_out + o) * n_in), 0.0);
+            y[o] = std::inner_product(x.begin(), x.end(),
+                                      w.begin() + static_cast<std::ptrdiff_t>((expert * n_out + o) * n_in), 0.0);
         if (const auto scale = w_.find(name + ".scale"); scale != w_.end()) y = times(y, scale->second[0]);
         const auto bias = w_.find(name + ".bias");
         return bias == w_.end() || name == "output" ? y : sum(y, bias->second);
     }
-    [[nodiscard]] Row post_norm(const std::string& blk, const std::string& role, const Row& x) const { return role.empty() ? x : norm(blk + role, x); }
-    [[nodiscard]] Row norm(const std::string& name, Row x) const { return norm(name, std::move(x), 0, f_.norm, static_cast<double>(Family::kEps)); }
+    [[nodiscard]] Row post_norm(const std::string& blk, const std::string& role, const Row& x) const {
+        return role.empty() ? x : norm(blk + role, x);
+    }
+    [[nodiscard]] Row norm(const std::string& name, Row x) const {
+        return norm(name, std::move(x), 0, f_.norm, static_cast<double>(Family::kEps));
+    }
     // `first`: the weight's element for x[0].
     [[nodiscard]] Row norm(const std::string& name, Row x, std::size_t first, Family::NormKind kind, double eps) const {
         const double n = static_cast<double>(x.size());
@@ -261,16 +284,19 @@ private:
     }
     [[nodiscard]] Row head(const std::string& norm_name, const Row& x, int h, int position) const {
         const std::size_t d = Family::kHeadDim;
-        Row y(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(h) * d), x.begin() + static_cast<std::ptrdiff_t>((static_cast<std::size_t>(h) + 1) * d));
+        Row y(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(h) * d),
+              x.begin() + static_cast<std::ptrdiff_t>((static_cast<std::size_t>(h) + 1) * d));
         if (norm_name.empty()) return y;
         if (f_.head_norms)
-            y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0, f_.head_layer_norms ? Family::NormKind::layer : f_.norm,
+            y = norm(norm_name, y, f_.norm_per_head ? static_cast<std::size_t>(h) * d : 0,
+                     f_.head_layer_norms ? Family::NormKind::layer : f_.norm,
                      f_.head_layer_norms ? 1e-5 : static_cast<double>(Family::kEps));
         const auto n_rot = static_cast<std::size_t>(f_.n_rot);
         if (f_.rope == Family::Rope::none) return y;
         for (std::size_t i = 0; i < n_rot / 2; ++i) {
             const double t = position * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(n_rot));
-            const std::size_t p = f_.rope == Family::Rope::norm ? 2 * i : i, q = f_.rope == Family::Rope::norm ? 2 * i + 1 : i + n_rot / 2;
+            const std::size_t p = f_.rope == Family::Rope::norm ? 2 * i : i,
+                              q = f_.rope == Family::Rope::norm ? 2 * i + 1 : i + n_rot / 2;
             const double a = y[p], c = y[q];
             y[p] = a * std::cos(t) - c * std::sin(t);
             y[q] = a * std::sin(t) + c * std::cos(t);
@@ -279,12 +305,14 @@ private:
     }
     [[nodiscard]] double slope(int h, int n_head) const {
         const double n2 = std::exp2(std::floor(std::log2(n_head)));
-        return h < n2 ? std::pow(std::exp2(-f_.alibi / n2), h + 1) : std::pow(std::exp2(-f_.alibi / (2 * n2)), 2 * (h - n2) + 1);
+        return h < n2 ? std::pow(std::exp2(-f_.alibi / n2), h + 1)
+                      : std::pow(std::exp2(-f_.alibi / (2 * n2)), 2 * (h - n2) + 1);
     }
 
     Row attention(int il, const Row& n, int position) {
         const std::string blk = "blk." + std::to_string(il) + ".";
-        const int n_head = f_.heads[static_cast<std::size_t>(il)], n_kv = f_.kv_heads[static_cast<std::size_t>(il)], d = Family::kHeadDim;
+        const int n_head = f_.heads[static_cast<std::size_t>(il)], n_kv = f_.kv_heads[static_cast<std::size_t>(il)],
+                  d = Family::kHeadDim;
         if (n_head == 0) return Row(n.size(), 0.0);
         if (n_kv == 0) return linear(blk + "attn_output", n);
         Row q, k, v;
@@ -325,13 +353,16 @@ private:
             for (double& s : score) total += s = std::exp(s - top);
             Row mixed(static_cast<std::size_t>(d), 0.0);
             for (std::size_t j = 0; j < score.size(); ++j)
-                for (int i = 0; i < d; ++i) mixed[static_cast<std::size_t>(i)] += score[j] / total * cache.v[j][static_cast<std::size_t>(g * d + i)];
+                for (int i = 0; i < d; ++i)
+                    mixed[static_cast<std::size_t>(i)] +=
+                        score[j] / total * cache.v[j][static_cast<std::size_t>(g * d + i)];
             out.insert(out.end(), mixed.begin(), mixed.end());
         }
         return linear(blk + "attn_output", f_.sub_norms ? norm(blk + "attn_sub_norm", out) : out);
     }
 
-    // z_j = n + s ⊙ (lerp_j + W2_j·tanh(W1·(n + s ⊙ lerp_x))_j), s = n of the token before − n; S ← diag(w) S + k(1 − w) ⊗ v
+    // z_j = n + s ⊙ (lerp_j + W2_j·tanh(W1·(n + s ⊙ lerp_x))_j), s = n of the token before − n; S ← diag(w) S + k(1 −
+    // w) ⊗ v
     Row time_mix(int il, const Row& n) {
         const std::string mix = "blk." + std::to_string(il) + ".time_mix_";
         const std::size_t e = Family::kEmbd, d = Family::kHeadDim, rank = Family::kMixRank, n_head = e / d;
@@ -353,10 +384,13 @@ private:
         const Row low = each(linear(mix + "w1", between(w_.at(mix + "lerp_x.weight"))), tanh);
         std::array<Row, 5> z;
         for (std::size_t j = 0; j < 5; ++j) {
-            const Row part(low.begin() + static_cast<std::ptrdiff_t>(j * rank), low.begin() + static_cast<std::ptrdiff_t>((j + 1) * rank));
-            z[j] = between(sum(linear(mix + "w2", part, j, 5), row(mix + "lerp_fused.weight", static_cast<int>(j), Family::kEmbd)));
+            const Row part(low.begin() + static_cast<std::ptrdiff_t>(j * rank),
+                           low.begin() + static_cast<std::ptrdiff_t>((j + 1) * rank));
+            z[j] = between(sum(linear(mix + "w2", part, j, 5),
+                               row(mix + "lerp_fused.weight", static_cast<int>(j), Family::kEmbd)));
         }
-        const Row rate = sum(linear(mix + "decay_w2", each(linear(mix + "decay_w1", z[0]), tanh)), w_.at(mix + "decay.weight"));
+        const Row rate =
+            sum(linear(mix + "decay_w2", each(linear(mix + "decay_w1", z[0]), tanh)), w_.at(mix + "decay.weight"));
         const Row w = each(rate, [](double x) { return std::exp(-std::exp(x)); });
         const Row k = linear(mix + "key", z[1]), v = linear(mix + "value", z[2]), r = linear(mix + "receptance", z[3]);
         Row y = each(linear(mix + "gate", z[4]), [](double x) { return 1 / (1 + std::exp(-x)); });
@@ -376,7 +410,8 @@ private:
 
     [[nodiscard]] double activation(double z) const {
         if (f_.act == Family::Act::relu_sqr) return z > 0 ? z * z : 0;
-        if (f_.act == Family::Act::gelu) return 0.5 * z * (1 + std::tanh(0.7978845608028654 * (z + 0.044715 * z * z * z)));
+        if (f_.act == Family::Act::gelu)
+            return 0.5 * z * (1 + std::tanh(0.7978845608028654 * (z + 0.044715 * z * z * z)));
         return z / (1 + std::exp(-z));
     }
     [[nodiscard]] Row feed_forward(int il, const Row& n) const {
@@ -409,7 +444,9 @@ private:
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
         order.resize(static_cast<std::size_t>(f_.n_expert_used));
-        if (f_.expert_shares_sum_to_one) total = std::accumulate(order.begin(), order.end(), 0.0, [&](double sum, std::size_t e) { return sum + p[e]; });
+        if (f_.expert_shares_sum_to_one)
+            total =
+                std::accumulate(order.begin(), order.end(), 0.0, [&](double sum, std::size_t e) { return sum + p[e]; });
         Row out(n.size(), 0.0);
         for (const std::size_t e : order) {
             Row gate, up;
@@ -429,15 +466,18 @@ private:
     const Family& f_;
     std::map<std::string, Row> w_;
     std::vector<Cache> caches_;
-    struct Memory { Row before, state; };
-    std::vector<Memory> memories_;   // of linear attention
+    struct Memory {
+        Row before, state;
+    };
+    std::vector<Memory> memories_;  // of linear attention
 };
 
 }  // namespace
 
 GgufWriter Family::writer(DType type) const { return FamilyWriter(*this, type).write(); }
 
-std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<int>& tokens, RemovedRange removed) const {
+std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<int>& tokens,
+                                     RemovedRange removed) const {
     StraightLine model(*this, file);
     std::vector<double> out;
     for (std::size_t p = 0; p < tokens.size(); ++p) {
@@ -449,7 +489,8 @@ std::vector<double> Family::evaluate(const GgufWriter& file, const std::vector<i
 }
 
 GgufWriter latent_model(DType type, bool absorbed) {
-    constexpr std::int64_t e = 64, n_head = 4, n_nope = 32, n_rot = 16, n_latent = 64, head_dim_v = 32, n_lora_q = 32, n_expert = 8, ff = 32;
+    constexpr std::int64_t e = 64, n_head = 4, n_nope = 32, n_rot = 16, n_latent = 64, head_dim_v = 32, n_lora_q = 32,
+                           n_expert = 8, ff = 32;
     GgufWriter w;
     Random random(5);
     const auto key = [&](const char* name, std::uint32_t value) { w.kv(std::string("deepseek2.") + name, value); };
@@ -463,24 +504,44 @@ GgufWriter latent_model(DType type, bool absorbed) {
         for (float& value : x) value = 1.0f + 0.2f * random.normal();
         w.tensor(name, DType::f32, {n}, x);
     };
-    w.kv("general.architecture", "deepseek2").kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
-    for (const auto& [name, value] : {std::pair{"vocab_size", 96u}, {"block_count", 2u}, {"embedding_length", 64u}, {"context_length", 256u},
-                                      {"feed_forward_length", 96u}, {"attention.head_count", 4u}, {"attention.head_count_kv", absorbed ? 1u : 4u},
-                                      {"attention.q_lora_rank", 32u}, {"attention.kv_lora_rank", 64u}, {"rope.dimension_count", 16u},
-                                      {"attention.key_length", absorbed ? 80u : 48u}, {"attention.value_length", absorbed ? 64u : 32u},
-                                      {"leading_dense_block_count", 1u}, {"expert_count", 8u}, {"expert_used_count", 3u}, {"expert_group_count", 4u},
-                                      {"expert_group_used_count", 2u}, {"expert_feed_forward_length", 32u}, {"expert_shared_count", 1u},
+    w.kv("general.architecture", "deepseek2")
+        .kv("general.quantization_version", 2u)
+        .kv("tokenizer.ggml.model", "no_vocab");
+    for (const auto& [name, value] : {std::pair{"vocab_size", 96u},
+                                      {"block_count", 2u},
+                                      {"embedding_length", 64u},
+                                      {"context_length", 256u},
+                                      {"feed_forward_length", 96u},
+                                      {"attention.head_count", 4u},
+                                      {"attention.head_count_kv", absorbed ? 1u : 4u},
+                                      {"attention.q_lora_rank", 32u},
+                                      {"attention.kv_lora_rank", 64u},
+                                      {"rope.dimension_count", 16u},
+                                      {"attention.key_length", absorbed ? 80u : 48u},
+                                      {"attention.value_length", absorbed ? 64u : 32u},
+                                      {"leading_dense_block_count", 1u},
+                                      {"expert_count", 8u},
+                                      {"expert_used_count", 3u},
+                                      {"expert_group_count", 4u},
+                                      {"expert_group_used_count", 2u},
+                                      {"expert_feed_forward_length", 32u},
+                                      {"expert_shared_count", 1u},
                                       {"expert_gating_func", 2u}})
         key(name, value);
     if (absorbed) key("attention.key_length_mla", 48), key("attention.value_length_mla", 32);
-    w.kv("deepseek2.attention.layer_norm_rms_epsilon", 2e-3f).kv("deepseek2.expert_weights_norm", true).kv("deepseek2.expert_weights_scale", 2.5f);
+    w.kv("deepseek2.attention.layer_norm_rms_epsilon", 2e-3f)
+        .kv("deepseek2.expert_weights_norm", true)
+        .kv("deepseek2.expert_weights_scale", 2.5f);
     matrix("token_embd", {e, 96}), matrix("output", {e, 96}), vector("output_norm.weight", e);
     for (int il = 0; il < 2; ++il) {
         const std::string blk = "blk." + std::to_string(il) + ".";
         vector(blk + "attn_norm.weight", e), vector(blk + "ffn_norm.weight", e);
-        matrix(blk + "attn_q_a", {e, n_lora_q}), vector(blk + "attn_q_a_norm.weight", n_lora_q), matrix(blk + "attn_q_b", {n_lora_q, n_head * (n_nope + n_rot)});
+        matrix(blk + "attn_q_a", {e, n_lora_q}), vector(blk + "attn_q_a_norm.weight", n_lora_q),
+            matrix(blk + "attn_q_b", {n_lora_q, n_head * (n_nope + n_rot)});
         matrix(blk + "attn_kv_a_mqa", {e, n_latent + n_rot}), vector(blk + "attn_kv_a_norm.weight", n_latent);
-        if (absorbed) matrix(blk + "attn_k_b", {n_nope, n_latent, n_head}), matrix(blk + "attn_v_b", {n_latent, head_dim_v, n_head});
+        if (absorbed)
+            matrix(blk + "attn_k_b", {n_nope, n_latent, n_head}),
+                matrix(blk + "attn_v_b", {n_latent, head_dim_v, n_head});
         else matrix(blk + "attn_kv_b", {n_latent, n_head * (n_nope + head_dim_v)});
         matrix(blk + "attn_output", {n_head * head_dim_v, e});
         if (il == 0) {
@@ -488,8 +549,10 @@ GgufWriter latent_model(DType type, bool absorbed) {
             continue;
         }
         matrix(blk + "ffn_gate_inp", {e, n_expert}), vector(blk + "exp_probs_b.bias", n_expert);
-        matrix(blk + "ffn_gate_exps", {e, ff, n_expert}), matrix(blk + "ffn_up_exps", {e, ff, n_expert}), matrix(blk + "ffn_down_exps", {ff, e, n_expert});
-        matrix(blk + "ffn_gate_shexp", {e, ff}), matrix(blk + "ffn_up_shexp", {e, ff}), matrix(blk + "ffn_down_shexp", {ff, e});
+        matrix(blk + "ffn_gate_exps", {e, ff, n_expert}), matrix(blk + "ffn_up_exps", {e, ff, n_expert}),
+            matrix(blk + "ffn_down_exps", {ff, e, n_expert});
+        matrix(blk + "ffn_gate_shexp", {e, ff}), matrix(blk + "ffn_up_shexp", {e, ff}),
+            matrix(blk + "ffn_down_shexp", {ff, e});
     }
     return w;
 }

@@ -65,10 +65,15 @@ private:
 }  // namespace
 
 GgufWriter gguf_copy(const std::filesystem::path& path) {
-    struct Entry { std::string name; std::vector<std::int64_t> ne; DType type; std::uint64_t offset; };
+    struct Entry {
+        std::string name;
+        std::vector<std::int64_t> ne;
+        DType type;
+        std::uint64_t offset;
+    };
     Cursor cursor(path);
     GgufWriter out;
-    std::size_t alignment = 32;   // of the file; the copy has the usual one
+    std::size_t alignment = 32;  // of the file; the copy has the usual one
     auto n_tensors = cursor.number<std::uint64_t>();
     for (auto n = cursor.number<std::uint64_t>(); n > 0; --n) {
         std::string key = cursor.text();
@@ -79,7 +84,8 @@ GgufWriter gguf_copy(const std::filesystem::path& path) {
     std::vector<Entry> entries;
     for (; n_tensors > 0; --n_tensors) {
         Entry entry{cursor.text(), {}, {}, 0};
-        for (auto n = cursor.number<std::uint32_t>(); n > 0; --n) entry.ne.push_back(static_cast<std::int64_t>(cursor.number<std::uint64_t>()));
+        for (auto n = cursor.number<std::uint32_t>(); n > 0; --n)
+            entry.ne.push_back(static_cast<std::int64_t>(cursor.number<std::uint64_t>()));
         entry.type = static_cast<DType>(cursor.number<std::uint32_t>());
         entry.offset = cursor.number<std::uint64_t>();
         entries.push_back(std::move(entry));

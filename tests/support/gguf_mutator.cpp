@@ -14,7 +14,7 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr std::size_t kLongest = std::size_t{4} << 20;   // bytes of a file; one that claims more is cut there
+constexpr std::size_t kLongest = std::size_t{4} << 20;  // bytes of a file; one that claims more is cut there
 
 std::size_t padded_to_32(std::size_t n) { return (n + 31) / 32 * 32; }
 
@@ -39,7 +39,8 @@ std::string architecture_of(const GgufWriter& file) {
 
 // What follows "<arch>." in a key, or nothing.
 std::string_view behind(std::string_view key, std::string_view arch) {
-    return key.starts_with(arch) && key.size() > arch.size() && key[arch.size()] == '.' ? key.substr(arch.size() + 1) : std::string_view();
+    return key.starts_with(arch) && key.size() > arch.size() && key[arch.size()] == '.' ? key.substr(arch.size() + 1)
+                                                                                        : std::string_view();
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ void GgufWords::add(const GgufWriter& file) {
     for (const auto& tensor : file.tensors()) tensors.push_back(tensor.name);
 }
 
-GgufMutator::GgufMutator(const GgufWriter& whole, const GgufWords& words) : words_(words), arch_(architecture_of(whole)), whole_(whole) {
+GgufMutator::GgufMutator(const GgufWriter& whole, const GgufWords& words)
+    : words_(words), arch_(architecture_of(whole)), whole_(whole) {
     for (Tensor& tensor : whole_.tensors()) {
         data_.insert(data_.end(), tensor.data.begin(), tensor.data.end());
         data_.resize(padded_to_32(data_.size()));
@@ -71,12 +73,14 @@ std::vector<std::byte> GgufMutator::file(std::uint64_t seed) {
     if (below(12) == 0) change_offset(out, w);
     if (bytes_only || below(8) == 0) change_bytes(out);
     const std::size_t front = padded_to_32(out.size());
-    const std::size_t n_data = w.tensors().empty() ? 0 : static_cast<std::size_t>(w.offsets().back() + w.tensors().back().size());
+    const std::size_t n_data =
+        w.tensors().empty() ? 0 : static_cast<std::size_t>(w.offsets().back() + w.tensors().back().size());
     const std::size_t size = front + std::min(n_data, kLongest);
     out.reserve(size);
     out.resize(front);
     while (out.size() < size && !data_.empty())
-        out.insert(out.end(), data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(std::min(data_.size(), size - out.size())));
+        out.insert(out.end(), data_.begin(),
+                   data_.begin() + static_cast<std::ptrdiff_t>(std::min(data_.size(), size - out.size())));
     if (below(6) == 0) change_data(out, front);
     if (below(40) == 0) out.resize(below(out.size() + 1));
     return out;
@@ -85,9 +89,43 @@ std::vector<std::byte> GgufMutator::file(std::uint64_t seed) {
 // ---- numbers --------------------------------------------------------------------------------------------------------
 
 std::uint64_t GgufMutator::edge() {
-    constexpr std::uint64_t kEdges[] = {0, 1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 255, 256, 1000, 1024, 1025, 65535, 65536, 1u << 20, 1u << 24,
-                                        (1u << 24) + 1, 1u << 30, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x100000000, std::uint64_t{1} << 40, std::uint64_t{1} << 61,
-                                        std::uint64_t{1} << 62, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFE0, 0xFFFFFFFFFFFFFFFF};
+    constexpr std::uint64_t kEdges[] = {0,
+                                        1,
+                                        2,
+                                        3,
+                                        5,
+                                        7,
+                                        8,
+                                        16,
+                                        31,
+                                        32,
+                                        33,
+                                        64,
+                                        100,
+                                        127,
+                                        128,
+                                        255,
+                                        256,
+                                        1000,
+                                        1024,
+                                        1025,
+                                        65535,
+                                        65536,
+                                        1u << 20,
+                                        1u << 24,
+                                        (1u << 24) + 1,
+                                        1u << 30,
+                                        0x7FFFFFFF,
+                                        0x80000000,
+                                        0xFFFFFFFF,
+                                        0x100000000,
+                                        std::uint64_t{1} << 40,
+                                        std::uint64_t{1} << 61,
+                                        std::uint64_t{1} << 62,
+                                        0x7FFFFFFFFFFFFFFF,
+                                        0x8000000000000000,
+                                        0xFFFFFFFFFFFFFFE0,
+                                        0xFFFFFFFFFFFFFFFF};
     return one_of(kEdges);
 }
 
@@ -107,8 +145,24 @@ std::uint64_t GgufMutator::near(std::uint64_t value) {
 template <class Real>
 Real GgufMutator::odd_number() {
     using Limits = std::numeric_limits<Real>;
-    constexpr Real kOdd[] = {Real(0), Real(-0.0), Real(1), Real(-1), Real(0.5), Real(2), Real(1e-38), Real(1e-30), Real(1e-5), Real(1e5), Real(1e30), Real(-1e30),
-                             Limits::denorm_min(), Limits::max(), Limits::lowest(), Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()};
+    constexpr Real kOdd[] = {Real(0),
+                             Real(-0.0),
+                             Real(1),
+                             Real(-1),
+                             Real(0.5),
+                             Real(2),
+                             Real(1e-38),
+                             Real(1e-30),
+                             Real(1e-5),
+                             Real(1e5),
+                             Real(1e30),
+                             Real(-1e30),
+                             Limits::denorm_min(),
+                             Limits::max(),
+                             Limits::lowest(),
+                             Limits::infinity(),
+                             -Limits::infinity(),
+                             Limits::quiet_NaN()};
     return one_of(kOdd);
 }
 
@@ -121,7 +175,9 @@ GgufValue GgufMutator::any_value() {
         case 4: return {odd_number<float>()};
         case 5: return {below(2) == 0};
         case 6: return {std::string("none")};
-        case 7: return {GgufWriter::array_of<std::uint32_t>(std::vector<std::uint32_t>(below(5), static_cast<std::uint32_t>(below(9))))};
+        case 7:
+            return {GgufWriter::array_of<std::uint32_t>(
+                std::vector<std::uint32_t>(below(5), static_cast<std::uint32_t>(below(9))))};
         case 8: return {edge()};
         case 9: return {static_cast<std::int64_t>(edge())};
         case 10: return {odd_number<double>()};
@@ -146,10 +202,13 @@ void GgufMutator::change_value(GgufValue& value) {
             } else if constexpr (std::is_integral_v<T>) {
                 v = static_cast<T>(near(static_cast<std::uint64_t>(v)));
             } else if constexpr (std::is_same_v<T, std::string>) {
-                constexpr std::string_view kTexts[] = {"", "none", "linear", "yarn", "longrope", "gpt2", "llama", "bert", "rwkv", "t5", "default", "\xFF\n\"'"};
-                v = below(3) == 0 ? std::string(below(300), static_cast<char>(random_.bits())) : std::string(one_of(kTexts));
+                constexpr std::string_view kTexts[] = {"",      "none", "linear", "yarn", "longrope", "gpt2",
+                                                       "llama", "bert", "rwkv",   "t5",   "default",  "\xFF\n\"'"};
+                v = below(3) == 0 ? std::string(below(300), static_cast<char>(random_.bits()))
+                                  : std::string(one_of(kTexts));
             } else {
-                if (v.items.empty() || below(3) == 0) v.items.resize(below(v.items.size() + 4), GgufValue{v.items.empty() ? any_value() : v.items[0]});
+                if (v.items.empty() || below(3) == 0)
+                    v.items.resize(below(v.items.size() + 4), GgufValue{v.items.empty() ? any_value() : v.items[0]});
                 else change_value(one_of(v.items));
                 if (!v.items.empty() && below(2) == 0) v.element_type = GgufWriter::code_of(v.items[0]);
             }
@@ -164,8 +223,10 @@ void GgufMutator::change_key(GgufWriter& w) {
     switch (below(8)) {
         case 0: keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(at)); break;
         case 1: keys[at].value = Key(one_of(keys)).value; break;
-        case 2: keys[at].key = below(2) == 0 ? arch_ + "." + one_of(words_.keys).key : std::string(one_of(keys).key); break;
-        case 3: {   // what another file says, right or a little wrong
+        case 2:
+            keys[at].key = below(2) == 0 ? arch_ + "." + one_of(words_.keys).key : std::string(one_of(keys).key);
+            break;
+        case 3: {  // what another file says, right or a little wrong
             Key key = one_of(words_.keys);
             if (below(2) == 0) change_value(key.value);
             w.set(arch_ + "." + key.key, key.value);
@@ -206,7 +267,7 @@ void GgufMutator::change_tensor(GgufWriter& w) {
         case 0: tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(at)); break;
         case 1: std::swap(tensors[at].name, one_of(tensors).name); break;
         case 2: tensors[at].name = one_of(words_.tensors); break;
-        case 3: {   // one more, of another file or of another block
+        case 3: {  // one more, of another file or of another block
             Tensor copy = tensors[at];
             copy.name = one_of(words_.tensors);
             if (below(4) == 0) change_shape(copy);
@@ -214,7 +275,8 @@ void GgufMutator::change_tensor(GgufWriter& w) {
             break;
         }
         case 4:
-            tensors[at].type = static_cast<DType>(below(8) == 0 ? static_cast<std::uint32_t>(edge()) : static_cast<std::uint32_t>(below(43)));
+            tensors[at].type = static_cast<DType>(below(8) == 0 ? static_cast<std::uint32_t>(edge())
+                                                                : static_cast<std::uint32_t>(below(43)));
             if (below(4) != 0) tensors[at].reserved = bytes_of(tensors[at]);
             break;
         default: change_shape(tensors[at]);
@@ -232,8 +294,8 @@ void GgufMutator::change_types(GgufWriter& w) {
     }
 }
 
-// Every extent and every count that is a multiple of some size becomes that multiple of another: a sound file, of a model
-// that nobody had in mind.
+// Every extent and every count that is a multiple of some size becomes that multiple of another: a sound file, of a
+// model that nobody had in mind.
 void GgufMutator::resize(GgufWriter& w) {
     if (w.tensors().empty()) return;
     const Tensor& any = one_of(w.tensors());
@@ -245,7 +307,8 @@ void GgufMutator::resize(GgufWriter& w) {
     const bool multiples = below(3) != 0;
     const auto resized = [&](std::uint64_t n) { return n == from || (multiples && n % from == 0) ? n / from * to : n; };
     for (Tensor& tensor : w.tensors()) {
-        for (std::int64_t& extent : tensor.ne) extent = static_cast<std::int64_t>(resized(static_cast<std::uint64_t>(extent)));
+        for (std::int64_t& extent : tensor.ne)
+            extent = static_cast<std::int64_t>(resized(static_cast<std::uint64_t>(extent)));
         tensor.reserved = bytes_of(tensor);
     }
     for (auto& [key, value] : w.keys()) {
@@ -256,10 +319,15 @@ void GgufMutator::resize(GgufWriter& w) {
 
 void GgufMutator::change(GgufWriter& w) {
     switch (below(16)) {
-        case 0: case 1: resize(w); break;
+        case 0:
+        case 1: resize(w); break;
         case 2: change_types(w); break;
         case 3: rename_architecture(w); break;
-        case 4: case 5: case 6: case 7: case 8: change_tensor(w); break;
+        case 4:
+        case 5:
+        case 6:
+        case 7:
+        case 8: change_tensor(w); break;
         default: change_key(w);
     }
 }
@@ -271,7 +339,8 @@ void GgufMutator::change_offset(std::vector<std::byte>& front, const GgufWriter&
     const auto& tensors = w.tensors();
     if (tensors.empty()) return;
     std::size_t end = front.size();
-    for (std::size_t i = tensors.size() - 1, at = below(tensors.size()); i > at; --i) end -= 8 + tensors[i].name.size() + 4 + 8 * tensors[i].ne.size() + 4 + 8;
+    for (std::size_t i = tensors.size() - 1, at = below(tensors.size()); i > at; --i)
+        end -= 8 + tensors[i].name.size() + 4 + 8 * tensors[i].ne.size() + 4 + 8;
     std::uint64_t offset = 0;
     std::memcpy(&offset, front.data() + end - 8, 8);
     switch (below(4)) {
@@ -290,7 +359,9 @@ void GgufMutator::change_bytes(std::vector<std::byte>& front) {
         switch (below(5)) {
             case 0: *place ^= static_cast<std::byte>(1u << below(8)); break;
             case 1: *place = static_cast<std::byte>(random_.bits()); break;
-            case 2: front.erase(place, place + static_cast<std::ptrdiff_t>(below(std::min<std::size_t>(left, 40) + 1))); break;
+            case 2:
+                front.erase(place, place + static_cast<std::ptrdiff_t>(below(std::min<std::size_t>(left, 40) + 1)));
+                break;
             case 3: front.insert(place, below(40), static_cast<std::byte>(random_.bits())); break;
             default: {
                 const std::uint64_t value = edge();
@@ -302,7 +373,8 @@ void GgufMutator::change_bytes(std::vector<std::byte>& front) {
 
 void GgufMutator::change_data(std::vector<std::byte>& file, std::size_t front) {
     if (file.size() <= front) return;
-    const std::size_t at = front + below(file.size() - front), n = std::min<std::size_t>(file.size() - at, std::size_t{1} << below(13));
+    const std::size_t at = front + below(file.size() - front),
+                      n = std::min<std::size_t>(file.size() - at, std::size_t{1} << below(13));
     const bool same = below(2) == 0;
     const auto byte = static_cast<std::byte>(below(3) == 0 ? 0xFF : random_.bits());
     for (std::size_t i = at; i < at + n; ++i) file[i] = same ? byte : static_cast<std::byte>(random_.bits());

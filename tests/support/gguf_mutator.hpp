@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Wrong files made from a sound one, by what the format means: values, types and names of keys; names, shapes, types and
-// offsets of tensors; sizes changed everywhere at once, so that the file is sound and odd. Some bytes change on top.
+// Wrong files made from a sound one, by what the format means: values, types and names of keys; names, shapes, types
+// and offsets of tensors; sizes changed everywhere at once, so that the file is sound and odd. Some bytes change on
+// top.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace tinfer::test {
 /// What other files say: a mutated one may say it too.
 struct GgufWords {
     std::vector<std::string> architectures;
-    std::vector<GgufWriter::Key> keys;       ///< without the architecture in front
+    std::vector<GgufWriter::Key> keys;  ///< without the architecture in front
     std::vector<std::string> tensors;
     void add(const GgufWriter& file);
 };
@@ -46,7 +47,9 @@ private:
 
     [[nodiscard]] std::uint64_t below(std::size_t n) { return random_.below(n); }
     template <class T>
-    [[nodiscard]] auto& one_of(T&& list) { return list[below(std::size(list))]; }
+    [[nodiscard]] auto& one_of(T&& list) {
+        return list[below(std::size(list))];
+    }
     [[nodiscard]] std::uint64_t edge();
     [[nodiscard]] std::uint64_t near(std::uint64_t value);
     template <class Real>
@@ -55,8 +58,8 @@ private:
 
     const GgufWords& words_;
     std::string arch_;
-    GgufWriter whole_;               ///< its tensors have sizes and no data
-    std::vector<std::byte> data_;    ///< of all tensors, in order
+    GgufWriter whole_;             ///< its tensors have sizes and no data
+    std::vector<std::byte> data_;  ///< of all tensors, in order
     Random random_{0};
 };
 

@@ -18,7 +18,9 @@ void put(std::vector<std::byte>& out, T value) {
     for (const std::byte byte : bytes) out.push_back(byte);
 }
 
-std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
@@ -31,7 +33,8 @@ GgufWriter& GgufWriter::kv(std::string key, GgufValue value) {
     return *this;
 }
 
-GgufWriter& GgufWriter::tensor(std::string name, DType type, std::vector<std::int64_t> ne, std::span<const std::byte> bytes) {
+GgufWriter& GgufWriter::tensor(std::string name, DType type, std::vector<std::int64_t> ne,
+                               std::span<const std::byte> bytes) {
     tensors_.push_back({std::move(name), type, std::move(ne), {bytes.begin(), bytes.end()}});
     return *this;
 }
@@ -144,7 +147,8 @@ std::vector<std::byte> GgufWriter::bytes() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
         const std::size_t begin = start + places[i], end = begin + tensors_[i].data.size();
         if (out.size() < end) out.resize(end);
-        if (!tensors_[i].data.empty()) std::memcpy(out.data() + begin, tensors_[i].data.data(), tensors_[i].data.size());
+        if (!tensors_[i].data.empty())
+            std::memcpy(out.data() + begin, tensors_[i].data.data(), tensors_[i].data.size());
     }
     out.resize(padded(out.size(), options_.alignment));
     return out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small GGUF writer for tests, versions 1 to 3, with nothing of the library's parser in it: what it writes is what a file
-// should mean. Also writes things a good file has not (nested arrays, data out of order, gaps) to try the reader.
+// A small GGUF writer for tests, versions 1 to 3, with nothing of the library's parser in it: what it writes is what a
+// file should mean. Also writes things a good file has not (nested arrays, data out of order, gaps) to try the reader.
 //
 //     GgufWriter w;
 //     w.kv("general.architecture", "llama").kv("llama.block_count", 2u).array("tokenizer.ggml.scores", {0.f, -1.f});
@@ -30,16 +30,16 @@ struct GgufArray {
 };
 /// The thirteen types of metadata values; the index in the variant is not the code, see GgufWriter::code_of.
 struct GgufValue {
-    std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t, std::int32_t, float, bool, std::string,
-                 GgufArray, std::uint64_t, std::int64_t, double>
+    std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t, std::int32_t, float, bool,
+                 std::string, GgufArray, std::uint64_t, std::int64_t, double>
         value;
 };
 
 struct GgufWriterOptions {
     int version = 3;
-    std::uint32_t alignment = 32;      ///< the key is written when it is not 32
-    bool reverse_data = false;         ///< data of the last tensor first
-    std::size_t gap = 0;               ///< bytes left free between tensors, rounded up to the alignment
+    std::uint32_t alignment = 32;  ///< the key is written when it is not 32
+    bool reverse_data = false;     ///< data of the last tensor first
+    std::size_t gap = 0;           ///< bytes left free between tensors, rounded up to the alignment
 };
 
 class GgufWriter {
@@ -48,16 +48,22 @@ public:
 
     GgufWriter& kv(std::string key, GgufValue value);
     /// Scalars by their C++ type: 2u is a u32, 2 an i32, 0.5f an f32, true a bool, "text" a string.
+    // clang-format off
     template <class T>
         requires std::is_arithmetic_v<T>
     GgufWriter& kv(std::string key, T value) { return kv(std::move(key), GgufValue{value}); }
+    // clang-format on
     GgufWriter& kv(std::string key, std::string_view text) { return kv(std::move(key), GgufValue{std::string(text)}); }
     GgufWriter& kv(std::string key, const char* text) { return kv(std::move(key), std::string_view(text)); }
 
     template <class T>
-    GgufWriter& array(std::string key, const std::vector<T>& items) { return kv(std::move(key), GgufValue{array_of(items)}); }
+    GgufWriter& array(std::string key, const std::vector<T>& items) {
+        return kv(std::move(key), GgufValue{array_of(items)});
+    }
     template <class T>
-    GgufWriter& array(std::string key, std::initializer_list<T> items) { return array(std::move(key), std::vector<T>(items)); }
+    GgufWriter& array(std::string key, std::initializer_list<T> items) {
+        return array(std::move(key), std::vector<T>(items));
+    }
     GgufWriter& array(std::string key, std::initializer_list<const char*> items) {
         return array(std::move(key), std::vector<std::string>(items.begin(), items.end()));
     }
@@ -67,9 +73,12 @@ public:
         for (const T& item : items) out.items.push_back(GgufValue{T(item)});
         return out;
     }
-    [[nodiscard]] static std::uint32_t code_of(const GgufValue& value) { return static_cast<std::uint32_t>(value.value.index()); }
+    [[nodiscard]] static std::uint32_t code_of(const GgufValue& value) {
+        return static_cast<std::uint32_t>(value.value.index());
+    }
 
-    /// Appends a tensor; `ne` has the contiguous dimension first. The bytes are written as they are, whatever the type needs.
+    /// Appends a tensor; `ne` has the contiguous dimension first. The bytes are written as they are, whatever the type
+    /// needs.
     GgufWriter& tensor(std::string name, DType type, std::vector<std::int64_t> ne, std::span<const std::byte> bytes);
     GgufWriter& tensor(std::string name, DType type, std::vector<std::int64_t> ne, const std::vector<float>& values) {
         return tensor(std::move(name), type, std::move(ne), std::as_bytes(std::span(values)));
@@ -79,20 +88,25 @@ public:
     GgufWriter& reserve(std::string name, DType type, std::vector<std::int64_t> ne, std::uint64_t size);
 
     // ---- changing what is there, for files that are nearly right
-    struct Key { std::string key; GgufValue value; };
+    struct Key {
+        std::string key;
+        GgufValue value;
+    };
     struct Tensor {
         std::string name;
         DType type;
         std::vector<std::int64_t> ne;
         std::vector<std::byte> data;
-        std::uint64_t reserved = 0;   ///< bytes that are not in `data`
+        std::uint64_t reserved = 0;  ///< bytes that are not in `data`
         [[nodiscard]] std::uint64_t size() const noexcept { return data.size() + reserved; }
     };
     /// Replaces the value of a key, or appends it.
     GgufWriter& set(std::string_view key, GgufValue value);
+    // clang-format off
     template <class T>
         requires std::is_arithmetic_v<T>
     GgufWriter& set(std::string_view key, T value) { return set(key, GgufValue{value}); }
+    // clang-format on
     GgufWriter& erase(std::string_view key);
     GgufWriter& erase_tensor(std::string_view name);
     /// Takes over every key and tensor of another; its values win.
@@ -106,7 +120,7 @@ public:
     [[nodiscard]] std::vector<std::byte> bytes() const;
     /// Writes under another name and renames, so that no reader sees half a file.
     void save(const std::filesystem::path& path) const;
-    [[nodiscard]] std::vector<std::byte> front() const;   ///< everything before the data, without the last padding
+    [[nodiscard]] std::vector<std::byte> front() const;  ///< everything before the data, without the last padding
 
     /// Where bytes() puts the data section and each tensor inside it.
     [[nodiscard]] std::uint64_t data_start() const;

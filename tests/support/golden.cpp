@@ -17,7 +17,8 @@ namespace tinfer::test {
 
 std::optional<std::filesystem::path> golden_folder() {
     if (const char* given = std::getenv("TINFER_GOLDEN"); given != nullptr && *given != '\0') {
-        if (!std::filesystem::is_directory(given)) throw std::runtime_error(std::string("TINFER_GOLDEN is no folder: ") + given);
+        if (!std::filesystem::is_directory(given))
+            throw std::runtime_error(std::string("TINFER_GOLDEN is no folder: ") + given);
         return given;
     }
     const auto beside = std::filesystem::path(TINFER_SOURCE_DIR) / ".." / "shared" / "golden";
@@ -52,7 +53,8 @@ std::optional<std::filesystem::path> golden_model_file(const std::string& name, 
     return std::nullopt;
 }
 
-std::int64_t golden_key(const std::filesystem::path& model, const std::string& key, std::optional<std::int64_t> fallback) {
+std::int64_t golden_key(const std::filesystem::path& model, const std::string& key,
+                        std::optional<std::int64_t> fallback) {
     const auto file = gguf::File::open(std::span(&model, 1), {});
     const std::string full = std::string(file->require_string("general.architecture")) + "." + key;
     return fallback && !file->contains(full) ? *fallback : file->require_u32(full);
@@ -68,11 +70,13 @@ std::vector<GoldenModel> golden_models() {
         const auto info = nlohmann::json::parse(file);
         const std::string architecture = info["architecture"];
         const auto row = std::ranges::find(architectures(), architecture, &ArchitectureInfo::name);
-        if (row == architectures().end() || info.contains("tensor_types")) continue;   // the latter: types of one llama model
+        if (row == architectures().end() || info.contains("tensor_types"))
+            continue;  // the latter: types of one llama model
         const auto path = entry / "model.gguf";
         const auto mix = ModelFile::open(path).type_mix();
-        out.push_back({name, architecture, path, info["output"] != "logits", mix.size() == 1 && mix[0].type == DType::f32,
-                       static_cast<int>(golden_key(path, "block_count")), row->memory == "recurrent" || row->memory == "hybrid"});
+        out.push_back({name, architecture, path, info["output"] != "logits",
+                       mix.size() == 1 && mix[0].type == DType::f32, static_cast<int>(golden_key(path, "block_count")),
+                       row->memory == "recurrent" || row->memory == "hybrid"});
     }
     return out;
 }

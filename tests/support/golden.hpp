@@ -16,17 +16,21 @@ namespace tinfer::test {
 /// A TINFER_GOLDEN that names no folder throws: a misspelt path must not look like a pass.
 [[nodiscard]] std::optional<std::filesystem::path> golden_folder();
 
-/// What lies in a part of the folder (`models`, `tokenizers`), sorted, links followed, without hidden files; none, with a message, where it has no such part. Any
-/// folder of the same layout will do: cases are found by looking, and what is not there is skipped, saying so.
+/// What lies in a part of the folder (`models`, `tokenizers`), sorted, links followed, without hidden files; none, with
+/// a message, where it has no such part. Any folder of the same layout will do: cases are found by looking, and what is
+/// not there is skipped, saying so.
 [[nodiscard]] std::vector<std::filesystem::path> golden_entries(const std::string& part);
-/// One file by its path in the folder, for cases that are about that file; nullopt, with a message, where it is not there.
+/// One file by its path in the folder, for cases that are about that file; nullopt, with a message, where it is not
+/// there.
 [[nodiscard]] std::optional<std::filesystem::path> golden_file(const std::string& path);
-/// The same for `models/<name>/model.gguf`, for cases that are about one architecture: nullopt, with a message, where the
-/// file has another one. Without an architecture it is the name, or what stands in it before a dash.
-[[nodiscard]] std::optional<std::filesystem::path> golden_model_file(const std::string& name, std::string_view architecture = {});
+/// The same for `models/<name>/model.gguf`, for cases that are about one architecture: nullopt, with a message, where
+/// the file has another one. Without an architecture it is the name, or what stands in it before a dash.
+[[nodiscard]] std::optional<std::filesystem::path> golden_model_file(const std::string& name,
+                                                                     std::string_view architecture = {});
 
-/// A number that a golden model says, whatever its case is called: `block_count` is found as `<architecture>.block_count`.
-/// Keys that have a default may be missing, and then it is the `fallback`; without one a missing key is an error.
+/// A number that a golden model says, whatever its case is called: `block_count` is found as
+/// `<architecture>.block_count`. Keys that have a default may be missing, and then it is the `fallback`; without one a
+/// missing key is an error.
 [[nodiscard]] std::int64_t golden_key(const std::filesystem::path& model, const std::string& key,
                                       std::optional<std::int64_t> fallback = std::nullopt);
 
@@ -37,22 +41,24 @@ namespace tinfer::test {
 struct GoldenModel {
     std::string name, architecture;
     std::filesystem::path file;
-    bool encoder = false;   ///< gives embeddings, no logits
-    bool f32 = false;       ///< every tensor
+    bool encoder = false;  ///< gives embeddings, no logits
+    bool f32 = false;      ///< every tensor
     int n_layer = 0;
-    bool has_state = false; ///< recurrent or hybrid, as the registry says
+    bool has_state = false;  ///< recurrent or hybrid, as the registry says
 };
 /// Too many layers for what a test does to each of them, and of an architecture that has other cases.
-[[nodiscard]] inline bool is_deep(const GoldenModel& model) { return model.architecture == "deepseek2" && model.n_layer > 8; }
+[[nodiscard]] inline bool is_deep(const GoldenModel& model) {
+    return model.architecture == "deepseek2" && model.n_layer > 8;
+}
 
-/// One case of every architecture and feature, without those that differ in the type of the weights alone; empty without
-/// golden data.
+/// One case of every architecture and feature, without those that differ in the type of the weights alone; empty
+/// without golden data.
 [[nodiscard]] std::vector<GoldenModel> golden_models();
 
 }  // namespace tinfer::test
 
 // Test files of every namespace use the names as they stand.
-using tinfer::test::golden_entries;        // NOLINT(misc-unused-using-decls)
-using tinfer::test::golden_file;           // NOLINT(misc-unused-using-decls)
-using tinfer::test::golden_folder;         // NOLINT(misc-unused-using-decls)
-using tinfer::test::skip_without_golden;   // NOLINT(misc-unused-using-decls)
+using tinfer::test::golden_entries;       // NOLINT(misc-unused-using-decls)
+using tinfer::test::golden_file;          // NOLINT(misc-unused-using-decls)
+using tinfer::test::golden_folder;        // NOLINT(misc-unused-using-decls)
+using tinfer::test::skip_without_golden;  // NOLINT(misc-unused-using-decls)

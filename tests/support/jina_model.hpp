@@ -17,15 +17,19 @@ namespace tinfer::test {
 class SmallJina {
 public:
     using Row = std::vector<double>;
-    static constexpr int kEmbd = 48, kHeads = 6, kHeadDim = 8, kFf = 40, kVocab = 60, kLayers = 2;   // six heads: no power of two
+    static constexpr int kEmbd = 48, kHeads = 6, kHeadDim = 8, kFf = 40, kVocab = 60,
+                         kLayers = 2;  // six heads: no power of two
     static constexpr float kEps = 2e-3f;
 
     SmallJina(bool fused_, bool normed_heads_, bool second_norm_, int n_class_)
         : fused(fused_), normed_heads(normed_heads_), second_norm(second_norm_), n_class(n_class_) {
         file.kv("general.architecture", "jina-bert-v2").kv("tokenizer.ggml.model", "no_vocab");
-        key("vocab_size", kVocab), key("context_length", 64), key("embedding_length", kEmbd), key("block_count", kLayers);
+        key("vocab_size", kVocab), key("context_length", 64), key("embedding_length", kEmbd),
+            key("block_count", kLayers);
         key("feed_forward_length", kFf), key("attention.head_count", kHeads), key("pooling_type", 1);
-        file.kv("tokenizer.ggml.token_type_count", 2u).kv("jina-bert-v2.attention.layer_norm_epsilon", kEps).kv("jina-bert-v2.attention.causal", false);
+        file.kv("tokenizer.ggml.token_type_count", 2u)
+            .kv("jina-bert-v2.attention.layer_norm_epsilon", kEps)
+            .kv("jina-bert-v2.attention.causal", false);
         add("token_embd.weight", kEmbd, kVocab, 1.0f);
         add("token_types.weight", kEmbd, 2, 0.5f);
         norm("token_embd_norm", kEmbd);
@@ -35,7 +39,8 @@ public:
 
     [[nodiscard]] std::vector<Row> evaluate(const std::vector<int>& tokens) const {
         std::vector<Row> x;
-        for (const int token : tokens) x.push_back(normed("token_embd_norm", sum(row("token_embd.weight", token), row("token_types.weight", 0))));
+        for (const int token : tokens)
+            x.push_back(normed("token_embd_norm", sum(row("token_embd.weight", token), row("token_types.weight", 0))));
         for (int il = 0; il < kLayers; ++il) {
             const std::string blk = "blk." + std::to_string(il) + ".";
             const std::vector<Row> a = attention(blk, x);
@@ -54,7 +59,9 @@ public:
     int n_class;
 
 private:
-    void key(const char* name, int value) { file.kv(std::string("jina-bert-v2.") + name, static_cast<std::uint32_t>(value)); }
+    void key(const char* name, int value) {
+        file.kv(std::string("jina-bert-v2.") + name, static_cast<std::uint32_t>(value));
+    }
     void add(const std::string& name, int n, int rows, float spread, float centre = 0) {
         Random random(++seed_);
         std::vector<float> values(static_cast<std::size_t>(n * rows));
@@ -63,7 +70,9 @@ private:
         if (rows > 1) file.tensor(name, DType::f32, {n, rows}, values);
         else file.tensor(name, DType::f32, {n}, values);
     }
-    void norm(const std::string& name, int n) { add(name + ".weight", n, 1, 0.2f, 1.0f), add(name + ".bias", n, 1, 0.3f); }
+    void norm(const std::string& name, int n) {
+        add(name + ".weight", n, 1, 0.2f, 1.0f), add(name + ".bias", n, 1, 0.3f);
+    }
     void linear(const std::string& name, int n_in, int n_out, bool bias) {
         add(name + ".weight", n_in, n_out, 1.2f / std::sqrt(static_cast<float>(n_in)));
         if (bias) add(name + ".bias", n_out, 1, 0.3f);
@@ -100,7 +109,8 @@ private:
         double square = 0;
         for (double& value : x) value -= mean, square += value * value / n;
         for (std::size_t i = 0; i < x.size(); ++i)
-            x[i] = x[i] / std::sqrt(square + static_cast<double>(kEps)) * weights_.at(name + ".weight")[i] + weights_.at(name + ".bias")[i];
+            x[i] = x[i] / std::sqrt(square + static_cast<double>(kEps)) * weights_.at(name + ".weight")[i] +
+                   weights_.at(name + ".bias")[i];
         return x;
     }
     [[nodiscard]] Row feed_forward(const std::string& blk, const Row& x) const {
@@ -118,8 +128,10 @@ private:
     [[nodiscard]] std::vector<Row> attention(const std::string& blk, const std::vector<Row>& x) const {
         std::vector<Row> q, k, v, out;
         for (const Row& r : x) {
-            q.push_back(product(blk + "attn_q", r)), k.push_back(product(blk + "attn_k", r)), v.push_back(product(blk + "attn_v", r));
-            if (normed_heads) q.back() = normed(blk + "attn_q_norm", q.back()), k.back() = normed(blk + "attn_k_norm", k.back());
+            q.push_back(product(blk + "attn_q", r)), k.push_back(product(blk + "attn_k", r)),
+                v.push_back(product(blk + "attn_v", r));
+            if (normed_heads)
+                q.back() = normed(blk + "attn_q_norm", q.back()), k.back() = normed(blk + "attn_k_norm", k.back());
         }
         for (std::size_t t = 0; t < x.size(); ++t) {
             Row mixed(kEmbd, 0.0);
@@ -128,12 +140,15 @@ private:
                 double total = 0;
                 for (std::size_t j = 0; j < x.size(); ++j) {
                     double s = 0;
-                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i) s += q[t][static_cast<std::size_t>(i)] * k[j][static_cast<std::size_t>(i)];
-                    p.push_back(std::exp(s / std::sqrt(8.0) - slope(h) * std::abs(static_cast<double>(t) - static_cast<double>(j))));
+                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i)
+                        s += q[t][static_cast<std::size_t>(i)] * k[j][static_cast<std::size_t>(i)];
+                    p.push_back(std::exp(s / std::sqrt(8.0) -
+                                         slope(h) * std::abs(static_cast<double>(t) - static_cast<double>(j))));
                     total += p.back();
                 }
                 for (std::size_t j = 0; j < x.size(); ++j)
-                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i) mixed[static_cast<std::size_t>(i)] += p[j] / total * v[j][static_cast<std::size_t>(i)];
+                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i)
+                        mixed[static_cast<std::size_t>(i)] += p[j] / total * v[j][static_cast<std::size_t>(i)];
             }
             out.push_back(product(blk + "attn_output", mixed));
         }

@@ -10,8 +10,8 @@
 #include "base/error.hpp"
 
 #if defined(__unix__) || defined(__APPLE__)
-#  include <sys/mman.h>
-#  include <unistd.h>
+#    include <sys/mman.h>
+#    include <unistd.h>
 #endif
 
 namespace tinfer::test {
@@ -33,14 +33,14 @@ GuardedMemory::~GuardedMemory() {
 #else
 GuardedMemory::GuardedMemory(std::size_t size)
     : mapping_(static_cast<std::byte*>(::operator new(size + 64, std::align_val_t(64)))), mapping_size_(size),
-        data_(mapping_), size_(size) {}
+      data_(mapping_), size_(size) {}
 GuardedMemory::~GuardedMemory() {
     if (mapping_ != nullptr) ::operator delete(mapping_, std::align_val_t(64));
 }
 #endif
 GuardedMemory::GuardedMemory(GuardedMemory&& other) noexcept
     : mapping_(std::exchange(other.mapping_, nullptr)), mapping_size_(other.mapping_size_), data_(other.data_),
-        size_(other.size_) {}
+      size_(other.size_) {}
 
 namespace {
 
@@ -68,7 +68,7 @@ TestTensor::TestTensor(const TestTensor& other) : memory_(other.memory_.size()),
 }
 
 bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands, const OpParams& params,
-    int n_threads) {
+                int n_threads) {
     const kernels::KernelDescriptor* kernel = table.find(op, type);
     if (kernel == nullptr) return false;
     kernels::KernelCall call;
@@ -76,7 +76,7 @@ bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Oper
         if (operands[i] != nullptr) call.operands[i] = operands[i]->operand();
     call.params = params;
     call.n_threads = n_threads;
-    call.processor = {.prefetch_to_l1 = n_threads > 1, .single_512_fma = n_threads == 3};   // tests run all ways
+    call.processor = {.prefetch_to_l1 = n_threads > 1, .single_512_fma = n_threads == 3};  // tests run all ways
 
     const std::uint64_t scratch_bytes = kernel->scratch_bytes == nullptr ? 0 : kernel->scratch_bytes(call);
     const TestTensor scratch(DType::i8, {static_cast<std::int64_t>(scratch_bytes), 1, 1, 1});
@@ -116,7 +116,9 @@ bool nan32(std::uint32_t x) { return (x & 0x7FFFFFFFu) > 0x7F800000u; }
 bool nan16(std::uint16_t x) { return (x & 0x7FFF) > 0x7C00; }
 bool nan_bf16(std::uint16_t x) { return (x & 0x7FFF) > 0x7F80; }
 template <class T>
-bool never(T) { return false; }
+bool never(T) {
+    return false;
+}
 
 std::int64_t activation_difference(DType type, std::int64_t k, const std::byte* a, const std::byte* b) {
     const ActivationLayout at = activation_layout(type, k);
@@ -141,7 +143,7 @@ std::string difference(const TestTensor& expected, const TestTensor& actual) {
         else at = first_difference<std::uint8_t>(a, b, row_bytes(x.type, x.ne[0]), never<std::uint8_t>);
         if (at >= 0 && x.type == DType::f32)
             return cat("row ", r, ", element ", at, ": ", reinterpret_cast<const float*>(b)[at], ", not ",
-                reinterpret_cast<const float*>(a)[at]);
+                       reinterpret_cast<const float*>(a)[at]);
         if (at >= 0) return cat("row ", r, ", element or byte ", at);
         if (r + 1 < x.n_rows() && std::memcmp(a + row_bytes(x.type, x.ne[0]), b + row_bytes(x.type, x.ne[0]),
                                               static_cast<std::size_t>(x.nb[1] - row_bytes(x.type, x.ne[0]))) != 0)

@@ -14,8 +14,8 @@
 
 namespace tinfer::test {
 
-/// Bytes whose end is the beginning of an inaccessible page, and whose first page follows another (where the system has such; else
-/// plain memory).
+/// Bytes whose end is the beginning of an inaccessible page, and whose first page follows another (where the system has
+/// such; else plain memory).
 class GuardedMemory {
 public:
     explicit GuardedMemory(std::size_t size);

@@ -18,13 +18,19 @@ namespace tinfer::test {
 
 ScaleOffsets scale_offsets(DType type) noexcept {
     switch (type) {
-        case DType::q4_1: case DType::q5_1: case DType::q8_1: case DType::q4_k: case DType::q5_k: return {0, 2};
+        case DType::q4_1:
+        case DType::q5_1:
+        case DType::q8_1:
+        case DType::q4_k:
+        case DType::q5_k: return {0, 2};
         case DType::q2_k: return {80, 82};
         case DType::q3_k: return {108};
         case DType::q6_k: return {208};
         case DType::tq1_0: return {52};
         case DType::tq2_0: return {64};
-        case DType::iq1_m: case DType::mxfp4: case DType::nvfp4: return {};
+        case DType::iq1_m:
+        case DType::mxfp4:
+        case DType::nvfp4: return {};
         default: return {0};
     }
 }
@@ -65,10 +71,10 @@ void put_sane_scales(Block block, DType type, Random& random) {
 }
 
 void put_extreme(Block block, DType type, Random& random) {
-    if (random.below(2) == 0)   // codes and sub-block scales at an end of their range
+    if (random.below(2) == 0)  // codes and sub-block scales at an end of their range
         std::fill(block.begin(), block.end(), static_cast<std::byte>(one_of(random, {0x00, 0xFF, 0x80, 0x7F})));
     put_sane_scales(block, type, random);
-    const auto scale = [&random] {   // zero and −0, smallest and largest subnormals, largest numbers
+    const auto scale = [&random] {  // zero and −0, smallest and largest subnormals, largest numbers
         return one_of<std::uint32_t>(random, {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x7BFF, 0xFBFF});
     };
     if (random.below(2) == 0) put_scale(block, type, scale());
@@ -148,11 +154,17 @@ std::vector<float> random_floats(std::int64_t n, std::uint64_t seed, Extremes ex
         switch (random.below(8)) {
             case 0: std::fill(run.begin(), run.end(), 0.0f); break;
             case 1: std::fill(run.begin(), run.end(), -0.0f); break;
-            case 2: for (float& value : run) value *= 1e-39f; break;
-            case 3: for (float& value : run) value *= 1e-20f; break;
-            case 4: for (float& value : run) value *= 1e15f; break;
-            case 5: run[random.below(run.size())] = 1000.0f; break;                     // an outlier channel
-            case 6: std::fill(run.begin(), run.end(), run[0]); break;                  // all codes ±127
+            case 2:
+                for (float& value : run) value *= 1e-39f;
+                break;
+            case 3:
+                for (float& value : run) value *= 1e-20f;
+                break;
+            case 4:
+                for (float& value : run) value *= 1e15f;
+                break;
+            case 5: run[random.below(run.size())] = 1000.0f; break;    // an outlier channel
+            case 6: std::fill(run.begin(), run.end(), run[0]); break;  // all codes ±127
             default: break;
         }
     }

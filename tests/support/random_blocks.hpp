@@ -12,8 +12,8 @@
 namespace tinfer::test {
 
 enum class Extremes : std::uint8_t {
-    none,        ///< scales of ordinary size, random codes
-    finite,      ///< also: all codes largest, smallest or −128, d zero, −0, subnormal, largest, negative; dmin likewise
+    none,    ///< scales of ordinary size, random codes
+    finite,  ///< also: all codes largest, smallest or −128, d zero, −0, subnormal, largest, negative; dmin likewise
     non_finite,  ///< also: in about one row of eight a block whose scale is an infinity or a NaN
 };
 
@@ -23,15 +23,17 @@ public:
     explicit Random(std::uint64_t seed) noexcept : state_(seed) {}
     std::uint64_t bits() noexcept;
     std::uint64_t below(std::uint64_t n) noexcept { return bits() % n; }
-    float uniform() noexcept;   ///< −1 … 1
-    float normal() noexcept;    ///< about standard normal: a sum of twelve uniform numbers
+    float uniform() noexcept;  ///< −1 … 1
+    float normal() noexcept;   ///< about standard normal: a sum of twelve uniform numbers
 
 private:
     std::uint64_t state_;
 };
 
 /// Offsets of the f16 scales d and dmin (or m) of a block; -1 where there is none. IQ1_M, MXFP4, NVFP4 are special.
-struct ScaleOffsets { int d = -1, min = -1; };
+struct ScaleOffsets {
+    int d = -1, min = -1;
+};
 [[nodiscard]] ScaleOffsets scale_offsets(DType type) noexcept;
 
 /// `rows` rows of k values in a block format, f32, f16 or bf16, as they lie in a file.

@@ -24,11 +24,14 @@ std::string read_bytes(const std::filesystem::path& path) {
 }
 
 template <class T>
-void put(std::string& out, T value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); }
+void put(std::string& out, T value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
 
 std::uint64_t n_elements(const TensorInfo& tensor) {
     std::uint64_t n = 1;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(tensor.n_dims); ++d) n *= static_cast<std::uint64_t>(tensor.ne[d]);
+    for (std::size_t d = 0; d < static_cast<std::size_t>(tensor.n_dims); ++d)
+        n *= static_cast<std::uint64_t>(tensor.ne[d]);
     return n;
 }
 
@@ -71,12 +74,14 @@ double perplexity(const Model& model, std::string_view text, std::size_t n) {
     Context context(model, {.n_ctx = static_cast<int>(n), .logits_all = true});
     double sum = 0;
     std::size_t count = 0;
-    for (auto begin = tokens.begin(); tokens.end() - begin >= static_cast<std::ptrdiff_t>(n); begin += static_cast<std::ptrdiff_t>(n)) {
+    for (auto begin = tokens.begin(); tokens.end() - begin >= static_cast<std::ptrdiff_t>(n);
+         begin += static_cast<std::ptrdiff_t>(n)) {
         context.clear();
         std::vector<Token> window(begin, begin + static_cast<std::ptrdiff_t>(n));
         if (model.vocab().add_bos() && model.vocab().bos()) window[0] = *model.vocab().bos();
         REQUIRE(context.decode(window) == DecodeStatus::ok);
-        for (std::size_t j = n / 2; j + 1 < n; ++j, ++count) sum += surprise(context.logits(static_cast<int>(j)), window[j + 1]);
+        for (std::size_t j = n / 2; j + 1 < n; ++j, ++count)
+            sum += surprise(context.logits(static_cast<int>(j)), window[j + 1]);
     }
     return std::exp(sum / static_cast<double>(count));
 }
@@ -91,7 +96,9 @@ void write_dequantized(const std::filesystem::path& from, const std::filesystem:
     const std::size_t directory = bytes.find(first_info);
     REQUIRE(directory != std::string::npos);
 
-    const auto aligned = [&](std::uint64_t n) { return (n + file->alignment() - 1) / file->alignment() * file->alignment(); };
+    const auto aligned = [&](std::uint64_t n) {
+        return (n + file->alignment() - 1) / file->alignment() * file->alignment();
+    };
     std::string head = bytes.substr(0, directory);
     std::uint64_t offset = 0;
     for (const TensorInfo& tensor : file->tensors()) {
@@ -107,12 +114,13 @@ void write_dequantized(const std::filesystem::path& from, const std::filesystem:
 
     std::ofstream out(to, std::ios::binary);
     out << head;
-    for (const TensorInfo& tensor : file->tensors()) {   // one at a time: all of them would fill the memory
+    for (const TensorInfo& tensor : file->tensors()) {  // one at a time: all of them would fill the memory
         std::vector<float> values(n_elements(tensor));
-        kernels::dequantize_row(tensor.type, static_cast<const std::byte*>(tensor.address), static_cast<std::int64_t>(values.size()),
-                                values.data());
+        kernels::dequantize_row(tensor.type, static_cast<const std::byte*>(tensor.address),
+                                static_cast<std::int64_t>(values.size()), values.data());
         values.resize(aligned(values.size() * sizeof(float)) / sizeof(float));
-        out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+        out.write(reinterpret_cast<const char*>(values.data()),
+                  static_cast<std::streamsize>(values.size() * sizeof(float)));
     }
     REQUIRE(out.good());
 }
@@ -121,7 +129,8 @@ PerplexityPair perplexity_against_dequantized(const std::filesystem::path& path)
     TempFolder folder;
     const auto exact = folder / "dequantized.gguf";
     write_dequantized(path, exact);
-    const PerplexityPair pair{perplexity(Model::load(path), prose(), 256), perplexity(Model::load(exact), prose(), 256)};
+    const PerplexityPair pair{perplexity(Model::load(path), prose(), 256),
+                              perplexity(Model::load(exact), prose(), 256)};
     MESSAGE(path.filename().string(), ": perplexity ", pair.quantized, ", exactly dequantized ", pair.exact, ", ratio ",
             pair.quantized / pair.exact);
     return pair;

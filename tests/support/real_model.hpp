@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Trained models in models/, which scripts/get_model.py fetches: they are no part of the project, so cases that need one
-// carry [model] in their name, and skip, saying so, where the file is not there. What such a case asks of a model is here:
-// that it writes language, and that its quantized products cost next to nothing.
+// Trained models in models/, which scripts/get_model.py fetches: they are no part of the project, so cases that need
+// one carry [model] in their name, and skip, saying so, where the file is not there. What such a case asks of a model
+// is here: that it writes language, and that its quantized products cost next to nothing.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct RealModel {
 
 struct Continuation {
     std::string text;
-    bool ended = false;   ///< by a token that ends a generation; it is not in `text`
+    bool ended = false;  ///< by a token that ends a generation; it is not in `text`
 };
 /// Up to `n_predict` tokens after `prompt`, always the most probable one.
 [[nodiscard]] Continuation greedy(const Model& model, std::vector<Token> prompt, int n_predict);
@@ -35,11 +35,15 @@ struct Continuation {
 /// Perplexity in windows of `n` tokens, the second half of each scored.
 [[nodiscard]] double perplexity(const Model& model, std::string_view text, std::size_t n);
 
-/// The same file with every tensor exactly dequantized to F32: the metadata bytes as they are, a new directory, the rows.
+/// The same file with every tensor exactly dequantized to F32: the metadata bytes as they are, a new directory, the
+/// rows.
 void write_dequantized(const std::filesystem::path& from, const std::filesystem::path& to);
 
-struct PerplexityPair { double quantized = 0, exact = 0; };
-/// Perplexity of prose() in windows of 256 of a file, and of the same file dequantized. Writes the latter to a temporary folder.
+struct PerplexityPair {
+    double quantized = 0, exact = 0;
+};
+/// Perplexity of prose() in windows of 256 of a file, and of the same file dequantized. Writes the latter to a
+/// temporary folder.
 [[nodiscard]] PerplexityPair perplexity_against_dequantized(const std::filesystem::path& path);
 
 }  // namespace tinfer::test

@@ -35,7 +35,8 @@ std::vector<SoundFile> golden_files() {
     std::ranges::sort(models, {}, [](const GoldenModel& model) { return std::filesystem::file_size(model.file); });
     std::vector<SoundFile> out;
     for (const GoldenModel& model : models)
-        if (model.f32 && !has(own, model.architecture) && !has(out, model.architecture)) out.push_back({model.architecture, gguf_copy(model.file)});
+        if (model.f32 && !has(own, model.architecture) && !has(out, model.architecture))
+            out.push_back({model.architecture, gguf_copy(model.file)});
     return out;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One small sound file of every architecture of the registry, for tests that damage files: of our own making, or golden.
+// One small sound file of every architecture of the registry, for tests that damage files: of our own making, or
+// golden.
 #pragma once
 
 #include <string>
@@ -9,7 +10,10 @@
 
 namespace tinfer::test {
 
-struct SoundFile { std::string architecture; GgufWriter file; };
+struct SoundFile {
+    std::string architecture;
+    GgufWriter file;
+};
 
 /// Of every architecture that small_families(), SmallJina and SmallT5 know.
 [[nodiscard]] std::vector<SoundFile> small_files();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// T5, of which no golden case exists: small random files of encoders alone and of encoders with decoders, and a straight-line
-// evaluation in double precision that shares nothing with the library (architectures §5.32, arXiv:1910.10683).
+// T5, of which no golden case exists: small random files of encoders alone and of encoders with decoders, and a
+// straight-line evaluation in double precision that shares nothing with the library (architectures §5.32,
+// arXiv:1910.10683).
 #pragma once
 
 #include <cmath>
@@ -28,10 +29,15 @@ public:
     static constexpr float kEps = 2e-3f;
 
     /// `type`: of all matrices; evaluation is for f32.
-    explicit SmallT5(SmallT5Shape shape_, DType type = DType::f32) : shape(shape_), arch(shape_.decoder ? "t5" : "t5encoder"), type_(type) {
-        file.kv("general.architecture", arch).kv("general.quantization_version", 2u).kv("tokenizer.ggml.model", "no_vocab");
-        key("vocab_size", kVocab), key("context_length", 512), key("embedding_length", kEmbd), key("block_count", shape.n_encoder);
-        key("feed_forward_length", kFf), key("attention.head_count", kHeads), key("attention.relative_buckets_count", shape.n_bucket);
+    explicit SmallT5(SmallT5Shape shape_, DType type = DType::f32)
+        : shape(shape_), arch(shape_.decoder ? "t5" : "t5encoder"), type_(type) {
+        file.kv("general.architecture", arch)
+            .kv("general.quantization_version", 2u)
+            .kv("tokenizer.ggml.model", "no_vocab");
+        key("vocab_size", kVocab), key("context_length", 512), key("embedding_length", kEmbd),
+            key("block_count", shape.n_encoder);
+        key("feed_forward_length", kFf), key("attention.head_count", kHeads),
+            key("attention.relative_buckets_count", shape.n_bucket);
         key("attention.key_length", kHeadDim), key("attention.value_length", kHeadDimV);
         file.kv(arch + ".attention.layer_norm_rms_epsilon", kEps);
         if (shape.decoder) key("decoder_start_token_id", kStart), key("decoder_block_count", shape.n_decoder);
@@ -63,7 +69,8 @@ public:
             add_to(x, feed_forward(blk, normed(blk + "ffn_norm", x)));
         }
         Rows out;
-        for (const Row& row : normed("dec.output_norm", x)) out.push_back(product(shape.tied ? "token_embd" : "output", row));
+        for (const Row& row : normed("dec.output_norm", x))
+            out.push_back(product(shape.tied ? "token_embd" : "output", row));
         return out;
     }
 
@@ -83,11 +90,14 @@ private:
         file.tensor(name, DType::f32, std::move(ne), values);
     }
     void matrix(const std::string& name, int n_in, int n_out, float spread = 0) {
-        if (type_ == DType::f32) return add(name + ".weight", {n_in, n_out}, spread > 0 ? spread : 1.2f / std::sqrt(static_cast<float>(n_in)));
-        file.tensor(name + ".weight", type_, {n_in, n_out}, random_weights(type_, n_in, n_out, ++seed_, Extremes::none));
+        if (type_ == DType::f32)
+            return add(name + ".weight", {n_in, n_out},
+                       spread > 0 ? spread : 1.2f / std::sqrt(static_cast<float>(n_in)));
+        file.tensor(name + ".weight", type_, {n_in, n_out},
+                    random_weights(type_, n_in, n_out, ++seed_, Extremes::none));
     }
     void norm(const std::string& name) { add(name + ".weight", {kEmbd}, 0.2f, 1.0f); }
-    void heads(const std::string& prefix) {   // scores are not scaled: q and k are made small instead
+    void heads(const std::string& prefix) {  // scores are not scaled: q and k are made small instead
         matrix(prefix + "q", kEmbd, kHeads * kHeadDim, 0.08f), matrix(prefix + "k", kEmbd, kHeads * kHeadDim, 0.08f);
         matrix(prefix + "v", kEmbd, kHeads * kHeadDimV), matrix(prefix + "o", kHeads * kHeadDimV, kEmbd);
     }
@@ -111,7 +121,9 @@ private:
     [[nodiscard]] Rows embedded(const std::vector<int>& tokens) const {
         const Row& w = weights_.at("token_embd.weight");
         Rows out;
-        for (const int token : tokens) out.emplace_back(w.begin() + std::ptrdiff_t{token} * kEmbd, w.begin() + (std::ptrdiff_t{token} + 1) * kEmbd);
+        for (const int token : tokens)
+            out.emplace_back(w.begin() + std::ptrdiff_t{token} * kEmbd,
+                             w.begin() + (std::ptrdiff_t{token} + 1) * kEmbd);
         return out;
     }
     [[nodiscard]] Row product(const std::string& name, const Row& x) const {
@@ -129,8 +141,10 @@ private:
     [[nodiscard]] Rows normed(const std::string& name, Rows x) const {
         const Row& w = weights_.at(name + ".weight");
         for (Row& row : x) {
-            const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0) / static_cast<double>(row.size());
-            for (std::size_t i = 0; i < row.size(); ++i) row[i] = w[i] * row[i] / std::sqrt(square + static_cast<double>(kEps));
+            const double square =
+                std::inner_product(row.begin(), row.end(), row.begin(), 0.0) / static_cast<double>(row.size());
+            for (std::size_t i = 0; i < row.size(); ++i)
+                row[i] = w[i] * row[i] / std::sqrt(square + static_cast<double>(kEps));
         }
         return x;
     }
@@ -154,9 +168,11 @@ private:
         return base + std::min(n - 1, e + static_cast<int>(steps));
     }
     /// Of x on itself, or on `others`, which are all seen and have no positions.
-    [[nodiscard]] Rows attention(const std::string& prefix, const Rows& x, const Rows* others, const std::string& side, bool both) const {
+    [[nodiscard]] Rows attention(const std::string& prefix, const Rows& x, const Rows* others, const std::string& side,
+                                 bool both) const {
         const Rows& source = others != nullptr ? *others : x;
-        const Rows q = products(prefix + "q", x), k = products(prefix + "k", source), v = products(prefix + "v", source);
+        const Rows q = products(prefix + "q", x), k = products(prefix + "k", source),
+                   v = products(prefix + "v", source);
         Rows mixed;
         for (std::size_t t = 0; t < x.size(); ++t) {
             Row row(kHeads * kHeadDimV, 0.0);
@@ -166,14 +182,17 @@ private:
                 double total = 0;
                 for (std::size_t j = 0; j < end; ++j) {
                     double s = 0;
-                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i) s += q[t][static_cast<std::size_t>(i)] * k[j][static_cast<std::size_t>(i)];
+                    for (int i = h * kHeadDim; i < (h + 1) * kHeadDim; ++i)
+                        s += q[t][static_cast<std::size_t>(i)] * k[j][static_cast<std::size_t>(i)];
                     if (others == nullptr)
-                        s += weights_.at(side + "blk.0.attn_rel_b.weight")[static_cast<std::size_t>(bucket(static_cast<int>(j) - static_cast<int>(t), both) * kHeads + h)];
+                        s += weights_.at(side + "blk.0.attn_rel_b.weight")[static_cast<std::size_t>(
+                            bucket(static_cast<int>(j) - static_cast<int>(t), both) * kHeads + h)];
                     p.push_back(std::exp(s));
                     total += p.back();
                 }
                 for (std::size_t j = 0; j < end; ++j)
-                    for (int i = h * kHeadDimV; i < (h + 1) * kHeadDimV; ++i) row[static_cast<std::size_t>(i)] += p[j] / total * v[j][static_cast<std::size_t>(i)];
+                    for (int i = h * kHeadDimV; i < (h + 1) * kHeadDimV; ++i)
+                        row[static_cast<std::size_t>(i)] += p[j] / total * v[j][static_cast<std::size_t>(i)];
             }
             mixed.push_back(product(prefix + "o", row));
         }

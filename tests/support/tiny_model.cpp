@@ -49,14 +49,19 @@ private:
 void add_keys(GgufWriter& w, const TinyModel& m) {
     const auto key = [&](const char* name) { return m.arch + "." + name; };
     w.kv("general.architecture", m.arch).kv("general.quantization_version", 2u);
-    w.kv(key("block_count"), static_cast<std::uint32_t>(m.n_layer)).kv(key("embedding_length"), static_cast<std::uint32_t>(m.n_embd));
-    w.kv(key("context_length"), static_cast<std::uint32_t>(m.n_ctx)).kv(key("feed_forward_length"), static_cast<std::uint32_t>(m.n_ff));
-    w.kv(key("attention.head_count"), static_cast<std::uint32_t>(m.n_head)).kv(key("attention.head_count_kv"), static_cast<std::uint32_t>(m.n_head_kv));
-    w.kv(key("attention.key_length"), static_cast<std::uint32_t>(m.head_dim)).kv(key("attention.value_length"), static_cast<std::uint32_t>(m.head_dim));
+    w.kv(key("block_count"), static_cast<std::uint32_t>(m.n_layer))
+        .kv(key("embedding_length"), static_cast<std::uint32_t>(m.n_embd));
+    w.kv(key("context_length"), static_cast<std::uint32_t>(m.n_ctx))
+        .kv(key("feed_forward_length"), static_cast<std::uint32_t>(m.n_ff));
+    w.kv(key("attention.head_count"), static_cast<std::uint32_t>(m.n_head))
+        .kv(key("attention.head_count_kv"), static_cast<std::uint32_t>(m.n_head_kv));
+    w.kv(key("attention.key_length"), static_cast<std::uint32_t>(m.head_dim))
+        .kv(key("attention.value_length"), static_cast<std::uint32_t>(m.head_dim));
     w.kv(key("attention.layer_norm_rms_epsilon"), 1e-5f).kv(key("vocab_size"), static_cast<std::uint32_t>(m.n_vocab));
     w.kv("tokenizer.ggml.model", "no_vocab");
     if (m.n_expert == 0) return;
-    w.kv(key("expert_count"), static_cast<std::uint32_t>(m.n_expert)).kv(key("expert_used_count"), static_cast<std::uint32_t>(m.n_expert_used));
+    w.kv(key("expert_count"), static_cast<std::uint32_t>(m.n_expert))
+        .kv(key("expert_used_count"), static_cast<std::uint32_t>(m.n_expert_used));
     if (m.arch != "llama") w.kv(key("expert_feed_forward_length"), static_cast<std::uint32_t>(m.n_ff));
     if (m.arch == "qwen2moe") w.kv(key("expert_shared_feed_forward_length"), static_cast<std::uint32_t>(m.n_ff));
 }
@@ -97,7 +102,8 @@ void add_layer(TensorMaker& t, const TinyModel& m, int il) {
 
 TinyModel TinyModel::of(std::string arch, DType type) {
     TinyModel m;
-    if (type != DType::f32) m = {.n_embd = 256, .n_head = 4, .n_head_kv = 2, .head_dim = 64, .n_ff = 512, .n_vocab = 160};
+    if (type != DType::f32)
+        m = {.n_embd = 256, .n_head = 4, .n_head_kv = 2, .head_dim = 64, .n_ff = 512, .n_vocab = 160};
     if (arch.ends_with("moe")) {
         m.n_expert = 5;
         m.n_expert_used = 2;
@@ -128,7 +134,8 @@ GgufWriter TinyModel::writer() const {
 }
 
 std::filesystem::path TinyModel::save(const std::filesystem::path& folder) const {
-    const auto path = folder / (arch + "-" + std::string(to_string(type)) + (n_expert > 0 ? "-moe" : "") + "-" + std::to_string(seed) + ".gguf");
+    const auto path = folder / (arch + "-" + std::string(to_string(type)) + (n_expert > 0 ? "-moe" : "") + "-" +
+                                std::to_string(seed) + ".gguf");
     writer().save(path);
     return path;
 }
@@ -136,7 +143,8 @@ std::filesystem::path TinyModel::save(const std::filesystem::path& folder) const
 std::vector<Token> random_tokens(int n, int n_vocab, std::uint64_t seed) {
     Random random(seed);
     std::vector<Token> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back(Token{static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(n_vocab)))});
+    for (int i = 0; i < n; ++i)
+        tokens.push_back(Token{static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(n_vocab)))});
     return tokens;
 }
 
@@ -152,7 +160,8 @@ std::vector<float> logits_of(const Model& model, std::span<const Token> tokens, 
 std::vector<std::uint32_t> bits_of(std::span<const float> values) {
     std::vector<std::uint32_t> out;
     out.reserve(values.size());
-    for (const float value : values) out.push_back(std::isnan(value) ? 0x7FC00000u : std::bit_cast<std::uint32_t>(value));
+    for (const float value : values)
+        out.push_back(std::isnan(value) ? 0x7FC00000u : std::bit_cast<std::uint32_t>(value));
     return out;
 }
 

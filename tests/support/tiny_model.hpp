@@ -13,7 +13,7 @@ namespace tinfer::test {
 
 struct TinyModel {
     std::string arch = "llama";
-    DType type = DType::f32;          ///< of every matrix
+    DType type = DType::f32;  ///< of every matrix
     int n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 96, n_vocab = 128, n_ctx = 512;
     int n_expert = 0, n_expert_used = 0;
     bool tied = false;
@@ -32,7 +32,8 @@ struct TinyModel {
 /// n token ids below n_vocab, seeded.
 [[nodiscard]] std::vector<Token> random_tokens(int n, int n_vocab, std::uint64_t seed);
 /// Logits of every token of one sequence, decoded at once on a fresh context.
-[[nodiscard]] std::vector<float> logits_of(const Model& model, std::span<const Token> tokens, ContextOptions options = {});
+[[nodiscard]] std::vector<float> logits_of(const Model& model, std::span<const Token> tokens,
+                                           ContextOptions options = {});
 /// The bits of floats, every NaN alike.
 [[nodiscard]] std::vector<std::uint32_t> bits_of(std::span<const float> values);
 

@@ -54,7 +54,8 @@ TEST_CASE("spm: the highest score merges first and what is no token is spelt in 
     const Vocab vocab = load_vocab(small_spm());
     CHECK(pieces_of(vocab, vocab.encode("hello world", kPlain)) == std::vector<std::string>{" hello", " world"});
     CHECK(pieces_of(vocab, vocab.encode("aaaaaaa", kPlain)) == std::vector<std::string>{" ", "aaaa", "aa", "a"});
-    CHECK(ids(vocab.encode("\xFFq", kPlain)) == std::vector<int>{static_cast<int>(*vocab.find("▁")), 3 + 0xFF, 3 + 'q'});
+    CHECK(ids(vocab.encode("\xFFq", kPlain)) ==
+          std::vector<int>{static_cast<int>(*vocab.find("▁")), 3 + 0xFF, 3 + 'q'});
 }
 
 TEST_CASE("spm: without byte tokens the unknown token stands for each byte") {
@@ -141,14 +142,16 @@ TEST_CASE("encode: two BOS are kept, and warned about by the call that makes the
         CHECK(level == LogLevel::warning);
         log.emplace_back(text);
     };
-    const Vocab vocab = load_vocab(small_spm(), {.log = [&](LogLevel, std::string_view text) { of_load.emplace_back(text); }});
+    const Vocab vocab =
+        load_vocab(small_spm(), {.log = [&](LogLevel, std::string_view text) { of_load.emplace_back(text); }});
     of_load.clear();
     for (const LogSink* each : {&sink, static_cast<const LogSink*>(nullptr)})
-        CHECK(ids(vocab.encode("<s>", {.add_special = true, .parse_special = true, .log = each})) == std::vector<int>{1, 1});
+        CHECK(ids(vocab.encode("<s>", {.add_special = true, .parse_special = true, .log = each})) ==
+              std::vector<int>{1, 1});
     CHECK(log == std::vector<std::string>{"the text begins with BOS and BOS was added: the prompt has two"});
     CHECK(vocab.encode("hello", {.log = &sink}).size() == 2);
     CHECK(log.size() == 1);
-    CHECK(of_load.empty());   // the sink of the load is called by the load alone
+    CHECK(of_load.empty());  // the sink of the load is called by the load alone
 }
 
 TEST_CASE("[T11] decode: pieces concatenate to the text, and specials show only with the switch") {
@@ -169,7 +172,8 @@ TEST_CASE("decode: cleaning takes spaces before punctuation and around apostroph
     };
     CHECK(cleaned("x . y ?", DecodeOptions::Clean::vocabulary_default) == "x. y?");
     CHECK(cleaned("x . y ?", DecodeOptions::Clean::off) == "x . y ?");
-    CHECK(cleaned("a ' b ' ' c", DecodeOptions::Clean::on) == "a'b'' c");   // a removed space serves no second apostrophe
+    CHECK(cleaned("a ' b ' ' c", DecodeOptions::Clean::on) ==
+          "a'b'' c");  // a removed space serves no second apostrophe
     CHECK(cleaned("it 's he 'd we 're", DecodeOptions::Clean::on) == "it's he 'd we're");
 }
 
@@ -180,7 +184,7 @@ TEST_CASE("[T11] decode: every byte string survives SPM, every valid string surv
     for (int i = 0; i < 2000; ++i) {
         std::string bytes = random_bytes(random, 30);
         const std::string text = random_text(random, 30);
-        std::ranges::replace(bytes, ' ', '_');   // a cut-off character in front of a space swallows it
+        std::ranges::replace(bytes, ' ', '_');  // a cut-off character in front of a space swallows it
         if (bytes.find("\xE2\x96\x81") == bytes.npos) CHECK(spm.decode(spm.encode(bytes, kPlain), as_is) == bytes);
         CHECK(bpe.decode(bpe.encode(text, kPlain), as_is) == text);
     }
@@ -196,8 +200,8 @@ TEST_CASE("partition: the longest token goes first, wherever it stands; strippin
     const int short_id = add("<ab>", 4), long_id = add("b>cdefgh", 4), control = add("[x]", 3);
     const Vocab vocab = load_vocab(write_bpe(parts));
     const auto tokens = ids(vocab.encode("<ab>cdefgh<ab>[x]", kPlain));
-    CHECK(std::ranges::count(tokens, long_id) == 1);    // begins later, but is longer
-    CHECK(std::ranges::count(tokens, short_id) == 1);   // the second one
+    CHECK(std::ranges::count(tokens, long_id) == 1);   // begins later, but is longer
+    CHECK(std::ranges::count(tokens, short_id) == 1);  // the second one
     CHECK(std::ranges::count(tokens, control) == 0);
     CHECK(ids(vocab.encode("[x]", {.add_special = false, .parse_special = true})) == std::vector<int>{control});
 }
@@ -210,11 +214,13 @@ TEST_CASE("partition: thousands of reserved tokens cost a short text less than 5
     }
     const Vocab vocab = load_vocab(write_bpe(parts));
     std::string text;
-    for (int i = 0; text.size() < 10000; ++i) text += "hello <|reserved_special_token_" + std::to_string(i * 7) + "|> a < b ";
+    for (int i = 0; text.size() < 10000; ++i)
+        text += "hello <|reserved_special_token_" + std::to_string(i * 7) + "|> a < b ";
     std::vector<Token> tokens;
     double best = 1;
     for (int i = 0; i < 5; ++i)
-        best = std::min(best, seconds([&] { tokens = vocab.encode(text, {.add_special = false, .parse_special = true}); }));
+        best = std::min(best,
+                        seconds([&] { tokens = vocab.encode(text, {.add_special = false, .parse_special = true}); }));
     CHECK(vocab.decode(tokens, {.render_special = true, .clean = DecodeOptions::Clean::off}) == text);
     CHECK(best < 0.005 * kSlowBuild);
 }
@@ -223,8 +229,9 @@ TEST_CASE("encode: a megabyte of one letter, of spaces or of emoji joiners takes
     for (const char* unit : {"a", " ", "z", "\n", ".", "7", "\xE2\x80\x8D", "\xE4\xBA\xBA", "'s", "\xFF"}) {
         std::string text;
         while (text.size() < 1'000'000) text += unit;
-        for (const auto& writer : {small_spm(), small_bpe(), small_bpe("llama-bpe"), small_bpe("deepseek-llm"), small_bpe("smollm"),
-                                   small_bpe("gpt-4o"), small_wordpiece(), small_unigram(), small_rwkv(), small_plamo2()}) {
+        for (const auto& writer :
+             {small_spm(), small_bpe(), small_bpe("llama-bpe"), small_bpe("deepseek-llm"), small_bpe("smollm"),
+              small_bpe("gpt-4o"), small_wordpiece(), small_unigram(), small_rwkv(), small_plamo2()}) {
             const Vocab vocab = load_vocab(writer);
             const bool is_reversible = vocab.algorithm() != "bert" && vocab.algorithm() != "t5" &&
                                        (vocab.algorithm() != "gpt2" || unit[0] != '\xFF');
@@ -244,7 +251,7 @@ TEST_CASE("encode: NUL and invalid bytes are text; more than 2^31 bytes are limi
     CHECK(spm.decode(spm.encode("a\0b\xC3"sv, kPlain)) == "a\0b\xC3"sv);
     CHECK(bpe.decode(bpe.encode("a\0b\xC3"sv)) == "a\0b\xEF\xBF\xBD"sv);
     CHECK(bpe.decode(bpe.encode("\xED\xA0\x80"sv)) == "\xED\xA0\x80"sv);
-    const std::string_view huge("x", (std::size_t{1} << 31) + 1);   // must be refused before it is looked at
+    const std::string_view huge("x", (std::size_t{1} << 31) + 1);  // must be refused before it is looked at
     CHECK(code_of([&] { (void)bpe.encode(huge); }) == ErrorCode::limit_exceeded);
 }
 
@@ -260,7 +267,9 @@ TEST_CASE("bpe: plain-text vocabularies escape spaces, keep runs of newlines who
         types.push_back(6);
     }
     GgufWriter writer;
-    writer.kv("general.architecture", "gemma4").kv("tokenizer.ggml.model", "gemma4").kv("tokenizer.ggml.bos_token_id", 0u);
+    writer.kv("general.architecture", "gemma4")
+        .kv("tokenizer.ggml.model", "gemma4")
+        .kv("tokenizer.ggml.bos_token_id", 0u);
     writer.array("tokenizer.ggml.tokens", tokens).array("tokenizer.ggml.token_type", types);
     writer.array("tokenizer.ggml.merges", {"a b", "▁ ab"}).kv("tokenizer.ggml.add_bos_token", false);
     const Vocab vocab = load_vocab(writer);
@@ -273,7 +282,7 @@ TEST_CASE("pretokenizer: all 82 names lead to a family that compiles") {
     CHECK(tokenizer::pretokenizer_families().size() == 25);
     for (const auto& name : tokenizer::pretokenizer_names()) {
         CAPTURE(name.name);
-        CHECK(tokenizer::find_pretokenizer(name.name) == &name);   // no name twice
+        CHECK(tokenizer::find_pretokenizer(name.name) == &name);  // no name twice
         CHECK(tokenizer::find_pretokenizer_family(name.family) != nullptr);
     }
     for (const auto& family : tokenizer::pretokenizer_families()) CHECK_NOTHROW(tokenizer::Pretokenizer{family});

@@ -12,14 +12,16 @@ namespace tinfer::test {
 
 using nlohmann::json;
 
-TEST_CASE("[T1][T2][T3][T6][T7][golden] tokenizer: token ids equal the recorded ones under all four flag combinations") {
+TEST_CASE(
+    "[T1][T2][T3][T6][T7][golden] tokenizer: token ids equal the recorded ones under all four flag combinations") {
     if (skip_without_golden()) return;
     for (const auto& [name, data, vocab] : golden_vocabs()) {
         Differences differences;
         for (const json& c : data["cases"]) {
             const std::string text = case_text(c);
             const auto check = [&](const char* field, EncodeOptions options) {
-                differences.compare(ids(vocab.encode(text, options)), case_ids(c, field), name + " " + field + " " + shown(c));
+                differences.compare(ids(vocab.encode(text, options)), case_ids(c, field),
+                                    name + " " + field + " " + shown(c));
             };
             check("plain", {.add_special = false, .parse_special = false});
             check("add", {.add_special = true, .parse_special = false});
@@ -69,9 +71,12 @@ TEST_CASE("[T11][golden] tokenizer: pieces and decoded texts equal the recorded 
             if (c.contains("pieces"))
                 for (std::size_t i = 0; i < plain.size(); ++i)
                     differences.compare(std::string(vocab.piece(plain[i], true)), text_of(c["pieces"][i]), where);
-            differences.compare(vocab.decode(plain, {.render_special = true}), text_of(c["detok_plain"]), where + " plain");
-            differences.compare(vocab.decode(both, {.render_special = true}), text_of(c["detok_keep"]), where + " keep");
-            differences.compare(vocab.decode(both, {.remove_special = true}), text_of(c["detok_strip"]), where + " strip");
+            differences.compare(vocab.decode(plain, {.render_special = true}), text_of(c["detok_plain"]),
+                                where + " plain");
+            differences.compare(vocab.decode(both, {.render_special = true}), text_of(c["detok_keep"]),
+                                where + " keep");
+            differences.compare(vocab.decode(both, {.remove_special = true}), text_of(c["detok_strip"]),
+                                where + " strip");
         }
         differences.expect_none(name);
     }

@@ -19,7 +19,8 @@ namespace {
 
 std::string from_hex(const std::string& hex) {
     std::string bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+        bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
     return bytes;
 }
 
@@ -71,7 +72,9 @@ std::vector<int> case_ids(const json& c, const char* field) {
     return c[field].is_string() ? c["plain"].get<std::vector<int>>() : c[field].get<std::vector<int>>();
 }
 
-std::string shown(const json& c) { return c.contains("text") ? c["text"].dump() : "hex " + c["hex"].get<std::string>(); }
+std::string shown(const json& c) {
+    return c.contains("text") ? c["text"].dump() : "hex " + c["hex"].get<std::string>();
+}
 
 void Differences::show(const std::string& what) { MESSAGE(what); }
 

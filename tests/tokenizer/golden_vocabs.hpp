@@ -11,7 +11,8 @@
 
 namespace tinfer::test {
 
-/// One recorded vocabulary: `data` has `meta.info` (ids by role, flags) and `cases` (a text and its ids under all flags).
+/// One recorded vocabulary: `data` has `meta.info` (ids by role, flags) and `cases` (a text and its ids under all
+/// flags).
 struct GoldenVocab {
     std::string name;
     nlohmann::json data;

@@ -85,7 +85,7 @@ double growth(const std::string& once, const std::string& twice, const Work& wor
         work(text);
         return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     };
-    constexpr double kTick = 20e-6;   // what the clock may tell wrongly
+    constexpr double kTick = 20e-6;  // what the clock may tell wrongly
     double least_once = std::numeric_limits<double>::max(), least_twice = least_once;
     for (int i = 0; i < 12; ++i) {
         least_once = std::min(least_once, seconds(once));
@@ -102,7 +102,7 @@ double growth(const RunKind& kind, const Work& work) {
 }  // namespace
 
 TEST_CASE("pretokenizer: every family takes time that grows as the text does, for every kind of run") {
-    tokenizer::RegexScratch scratch({.n_steps = 10'000'000, .heap_kib = 64});   // nor does it need memory that grows
+    tokenizer::RegexScratch scratch({.n_steps = 10'000'000, .heap_kib = 64});  // nor does it need memory that grows
     std::vector<std::size_t> ends;
     for (const auto& family : tokenizer::pretokenizer_families()) {
         CAPTURE(family.name);
@@ -116,12 +116,14 @@ TEST_CASE("pretokenizer: every family takes time that grows as the text does, fo
     }
 }
 
-TEST_CASE(
-    "encode: every algorithm takes time that grows as the text does, for every kind of run") {
+TEST_CASE("encode: every algorithm takes time that grows as the text does, for every kind of run") {
     const std::pair<std::string, Vocab> vocabs[] = {
-        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))}, {"BPE of characters", load_vocab(small_bpe("gemma4"))},
-        {"SPM", load_vocab(small_spm())},                   {"WordPiece", load_vocab(small_wordpiece())},
-        {"Unigram", load_vocab(small_unigram())},           {"RWKV", load_vocab(small_rwkv())},
+        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))},
+        {"BPE of characters", load_vocab(small_bpe("gemma4"))},
+        {"SPM", load_vocab(small_spm())},
+        {"WordPiece", load_vocab(small_wordpiece())},
+        {"Unigram", load_vocab(small_unigram())},
+        {"RWKV", load_vocab(small_rwkv())},
         {"PLaMo-2", load_vocab(small_plamo2())},
     };
     for (const auto& [name, vocab] : vocabs) {
@@ -136,8 +138,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "encode: time grows as the text does, too, where every special token of a large vocabulary stands in it") {
+TEST_CASE("encode: time grows as the text does, too, where every special token of a large vocabulary stands in it") {
     constexpr int kTokens = kSanitized ? 2000 : 8000;
     std::vector<std::string> tokens{"<unk>", "x"};
     std::string once, twice;
@@ -153,8 +154,8 @@ TEST_CASE(
     const Vocab vocab = load_vocab(writer);
     std::size_t n = 0;
     CHECK(growth(once, twice, [&](const std::string& text) {
-        n = vocab.encode(text, {.add_special = false, .parse_special = true}).size();
-    }) < kMostGrowth);
+              n = vocab.encode(text, {.add_special = false, .parse_special = true}).size();
+          }) < kMostGrowth);
     CHECK(n == 4 * kTokens);
 }
 

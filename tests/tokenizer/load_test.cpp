@@ -8,9 +8,9 @@
 #include <limits>
 
 #if defined(__linux__)
-#  include <fcntl.h>
-#  include <sys/mman.h>
-#  include <unistd.h>
+#    include <fcntl.h>
+#    include <sys/mman.h>
+#    include <unistd.h>
 #endif
 
 #include "support/temp_folder.hpp"
@@ -37,7 +37,9 @@ Refusal refusal(const GgufWriter& writer, const ModelOptions& options = {}) {
 
 GgufWriter spm_of(const std::vector<std::string>& tokens) {
     GgufWriter writer;
-    writer.kv("general.architecture", "llama").kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", tokens);
+    writer.kv("general.architecture", "llama")
+        .kv("tokenizer.ggml.model", "llama")
+        .array("tokenizer.ggml.tokens", tokens);
     return writer;
 }
 
@@ -47,13 +49,14 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 TEST_CASE("[L11] vocab: a vocabulary loads from a model's file and tokenizes without touching a tensor") {
 #if defined(__linux__)
-    constexpr std::size_t kBytes = 64u << 20, kPage = 4096, kAhead = 4u << 20;   // what the system may read ahead
+    constexpr std::size_t kBytes = 64u << 20, kPage = 4096, kAhead = 4u << 20;  // what the system may read ahead
     const TempFolder folder;
     const auto path = folder.path() / "model.gguf";
     GgufWriter writer = small_bpe();
     writer.reserve("token_embd.weight", DType::f32, {1024, 16384}, kBytes);
     const auto front = writer.front();
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(front.data()), static_cast<std::streamsize>(front.size()));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(front.data()), static_cast<std::streamsize>(front.size()));
     std::filesystem::resize_file(path, writer.data_start() + kBytes);
 
     const Vocab vocab = Vocab::load(path);
@@ -89,7 +92,8 @@ TEST_CASE("vocab: arrays shorter than the token list are refused, longer ones ac
 }
 
 TEST_CASE("vocab: arrays of another element type are wrong_type") {
-    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", std::vector<std::uint8_t>(1))).code == ErrorCode::wrong_type);
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", std::vector<std::uint8_t>(1))).code ==
+          ErrorCode::wrong_type);
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", {"x"})).code == ErrorCode::wrong_type);
     GgufWriter writer;
     writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", std::vector<std::uint32_t>{1});
@@ -97,8 +101,10 @@ TEST_CASE("vocab: arrays of another element type are wrong_type") {
 }
 
 TEST_CASE("vocab: unknown token types and scores that are no numbers are refused") {
-    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{7})).code == ErrorCode::bad_vocabulary);
-    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{-1})).code == ErrorCode::bad_vocabulary);
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{7})).code ==
+          ErrorCode::bad_vocabulary);
+    CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.token_type", std::vector<std::int32_t>{-1})).code ==
+          ErrorCode::bad_vocabulary);
     const std::vector<float> nan{std::numeric_limits<float>::quiet_NaN()};
     CHECK(refusal(spm_of({"a"}).array("tokenizer.ggml.scores", nan)).code == ErrorCode::bad_vocabulary);
 }
@@ -119,7 +125,9 @@ TEST_CASE("vocab: a merge without a space or naming no token is refused by numbe
 TEST_CASE("vocab: the merge list is required, and its first rank of a pair wins") {
     BpeParts parts = small_bpe_parts();
     GgufWriter writer;
-    writer.kv("tokenizer.ggml.model", "gpt2").kv("tokenizer.ggml.pre", "gpt-2").array("tokenizer.ggml.tokens", parts.tokens);
+    writer.kv("tokenizer.ggml.model", "gpt2")
+        .kv("tokenizer.ggml.pre", "gpt-2")
+        .array("tokenizer.ggml.tokens", parts.tokens);
     CHECK(refusal(writer).code == ErrorCode::missing_key);
     parts.merges.push_back("h e");
     const Vocab twice = load_vocab(write_bpe(parts)), once = load_vocab(small_bpe());
@@ -145,7 +153,9 @@ TEST_CASE("vocab: ids outside the vocabulary are warned about and the default st
     std::vector<std::string> log;
     const ModelOptions options{.log = [&](LogLevel, std::string_view text) { log.emplace_back(text); }};
     GgufWriter writer = small_spm();
-    writer.kv("tokenizer.ggml.bos_token_id", 100000u).kv("tokenizer.ggml.eos_token_id", -1).kv("tokenizer.ggml.padding_token_id", 5ull);
+    writer.kv("tokenizer.ggml.bos_token_id", 100000u)
+        .kv("tokenizer.ggml.eos_token_id", -1)
+        .kv("tokenizer.ggml.padding_token_id", 5ull);
     const Vocab vocab = load_vocab(writer, options);
     CHECK(vocab.bos() == Token{1});
     CHECK(vocab.eos() == std::nullopt);
@@ -204,11 +214,11 @@ TEST_CASE("vocab: of two ids with one text the later is found; an empty text mat
 }
 
 TEST_CASE("[T12] vocab: ends of generation are found by key and by text, in every family's spelling") {
-    for (const char* text : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>",
-                             "[EOS]", "<|return|>", "<turn|>", "<｜end▁of▁sentence｜>", "<eos>"}) {
+    for (const char* text : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
+                             "<EOT>", "_<EOT>", "[EOS]", "<|return|>", "<turn|>", "<｜end▁of▁sentence｜>", "<eos>"}) {
         CAPTURE(text);
         const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "a", text}));
-        CHECK(vocab.is_eog(Token{2}));   // eos
+        CHECK(vocab.is_eog(Token{2}));  // eos
         CHECK(vocab.is_eog(Token{4}));
         CHECK(vocab.is_control(Token{4}));
         CHECK_FALSE(vocab.is_eog(Token{3}));
@@ -248,11 +258,11 @@ TEST_CASE("vocab: an ordinary piece ends nothing, whatever its text; nor does a 
 
     GgufWriter by_key = write_vocab("llama", texts, {2, 3, 1, 1, 1, 1, 1, 1});
     by_key.kv("tokenizer.ggml.eos_token_id", 3u).kv("tokenizer.ggml.eot_token_id", 5u);
-    CHECK(load_vocab(by_key).eog_tokens() == std::vector<Token>{Token{3}, Token{5}});   // what the file says is so
+    CHECK(load_vocab(by_key).eog_tokens() == std::vector<Token>{Token{3}, Token{5}});  // what the file says is so
 }
 
 TEST_CASE("vocab: a default id is none where an ordinary piece stands there") {
-    BpeParts parts = small_bpe_parts();   // token 11 is a byte
+    BpeParts parts = small_bpe_parts();  // token 11 is a byte
     const auto without_ids = [](const BpeParts& p) {
         GgufWriter writer;
         writer.kv("general.architecture", "gpt2").kv("tokenizer.ggml.model", "gpt2").kv("tokenizer.ggml.pre", "gpt-2");
@@ -260,7 +270,7 @@ TEST_CASE("vocab: a default id is none where an ordinary piece stands there") {
         if (!p.types.empty()) writer.array("tokenizer.ggml.token_type", p.types);
         return load_vocab(writer);
     };
-    const Token last{static_cast<std::int32_t>(parts.tokens.size()) - 1};   // <|endoftext|>, control
+    const Token last{static_cast<std::int32_t>(parts.tokens.size()) - 1};  // <|endoftext|>, control
     CHECK(without_ids(parts).bos() == std::nullopt);
     CHECK(without_ids(parts).eos() == std::nullopt);
     CHECK(without_ids(parts).eog_tokens() == std::vector<Token>{last});
@@ -268,7 +278,7 @@ TEST_CASE("vocab: a default id is none where an ordinary piece stands there") {
     CHECK(without_ids(parts).eos() == std::nullopt);
     CHECK_FALSE(without_ids(parts).is_eog(Token{11}));
     parts = small_bpe_parts();
-    std::swap(parts.tokens[11], parts.tokens.back());   // as in Falcon
+    std::swap(parts.tokens[11], parts.tokens.back());  // as in Falcon
     std::swap(parts.types[11], parts.types.back());
     CHECK(without_ids(parts).bos() == Token{11});
     CHECK(without_ids(parts).eos() == Token{11});
@@ -281,17 +291,19 @@ TEST_CASE("vocab: a default id is none where an ordinary piece stands there") {
         CHECK(vocab.eos() == std::nullopt);
         CHECK(vocab.special(Special::unk) == std::nullopt);
         CHECK(vocab.special(Special::pad) == std::nullopt);
-        CHECK(vocab.eog_tokens() == std::vector<Token>{Token{5}});   // a control token
+        CHECK(vocab.eog_tokens() == std::vector<Token>{Token{5}});  // a control token
     }
     std::vector<std::string> words(110, "word");
     for (std::size_t i = 0; i < words.size(); ++i) words[i] += std::to_string(i);
     const Vocab wordpiece = load_vocab(write_vocab("bert", words, std::vector<std::int32_t>(110, 1)));
-    for (const auto id : {wordpiece.bos(), wordpiece.special(Special::unk), wordpiece.special(Special::sep), wordpiece.special(Special::pad), wordpiece.special(Special::mask)})
+    for (const auto id : {wordpiece.bos(), wordpiece.special(Special::unk), wordpiece.special(Special::sep),
+                          wordpiece.special(Special::pad), wordpiece.special(Special::mask)})
         CHECK(id == std::nullopt);
 }
 
 TEST_CASE("vocab: separators of channels do not end a generation and are always shown") {
-    const Vocab vocab = load_vocab(spm_of({"<unk>", "<s>", "</s>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>"}));
+    const Vocab vocab =
+        load_vocab(spm_of({"<unk>", "<s>", "</s>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>"}));
     CHECK_FALSE(vocab.is_eog(Token{3}));
     CHECK(vocab.is_eog(Token{4}));
     CHECK(vocab.is_eog(Token{5}));
@@ -310,7 +322,8 @@ TEST_CASE("vocab: infill ids by text in table order, by key, and by the old keys
 
 TEST_CASE("vocab: pieces of hostile texts cannot grow without bound") {
     std::string wide;
-    for (int i = 0; i < 20000; ++i) wide += "\xE4\xB8\xAD";   // each character outside the byte map repeats the whole text
+    for (int i = 0; i < 20000; ++i)
+        wide += "\xE4\xB8\xAD";  // each character outside the byte map repeats the whole text
     GgufWriter writer;
     writer.kv("tokenizer.ggml.model", "gpt2").array("tokenizer.ggml.tokens", std::vector<std::string>{wide});
     writer.array("tokenizer.ggml.merges", std::vector<std::string>{});

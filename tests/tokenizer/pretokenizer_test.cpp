@@ -30,11 +30,12 @@ constexpr std::array<std::string_view, 4> kClasses{R"(\p{L})", R"(\p{N})", R"(\p
 class Classes {
 public:
     Classes() {
-        for (const std::string_view& pattern : kClasses) by_class_.emplace_back(tokenizer::PretokenizerFamily{"class", {&pattern, 1}}, Matching::expressions_only);
+        for (const std::string_view& pattern : kClasses)
+            by_class_.emplace_back(tokenizer::PretokenizerFamily{"class", {&pattern, 1}}, Matching::expressions_only);
     }
     /// Bit i: in class i.
     unsigned of(char32_t c) {
-        std::string text = "\xE2\x80\x8B";   // a neighbour of no class: a match cuts between the two
+        std::string text = "\xE2\x80\x8B";  // a neighbour of no class: a match cuts between the two
         tokenizer::append_utf8(text, c);
         unsigned bits = 0;
         for (std::size_t i = 0; i < by_class_.size(); ++i) {
@@ -63,7 +64,8 @@ unsigned classes_by_category(char32_t c) {
 std::vector<const tokenizer::PretokenizerFamily*> families_with_scanners() {
     std::vector<const tokenizer::PretokenizerFamily*> out;
     for (const auto& family : tokenizer::pretokenizer_families())
-        if (std::ranges::any_of(family.patterns, [](auto pattern) { return tokenizer::find_scanner(pattern) != nullptr; }))
+        if (std::ranges::any_of(family.patterns,
+                                [](auto pattern) { return tokenizer::find_scanner(pattern) != nullptr; }))
             out.push_back(&family);
     return out;
 }
@@ -85,9 +87,11 @@ public:
 
     std::string next() {
         constexpr std::string_view bits[] = {
-            " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "'re", "'", "'v", "12", "1234567", "a", "Bc", "!", "?!", "$", "`", "~|", "\u00A0",
-            "\u3000", "\u180E", "\u0301", "\u4EBA", "\u00B2", "\u200D", "\u017F", "\u2028", "_", "<|", "e", "\u0663\u0664", "\u2160",
-            "\u24B6", "\U0001F170", "   \n  ", "A", "\u3005", "\u3007", "\u01C5", "\u02B0", " b", " a\u0301", "/"};
+            " ",      "  ",     "\n",      "\r\n",   "\t",           "'s",     "'LL",      "'re",        "'",
+            "'v",     "12",     "1234567", "a",      "Bc",           "!",      "?!",       "$",          "`",
+            "~|",     "\u00A0", "\u3000",  "\u180E", "\u0301",       "\u4EBA", "\u00B2",   "\u200D",     "\u017F",
+            "\u2028", "_",      "<|",      "e",      "\u0663\u0664", "\u2160", "\u24B6",   "\U0001F170", "   \n  ",
+            "A",      "\u3005", "\u3007",  "\u01C5", "\u02B0",       " b",     " a\u0301", "/"};
         std::string text;
         for (auto n = random_() % 24; n > 0; --n) {
             if (random_() % 40 == 0) text += std::string(random_() % 1200, " 7\n"[random_() % 3]);
@@ -150,14 +154,17 @@ TEST_CASE("pretokenizer: expressions that the table writes in another way cut as
     };
     constexpr Published all[] = {
         {"deepseek-llm", 3, R"re(\s+$)re"},
-        {"kimi-k2", 0, R"re(\p{Han}+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)*(?:(?!\p{Han})%W%)+%C%?)re"
-                       R"re(|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)+(?:(?!\p{Han})%W%)*%C%?|\p{N}{1,3})re"
-                       R"re(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"},
-        {"exaone-moe", 0, R"re(%C%|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)re"
-                          R"re(|\s*[\r\n]|\s+(?!\S)|\s+)re"},
-        {"jais-2", 0, R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S))re"
-                      R"re(|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))re"
-                      R"re(|\s{1,2}(?!\S)|\s{1})re"},
+        {"kimi-k2", 0,
+         R"re(\p{Han}+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)*(?:(?!\p{Han})%W%)+%C%?)re"
+         R"re(|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})%U%)+(?:(?!\p{Han})%W%)*%C%?|\p{N}{1,3})re"
+         R"re(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"},
+        {"exaone-moe", 0,
+         R"re(%C%|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)re"
+         R"re(|\s*[\r\n]|\s+(?!\S)|\s+)re"},
+        {"jais-2", 0,
+         R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S))re"
+         R"re(|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))re"
+         R"re(|\s{1,2}(?!\S)|\s{1})re"},
     };
     RandomTexts texts;
     for (const auto& [name, i, pattern] : all) {
@@ -170,17 +177,16 @@ TEST_CASE("pretokenizer: expressions that the table writes in another way cut as
     }
 }
 
-TEST_CASE(
-    "pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
+TEST_CASE("pretokenizer: a match that needs more than the limits is an error with the number, never other pieces") {
     std::string message;
-    constexpr std::string_view nested = "(?:a|aa)+[bc]";   // as many ways as the text has compositions
+    constexpr std::string_view nested = "(?:a|aa)+[bc]";  // as many ways as the text has compositions
     const Pretokenizer slow({"slow", {&nested, 1}}, Matching::expressions_only);
     CHECK(refusal_of(slow, std::string(200, 'a'), {.n_steps = 50'000}, message) == ErrorCode::limit_exceeded);
     CHECK(message.find("'slow'") != message.npos);
     CHECK(message.find("200 bytes") != message.npos);
     CHECK(message.find("50000 steps") != message.npos);
 
-    constexpr std::string_view deep = "(?:a|b(?=c))+";   // remembers every character
+    constexpr std::string_view deep = "(?:a|b(?=c))+";  // remembers every character
     const Pretokenizer large({"large", {&deep, 1}}, Matching::expressions_only);
     CHECK(refusal_of(large, std::string(300'000, 'a'), {.heap_kib = 100}, message) == ErrorCode::limit_exceeded);
     CHECK(message.find("'large'") != message.npos);
@@ -210,7 +216,7 @@ TEST_CASE("[N3] pretokenizer: PCRE2 allocates as the library does, and lack of m
             fail_allocation_at(n);
             (void)Pretokenizer(*family);
         });
-    CHECK(n_compiling > 8);   // the code, and what the compiler of machine code works with
+    CHECK(n_compiling > 8);  // the code, and what the compiler of machine code works with
 
     const Pretokenizer pretokenizer({"deep", {&deep, 1}});
     std::vector<std::size_t> expected;
@@ -226,7 +232,7 @@ TEST_CASE("[N3] pretokenizer: PCRE2 allocates as the library does, and lack of m
             CHECK(ends == expected);
         });
     }
-    CHECK(n_matching > 4);   // contexts, match data, and the ways back that the interpreter remembers
+    CHECK(n_matching > 4);  // contexts, match data, and the ways back that the interpreter remembers
 }
 
 }  // namespace tinfer::test

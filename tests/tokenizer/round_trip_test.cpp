@@ -20,18 +20,18 @@ namespace {
 /// PLaMo-2), the 256 mapped characters (BPE) or the 256 single bytes (RWKV) spell what has no token of its own.
 enum class Loss {
     nothing,
-    space_mark,   ///< SPM writes a space as U+2581, so that character comes back as a space
-    letters,      ///< WordPiece and Unigram fold case, accents, widths or spaces, and have an unknown token for the rest
+    space_mark,  ///< SPM writes a space as U+2581, so that character comes back as a space
+    letters,     ///< WordPiece and Unigram fold case, accents, widths or spaces, and have an unknown token for the rest
 };
 Loss loss(const Vocab& vocab) {
     if (vocab.algorithm() == "llama") return Loss::space_mark;
     return vocab.algorithm() == "bert" || vocab.algorithm() == "t5" ? Loss::letters : Loss::nothing;
 }
 
-constexpr std::string_view kSpaceMark = "▁";   // U+2581
+constexpr std::string_view kSpaceMark = "▁";  // U+2581
 
-/// Bytes that have no token, because the vocabulary was trained on text without them: falcon lacks some control characters
-/// and F2, starcoder F1. No valid text holds C0, C1 and F5 … FF, so what lacks only those loses nothing.
+/// Bytes that have no token, because the vocabulary was trained on text without them: falcon lacks some control
+/// characters and F2, starcoder F1. No valid text holds C0, C1 and F5 … FF, so what lacks only those loses nothing.
 std::array<bool, 256> bytes_without_token(const Vocab& vocab) {
     std::array<bool, 256> lacking{};
     if (vocab.algorithm() != "gpt2") return lacking;
@@ -51,7 +51,8 @@ bool can_come_back(const Vocab& vocab, const std::array<bool, 256>& lacking, std
 }
 
 std::string there_and_back(const Vocab& vocab, std::string_view text) {
-    return vocab.decode(vocab.encode(text, {.add_special = false}), {.render_special = true, .clean = DecodeOptions::Clean::off});
+    return vocab.decode(vocab.encode(text, {.add_special = false}),
+                        {.render_special = true, .clean = DecodeOptions::Clean::off});
 }
 
 void check_round_trips(const std::string& name, const Vocab& vocab, int n_texts, std::uint64_t seed) {
@@ -73,7 +74,8 @@ void check_golden_round_trips(int n_texts, std::uint64_t seed) {
 }
 
 void check_small_round_trips(int n_texts, std::uint64_t seed) {
-    for (const GgufWriter& writer : {small_spm(), small_bpe(), small_bpe("llama-bpe"), small_bpe("gpt-4o"), small_rwkv(), small_plamo2()}) {
+    for (const GgufWriter& writer :
+         {small_spm(), small_bpe(), small_bpe("llama-bpe"), small_bpe("gpt-4o"), small_rwkv(), small_plamo2()}) {
         const Vocab vocab = load_vocab(writer);
         check_round_trips(std::string(vocab.algorithm()), vocab, n_texts, seed);
     }
@@ -86,7 +88,8 @@ TEST_CASE("[T11][golden] round trip: decode(encode(x)) is x for random valid str
     check_golden_round_trips(2000, 20260);
 }
 
-TEST_CASE("[T11][golden][slow] round trip: decode(encode(x)) is x for 100000 random valid strings in every reversible vocabulary") {
+TEST_CASE("[T11][golden][slow] round trip: decode(encode(x)) is x for 100000 random valid strings in every reversible "
+          "vocabulary") {
     if (skip_without_golden()) return;
     check_golden_round_trips(100'000, 20261);
 }
@@ -95,7 +98,8 @@ TEST_CASE("[T11] round trip: small vocabularies of every reversible algorithm gi
     check_small_round_trips(2000, 20262);
 }
 
-TEST_CASE("[T11][slow] round trip: small vocabularies of every reversible algorithm give 100000 random valid strings back") {
+TEST_CASE(
+    "[T11][slow] round trip: small vocabularies of every reversible algorithm give 100000 random valid strings back") {
     check_small_round_trips(100'000, 20263);
 }
 
@@ -106,12 +110,13 @@ TEST_CASE("[golden] round trip: what is left out of it really is lost") {
         CAPTURE(golden.name);
         if (loss(vocab) == Loss::letters) {
             // which of them depends on what the vocabulary folds: case, accents, spaces, characters it does not have
-            CHECK(std::ranges::any_of(std::array{"Hello", "a  b", "café", "👩‍👦"}, [&](const char* text) { return there_and_back(vocab, text) != text; }));
+            CHECK(std::ranges::any_of(std::array{"Hello", "a  b", "café", "👩‍👦"},
+                                      [&](const char* text) { return there_and_back(vocab, text) != text; }));
             continue;
         }
         if (loss(vocab) == Loss::space_mark) CHECK(there_and_back(vocab, "a▁b") == "a b");
         const auto lacking = bytes_without_token(vocab);
-        for (char32_t c = 0; c < 0x110000; c += c < 0x80 ? 1 : 0x4000) {   // ASCII, then every kind
+        for (char32_t c = 0; c < 0x110000; c += c < 0x80 ? 1 : 0x4000) {  // ASCII, then every kind
             std::string text;
             tokenizer::append_utf8(text, c);
             if (c >= 0xD800 && c <= 0xDFFF) continue;

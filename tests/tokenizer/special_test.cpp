@@ -66,8 +66,7 @@ std::string random_word(std::mt19937_64& random, std::size_t most) {
 
 }  // namespace
 
-TEST_CASE(
-    "partition: equals the definition for tokens that overlap, contain and repeat each other, with stripping") {
+TEST_CASE("partition: equals the definition for tokens that overlap, contain and repeat each other, with stripping") {
     std::mt19937_64 random(7);
     tokenizer::Scratch scratch;
     int n_special = 0;

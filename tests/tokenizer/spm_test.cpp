@@ -13,7 +13,8 @@ namespace tinfer::test {
 
 namespace {
 
-/// Of all neighbours whose joined text is a token merges those with the highest score, the leftmost of equals; again and again.
+/// Of all neighbours whose joined text is a token merges those with the highest score, the leftmost of equals; again
+/// and again.
 std::vector<int> merge_everything(const Vocab& vocab, const std::string& text) {
     std::vector<std::string> symbols;
     for (std::size_t i = 0; i < text.size();) {
@@ -36,7 +37,8 @@ std::vector<int> merge_everything(const Vocab& vocab, const std::string& text) {
     }
     std::vector<int> out;
     for (const std::string& symbol : symbols)
-        out.push_back(static_cast<int>(vocab.find(symbol).value_or(*vocab.special(Special::unk))));   // one byte in these texts
+        out.push_back(
+            static_cast<int>(vocab.find(symbol).value_or(*vocab.special(Special::unk))));  // one byte in these texts
     return out;
 }
 
@@ -54,7 +56,7 @@ TEST_CASE("spm: merging word by word gives what merging over the whole text give
         const auto add = [&](const std::string& text) {
             tokens.push_back(text);
             types.push_back(1);
-            scores.push_back(-static_cast<float>(random() % (round % 2 == 0 ? 4 : 1000)));   // many equal ones, or few
+            scores.push_back(-static_cast<float>(random() % (round % 2 == 0 ? 4 : 1000)));  // many equal ones, or few
         };
         for (const char* text : {"a", "b", "c", "▁", "é", "日"}) add(text);
         for (auto n = random() % 40; n > 0; --n) {
@@ -67,11 +69,12 @@ TEST_CASE("spm: merging word by word gives what merging over the whole text give
         const Vocab vocab = load_vocab(writer);
         for (int i = 0; i < 40; ++i) {
             std::string text;
-            for (auto n = random() % (i % 8 == 0 ? 200 : 20); n > 0; --n) text += random() % 50 == 0 ? "x" : std::string(letters[random() % 6]);
+            for (auto n = random() % (i % 8 == 0 ? 200 : 20); n > 0; --n)
+                text += random() % 50 == 0 ? "x" : std::string(letters[random() % 6]);
             const auto tokens_of = ids(vocab.encode(text, {.add_special = false}));
             CAPTURE(text);
             CHECK(tokens_of == merge_everything(vocab, text));
-            CHECK(ids(vocab.encode(text, {.add_special = false})) == tokens_of);   // now from the cache
+            CHECK(ids(vocab.encode(text, {.add_special = false})) == tokens_of);  // now from the cache
         }
     }
 }

@@ -64,18 +64,18 @@ TEST_CASE("[T10][golden] turns: a forced BOS stands in front of every text once,
                 differences.compare(ids(vocab.encode(case_text(c), options)), expected, name + " " + shown(c));
             };
             check({.add_special = false, .force_bos = true}, with_front({bos}, case_ids(c, "plain")));
-            check({.add_special = false, .parse_special = true, .force_bos = true}, with_front({bos}, ids_behind(c, {bos})));
-            if (vocab.add_bos())
-                check({.force_bos = true}, case_ids(c, "add"));
-            else if (!ends_with_more)
-                check({.force_bos = true}, with_front({bos}, case_ids(c, "plain")));
+            check({.add_special = false, .parse_special = true, .force_bos = true},
+                  with_front({bos}, ids_behind(c, {bos})));
+            if (vocab.add_bos()) check({.force_bos = true}, case_ids(c, "add"));
+            else if (!ends_with_more) check({.force_bos = true}, with_front({bos}, case_ids(c, "plain")));
         }
         differences.expect_none(name);
         CHECK(ids(vocab.encode("", {.add_special = false, .force_bos = true})) == std::vector{bos});
     }
 }
 
-TEST_CASE("[T10][golden] turns: BOS with which the text begins as a special counts as the forced one; as text it does not") {
+TEST_CASE(
+    "[T10][golden] turns: BOS with which the text begins as a special counts as the forced one; as text it does not") {
     if (skip_without_golden()) return;
     for (const GoldenVocab& golden : golden_vocabs()) {
         const Vocab& vocab = golden.vocab;
@@ -85,8 +85,9 @@ TEST_CASE("[T10][golden] turns: BOS with which the text begins as a special coun
         const std::string spelt(vocab.text(Token{bos}));
         const auto plain = ids(vocab.encode("Hello", {.add_special = false}));
         for (const std::string& text : {spelt + "Hello", spelt + spelt + "Hello"})
-            CHECK(ids(vocab.encode(text, {.add_special = false, .parse_special = true, .force_bos = true})) == with_front({bos}, plain));
-        if (!vocab.is_control(Token{bos})) continue;   // cut out of every text
+            CHECK(ids(vocab.encode(text, {.add_special = false, .parse_special = true, .force_bos = true})) ==
+                  with_front({bos}, plain));
+        if (!vocab.is_control(Token{bos})) continue;  // cut out of every text
         const auto unparsed = ids(vocab.encode(spelt + "Hello", {.add_special = false, .force_bos = true}));
         CHECK(unparsed == with_front({bos}, ids(vocab.encode(spelt + "Hello", {.add_special = false}))));
         CHECK(unparsed.size() > 1 + plain.size());
@@ -111,8 +112,11 @@ TEST_CASE("[T13][golden] turns: closing one puts EOT in front of everything once
             };
             check({.add_special = false, .close_turn = true}, with_front({*end}, case_ids(c, "plain")));
             check({.close_turn = true}, with_front({*end}, case_ids(c, "add")));
-            if (bos) check({.add_special = false, .force_bos = true, .close_turn = true}, with_front({*end, *bos}, case_ids(c, "plain")));
-            check({.add_special = false, .parse_special = true, .close_turn = true}, with_front({*end}, ids_behind(c, {*end})));
+            if (bos)
+                check({.add_special = false, .force_bos = true, .close_turn = true},
+                      with_front({*end, *bos}, case_ids(c, "plain")));
+            check({.add_special = false, .parse_special = true, .close_turn = true},
+                  with_front({*end}, ids_behind(c, {*end})));
         }
         differences.expect_none(name);
 
@@ -122,7 +126,9 @@ TEST_CASE("[T13][golden] turns: closing one puts EOT in front of everything once
         CHECK(ids(vocab.encode(spelt + "Hello", {.add_special = false, .parse_special = true, .close_turn = true})) ==
               with_front({*end}, plain));
         if (bos)
-            CHECK(ids(vocab.encode(spelt + "Hello", {.add_special = false, .parse_special = true, .force_bos = true, .close_turn = true})) ==
+            CHECK(ids(vocab.encode(
+                      spelt + "Hello",
+                      {.add_special = false, .parse_special = true, .force_bos = true, .close_turn = true})) ==
                   with_front({*end, *bos}, plain));
         CHECK(ids(vocab.encode("", {.add_special = false, .close_turn = true})) == std::vector{*end});
     }
@@ -142,7 +148,8 @@ TEST_CASE("[golden] turns: a BOS that the vocabulary does not have is missing_sp
 }
 
 TEST_CASE("[T13] turns: EOT ends one, else EOS, and a vocabulary with neither says so") {
-    const Vocab with_eot = load_vocab(small_bpe().kv("tokenizer.ggml.eot_token_id", 7u)), with_eos = load_vocab(small_spm());
+    const Vocab with_eot = load_vocab(small_bpe().kv("tokenizer.ggml.eot_token_id", 7u)),
+                with_eos = load_vocab(small_spm());
     CHECK(with_eot.eos() != Token{7});
     CHECK(with_eot.encode("hello", {.close_turn = true}).front() == Token{7});
     CHECK(with_eos.eot() == std::nullopt);
@@ -156,7 +163,9 @@ TEST_CASE("[T10][T13] turns: BOS and EOS of a small vocabulary, with the end tha
     const Vocab vocab = load_vocab(writer);
     const auto text = ids(vocab.encode("hello", {.add_special = false}));
     auto expected = with_front({2, 1}, text);
-    CHECK(ids(vocab.encode("</s><s>hello", {.add_special = false, .parse_special = true, .force_bos = true, .close_turn = true})) == expected);
+    CHECK(ids(vocab.encode("</s><s>hello",
+                           {.add_special = false, .parse_special = true, .force_bos = true, .close_turn = true})) ==
+          expected);
     expected.push_back(2);
     CHECK(ids(vocab.encode("hello", {.force_bos = true, .close_turn = true})) == expected);
     std::vector<Token> out(expected.size());

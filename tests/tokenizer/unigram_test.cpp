@@ -57,24 +57,25 @@ TEST_CASE("unigram: one space in front, the map applied, the best spelling, unkn
     GgufWriter writer = small_unigram();
     writer.kv("tokenizer.ggml.add_space_prefix", true);
     const Vocab vocab = load_vocab(writer);
-    CHECK(spelt(vocab, "ab") == "▁ab|");                     // -6, against ▁|ab -6 and ▁a|b -7.75: the longer came first
-    CHECK(spelt(vocab, "aba") == "▁ab|a|");                  // -9, against ▁|aba -10
-    CHECK(spelt(vocab, "\xEF\xAC\x81") == "▁|fi|");          // ﬁ, -9 against f|i -10
-    CHECK(spelt(vocab, "a\xE3\x80\x80" "a") == "▁a|▁a|");    // U+3000 is a space
+    CHECK(spelt(vocab, "ab") == "▁ab|");             // -6, against ▁|ab -6 and ▁a|b -7.75: the longer came first
+    CHECK(spelt(vocab, "aba") == "▁ab|a|");          // -9, against ▁|aba -10
+    CHECK(spelt(vocab, "\xEF\xAC\x81") == "▁|fi|");  // ﬁ, -9 against f|i -10
+    CHECK(spelt(vocab, "a\xE3\x80\x80"
+                       "a") == "▁a|▁a|");  // U+3000 is a space
     CHECK(spelt(vocab, "\xC3\x85") == "▁a|");
     CHECK(spelt(vocab, "xyz b") == "▁|<unk>|▁|b|");
     CHECK(spelt(vocab, "x\xFF\xE6") == "▁|<unk>|");
     CHECK(spelt(vocab, "a  b ") == "▁a|▁|▁|b|▁|");
     CHECK(spelt(vocab, "").empty());
-    CHECK(spelt(vocab, "a<x>b") == "▁a|<x>|▁|b|");           // USER_DEFINED is cut out, the space comes to each part
-    CHECK(ids(vocab.encode("a")) == std::vector{7, 1});      // add_eos
+    CHECK(spelt(vocab, "a<x>b") == "▁a|<x>|▁|b|");       // USER_DEFINED is cut out, the space comes to each part
+    CHECK(ids(vocab.encode("a")) == std::vector{7, 1});  // add_eos
     CHECK(vocab.special(Special::newline) == Token{3});
     CHECK(vocab.decode(vocab.encode("ab a", kPlain)) == "ab a");
 }
 
 TEST_CASE("unigram: with remove_extra_whitespaces runs of spaces count as one and those at the end as none") {
     GgufWriter writer = small_unigram();
-    writer.kv("tokenizer.ggml.remove_extra_whitespaces", true);   // add_space_prefix is off unless a file says so
+    writer.kv("tokenizer.ggml.remove_extra_whitespaces", true);  // add_space_prefix is off unless a file says so
     const Vocab vocab = load_vocab(writer);
     CHECK(spelt(vocab, "  a   b  ") == "▁a|▁|b|");
     CHECK(spelt(vocab, "   ").empty());
@@ -116,7 +117,7 @@ TEST_CASE("unigram: no spelling has a larger sum of scores") {
                     at += vocab.text(encoded[t]).size();
                     continue;
                 }
-                std::size_t rest = 0;   // what the tokens after the run spell, where no run follows
+                std::size_t rest = 0;  // what the tokens after the run spell, where no run follows
                 bool runs_later = false;
                 for (std::size_t u = t + 1; u < encoded.size(); ++u) {
                     runs_later |= encoded[u] == *vocab.special(Special::unk);
@@ -143,16 +144,16 @@ TEST_CASE("unigram: a character map that leads outside itself is bad_vocabulary"
     CHECK(refused_map("") == ErrorCode::bad_vocabulary);
     CHECK(refused_map("abc") == ErrorCode::bad_vocabulary);
     CHECK(refused_map(std::string(8, '\xFF')) == ErrorCode::bad_vocabulary);
-    CHECK(refused_map(std::string(8, '\0')) == ErrorCode::bad_vocabulary);          // an array of no units
-    CHECK(refused_map(good.substr(0, good.size() - 1)) == ErrorCode::bad_vocabulary);   // the last NUL is gone
+    CHECK(refused_map(std::string(8, '\0')) == ErrorCode::bad_vocabulary);             // an array of no units
+    CHECK(refused_map(good.substr(0, good.size() - 1)) == ErrorCode::bad_vocabulary);  // the last NUL is gone
     std::string far = good;
-    far[4 + 3] = '\x7F';   // the root's children
+    far[4 + 3] = '\x7F';  // the root's children
     CHECK(refused_map(far) == ErrorCode::bad_vocabulary);
-    const std::string head = good.substr(0, good.size() - 7);   // "fi", " " and "a" less: their places are outside
+    const std::string head = good.substr(0, good.size() - 7);  // "fi", " " and "a" less: their places are outside
     CHECK(refused_map(head + std::string(1, '\0')) == ErrorCode::bad_vocabulary);
 
     std::mt19937_64 random(17);
-    for (int i = 0; i < 3000; ++i) {   // whatever passes the check can be walked
+    for (int i = 0; i < 3000; ++i) {  // whatever passes the check can be walked
         std::string damaged = good;
         for (auto n = 1 + random() % 6; n > 0; --n) damaged[random() % damaged.size()] = static_cast<char>(random());
         try {
@@ -170,7 +171,8 @@ TEST_CASE("unigram: a character map that leads outside itself is bad_vocabulary"
 
 TEST_CASE("unigram: scores that are infinite, or none at all, leave every text with a spelling") {
     const float infinity = std::numeric_limits<float>::infinity();
-    for (const auto& scores : {std::vector<float>{}, {0, -infinity, -infinity}, {0, infinity, -1}, {-infinity, -1, infinity}}) {
+    for (const auto& scores :
+         {std::vector<float>{}, {0, -infinity, -infinity}, {0, infinity, -1}, {-infinity, -1, infinity}}) {
         GgufWriter writer = write_vocab("t5", {"<unk>", "a", "ab"}, {2, 1, 1}, scores);
         writer.kv("tokenizer.ggml.unknown_token_id", 0u);
         const Vocab vocab = load_vocab(writer);

@@ -16,7 +16,8 @@ std::string replaced(std::string_view text) {
     std::string out;
     while (!text.empty()) {
         const auto front = tokenizer::utf8_front(text);
-        out += front.kind == tokenizer::Utf8Front::Kind::character ? text.substr(0, front.length) : tokenizer::kReplacement;
+        out += front.kind == tokenizer::Utf8Front::Kind::character ? text.substr(0, front.length)
+                                                                   : tokenizer::kReplacement;
         text.remove_prefix(front.length);
     }
     return out;
@@ -75,7 +76,7 @@ TEST_CASE("stream: what can still become a character is held, what cannot is rep
     CHECK(utf8.push("\xAC!") == "\xE2\x82\xAC!");
     CHECK(utf8.push("\xF0\x9F\x98") == "");
     CHECK(utf8.push("x") == "\xEF\xBF\xBDx");
-    CHECK(utf8.push("\xED\xA0") == "\xEF\xBF\xBD\xEF\xBF\xBD");   // a surrogate's lead: neither byte can become valid
+    CHECK(utf8.push("\xED\xA0") == "\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate's lead: neither byte can become valid
     CHECK(utf8.push("\xC3") == "");
     CHECK(utf8.flush() == "\xEF\xBF\xBD");
     CHECK(utf8.flush() == "");
@@ -98,9 +99,11 @@ TEST_CASE("utf8: structural decoding takes overlong forms and surrogates, and re
     CHECK(normalized("\xED\xA0\x80") == "\xED\xA0\x80");
     CHECK(normalized("\xF4\x90\x80\x80") == "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
     CHECK(normalized("\xE2\x82") == "\xEF\xBF\xBD\xEF\xBF\xBD");
-    std::string masked = "a\xED\xBF\xBF" "b\xED\x9F\xBF";
+    std::string masked = "a\xED\xBF\xBF"
+                         "b\xED\x9F\xBF";
     tokenizer::mask_surrogates(masked);
-    CHECK(masked == "a\xEF\xBF\xBD" "b\xED\x9F\xBF");
+    CHECK(masked == "a\xEF\xBF\xBD"
+                    "b\xED\x9F\xBF");
 }
 
 }  // namespace tinfer::test

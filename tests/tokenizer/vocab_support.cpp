@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "base/access.hpp"
 #include "tokenizer/vocab_support.hpp"
+#include "base/access.hpp"
 
 #include <array>
 
@@ -20,9 +20,18 @@ std::string mapped(std::string_view bytes) {
 }
 
 char32_t random_code_point(std::mt19937_64& random) {
-    constexpr std::array<std::pair<char32_t, char32_t>, 12> ranges{{
-        {'a', 'z'}, {'a', 'z'}, {' ', ' '}, {0x20, 0x7E}, {'0', '9'}, {0, 0x1F}, {0xC0, 0x24F}, {0x400, 0x4FF},
-        {0x4E00, 0x9FFF}, {0x1F300, 0x1F6FF}, {0x300, 0x36F}, {0, 0x10FFFF}}};
+    constexpr std::array<std::pair<char32_t, char32_t>, 12> ranges{{{'a', 'z'},
+                                                                    {'a', 'z'},
+                                                                    {' ', ' '},
+                                                                    {0x20, 0x7E},
+                                                                    {'0', '9'},
+                                                                    {0, 0x1F},
+                                                                    {0xC0, 0x24F},
+                                                                    {0x400, 0x4FF},
+                                                                    {0x4E00, 0x9FFF},
+                                                                    {0x1F300, 0x1F6FF},
+                                                                    {0x300, 0x36F},
+                                                                    {0, 0x10FFFF}}};
     const auto [low, high] = ranges[random() % ranges.size()];
     const auto value = static_cast<char32_t>(low + random() % (high - low + 1));
     return value >= 0xD800 && value <= 0xDFFF ? U'x' : value;
@@ -36,8 +45,9 @@ Vocab load_vocab_file(const std::filesystem::path& path, const ModelOptions& opt
 }
 
 Vocab load_vocab(const GgufWriter& writer, const ModelOptions& options) {
-    const std::vector<std::byte> bytes = writer.bytes();   // the vocabulary keeps nothing of the file
-    return detail::Access::make<Vocab>(tokenizer::load_vocab(*gguf::File::open_memory(bytes, "test.gguf", options), options));
+    const std::vector<std::byte> bytes = writer.bytes();  // the vocabulary keeps nothing of the file
+    return detail::Access::make<Vocab>(
+        tokenizer::load_vocab(*gguf::File::open_memory(bytes, "test.gguf", options), options));
 }
 
 GgufWriter small_spm(bool with_bytes) {
@@ -54,7 +64,8 @@ GgufWriter small_spm(bool with_bytes) {
         add({spelt.data(), spelt.size()}, 6, 0);
     }
     float rank = 0;
-    for (const char* text : {"▁h", "el", "▁hel", "lo", "▁hello", "▁w", "or", "▁wor", "ld", "▁world", "aa", "aaaa", "▁▁"})
+    for (const char* text :
+         {"▁h", "el", "▁hel", "lo", "▁hello", "▁w", "or", "▁wor", "ld", "▁world", "aa", "aaaa", "▁▁"})
         add(text, 1, rank -= 1);
     for (const char* text : {"▁", "h", "e", "l", "o", "w", "r", "d", "a"}) add(text, 1, rank -= 1);
 
@@ -109,22 +120,25 @@ GgufWriter write_vocab(const std::string& model, const std::vector<std::string>&
 }
 
 GgufWriter small_wordpiece() {
-    GgufWriter writer = write_vocab("bert", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un", "▁want", "want", "ed", "▁a", "a", "b",
-                                             "▁runn", "ing", "▁,", "▁!", "▁$", "▁e", "▁中", "▁文", "▁i", "▁naive", "▁©"},
-                                    {3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+    GgufWriter writer =
+        write_vocab("bert", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁un", "▁want", "want", "ed",  "▁a", "a",      "b",
+                             "▁runn", "ing",   "▁,",    "▁!",    "▁$",  "▁e",    "▁中",  "▁文", "▁i", "▁naive", "▁©"},
+                    {3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
     writer.kv("tokenizer.ggml.padding_token_id", 0u).kv("tokenizer.ggml.unknown_token_id", 1u);
     writer.kv("tokenizer.ggml.cls_token_id", 2u).kv("tokenizer.ggml.seperator_token_id", 3u);
     return writer;
 }
 
 std::vector<std::uint8_t> small_character_map() {
-    struct Way { std::string_view from, to; };
+    struct Way {
+        std::string_view from, to;
+    };
     constexpr Way ways[] = {{"\xEF\xAC\x81", "fi"}, {"\xE3\x80\x80", " "}, {"\xC3\x85", "a"}};
-    // A block of 256 units for the children of each node: a unit leads from its byte to the block of its children, and a
-    // value stands in the block's place 0.
+    // A block of 256 units for the children of each node: a unit leads from its byte to the block of its children, and
+    // a value stands in the block's place 0.
     constexpr std::uint32_t kBlock = 256;
     std::vector<std::uint32_t> units(kBlock * 2, 0xFFFFFFFF);
-    units[0] = (kBlock >> 8) << 10 | 0x200;   // the root's children are in block 1
+    units[0] = (kBlock >> 8) << 10 | 0x200;  // the root's children are in block 1
     std::string replacements;
     for (const auto& [from, to] : ways) {
         std::uint32_t block = kBlock;
@@ -136,7 +150,7 @@ std::vector<std::uint8_t> small_character_map() {
                 units.resize(units.size() + kBlock, 0xFFFFFFFF);
                 units[at] = ((at ^ next) & ~0xFFu) >> 8 << 10 | 0x200 | byte;
             }
-            block = at ^ (units[at] >> 10 << 8);   // block of the children, its low bits those of the unit
+            block = at ^ (units[at] >> 10 << 8);  // block of the children, its low bits those of the unit
             if (i + 1 == from.size()) {
                 units[at] |= 0x100;
                 units[block] = static_cast<std::uint32_t>(replacements.size());
@@ -156,9 +170,9 @@ std::vector<std::uint8_t> small_character_map() {
 }
 
 GgufWriter small_unigram() {
-    GgufWriter writer = write_vocab("t5", {"<pad>", "</s>", "<unk>", "▁", "a", "b", "ab", "▁a", "▁ab", "aba", "f", "i", "fi", "<x>"},
-                                    {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4},
-                                    {0, 0, 0, -2, -3, -3.5f, -4, -4.25f, -6, -8, -5, -5, -9, 0});
+    GgufWriter writer = write_vocab(
+        "t5", {"<pad>", "</s>", "<unk>", "▁", "a", "b", "ab", "▁a", "▁ab", "aba", "f", "i", "fi", "<x>"},
+        {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4}, {0, 0, 0, -2, -3, -3.5f, -4, -4.25f, -6, -8, -5, -5, -9, 0});
     writer.array("tokenizer.ggml.precompiled_charsmap", small_character_map());
     return writer;
 }
@@ -168,7 +182,9 @@ GgufWriter small_rwkv() {
     std::vector<std::int32_t> types{3};
     constexpr std::string_view digits = "0123456789abcdef";
     for (std::size_t byte = 0; byte < 256; ++byte) tokens.push_back({'\\', 'x', digits[byte >> 4], digits[byte & 15]});
-    for (const char* text : {"the", "there", " the", "\\n\\n", "\\t\\t", "\\xe4\\xb8\\xad", "it\\'s", "aa", "aaaa", "\\\\"}) tokens.emplace_back(text);
+    for (const char* text :
+         {"the", "there", " the", "\\n\\n", "\\t\\t", "\\xe4\\xb8\\xad", "it\\'s", "aa", "aaaa", "\\\\"})
+        tokens.emplace_back(text);
     types.resize(tokens.size(), 1);
     return write_vocab("rwkv", tokens, types);
 }
@@ -188,7 +204,8 @@ GgufWriter small_plamo2() {
         types.push_back(1);
         scores.push_back(score);
     };
-    add("a", -3), add("b", -3), add("ab", -6), add("abc", -9.5f), add("c", -3), add("日本", -5), add("本", -4), add(" ", -1), add("zz", -3000);
+    add("a", -3), add("b", -3), add("ab", -6), add("abc", -9.5f), add("c", -3), add("日本", -5), add("本", -4),
+        add(" ", -1), add("zz", -3000);
     GgufWriter writer = write_vocab("plamo2", tokens, types, scores);
     writer.kv("tokenizer.ggml.unknown_token_id", 0u);
     return writer;
@@ -198,7 +215,8 @@ std::string random_text(std::mt19937_64& random, int max_chars) {
     std::string text;
     for (auto n = random() % static_cast<unsigned>(max_chars + 1); n > 0; --n) {
         const char32_t value = random_code_point(random);
-        for (auto repeat = random() % 8 == 0 ? random() % 12 + 1 : 1; repeat > 0; --repeat) tokenizer::append_utf8(text, value);
+        for (auto repeat = random() % 8 == 0 ? random() % 12 + 1 : 1; repeat > 0; --repeat)
+            tokenizer::append_utf8(text, value);
     }
     return text;
 }

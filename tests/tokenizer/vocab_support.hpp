@@ -31,7 +31,8 @@ struct BpeParts {
 
 /// A vocabulary from texts and what goes with them; empty lists are left out.
 [[nodiscard]] GgufWriter write_vocab(const std::string& model, const std::vector<std::string>& tokens,
-                                     const std::vector<std::int32_t>& types = {}, const std::vector<float>& scores = {});
+                                     const std::vector<std::int32_t>& types = {},
+                                     const std::vector<float>& scores = {});
 /// `[PAD] [UNK] [CLS] [SEP]` from id 0, words, pieces and punctuation.
 [[nodiscard]] GgufWriter small_wordpiece();
 /// `<pad> </s> <unk>` from id 0, pieces with scores, a character map that makes ﬁ fi, U+3000 a space and Å a.

@@ -36,18 +36,20 @@ TEST_CASE("wordpiece: the longest pieces from the left, a word that cannot be sp
     const Vocab vocab = load_vocab(small_wordpiece());
     CHECK(spelt(vocab, "unwanted running") == "▁un|want|ed|▁runn|ing|");
     CHECK(spelt(vocab, "unwantedx a") == "[UNK]|▁a|");
-    CHECK(spelt(vocab, "UNWANTED") == "▁un|want|ed|");                     // case goes
-    CHECK(spelt(vocab, "\xC3\x80 na\xC3\xAFve") == "▁a|▁naive|");          // À, ï: accents go
-    CHECK(spelt(vocab, "a,a!") == "▁a|▁,|▁a|▁!|");                         // punctuation stands alone
-    CHECK(spelt(vocab, "a$a") == "▁a|▁$|▁a|");                             // so do ASCII symbols
-    CHECK(spelt(vocab, "a\xC2\xA9") == "[UNK]|");                          // but no others: "a©" is one word
-    CHECK(spelt(vocab, "\xE4\xB8\xAD\xE6\x96\x87") == "▁中|▁文|");         // ideographs stand alone
-    CHECK(spelt(vocab, "a\xE2\x80\x8B" "b") == "▁a|b|");                   // a format character vanishes
-    CHECK(spelt(vocab, std::string_view("a\0b\xFF", 4)) == "▁a|b|");       // so do NUL and what is no UTF-8
+    CHECK(spelt(vocab, "UNWANTED") == "▁un|want|ed|");              // case goes
+    CHECK(spelt(vocab, "\xC3\x80 na\xC3\xAFve") == "▁a|▁naive|");   // À, ï: accents go
+    CHECK(spelt(vocab, "a,a!") == "▁a|▁,|▁a|▁!|");                  // punctuation stands alone
+    CHECK(spelt(vocab, "a$a") == "▁a|▁$|▁a|");                      // so do ASCII symbols
+    CHECK(spelt(vocab, "a\xC2\xA9") == "[UNK]|");                   // but no others: "a©" is one word
+    CHECK(spelt(vocab, "\xE4\xB8\xAD\xE6\x96\x87") == "▁中|▁文|");  // ideographs stand alone
+    CHECK(spelt(vocab, "a\xE2\x80\x8B"
+                       "b") == "▁a|b|");                              // a format character vanishes
+    CHECK(spelt(vocab, std::string_view("a\0b\xFF", 4)) == "▁a|b|");  // so do NUL and what is no UTF-8
     CHECK(spelt(vocab, "a\xC2\xA0\xE3\x80\x80\t\r\na") == "▁a|▁a|");
     CHECK(spelt(vocab, " \t").empty());
-    CHECK(spelt(vocab, "\xC4\xB0") == "▁i|");                              // İ
-    CHECK(spelt(vocab, "a\vb a\x85" "b a\u0085b") == "▁a|b|▁a|b|▁a|b|");  // other control characters do not part words
+    CHECK(spelt(vocab, "\xC4\xB0") == "▁i|");  // İ
+    CHECK(spelt(vocab, "a\vb a\x85"
+                       "b a\u0085b") == "▁a|b|▁a|b|▁a|b|");  // other control characters do not part words
 }
 
 TEST_CASE("wordpiece: the canonical decomposition without nonspacing marks, whatever the spelling") {
@@ -64,7 +66,7 @@ TEST_CASE("wordpiece: the canonical decomposition without nonspacing marks, what
     CHECK(spelt(latin, "\u1EA5 a\u0302\u0301 a\u0301\u0302") == "▁a|▁a|▁a|");
     CHECK(spelt(latin, "\u0301").empty());
     CHECK(spelt(latin, "a\uFE0F") == "▁a|");
-    CHECK(spelt(latin, "a\u20DD") == "[UNK]|");                               // an enclosing mark stays
+    CHECK(spelt(latin, "a\u20DD") == "[UNK]|");  // an enclosing mark stays
     // Every letter of a Hangul syllable, the vowel and the final consonant too.
     const Vocab hangul = with({"▁\u1112", "\u1161", "\u11AB"});
     CHECK(spelt(hangul, "\uD55C") == "▁\u1112|\u1161|\u11AB|");
@@ -73,7 +75,7 @@ TEST_CASE("wordpiece: the canonical decomposition without nonspacing marks, what
     const Vocab scripts = with({"▁\u05E9\u05DC\u05D5\u05DD", "▁\u0643\u062A\u0628", "▁\u0915", "\u093F", "\u0930"});
     CHECK(spelt(scripts, "\u05E9\u05C1\u05B8\u05DC\u05D5\u05B9\u05DD") == "▁\u05E9\u05DC\u05D5\u05DD|");
     CHECK(spelt(scripts, "\u0643\u064E\u062A\u064E\u0628\u064E") == "▁\u0643\u062A\u0628|");
-    CHECK(spelt(scripts, "\u0915\u093F\u0930\u094D") == "▁\u0915|\u093F|\u0930|");   // spacing vowel signs stay
+    CHECK(spelt(scripts, "\u0915\u093F\u0930\u094D") == "▁\u0915|\u093F|\u0930|");  // spacing vowel signs stay
     // Marks that stay are in canonical order: U+1D16D (class 226) goes behind U+1D165 (class 216).
     const Vocab music = with({"▁a", "\U0001D165", "\U0001D16D"});
     CHECK(spelt(music, "a\U0001D16D\u0301\U0001D165") == "▁a|\U0001D165|\U0001D16D|");
@@ -88,7 +90,7 @@ TEST_CASE("wordpiece: a word of more than a hundred characters is unknown") {
     CHECK(spelt(vocab, std::string(101, 'a')) == "[UNK]|");
     CHECK(spelt(vocab, std::string(100'000, 'a') + " b a") == "[UNK]|[UNK]|▁a|");
     std::string marked;
-    for (int i = 0; i < 100; ++i) marked += "a\u0301";   // marks that go are not counted
+    for (int i = 0; i < 100; ++i) marked += "a\u0301";  // marks that go are not counted
     CHECK(spelt(vocab, marked) == hundred + "|");
 }
 
@@ -102,7 +104,7 @@ TEST_CASE("[T6] wordpiece: CLS and SEP frame every text, whatever the flags of t
     CHECK(spelt(vocab, "[SEP]") == "[UNK]|[UNK]|[UNK]|");
     GgufWriter without = write_vocab("bert", {"a", "b"});
     const Vocab bare = load_vocab(without);
-    CHECK(bare.encode("xyz", kPlain).empty());   // no way to spell it, no token for that
+    CHECK(bare.encode("xyz", kPlain).empty());  // no way to spell it, no token for that
     CHECK(refusal_of([&] { (void)bare.encode("a"); }) == ErrorCode::missing_special);
 }
 
@@ -127,12 +129,13 @@ TEST_CASE("rwkv: the longest token at each place, escapes undone; every byte str
 
 TEST_CASE("plamo2: the cheapest spelling, the longer piece of equals, bytes for what is no piece") {
     const Vocab vocab = load_vocab(small_plamo2());
-    CHECK(spelt(vocab, "ab") == "ab|");                                // 6 either way
-    CHECK(spelt(vocab, "abc") == "ab|c|");                             // 9; abc costs 9.5
+    CHECK(spelt(vocab, "ab") == "ab|");     // 6 either way
+    CHECK(spelt(vocab, "abc") == "ab|c|");  // 9; abc costs 9.5
     CHECK(spelt(vocab, "\xE6\x97\xA5\xE6\x9C\xAC") == "日本|");
     CHECK(spelt(vocab, "\xE6\x97\xA5") == "<0xE6>|<0x97>|<0xA5>|");
-    CHECK(spelt(vocab, "zz") == "<0x7A>|<0x7A>|");                     // a piece too unlikely to be used
-    CHECK(spelt(vocab, "\xEF\xBB\xBF" "a") == "a|");
+    CHECK(spelt(vocab, "zz") == "<0x7A>|<0x7A>|");  // a piece too unlikely to be used
+    CHECK(spelt(vocab, "\xEF\xBB\xBF"
+                       "a") == "a|");
     CHECK(spelt(vocab, "a\xFF") == "a|<0xFF>|");
     std::mt19937_64 random(3);
     for (int i = 0; i < 500; ++i) {

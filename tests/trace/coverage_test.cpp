@@ -41,8 +41,11 @@ void check_coverage(const Model& model, const ContextOptions& options) {
 
 using Tensors = std::set<const TensorInfo*>;
 
-// The tensors of a step from its nodes alone: inputs and outputs; those that only its own nodes make and read are inner.
-struct StepTensors { Tensors all, inner; };
+// The tensors of a step from its nodes alone: inputs and outputs; those that only its own nodes make and read are
+// inner.
+struct StepTensors {
+    Tensors all, inner;
+};
 
 std::vector<StepTensors> tensors_of_steps(const SeenPlan& plan) {
     std::vector<StepTensors> out(plan.kernels.size());
@@ -70,8 +73,10 @@ std::uint64_t directory_bytes(const Model& model) {
     for (const TensorInfo& tensor : model.file().tensors()) {
         const bool stacked = tensor.name.find("_exps") != std::string_view::npos;
         if (tensor.name == "token_embd.weight") sum += tensor.row_bytes + (tied ? tensor.bytes : 0);
-        else sum += stacked ? tensor.bytes / static_cast<std::uint64_t>(model.info().n_expert) * static_cast<std::uint64_t>(model.info().n_expert_used)
-                            : tensor.bytes;
+        else
+            sum += stacked ? tensor.bytes / static_cast<std::uint64_t>(model.info().n_expert) *
+                                 static_cast<std::uint64_t>(model.info().n_expert_used)
+                           : tensor.bytes;
     }
     return sum;
 }
@@ -102,7 +107,8 @@ TEST_CASE("[N1] trace: every step of every architecture on every kernel table co
 }
 
 TEST_CASE("[N1] trace: coverage holds for every kind of weight and cache type") {
-    constexpr std::array types{DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q5_1, DType::q3_k, DType::q6_k, DType::iq4_xs, DType::mxfp4};
+    constexpr std::array types{DType::f32,  DType::f16,  DType::bf16,   DType::q8_0, DType::q5_1,
+                               DType::q3_k, DType::q6_k, DType::iq4_xs, DType::mxfp4};
     constexpr std::array caches{KvType::f32, KvType::f16, KvType::bf16};
     for (std::size_t i = 0; i < types.size(); ++i) {
         CAPTURE(std::string(to_string(types[i])));
@@ -136,7 +142,8 @@ TEST_CASE("[N1] trace: coverage holds for caches of codes") {
             }
 }
 
-TEST_CASE("[N1][K7][X3] trace: the pairs of node and operand in the events are those of the graph, inner results elided") {
+TEST_CASE(
+    "[N1][K7][X3] trace: the pairs of node and operand in the events are those of the graph, inner results elided") {
     for (const char* arch : kTracedModels)
         for (const bool fuse : {true, false}) {
             CAPTURE(arch);
@@ -171,7 +178,8 @@ TEST_CASE("[N1][K7][X3] trace: the pairs of node and operand in the events are t
         }
 }
 
-TEST_CASE("[N1][A16] trace: weight bytes of a decode step are those of the file's directory, experts only where chosen") {
+TEST_CASE(
+    "[N1][A16] trace: weight bytes of a decode step are those of the file's directory, experts only where chosen") {
     for (const char* arch : kTracedModels)
         for (const DType type : {DType::f32, DType::q4_k, DType::q6_k})
             for (const bool tied : {false, true}) {
@@ -179,7 +187,7 @@ TEST_CASE("[N1][A16] trace: weight bytes of a decode step are those of the file'
                 CAPTURE(std::string(to_string(type)));
                 CAPTURE(tied);
                 TinyModel tiny = TinyModel::of(arch, type);
-                if (tied && tiny.arch == "qwen2moe") continue;   // has its head always
+                if (tied && tiny.arch == "qwen2moe") continue;  // has its head always
                 tiny.tied = tied;
                 const Model model = load_tiny(tiny);
                 Context context(model, {.n_threads = 1});
@@ -239,13 +247,15 @@ TEST_CASE("[A16] trace: the experts read are the experts the router chose, each 
         const auto attached = context.attach(watch);
         const auto tokens = random_tokens(7, 100, 5);
         REQUIRE(context.decode(tokens) == DecodeStatus::ok);
-        for (int i = 0; i < 3; ++i) REQUIRE(context.decode(std::array{tokens[static_cast<std::size_t>(i)]}) == DecodeStatus::ok);
-        CHECK(watch->steps == 4 * 2 * 3);   // decodes × layers × (gate, up, down)
+        for (int i = 0; i < 3; ++i)
+            REQUIRE(context.decode(std::array{tokens[static_cast<std::size_t>(i)]}) == DecodeStatus::ok);
+        CHECK(watch->steps == 4 * 2 * 3);  // decodes × layers × (gate, up, down)
         CHECK(watch->not_all);
     }
 }
 
-TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 rows of K and V of each layer and writes one") {
+TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 rows of K and V of each layer and "
+          "writes one") {
     for (const char* arch : kTracedModels) {
         CAPTURE(arch);
         const Model model = load_tiny(arch);
@@ -253,20 +263,23 @@ TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 r
         const auto recorder = std::make_shared<Recorder>();
         const auto attached = context.attach(recorder);
         const auto tokens = random_tokens(130, model.info().n_vocab, 11);
-        std::uint64_t n = 0;   // cached so far
+        std::uint64_t n = 0;  // cached so far
         const auto decode = [&](std::uint64_t count) {
             recorder->forget();
             REQUIRE(context.decode(std::span(tokens).subspan(n, count)) == DecodeStatus::ok);
-            std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> rows;   // cache → read, written
+            std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> rows;  // cache → read, written
             for (const SeenEvent& event : recorder->events)
                 for (const SeenAccess& access : event.accesses) {
-                    const bool cache = access.tensor.tensor_class == TensorClass::cache_k || access.tensor.tensor_class == TensorClass::cache_v;
+                    const bool cache = access.tensor.tensor_class == TensorClass::cache_k ||
+                                       access.tensor.tensor_class == TensorClass::cache_v;
                     if (!cache) continue;
                     CHECK(access.bytes % access.tensor.row_bytes == 0);
                     CHECK(access.tensor.layer == event.layer);
                     auto& [read, written] = rows[access.name];
-                    std::uint64_t used = access.bytes;   // what vector lanes load beside the visible cells is marked as such
-                    for (const AccessRange& range : access.ranges) used -= range.padding ? range.length * range.count : 0;
+                    std::uint64_t used =
+                        access.bytes;  // what vector lanes load beside the visible cells is marked as such
+                    for (const AccessRange& range : access.ranges)
+                        used -= range.padding ? range.length * range.count : 0;
                     (access.mode == AccessMode::read ? read : written) += used / access.tensor.row_bytes;
                 }
             n += count;
@@ -280,7 +293,7 @@ TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 r
         decode(5);
         decode(1);
         decode(57);
-        for (int i = 0; i < 3; ++i) decode(1);   // across the page's end at 64
+        for (int i = 0; i < 3; ++i) decode(1);  // across the page's end at 64
         decode(40);
         decode(1);
     }
@@ -328,7 +341,8 @@ TEST_CASE("[B9] trace: rows that are not outputs cost no final norm and no outpu
     for (const std::int64_t rows : head_rows({false, true, false, true, true})) CHECK(rows == 3);
     CHECK(!head_rows({true}).empty());
     recorder->forget();
-    REQUIRE(context.decode(random_tokens(20, model.info().n_vocab, 1)) == DecodeStatus::ok);   // 16 + 4: the last is the output
+    REQUIRE(context.decode(random_tokens(20, model.info().n_vocab, 1)) ==
+            DecodeStatus::ok);  // 16 + 4: the last is the output
     REQUIRE(recorder->runs.size() == 2);
     for (const SeenEvent& event : recorder->events) {
         const bool first = event.run == recorder->runs[0].info.run;
@@ -358,10 +372,13 @@ TEST_CASE("[X11] trace: every expected tensor of every layer appears for every t
                 for (const SeenEvent& event : recorder->of_run(run.info.run)) {
                     nodes.insert(event.nodes.begin(), event.nodes.end());
                     for (const SeenAccess& access : event.accesses)
-                        if (access.kind != AccessKind::elided) (access.mode == AccessMode::read ? read : written).insert(access.name);
+                        if (access.kind != AccessKind::elided)
+                            (access.mode == AccessMode::read ? read : written).insert(access.name);
                 }
-                for (const TensorInfo& tensor : model.file().tensors()) CHECK_MESSAGE(read.contains(std::string(tensor.name)), tensor.name);
-                for (const char* node : {"inp_embd", "rope_table", "result_norm", "result_output"}) CHECK_MESSAGE(nodes.contains(node), node);
+                for (const TensorInfo& tensor : model.file().tensors())
+                    CHECK_MESSAGE(read.contains(std::string(tensor.name)), tensor.name);
+                for (const char* node : {"inp_embd", "rope_table", "result_norm", "result_output"})
+                    CHECK_MESSAGE(nodes.contains(node), node);
                 for (int il = 0; il < model.info().n_layer; ++il) {
                     for (const char* cache : {"cache_k-", "cache_v-"}) {
                         CHECK(read.contains(cat(cache, il)));
@@ -369,9 +386,11 @@ TEST_CASE("[X11] trace: every expected tensor of every layer appears for every t
                     }
                     const bool experts = model.info().n_expert > 0;
                     const std::string ffn = experts ? "ffn_moe_" : "ffn_";
-                    for (const std::string& role : {std::string("attn_norm"), std::string("q"), std::string("k"), std::string("v"), std::string("q_rope"),
-                                                    std::string("k_rope"), std::string("attn"), std::string("attn_out"), std::string("ffn_norm"),
-                                                    ffn + "gate", ffn + "up", ffn + (experts ? "down" : "out"), ffn + "swiglu"})
+                    for (const std::string& role :
+                         {std::string("attn_norm"), std::string("q"), std::string("k"), std::string("v"),
+                          std::string("q_rope"), std::string("k_rope"), std::string("attn"), std::string("attn_out"),
+                          std::string("ffn_norm"), ffn + "gate", ffn + "up", ffn + (experts ? "down" : "out"),
+                          ffn + "swiglu"})
                         CHECK_MESSAGE(nodes.contains(cat(role, '-', il)), cat(role, '-', il));
                 }
             }

@@ -18,7 +18,8 @@ namespace {
 
 struct Traced {
     Traced(const Model& model, const ContextOptions& options, TraceRequest request = {})
-        : context(model, options), recorder(std::make_shared<Recorder>(std::move(request))), attached(context.attach(recorder)) {}
+        : context(model, options), recorder(std::make_shared<Recorder>(std::move(request))),
+          attached(context.attach(recorder)) {}
     Context context;
     std::shared_ptr<Recorder> recorder;
     Attachment attached;
@@ -34,7 +35,8 @@ void check_identity(const SeenEvent& event, const SeenAccess& access) {
     CHECK(tensor.row_bytes > 0);
     CHECK(tensor.bytes == tensor.row_bytes * static_cast<std::uint64_t>(tensor.ne[1] * tensor.ne[2] * tensor.ne[3]));
     CHECK((tensor.address == nullptr) == (access.kind == AccessKind::elided));
-    CHECK((access.bytes == 0) == (access.kind == AccessKind::elided || (access.kind == AccessKind::ranges && access.ranges.empty())));
+    CHECK((access.bytes == 0) ==
+          (access.kind == AccessKind::elided || (access.kind == AccessKind::ranges && access.ranges.empty())));
     CHECK(access.bytes <= tensor.bytes);
     CHECK((access.kind == AccessKind::ranges) == !access.ranges.empty());
     const bool in_file = tensor.tensor_class == TensorClass::weight;
@@ -58,7 +60,8 @@ void check_canonical(const SeenAccess& access) {
 }
 
 bool multiplies(Op op) {
-    return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::attention || op == Op::moe_sum;
+    return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::attention ||
+           op == Op::moe_sum;
 }
 
 std::vector<std::string> signatures(std::span<const SeenEvent> events) {
@@ -73,7 +76,8 @@ TEST_CASE("[X2][X3] trace: every field of every event is filled, times begin at 
     for (const char* arch : kTracedModels)
         for (const auto delivery : {Delivery::batched, Delivery::immediate}) {
             CAPTURE(arch);
-            Traced t(load_tiny(arch, DType::q4_0), exercise_options(), {.level = TraceLevel::steps, .delivery = delivery});
+            Traced t(load_tiny(arch, DType::q4_0), exercise_options(),
+                     {.level = TraceLevel::steps, .delivery = delivery});
             exercise(t.context);
             std::uint64_t time = 0, index = 0;
             for (const SeenEvent& event : t.recorder->events) {
@@ -118,7 +122,7 @@ TEST_CASE("[X2] trace: runs say which decode, micro-batch, phase and tokens they
     const Model model = load_tiny("llama");
     Context context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = 4, .n_threads = 1});
     const auto tokens = random_tokens(11, 128, 4);
-    REQUIRE(context.decode(std::span(tokens).first(2)) == DecodeStatus::ok);   // before the session: not counted
+    REQUIRE(context.decode(std::span(tokens).first(2)) == DecodeStatus::ok);  // before the session: not counted
     const auto recorder = std::make_shared<Recorder>();
     const auto attached = context.attach(recorder);
     REQUIRE(context.decode(std::span(tokens).subspan(2, 6)) == DecodeStatus::ok);
@@ -127,8 +131,14 @@ TEST_CASE("[X2] trace: runs say which decode, micro-batch, phase and tokens they
     batch.add(tokens[9], Pos{9}, SeqId{0}, true);
     batch.add(tokens[10], Pos{0}, SeqId{1}, false);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
-    struct Expected { std::uint64_t decode; std::uint32_t micro_batch; Phase phase; std::size_t n; };
-    const std::vector<Expected> expected{{0, 0, Phase::prefill, 3}, {0, 1, Phase::prefill, 3}, {1, 0, Phase::decode, 1}, {2, 0, Phase::decode, 2}};
+    struct Expected {
+        std::uint64_t decode;
+        std::uint32_t micro_batch;
+        Phase phase;
+        std::size_t n;
+    };
+    const std::vector<Expected> expected{
+        {0, 0, Phase::prefill, 3}, {0, 1, Phase::prefill, 3}, {1, 0, Phase::decode, 1}, {2, 0, Phase::decode, 2}};
     REQUIRE(recorder->runs.size() == expected.size());
     std::size_t next = 2;
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -168,7 +178,8 @@ TEST_CASE("[G7] trace: graph inputs are visible by name before the run") {
         }
         if (name == "inp_out_rows") CHECK(values[0] == 4);
     }
-    CHECK(names == std::set<std::string>{"inp_tokens", "inp_pos", "kv_cells", "kv_table", "kv_seqs", "kv_spans", "inp_out_rows"});
+    CHECK(names == std::set<std::string>{"inp_tokens", "inp_pos", "kv_cells", "kv_table", "kv_seqs", "kv_spans",
+                                         "inp_out_rows"});
 }
 
 TEST_CASE("[G9] trace: the plan lists the kernel of every step, as the exported plan does") {
@@ -176,7 +187,8 @@ TEST_CASE("[G9] trace: the plan lists the kernel of every step, as the exported 
         for (const Isa isa : available_isas()) {
             const Model model = load_tiny("qwen3moe", DType::q8_0);
             const ContextOptions options{.n_ctx = 64, .n_threads = 1, .isa = isa, .fuse = fuse};
-            const std::string text = export_graph(model, options, {.format = GraphRequest::Format::text, .view = GraphRequest::View::plan});
+            const std::string text =
+                export_graph(model, options, {.format = GraphRequest::Format::text, .view = GraphRequest::View::plan});
             Traced t(model, options);
             REQUIRE(t.context.decode(std::array{Token{3}}) == DecodeStatus::ok);
             std::size_t at = 0;
@@ -196,7 +208,7 @@ TEST_CASE("trace: thread spans lie inside their event, one per thread; other lev
             ContextOptions options = exercise_options();
             options.n_threads = n_threads;
             Traced t(model, options, {.level = TraceLevel::threads, .delivery = delivery});
-            detail::impl_of(t.context).team_limit = n_threads;   // also on a machine with fewer processors
+            detail::impl_of(t.context).team_limit = n_threads;  // also on a machine with fewer processors
             exercise(t.context);
             std::uint64_t busy = 0;
             for (const SeenEvent& event : t.recorder->events) {
@@ -243,7 +255,7 @@ TEST_CASE("[K8][X13] trace: the events of decode steps of equal shape are the sa
             std::vector<std::string> first;
             for (const int n_threads : {1, 2, 3}) {
                 Traced t(model, {.n_ctx = 128, .n_threads = n_threads, .fuse = fuse});
-                const auto tokens = random_tokens(n_threads == 1 ? 70 : 4, 100, 8);   // 70: into the second page
+                const auto tokens = random_tokens(n_threads == 1 ? 70 : 4, 100, 8);  // 70: into the second page
                 for (const Token token : tokens) REQUIRE(t.context.decode(std::array{token}) == DecodeStatus::ok);
                 CHECK(t.recorder->plans.size() == 1);
                 for (std::uint64_t run = 0; run < tokens.size(); ++run) {
@@ -259,30 +271,36 @@ TEST_CASE("[K8][X13] trace: the events of decode steps of equal shape are the sa
 TEST_CASE("trace: what a run's events say does not depend on the runs before") {
     const auto describe = [](const SeenEvent& event) {
         std::ostringstream text;
-        text << event.step << ' ' << event.signature() << " macs " << event.macs << " read " << event.bytes_read << " written " << event.bytes_written
-             << " threads " << event.threads.size() << " status " << static_cast<int>(event.status);
+        text << event.step << ' ' << event.signature() << " macs " << event.macs << " read " << event.bytes_read
+             << " written " << event.bytes_written << " threads " << event.threads.size() << " status "
+             << static_cast<int>(event.status);
         for (const SeenAccess& access : event.accesses) {
-            text << "; " << access.name << ' ' << access.slot << ' ' << static_cast<int>(access.mode) << ' ' << static_cast<int>(access.kind) << ' '
-                 << access.passes << ' ' << access.bytes;
+            text << "; " << access.name << ' ' << access.slot << ' ' << static_cast<int>(access.mode) << ' '
+                 << static_cast<int>(access.kind) << ' ' << access.passes << ' ' << access.bytes;
             for (const AccessRange& r : access.ranges)
-                text << " [" << r.offset << ' ' << r.length << ' ' << r.stride << ' ' << r.count << ' ' << r.tag << ' ' << r.weight << ' ' << r.padding << ']';
+                text << " [" << r.offset << ' ' << r.length << ' ' << r.stride << ' ' << r.count << ' ' << r.tag << ' '
+                     << r.weight << ' ' << r.padding << ']';
         }
         return text.str();
     };
-    // Of one token and more, over the ends of two pages, some behind a hole torn; some with threads watched too, some with every
-    // step shown at once.
+    // Of one token and more, over the ends of two pages, some behind a hole torn; some with threads watched too, some
+    // with every step shown at once.
     const std::vector<std::size_t> counts{5, 1, 1, 57, 1, 1, 1, 1, 3, 1, 58, 1, 1, 1, 3, 1};
     for (const char* arch : kTracedModels) {
         const Model model = load_tiny(arch, DType::q8_0);
         const auto tokens = random_tokens(140, model.info().n_vocab, 12);
         const auto decode = [&](Context& context, std::size_t& n, std::size_t i) {
-            if (i % 4 == 3) REQUIRE(context.seq_rm(SeqId{0}, Pos{2 * static_cast<int>(i)}, Pos{2 * static_cast<int>(i) + 3}) == RemoveStatus::ok);
+            if (i % 4 == 3)
+                REQUIRE(context.seq_rm(SeqId{0}, Pos{2 * static_cast<int>(i)}, Pos{2 * static_cast<int>(i) + 3}) ==
+                        RemoveStatus::ok);
             REQUIRE(context.decode(std::span(tokens).subspan(n, counts[i])) == DecodeStatus::ok);
             n += counts[i];
         };
         const auto second = [&](Context& context, std::size_t i) {
-            if (i % 5 == 2) return context.attach(std::make_shared<Recorder>(TraceRequest{.level = TraceLevel::threads}));
-            if (i % 5 == 4) return context.attach(std::make_shared<Recorder>(TraceRequest{.delivery = Delivery::immediate}));
+            if (i % 5 == 2)
+                return context.attach(std::make_shared<Recorder>(TraceRequest{.level = TraceLevel::threads}));
+            if (i % 5 == 4)
+                return context.attach(std::make_shared<Recorder>(TraceRequest{.delivery = Delivery::immediate}));
             return Attachment();
         };
         Traced all(model, {.n_ctx = 192, .n_threads = 2});
@@ -302,7 +320,8 @@ TEST_CASE("trace: what a run's events say does not depend on the runs before") {
             const Attachment attached = context.attach(alone), other = second(context, i);
             decode(context, m, i);
             REQUIRE(alone->events.size() == all.recorder->events.size());
-            for (std::size_t e = 0; e < alone->events.size(); ++e) CHECK(describe(all.recorder->events[e]) == describe(alone->events[e]));
+            for (std::size_t e = 0; e < alone->events.size(); ++e)
+                CHECK(describe(all.recorder->events[e]) == describe(alone->events[e]));
         }
     }
 }
@@ -317,13 +336,16 @@ TEST_CASE("[X12] trace: intermediate results carry their stable names") {
             nodes.insert(event.nodes.begin(), event.nodes.end());
             for (const SeenAccess& access : event.accesses) tensors.insert(access.name);
         }
-        for (const char* name : {"inp_embd", "attn_norm-0", "attn_norm-1", "q-0", "k_rope-1", "attn-0", "attn_out-1", "ffn_norm-0", "ffn_gate-1", "ffn_up-0",
-                                 "ffn_silu-1", "ffn_swiglu-0", "ffn_swiglu-1", "ffn_out-0", "result_norm", "result_output"}) {
+        for (const char* name : {"inp_embd", "attn_norm-0", "attn_norm-1", "q-0", "k_rope-1", "attn-0", "attn_out-1",
+                                 "ffn_norm-0", "ffn_gate-1", "ffn_up-0", "ffn_silu-1", "ffn_swiglu-0", "ffn_swiglu-1",
+                                 "ffn_out-0", "result_norm", "result_output"}) {
             CAPTURE(name);
             CHECK(nodes.count(name) == 1);
             CHECK(tensors.contains(name));
         }
-        for (const char* name : {"token_embd.weight", "blk.1.ffn_down.weight", "cache_k-0", "cache_v-1", "inp_tokens", "inp_pos"}) CHECK(tensors.contains(name));
+        for (const char* name :
+             {"token_embd.weight", "blk.1.ffn_down.weight", "cache_k-0", "cache_v-1", "inp_tokens", "inp_pos"})
+            CHECK(tensors.contains(name));
     }
 }
 
@@ -353,11 +375,13 @@ TEST_CASE("[K7] trace: a fused step names every node it stands for and every val
     CHECK(norm.op == Op::rms_norm_quantize);
     CHECK(elided(norm) == std::set<std::string>{"attn_norm-1"});
     bool reads_weight = false;
-    for (const SeenAccess& access : norm.accesses) reads_weight = reads_weight || access.name == "blk.1.attn_norm.weight";
+    for (const SeenAccess& access : norm.accesses)
+        reads_weight = reads_weight || access.name == "blk.1.attn_norm.weight";
     CHECK(reads_weight);
 }
 
-TEST_CASE("[X6] trace: the registry holds every tensor of the file in directory order, found by name and by any address inside") {
+TEST_CASE("[X6] trace: the registry holds every tensor of the file in directory order, found by name and by any "
+          "address inside") {
     for (const char* arch : kTracedModels)
         for (const bool use_mmap : {true, false}) {
             CAPTURE(arch);
@@ -384,7 +408,8 @@ TEST_CASE("[X6] trace: the registry holds every tensor of the file in directory 
                     CHECK(tensor.id == id++);
                     const auto* begin = static_cast<const std::byte*>(tensor.address);
                     REQUIRE(begin != nullptr);
-                    for (const std::uint64_t offset : {std::uint64_t{0}, tensor.bytes / 2, tensor.bytes - 1}) CHECK(session.find(begin + offset) == &tensor);
+                    for (const std::uint64_t offset : {std::uint64_t{0}, tensor.bytes / 2, tensor.bytes - 1})
+                        CHECK(session.find(begin + offset) == &tensor);
                     CHECK(session.find(begin + tensor.bytes) != &tensor);
                     CHECK(session.find(tensor.name) == &tensor);
                 }
@@ -396,9 +421,10 @@ TEST_CASE("[X6] trace: the registry holds every tensor of the file in directory 
             CHECK(session.find("no such tensor") == nullptr);
             CHECK(session.find(&session) == nullptr);
             REQUIRE(t.context.decode(std::array{Token{1}}) == DecodeStatus::ok);
-            for (const SeenEvent& event : t.recorder->events)   // events point into the registry
+            for (const SeenEvent& event : t.recorder->events)  // events point into the registry
                 for (const SeenAccess& access : event.accesses)
-                    if (access.tensor.tensor_class == TensorClass::weight) CHECK(access.entry == &session.weights[access.tensor.id]);
+                    if (access.tensor.tensor_class == TensorClass::weight)
+                        CHECK(access.entry == &session.weights[access.tensor.id]);
         }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Completeness of the trace for every architecture: golden models and small ones of our own, prefill and decode, fused and
-// not. The mutation test over all of them is mutation_test.cpp's.
+// Completeness of the trace for every architecture: golden models and small ones of our own, prefill and decode, fused
+// and not. The mutation test over all of them is mutation_test.cpp's.
 #include <doctest/doctest.h>
 
 #include "support/family_model.hpp"
@@ -18,20 +18,29 @@ void check_trace(const Model& model) {
         for (const bool fuse : {true, false}) {
             CAPTURE(std::string(to_string(isa)));
             CAPTURE(fuse);
-            Context context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = 11, .n_outputs = 4, .n_threads = 2, .isa = isa, .fuse = fuse});
+            Context context(model, {.n_ctx = 128,
+                                    .n_seq_max = 2,
+                                    .n_ubatch = 11,
+                                    .n_outputs = 4,
+                                    .n_threads = 2,
+                                    .isa = isa,
+                                    .fuse = fuse});
             const auto check = std::make_shared<CoverageCheck>();
             const auto recorder = std::make_shared<Recorder>();
             const auto attached = context.attach(check), recording = context.attach(recorder);
             const auto tokens = random_tokens(40, model.info().n_vocab, 7);
-            REQUIRE(context.decode(std::span(tokens).first(30)) == DecodeStatus::ok);   // 11 + 11 + 8: runs without outputs, too
-            for (std::size_t i = 30; i < 33; ++i) REQUIRE(context.decode(std::span(tokens).subspan(i, 1)) == DecodeStatus::ok);
-            Batch batch;                                                                 // prefill of one sequence beside decode
+            REQUIRE(context.decode(std::span(tokens).first(30)) ==
+                    DecodeStatus::ok);  // 11 + 11 + 8: runs without outputs, too
+            for (std::size_t i = 30; i < 33; ++i)
+                REQUIRE(context.decode(std::span(tokens).subspan(i, 1)) == DecodeStatus::ok);
+            Batch batch;  // prefill of one sequence beside decode
             for (std::size_t i = 33; i < 37; ++i) batch.add(tokens[i], std::nullopt, std::array{SeqId{1}}, i == 36);
             batch.add(tokens[37], std::nullopt, std::array{SeqId{0}}, true);
             REQUIRE(context.decode(batch) == DecodeStatus::ok);
             CHECK(differences_of(*check) == "");
             CHECK(check->steps() == recorder->events.size());
-            for (const SeenRun& run : recorder->runs) CHECK(run.result.expected_weight_bytes == run.result.observed_weight_bytes);
+            for (const SeenRun& run : recorder->runs)
+                CHECK(run.result.expected_weight_bytes == run.result.observed_weight_bytes);
         }
 }
 
@@ -42,14 +51,21 @@ void check_pooled_trace(const Model& model) {
             for (const Pooling pooling : {Pooling::none, Pooling::mean, Pooling::cls}) {
                 CAPTURE(std::string(to_string(isa)));
                 CAPTURE(std::string(to_string(pooling)));
-                Context context(model, {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = model.info().causal ? 11 : 64, .n_threads = 2, .isa = isa, .fuse = fuse,
-                                        .embeddings = true, .pooling = pooling});
+                Context context(model, {.n_ctx = 128,
+                                        .n_seq_max = 2,
+                                        .n_ubatch = model.info().causal ? 11 : 64,
+                                        .n_threads = 2,
+                                        .isa = isa,
+                                        .fuse = fuse,
+                                        .embeddings = true,
+                                        .pooling = pooling});
                 const auto check = std::make_shared<CoverageCheck>();
                 const auto recorder = std::make_shared<Recorder>();
                 const auto attached = context.attach(check), recording = context.attach(recorder);
                 const auto tokens = random_tokens(30, model.info().n_vocab, 7);
                 Batch batch;
-                for (int i = 0; i < 30; ++i) batch.add(tokens[static_cast<std::size_t>(i)], Pos{i / 2}, SeqId{i % 2}, false);
+                for (int i = 0; i < 30; ++i)
+                    batch.add(tokens[static_cast<std::size_t>(i)], Pos{i / 2}, SeqId{i % 2}, false);
                 REQUIRE(context.decode(batch) == DecodeStatus::ok);
                 CHECK(differences_of(*check) == "");
                 CHECK(check->steps() == recorder->events.size());

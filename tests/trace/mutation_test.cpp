@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The check is checked: a kernel table is wrapped so that entries of the real kernels can be counted and single operands
-// can be left out of what a kernel declares or resolves. CoverageCheck must notice every one of them.
+// The check is checked: a kernel table is wrapped so that entries of the real kernels can be counted and single
+// operands can be left out of what a kernel declares or resolves. CoverageCheck must notice every one of them.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -35,17 +35,18 @@ struct Drop {
 // Kernels are plain functions without captures, so what the wrappers do is told here. One context at a time.
 struct Wrapping {
     const kernels::KernelTable* table = nullptr;
-    std::vector<kernels::KernelDescriptor> all;   // of the table and those below it
+    std::vector<kernels::KernelDescriptor> all;  // of the table and those below it
     Drop drop;
-    std::set<Drop> offered;                 // operands that kernels named
-    std::vector<std::size_t> entries;       // kernels entered by the leading thread, in order
+    std::set<Drop> offered;            // operands that kernels named
+    std::vector<std::size_t> entries;  // kernels entered by the leading thread, in order
     std::array<std::atomic<int>, kMaxKernels> entered{};
 };
 Wrapping wrapping;
 
 class WatchingSink final : public kernels::AccessSink {
 public:
-    WatchingSink(kernels::AccessSink& sink, Where where, std::size_t kernel) : sink_(sink), where_(where), kernel_(kernel) {}
+    WatchingSink(kernels::AccessSink& sink, Where where, std::size_t kernel)
+        : sink_(sink), where_(where), kernel_(kernel) {}
     void whole(std::uint16_t slot, AccessMode mode, std::uint16_t passes) override {
         if (passes_on(slot, mode)) sink_.whole(slot, mode, passes);
     }
@@ -108,7 +109,8 @@ std::vector<kernels::KernelDescriptor> wrapped_kernels(const kernels::KernelTabl
 // A context whose kernels are wrapped, on a tiny model of its own.
 class WrappedContext {
 public:
-    WrappedContext(const TinyModel& tiny, ContextOptions options) : WrappedContext(tiny, std::move(options), TempFolder()) {}
+    WrappedContext(const TinyModel& tiny, ContextOptions options)
+        : WrappedContext(tiny, std::move(options), TempFolder()) {}
     WrappedContext(const std::filesystem::path& path, ContextOptions options) {
         auto file = gguf::File::open(std::span(&path, 1), {});
         bound_ = model::bind_model(file, {});
@@ -141,7 +143,8 @@ public:
     [[nodiscard]] const kernels::KernelTable& table() const { return table_; }
 
 private:
-    WrappedContext(const TinyModel& tiny, ContextOptions options, const TempFolder& folder) : WrappedContext(tiny.save(folder.path()), std::move(options)) {}
+    WrappedContext(const TinyModel& tiny, ContextOptions options, const TempFolder& folder)
+        : WrappedContext(tiny.save(folder.path()), std::move(options)) {}
 
     model::BoundModel bound_;
     ContextOptions options_;
@@ -198,7 +201,7 @@ TEST_CASE("[X3] trace: leaving any operand out is noticed in T5's encoder and de
 TEST_CASE("[X3][golden] trace: leaving any operand out is noticed in every golden architecture") {
     if (skip_without_golden()) return;
     for (const GoldenModel& golden : golden_models()) {
-        if (golden.encoder || golden.name.starts_with("llama-") || is_deep(golden)) continue;   // alike, or deep
+        if (golden.encoder || golden.name.starts_with("llama-") || is_deep(golden)) continue;  // alike, or deep
         CAPTURE(golden.name);
         WrappedContext context(golden.file, small_options(golden.name.size() % 2 == 0));
         check_every_drop(context);
@@ -220,7 +223,8 @@ TEST_CASE("[X1][K8] trace: one event per kernel entered, in the order of executi
                     CHECK(differences_of(*context.run({}, recorder)) == "");
                     const kernels::KernelTable& table = context.table();
                     std::vector<std::string> entered, reported;
-                    for (const std::size_t kernel : wrapping.entries) entered.push_back(cat(table.kernels[kernel].name, '.', table.name));
+                    for (const std::size_t kernel : wrapping.entries)
+                        entered.push_back(cat(table.kernels[kernel].name, '.', table.name));
                     for (const SeenEvent& event : recorder->events) reported.push_back(event.kernel);
                     CHECK(entered == reported);
                     std::vector<std::string> planned;

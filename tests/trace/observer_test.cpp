@@ -26,7 +26,9 @@ void decode(Context& context, int token) { REQUIRE(context.decode(std::array{Tok
 class Caller : public Observer {
 public:
     std::function<void()> on_everything;
-    [[nodiscard]] TraceRequest request() const override { return {.delivery = immediate ? Delivery::immediate : Delivery::batched}; }
+    [[nodiscard]] TraceRequest request() const override {
+        return {.delivery = immediate ? Delivery::immediate : Delivery::batched};
+    }
     void on_session(const SessionInfo&) override { call(); }
     void on_plan(const PlanView&) override { call(); }
     void on_run_begin(const RunInfo&) override { call(); }
@@ -96,7 +98,7 @@ TEST_CASE("[X16] trace: observers are attached and detached at run time; events 
     CHECK(first->summary.error.empty());
     decode(context, 4);
     CHECK(first->calls == "spbvebved");
-    attached.detach();   // once more is no harm
+    attached.detach();  // once more is no harm
     const std::uint64_t seen = first->events.size();
 
     const auto second = std::make_shared<Recorder>();
@@ -105,7 +107,7 @@ TEST_CASE("[X16] trace: observers are attached and detached at run time; events 
         decode(context, 5);
         CHECK(second->events.front().index == seen);
         CHECK(second->runs.front().info.run == 2);
-        CHECK(second->events.front().begin >= first->events.back().end);   // time zero stays that of the first attach
+        CHECK(second->events.front().begin >= first->events.back().end);  // time zero stays that of the first attach
         CHECK(second->session.wall_clock_ns == first->session.wall_clock_ns);
     }
     CHECK(second->calls == "spbved");
@@ -128,10 +130,10 @@ TEST_CASE("trace: an attachment may outlive its context, and a context its attac
     attached.request_detach();
     attached.detach();
     Context context(model, plain());
-    attached = context.attach(recorder);   // free again
+    attached = context.attach(recorder);  // free again
     CHECK(attached.attached());
     const auto other = std::make_shared<Recorder>();
-    attached = context.attach(other);      // replacing detaches
+    attached = context.attach(other);  // replacing detaches
     CHECK(recorder->calls.back() == 'd');
     CHECK(other->calls == "s");
 }
@@ -171,7 +173,8 @@ TEST_CASE("trace: several observers are called in the order of attaching, each a
     decode(context, 1);
     CHECK(list == "acacac");
 
-    const auto batched = std::make_shared<Recorder>(), immediate = std::make_shared<Recorder>(TraceRequest{.delivery = Delivery::immediate});
+    const auto batched = std::make_shared<Recorder>(),
+               immediate = std::make_shared<Recorder>(TraceRequest{.delivery = Delivery::immediate});
     const auto first = context.attach(batched), second = context.attach(immediate);
     decode(context, 1);
     std::string steps;
@@ -179,12 +182,17 @@ TEST_CASE("trace: several observers are called in the order of attaching, each a
     CHECK(batched->calls == "spbve");
     CHECK(immediate->calls == "spb" + steps + "e");
     REQUIRE(batched->events.size() == immediate->events.size());
-    for (std::size_t i = 0; i < batched->events.size(); ++i) CHECK(batched->events[i].signature() == immediate->events[i].signature());
+    for (std::size_t i = 0; i < batched->events.size(); ++i)
+        CHECK(batched->events[i].signature() == immediate->events[i].signature());
 }
 
 TEST_CASE("trace: filters choose events by op, layer, part, phase, tensor and run; the others keep their index") {
     const Model model = load_tiny("llama");
-    struct Case { std::string name; EventFilter filter; std::function<bool(const SeenEvent&)> passes; };
+    struct Case {
+        std::string name;
+        EventFilter filter;
+        std::function<bool(const SeenEvent&)> passes;
+    };
     const auto touches = [](std::string_view part) {
         return [part](const SeenEvent& event) {
             for (const SeenAccess& access : event.accesses)
@@ -193,16 +201,22 @@ TEST_CASE("trace: filters choose events by op, layer, part, phase, tensor and ru
         };
     };
     const std::vector<Case> cases{
-        {"op", {.ops = {Op::attention, Op::rope}}, [](const SeenEvent& e) { return e.op == Op::attention || e.op == Op::rope; }},
+        {"op",
+         {.ops = {Op::attention, Op::rope}},
+         [](const SeenEvent& e) { return e.op == Op::attention || e.op == Op::rope; }},
         {"layer", {.layers = {1}}, [](const SeenEvent& e) { return e.layer == 1; }},
         {"no layer", {.layers = {kNoLayer}}, [](const SeenEvent& e) { return e.layer == kNoLayer; }},
-        {"part", {.parts = {Part::ffn, Part::head}}, [](const SeenEvent& e) { return e.part == Part::ffn || e.part == Part::head; }},
+        {"part",
+         {.parts = {Part::ffn, Part::head}},
+         [](const SeenEvent& e) { return e.part == Part::ffn || e.part == Part::head; }},
         {"phase", {.phases = {Phase::decode}}, [](const SeenEvent& e) { return e.phase == Phase::decode; }},
         {"tensor", {.tensors = {"blk.?.ffn_*.weight"}}, touches(".ffn_")},
         {"cache", {.tensors = {"cache_k-0"}}, touches("cache_k-0")},
         {"nth", {.every_nth_run = 2}, [](const SeenEvent& e) { return e.run % 2 == 0; }},
         {"range", {.first_run = 1, .last_run = 2}, [](const SeenEvent& e) { return e.run == 1 || e.run == 2; }},
-        {"both", {.ops = {Op::attention}, .layers = {0}}, [](const SeenEvent& e) { return e.op == Op::attention && e.layer == 0; }},
+        {"both",
+         {.ops = {Op::attention}, .layers = {0}},
+         [](const SeenEvent& e) { return e.op == Op::attention && e.layer == 0; }},
         {"none", {.tensors = {"nothing*"}}, [](const SeenEvent&) { return false; }},
     };
     for (const Case& c : cases)
@@ -214,7 +228,8 @@ TEST_CASE("trace: filters choose events by op, layer, part, phase, tensor and ru
             const auto all = std::make_shared<Recorder>();
             const auto some = std::make_shared<Recorder>(TraceRequest{.delivery = delivery, .filter = c.filter});
             const auto check = std::make_shared<CoverageCheck>();
-            auto attached_all = context.attach(all), attached_some = context.attach(some), attached_check = context.attach(check);
+            auto attached_all = context.attach(all), attached_some = context.attach(some),
+                 attached_check = context.attach(check);
             REQUIRE(context.decode(random_tokens(5, 100, 1)) == DecodeStatus::ok);
             for (int i = 0; i < 4; ++i) decode(context, i);
             std::vector<std::uint64_t> expected, seen;
@@ -243,14 +258,16 @@ TEST_CASE("trace: immediate delivery shows the values that the step read and wro
                     CHECK(values.value(access.slot).data.empty());
                     ++elided;
                 }
-            if (event.step->op == Op::get_rows && event.step->nodes[0]->name == "inp_embd") CHECK(values.value(2).data.size() == 3 * 4);
+            if (event.step->op == Op::get_rows && event.step->nodes[0]->name == "inp_embd")
+                CHECK(values.value(2).data.size() == 3 * 4);
             if (event.step->op != Op::silu) return;
             const auto y = values.value(0), x = values.value(1);
             CHECK(y.tensor == event.step->nodes[0]->output);
             REQUIRE(x.data.size() == x.tensor->bytes);
             REQUIRE(x.data.size() == y.data.size());
             for (std::size_t i = 0; i < x.data.size() / 4; ++i) {
-                const double in = reinterpret_cast<const float*>(x.data.data())[i], out = reinterpret_cast<const float*>(y.data.data())[i];
+                const double in = reinterpret_cast<const float*>(x.data.data())[i],
+                             out = reinterpret_cast<const float*>(y.data.data())[i];
                 // exp, 1+, / in float: a few units in the last place (2^-24 each)
                 CHECK(std::abs(out - in / (1 + std::exp(-in))) <= 8 * 0x1p-24 * std::abs(in));
                 largest = std::max(largest, std::abs(out));
@@ -286,7 +303,8 @@ TEST_CASE("[X16] trace: a request to detach inside a callback takes effect after
             else attached->request_detach();
         };
         REQUIRE(context.decode(random_tokens(6, 100, 1)) == DecodeStatus::ok);
-        CHECK(caller->calls == 1 + 3 * 3 + 2);   // session; begin, events and end of three runs; plans without and with outputs
+        CHECK(caller->calls ==
+              1 + 3 * 3 + 2);  // session; begin, events and end of three runs; plans without and with outputs
         CHECK(caller->detached == 1);
         const int calls = caller->calls;
         decode(context, 1);
@@ -318,7 +336,7 @@ TEST_CASE("trace: inside a callback the same context is busy; queries and other 
             CHECK(other.decode(std::array{Token{1}}) == DecodeStatus::ok);
             other.clear();
             { const auto there = other.attach(std::make_shared<Caller>()); }
-            if (checked == 0)   // another thread meets the same refusal
+            if (checked == 0)  // another thread meets the same refusal
                 std::thread([&] { busy([&] { (void)context.decode(std::array{Token{1}}); }); }).join();
             ++checked;
         };
@@ -351,7 +369,7 @@ TEST_CASE("trace: a plan is announced once, by its hash, however often the conte
             unknown += known == by_id.end() || known->second != run.plan->hash ? 1 : 0;
         }
         void on_events(std::span<const KernelEvent> events) override {
-            for (const KernelEvent& event : events)   // of the plan that is shown, not of one before
+            for (const KernelEvent& event : events)  // of the plan that is shown, not of one before
                 wrong_steps += &event.run->plan->steps[event.step->number] == event.step ? 0 : 1;
         }
     };
@@ -361,7 +379,7 @@ TEST_CASE("trace: a plan is announced once, by its hash, however often the conte
     const auto check = std::make_shared<CoverageCheck>();
     const auto attached = context.attach(first), checked = context.attach(check);
     std::optional<Attachment> later;
-    constexpr int kLengths = 90;   // more than the context keeps plans (16), and more than the session keeps views (64)
+    constexpr int kLengths = 90;  // more than the context keeps plans (16), and more than the session keeps views (64)
     for (int round = 0; round < 3; ++round) {
         if (round == 1) later = context.attach(second);
         for (int n = 1; n <= kLengths; ++n) {
@@ -423,7 +441,11 @@ TEST_CASE("trace: marks and samples are seen by every observer, with their time 
 
 TEST_CASE("[N1] trace: logits, plan hashes and kernel names are the same whoever watches") {
     const auto tokens = random_tokens(16, 100, 6);
-    struct Outcome { std::vector<std::uint32_t> bits; std::vector<std::array<std::uint8_t, 16>> hashes; std::vector<std::string> kernels; };
+    struct Outcome {
+        std::vector<std::uint32_t> bits;
+        std::vector<std::array<std::uint8_t, 16>> hashes;
+        std::vector<std::string> kernels;
+    };
     const auto run = [&](const Model& model, const ContextOptions& options, const std::vector<TraceRequest>& requests) {
         Context context(model, options);
         std::vector<std::shared_ptr<Recorder>> recorders;
@@ -470,10 +492,11 @@ TEST_CASE("[N1] trace: logits, plan hashes and kernel names are the same whoever
                     for (const auto delivery : {Delivery::batched, Delivery::immediate}) {
                         const TraceRequest request{.level = level, .delivery = delivery};
                         const TraceRequest filtered{.level = level, .delivery = delivery, .filter = {.layers = {1}}};
-                        for (const auto& requests : {std::vector{request}, std::vector{request, filtered, TraceRequest{}}}) {
+                        for (const auto& requests :
+                             {std::vector{request}, std::vector{request, filtered, TraceRequest{}}}) {
                             const Outcome outcome = run(model, options, requests);
                             CHECK(outcome.bits == undisturbed.bits);
-                            CHECK(outcome.hashes.size() == 3);   // 8 rows, 5 rows with the head, 1
+                            CHECK(outcome.hashes.size() == 3);  // 8 rows, 5 rows with the head, 1
                             if (watched.hashes.empty()) watched = outcome;
                             CHECK(outcome.hashes == watched.hashes);
                             CHECK(outcome.kernels == watched.kernels);

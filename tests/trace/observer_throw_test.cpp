@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Observers that throw: at every callback of every kind the decode is undone, says so, keeps the cause, and the next one
-// is as if nothing had happened; or, where the observer asks for it, the run goes on without it.
+// Observers that throw: at every callback of every kind the decode is undone, says so, keeps the cause, and the next
+// one is as if nothing had happened; or, where the observer asks for it, the run goes on without it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,14 +28,16 @@ public:
     void on_plan(const PlanView& plan) override { Recorder::on_plan(plan), count('p'); }
     void on_run_begin(const RunInfo& run) override { Recorder::on_run_begin(run), count('b'); }
     void on_step_begin(const StepView& step) override { Recorder::on_step_begin(step), count('{'); }
-    void on_step_end(const KernelEvent& event, const StepValues& values) override { Recorder::on_step_end(event, values), count('}'); }
+    void on_step_end(const KernelEvent& event, const StepValues& values) override {
+        Recorder::on_step_end(event, values), count('}');
+    }
     void on_events(std::span<const KernelEvent> list) override { Recorder::on_events(list), count('v'); }
     void on_run_end(const RunResult& result) override { Recorder::on_run_end(result), count('e'); }
 
 private:
     void count(char which) {
         if (seen[which]++ != k || which != kind) return;
-        kind = 0;   // once
+        kind = 0;  // once
         if (library_error) fail(ErrorCode::busy, "boom");
         throw std::runtime_error("boom");
     }
@@ -94,12 +96,14 @@ TEST_CASE("trace: an observer that throws at any callback fails the decode, whic
                 CAPTURE(std::string(1, kind));
                 CAPTURE(k);
                 Scene scene(model, k % 8 == 0 ? 3 : 1);
-                const auto before = std::make_shared<Recorder>(), after = std::make_shared<Recorder>(TraceRequest{.delivery = delivery});
+                const auto before = std::make_shared<Recorder>(),
+                           after = std::make_shared<Recorder>(TraceRequest{.delivery = delivery});
                 const auto thrower = std::make_shared<Thrower>(delivery, OnThrow::fail_decode);
                 thrower->kind = kind;
                 thrower->k = k;
                 thrower->library_error = k % 2 == 1;
-                const auto a = scene.context.attach(before), attached = scene.context.attach(thrower), c = scene.context.attach(after);
+                const auto a = scene.context.attach(before), attached = scene.context.attach(thrower),
+                           c = scene.context.attach(after);
                 bool thrown = false;
                 try {
                     (void)scene.context.decode(std::span(scene.tokens).subspan(4));
@@ -162,7 +166,8 @@ TEST_CASE("trace: an observer that throws at a sample takes no token from anybod
     const Model model = load_tiny("llama");
     // With and without a row that is sorted (top_k), penalties that remember what was accepted, a grid of seeds.
     for (const SamplerOptions& options : {SamplerOptions{.top_k = 0, .top_p = 1, .min_p = 0, .temp = 1.5f, .seed = 7},
-                                          SamplerOptions{.penalty_repeat = 1.5f, .top_k = 20, .temp = 1.2f, .seed = 8}, SamplerOptions{.penalty_repeat = 1.3f, .temp = 0}}) {
+                                          SamplerOptions{.penalty_repeat = 1.5f, .top_k = 20, .temp = 1.2f, .seed = 8},
+                                          SamplerOptions{.penalty_repeat = 1.3f, .temp = 0}}) {
         Context watched(model, {.n_ctx = 128}), alone(model, {.n_ctx = 128});
         Sampler sampler(model.vocab(), options), undisturbed(model.vocab(), options);
         const auto observer = std::make_shared<Unwilling>();
@@ -193,7 +198,8 @@ TEST_CASE("trace: an observer that throws at a sample takes no token from anybod
         }
         CHECK(sampler.samples() == 40);
         CHECK(observer->shown.size() == 120);
-        for (std::size_t i = 0; i < observer->shown.size(); ++i) CHECK(observer->shown[i] == observer->shown[i / 3 * 3]);
+        for (std::size_t i = 0; i < observer->shown.size(); ++i)
+            CHECK(observer->shown[i] == observer->shown[i / 3 * 3]);
         CHECK(seen->samples.size() == 120);
     }
 }

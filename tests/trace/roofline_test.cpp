@@ -87,8 +87,10 @@ TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, a
     script.weight(2, "output", DType::f16, 200'000, 2);
     script.cache(3, Op::attention, 128, 100);
     Roofline roofline(kPeaks);
-    script.run(roofline, std::array{script.event(0, 0, 200'000, 2'000'000), script.event(1, 200'000, 700'000, 6'000'000),
-                                    script.event(2, 700'000, 800'000, 8'000'000), script.event(3, 810'000, 850'000, 1000)}, 1'000'000);
+    script.run(roofline,
+               std::array{script.event(0, 0, 200'000, 2'000'000), script.event(1, 200'000, 700'000, 6'000'000),
+                          script.event(2, 700'000, 800'000, 8'000'000), script.event(3, 810'000, 850'000, 1000)},
+               1'000'000);
 
     const auto rows = roofline.rows();
     REQUIRE(rows.size() == 3);
@@ -96,7 +98,7 @@ TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, a
     CHECK(roofline.run_seconds() == doctest::Approx(1e-3));
     CHECK(roofline.step_seconds() == doctest::Approx(0.84e-3));
 
-    const RooflineRow& down = rows[0];   // 4 MB in 0.7 ms: 0.4 ms at 10 GB/s, 0.02 ms at 400 GMAC/s
+    const RooflineRow& down = rows[0];  // 4 MB in 0.7 ms: 0.4 ms at 10 GB/s, 0.02 ms at 400 GMAC/s
     CHECK(down.role == "ffn_down");
     CHECK(down.calls == 2);
     CHECK(down.seconds == doctest::Approx(0.7e-3));
@@ -109,7 +111,8 @@ TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, a
     CHECK(down.bound() == RooflineRow::Bound::memory);
     CHECK(down.of_peak() == doctest::Approx(0.4 / 0.7));
 
-    const RooflineRow& output = rows[1];   // two passes over 0.2 MB: 0.04 ms; 8 million products of floats: 0.08 ms of 0.1
+    const RooflineRow& output =
+        rows[1];  // two passes over 0.2 MB: 0.04 ms; 8 million products of floats: 0.08 ms of 0.1
     CHECK(output.role == "output");
     CHECK(output.bytes == 400'000);
     CHECK(output.weight_bytes == 200'000);
@@ -126,7 +129,8 @@ TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, a
 
     const std::string report = roofline.report();
     CHECK(std::ranges::count(report, '\n') == 5);
-    CHECK(report.find("ffn_down                mul_mat                   2      0.700   70.0 %     5.71      11.4   57.1 %  memory") != std::string::npos);
+    CHECK(report.find("ffn_down                mul_mat                   2      0.700   70.0 %     5.71      11.4   "
+                      "57.1 %  memory") != std::string::npos);
 }
 
 TEST_CASE("roofline: without peaks nothing is said of roofs, and an elided or scratch operand counts nothing") {
@@ -151,7 +155,7 @@ TEST_CASE("roofline: without peaks nothing is said of roofs, and an elided or sc
 
 TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time, weight bytes to those of the file") {
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
-    tiny.n_embd = 2048;   // steps long enough for the clock
+    tiny.n_embd = 2048;  // steps long enough for the clock
     tiny.n_ff = 5632;
     tiny.n_head = 32;
     tiny.n_head_kv = 4;
@@ -159,13 +163,13 @@ TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time
     tiny.n_vocab = 2000;
     Context context(load_tiny(tiny), {.n_ctx = 128, .n_threads = 1});
     const auto decode = [&](int token) { REQUIRE(context.decode(std::array{Token{token}}) == DecodeStatus::ok); };
-    decode(1);   // the first builds the plan
+    decode(1);  // the first builds the plan
     const auto roofline = std::make_shared<Roofline>(kPeaks);
     const auto attached = context.attach(roofline);
-    decode(2);   // the first with an observer describes it
+    decode(2);  // the first with an observer describes it
 
-    // Steps lie inside runs, runs inside decodes, and nearly nothing is left over. Whatever else runs on the machine may
-    // interrupt what is left over: one of some rounds has to be undisturbed.
+    // Steps lie inside runs, runs inside decodes, and nearly nothing is left over. Whatever else runs on the machine
+    // may interrupt what is left over: one of some rounds has to be undisturbed.
     constexpr int kRounds = 10, kDecodes = 5;
     double best = 0;
     for (int round = 0; round < kRounds; ++round) {
@@ -193,6 +197,7 @@ TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time
     CHECK(down.calls == kCounted * 4);
     CHECK(down.weight_bytes == down.calls * tensor.bytes);
     CHECK(down.int8_macs == down.calls * 5632 * 2048);
-    CHECK(down.gbps() == doctest::Approx(static_cast<double>(down.calls * tensor.bytes) / down.seconds / 1e9).epsilon(0.05));
+    CHECK(down.gbps() ==
+          doctest::Approx(static_cast<double>(down.calls * tensor.bytes) / down.seconds / 1e9).epsilon(0.05));
     CHECK(std::ranges::is_sorted(rows, std::ranges::greater{}, &RooflineRow::seconds));
 }

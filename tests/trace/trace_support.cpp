@@ -26,15 +26,15 @@ void exercise(Context& context) {
         for (const int seq : seqs) ids.push_back(SeqId{seq});
         batch.add(take(), {}, ids, output);
     };
-    REQUIRE(context.decode(std::span(tokens).first(37)) == DecodeStatus::ok);   // 16 + 16 + 5
+    REQUIRE(context.decode(std::span(tokens).first(37)) == DecodeStatus::ok);  // 16 + 16 + 5
     for (int i = 0; i < 2; ++i) REQUIRE(context.decode(std::array{take()}) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});
     Batch batch;
     add(batch, {0}, true);
-    add(batch, {1}, true);                                                       // one of them copies the page first
+    add(batch, {1}, true);  // one of them copies the page first
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     batch.clear();
-    for (int i = 0; i < 3; ++i) add(batch, {2}, false);                          // prefill beside a decode, no outputs
+    for (int i = 0; i < 3; ++i) add(batch, {2}, false);  // prefill beside a decode, no outputs
     add(batch, {0}, false);
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
     REQUIRE(context.seq_rm(SeqId{0}, Pos{10}, Pos{20}) == RemoveStatus::ok);
@@ -42,13 +42,14 @@ void exercise(Context& context) {
     REQUIRE(context.seq_rm(SeqId{1}) == RemoveStatus::ok);
     REQUIRE(context.seq_rm(SeqId{2}) == RemoveStatus::ok);
     batch.clear();
-    for (int i = 0; i < 3; ++i) add(batch, {1, 2}, i == 2);                      // one cell for two sequences
+    for (int i = 0; i < 3; ++i) add(batch, {1, 2}, i == 2);  // one cell for two sequences
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
 }
 
 std::string differences_of(const CoverageCheck& check) {
     std::string out;
-    for (std::size_t i = 0; i < std::min<std::size_t>(check.differences().size(), 5); ++i) out += check.differences()[i] + "\n";
+    for (std::size_t i = 0; i < std::min<std::size_t>(check.differences().size(), 5); ++i)
+        out += check.differences()[i] + "\n";
     return out;
 }
 
@@ -61,21 +62,32 @@ const SeenAccess* SeenEvent::slot(std::uint16_t number) const {
 std::string SeenEvent::signature() const {
     std::string out = kernel;
     for (const std::string& node : nodes) out += " " + node;
-    for (const SeenAccess& access : accesses) out += cat(' ', access.slot, ':', access.name, ':', static_cast<int>(access.mode));
+    for (const SeenAccess& access : accesses)
+        out += cat(' ', access.slot, ':', access.name, ':', static_cast<int>(access.mode));
     return out;
 }
 
 void Recorder::keep(const KernelEvent& event) {
     SeenEvent seen;
-    seen.index = event.index, seen.run = event.run->run, seen.begin = event.begin, seen.end = event.end, seen.macs = event.macs;
+    seen.index = event.index, seen.run = event.run->run, seen.begin = event.begin, seen.end = event.end,
+    seen.macs = event.macs;
     seen.bytes_read = event.bytes_read, seen.bytes_written = event.bytes_written, seen.status = event.status;
-    seen.step = event.step->number, seen.op = event.step->op, seen.kernel = event.step->kernel, seen.layer = event.step->layer;
+    seen.step = event.step->number, seen.op = event.step->op, seen.kernel = event.step->kernel,
+    seen.layer = event.step->layer;
     seen.part = event.step->part, seen.fused = event.step->fused, seen.phase = event.run->phase;
     for (const NodeView* node : event.step->nodes) seen.nodes.emplace_back(node->name);
     seen.threads.assign(event.threads.begin(), event.threads.end());
     for (const Access& a : event.accesses)
-        seen.accesses.push_back({*a.tensor, a.tensor, std::string(a.tensor->name), a.slot, a.mode, a.kind, a.scratch,
-                                 {a.ranges.begin(), a.ranges.end()}, a.bytes(), a.passes});
+        seen.accesses.push_back({*a.tensor,
+                                 a.tensor,
+                                 std::string(a.tensor->name),
+                                 a.slot,
+                                 a.mode,
+                                 a.kind,
+                                 a.scratch,
+                                 {a.ranges.begin(), a.ranges.end()},
+                                 a.bytes(),
+                                 a.passes});
     events.push_back(std::move(seen));
 }
 
@@ -85,7 +97,12 @@ void Recorder::on_plan(const PlanView& view) {
     calls += 'p';
     SeenPlan seen{view.id, view.n_tokens, view.hash, std::string(view.architecture), {}, {}};
     for (const NodeView& node : view.nodes)
-        seen.nodes.push_back({std::string(node.name), node.op, node.layer, node.step, node.output, node.output->tensor_class,
+        seen.nodes.push_back({std::string(node.name),
+                              node.op,
+                              node.layer,
+                              node.step,
+                              node.output,
+                              node.output->tensor_class,
                               {node.inputs.begin(), node.inputs.end()}});
     for (const StepView& step : view.steps) seen.kernels.emplace_back(step.kernel);
     plans.push_back(std::move(seen));

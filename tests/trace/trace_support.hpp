@@ -12,11 +12,14 @@
 namespace tinfer::test {
 
 /// Names for TinyModel::of: every architecture, llama also with experts.
-inline constexpr std::array<const char*, 6> kTracedModels{"llama", "llama-moe", "qwen2", "qwen2moe", "qwen3", "qwen3moe"};
+inline constexpr std::array<const char*, 6> kTracedModels{"llama",    "llama-moe", "qwen2",
+                                                          "qwen2moe", "qwen3",     "qwen3moe"};
 
 /// Writes the model, loads it and removes the file: the mapping keeps the bytes.
 [[nodiscard]] Model load_tiny(const TinyModel& tiny);
-[[nodiscard]] inline Model load_tiny(const char* arch, DType type = DType::f32) { return load_tiny(TinyModel::of(arch, type)); }
+[[nodiscard]] inline Model load_tiny(const char* arch, DType type = DType::f32) {
+    return load_tiny(TinyModel::of(arch, type));
+}
 
 /// Decodes of every kind: prefill in several micro-batches, single tokens, several sequences, a shared prefix that is
 /// written on (page copies), removed cells, tokens of two sequences, batches without outputs. Needs 3 sequences.
@@ -28,7 +31,7 @@ void exercise(Context& context);
 
 struct SeenAccess {
     TensorInfo tensor;
-    const TensorInfo* entry = nullptr;   ///< identity, not to be read after the plan is gone
+    const TensorInfo* entry = nullptr;  ///< identity, not to be read after the plan is gone
     std::string name;
     std::uint16_t slot = 0;
     AccessMode mode = AccessMode::read;
@@ -74,11 +77,11 @@ struct SeenPlan {
     std::array<std::uint8_t, 16> hash{};
     std::string architecture;
     std::vector<SeenNode> nodes;
-    std::vector<std::string> kernels;   ///< per step
+    std::vector<std::string> kernels;  ///< per step
 };
 
 struct SeenRun {
-    RunInfo info;                       ///< plan, tokens and inputs are not to be read
+    RunInfo info;  ///< plan, tokens and inputs are not to be read
     std::uint32_t plan_id = 0;
     std::vector<TokenView> tokens;
     std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;
@@ -86,8 +89,8 @@ struct SeenRun {
     bool ended = false;
 };
 
-/// Keeps what it sees. `calls` is the order of callbacks, one letter each: s(ession) p(lan) b(egin) { } (steps) v (events)
-/// e(nd) a (sample) m(ark) d(etach).
+/// Keeps what it sees. `calls` is the order of callbacks, one letter each: s(ession) p(lan) b(egin) { } (steps) v
+/// (events) e(nd) a (sample) m(ark) d(etach).
 class Recorder : public Observer {
 public:
     explicit Recorder(TraceRequest request = {}) : request_(std::move(request)) {}
@@ -114,7 +117,7 @@ public:
 
     [[nodiscard]] std::vector<SeenEvent> of_run(std::uint64_t run) const;
     [[nodiscard]] const SeenPlan& plan(std::uint32_t id) const;
-    void forget();                      ///< events and runs seen so far
+    void forget();  ///< events and runs seen so far
 
 private:
     void keep(const KernelEvent& event);

@@ -153,10 +153,8 @@ private:
         for (int h = 0; h < n_kv_; ++h) {
             const Step step{active_ + h * n, n, 0};
             next_keys_ = next_in_step(now, then, h);
-            if (tile.page >= 0)
-                dot_all(page_groups(tile, visible, h), step, true);
-            else
-                dot_scattered(tile, visible, h, step);
+            if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
+            else dot_scattered(tile, visible, h, step);
         }
         const Step all{active_, n_active_, 0};
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
@@ -285,10 +283,8 @@ private:
                     dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, next_keys_, params_.head_dim_k, s);
                 });
         };
-        if (direct_)
-            run(std::true_type{});
-        else
-            run(std::false_type{});
+        if (direct_) run(std::true_type{});
+        else run(std::false_type{});
     }
     template <bool Ahead, int Queries, class Dot>
     void dot_tiles(const Groups& groups, const Step& step, bool straight, Dot dot) noexcept {

@@ -81,10 +81,8 @@ void store_kv_slot(DType type, bool is_v, std::byte* place, std::int64_t d, std:
     std::int8_t q[32];
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {
         const std::uint16_t scale = quantize_kv_slot<Arch>(type, x + b * kKvBlock, q);
-        if (is_v)
-            store_v_codes<Arch>(type, place, d, b, q, scale);
-        else
-            store_k_codes<Arch>(type, place, d, lane, b, q, scale);
+        if (is_v) store_v_codes<Arch>(type, place, d, b, q, scale);
+        else store_k_codes<Arch>(type, place, d, lane, b, q, scale);
     }
 }
 

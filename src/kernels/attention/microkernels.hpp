@@ -173,10 +173,8 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
         }
         float* to[Queries];
         for (int r = 0; r < Queries; ++r) to[r] = s[r] + first * kGroup;
-        if constexpr (Ahead)
-            dot_kv_slots<Arch, KvSlot, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
-        else
-            dot_some_kv_slots<Arch, KvSlot, Queries, kGroups>(end - first, q, k + first, d, to);
+        if constexpr (Ahead) dot_kv_slots<Arch, KvSlot, Queries, kGroups, Ahead>(q, k + g, next + g * group, d, to);
+        else dot_some_kv_slots<Arch, KvSlot, Queries, kGroups>(end - first, q, k + first, d, to);
     }
 }
 

@@ -105,10 +105,8 @@ public:
         for (std::int64_t task = slice_.claim(n); task != WorkQueue::kNoChunk; task = slice_.claim(n)) {
             const std::int64_t unit = task / cut_.n_pieces, piece = task % cut_.n_pieces;
             each_run(unit, [&](AttentionBlock<Arch>& block, const std::int32_t* sequence) {
-                if (cut_.n_pieces == 1)
-                    attend(block, sequence);
-                else
-                    attend_piece(block, sequence, piece);
+                if (cut_.n_pieces == 1) attend(block, sequence);
+                else attend_piece(block, sequence, piece);
             });
             if (cut_.n_pieces == 1 || !slice_.queue->finish(unit, cut_.n_pieces)) continue;
             each_run(unit, [&](AttentionBlock<Arch>& block, const std::int32_t*) { combine(block); });

@@ -22,10 +22,8 @@ TINFER_INLINE f32x16<Arch> load_piece(const float* p, int n) noexcept {
 }
 template <class Arch>
 TINFER_INLINE void store_piece(const f32x16<Arch>& x, float* p, int n) noexcept {
-    if (n == 16)
-        x.store(p);
-    else
-        x.store(p, n);
+    if (n == 16) x.store(p);
+    else x.store(p, n);
 }
 
 /// y = (x · 1/sqrt(Σ x² / n + eps)) · weight, weight null for none.

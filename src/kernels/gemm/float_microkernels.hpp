@@ -21,12 +21,9 @@ inline constexpr int kFloatBytes = Type == DType::f32 ? 4 : 2;
 /// 16 weights of a row, widened.
 template <class Arch, DType Type>
 TINFER_INLINE f32x16<Arch> load_weights(const std::byte* p) noexcept {
-    if constexpr (Type == DType::f32)
-        return f32x16<Arch>::load(reinterpret_cast<const float*>(p));
-    else if constexpr (Type == DType::f16)
-        return f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(p));
-    else
-        return f32x16<Arch>::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
+    if constexpr (Type == DType::f32) return f32x16<Arch>::load(reinterpret_cast<const float*>(p));
+    else if constexpr (Type == DType::f16) return f32x16<Arch>::load_f16(reinterpret_cast<const std::uint16_t*>(p));
+    else return f32x16<Arch>::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
 }
 /// The last n < 16 of them, then zeros; nothing behind them is read.
 template <class Arch, DType Type>

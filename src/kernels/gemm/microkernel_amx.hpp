@@ -12,7 +12,7 @@
 #include "kernels/pack/packed_panel.hpp"
 #include "kernels/quants/activation_q8.hpp"
 
-#if defined(__AMX_INT8__) || defined(__AMXINT8__)   // as GCC calls it, and as Clang did
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // as GCC calls it, and as Clang did
 
 namespace tinfer::kernels {
 
@@ -173,10 +173,8 @@ struct AmxSums {
 };
 
 #    define TINFER_AMX_DOT(sums, weights)                                                                              \
-        if constexpr (AmxEncoding<Format>::kUnsigned)                                                                  \
-            _tile_dpbsud(sums, 4, weights);                                                                            \
-        else                                                                                                           \
-            _tile_dpbssd(sums, 4, weights)
+        if constexpr (AmxEncoding<Format>::kUnsigned) _tile_dpbsud(sums, 4, weights);                                  \
+        else _tile_dpbssd(sums, 4, weights)
 
 /// Step `step` of four of a super-block: 64 values of K, all rows, both planes.
 template <class Format>

@@ -113,14 +113,11 @@ struct MicroTileTokens {
     TINFER_INLINE void set_acc_init(int n_units) noexcept {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
-            if constexpr (Class::kCentred)
-                set_pair_acc_init(t);
+            if constexpr (Class::kCentred) set_pair_acc_init(t);
             else if constexpr (Class::kUnit == 256 && Class::kSubs == 1)
                 acc_init[t][0] = -Class::kBias * sum_of_sixteen(sums(t));
-            else if constexpr (Class::kUnit == 256)
-                set_sub_block_acc_init<Narrow>(t);
-            else
-                set_block_acc_init(t, n_units);
+            else if constexpr (Class::kUnit == 256) set_sub_block_acc_init<Narrow>(t);
+            else set_block_acc_init(t, n_units);
         }
     }
 
@@ -307,10 +304,8 @@ TINFER_INLINE void narrow_sums(const PackedKBlock<Arch, Class>& k_block, const M
         for (int t = 0; t < T; ++t)
             for (int v = 0; v < 2; ++v) {
                 pair.v[t][v] = pair.v[t][v] << kUp;
-                if constexpr (Class::kBias != 0)
-                    pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.acc_init[t][j]);
-                else if constexpr (Class::kPreShift == 0)
-                    pair.v[t][v] = pair.v[t][v] + carry_guard;
+                if constexpr (Class::kBias != 0) pair.v[t][v] = pair.v[t][v] + bcast4<Arch>(&tokens.acc_init[t][j]);
+                else if constexpr (Class::kPreShift == 0) pair.v[t][v] = pair.v[t][v] + carry_guard;
             }
         dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + kWords * j, tokens.codes, 4 * kWords * j, scale,
                                                   pair);
@@ -399,16 +394,11 @@ TINFER_INLINE void super_block_sums(const PackedKBlock<Arch, Class>& k_block,
                                     MicroTile<i32v<Arch>, T>& super) noexcept {
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) super.v[t][0] = super.v[t][1] = i32v<Arch>(0);
-    if constexpr (Class::kWide)
-        wide_code_sums(k_block, tokens, reader, super);
-    else if constexpr (Class::kSubs == 1)
-        plain_sums(k_block, tokens, super);
-    else if constexpr (Class::kCentred)
-        centred_sums(k_block, tokens, reader, super);
-    else if constexpr (Narrow)
-        narrow_sums(k_block, tokens, reader, super);
-    else
-        wide_sums(k_block, tokens, reader, super);
+    if constexpr (Class::kWide) wide_code_sums(k_block, tokens, reader, super);
+    else if constexpr (Class::kSubs == 1) plain_sums(k_block, tokens, super);
+    else if constexpr (Class::kCentred) centred_sums(k_block, tokens, reader, super);
+    else if constexpr (Narrow) narrow_sums(k_block, tokens, reader, super);
+    else wide_sums(k_block, tokens, reader, super);
 }
 
 /// Where the sums of a micro-tile begin.
@@ -478,10 +468,8 @@ TINFER_INLINE void micro_tile_blocks(const PackedKBlock<Arch, Class>& k_block,
             MicroTile<i32v<Arch>, T> dots;
             init_sums(tokens, u * kSteps + step, dots);
             const int word = 8 * u + kWords * step;
-            if constexpr (Class::kWide)
-                dot_wide_words(k_block, tokens, word, dots);
-            else
-                dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + word, tokens.codes, 4 * word, ones, dots);
+            if constexpr (Class::kWide) dot_wide_words(k_block, tokens, word, dots);
+            else dot_words<Arch, Class::kPairSums, kWords>(k_block.codes + word, tokens.codes, 4 * word, ones, dots);
             const f32v<Arch> d[2] = {load_f32<Arch>(k_block.d[u][step]),
                                      load_f32<Arch>(k_block.d[u][step] + Arch::kLanes)};
 #pragma GCC unroll 8
@@ -514,8 +502,7 @@ template <class Arch, class Class, int T, bool Narrow>
         const float* from = begins ? MicroTileZeros<Arch>::kOf : acc;
         if constexpr (Class::kUnit != 256)
             micro_tile_blocks<Arch, Class, T>(k_blocks[panel], tokens, n_units, reader, from, acc);
-        else
-            micro_tile_super_block<Arch, Class, T, Narrow>(k_blocks[panel], tokens, reader, from, acc);
+        else micro_tile_super_block<Arch, Class, T, Narrow>(k_blocks[panel], tokens, reader, from, acc);
     }
 }
 

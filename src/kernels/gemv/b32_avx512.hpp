@@ -34,10 +34,8 @@ inline constexpr int kCodesOffset =
 /// The d of blocks whose first four bytes are given.
 template <class Format>
 TINFER_INLINE __m512 scales_of(__m512i heads) {
-    if constexpr (Format::kType == DType::mxfp4)
-        return e8m0_halves(heads);
-    else
-        return low_f16(heads);
+    if constexpr (Format::kType == DType::mxfp4) return e8m0_halves(heads);
+    else return low_f16(heads);
 }
 /// Codes of blocks at p, p + s1, p + s2, p + s3.
 template <class Format>
@@ -95,8 +93,7 @@ struct WholeBlocks {
         if constexpr (kLong)
             high_codes = index(
                 [](int q, int e) { return at(q * kBytes + kCodes + 16 - kHigh + kWord * e, kSecondHigh - kHigh); });
-        if constexpr (kOdd)
-            heads = index([](int q, int) { return q == 0 ? 0 : (q * kBytes - kSecond) / kWord; });
+        if constexpr (kOdd) heads = index([](int q, int) { return q == 0 ? 0 : (q * kBytes - kSecond) / kWord; });
         else
             heads = index([](int q, int) {
                 return kFifth ? at(q * kBytes, kSecond) : q * kBytes < 64 ? q * kBytes / kWord : 0;
@@ -143,10 +140,8 @@ struct WholeBlocks {
                 head = _mm512_mask_permutexvar_epi16(head, 0x01010100u << 2 * r, heads, second);
                 head = _mm512_mask_set1_epi32(head, static_cast<__mmask16>(1u << r),
                                               static_cast<int>(load_u32<avx512vnni>(p)));
-            } else if constexpr (kWord == 4)
-                head = _mm512_mask_permutexvar_epi32(head, lanes_of_row, heads, first);
-            else
-                head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
+            } else if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, lanes_of_row, heads, first);
+            else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
         }
     }
 
@@ -176,10 +171,8 @@ private:
         return _mm512_load_si512(words);
     }
     static TINFER_INLINE __m512i permute(__m512i a, __m512i index, __m512i b) {
-        if constexpr (kWord == 4)
-            return _mm512_permutex2var_epi32(a, index, b);
-        else
-            return _mm512_permutex2var_epi16(a, index, b);
+        if constexpr (kWord == 4) return _mm512_permutex2var_epi32(a, index, b);
+        else return _mm512_permutex2var_epi16(a, index, b);
     }
 };
 
@@ -202,10 +195,8 @@ template <class Arch, class Format = Q8_0>
         for (int r = 0; r < 4; ++r) {
             __m512i low, high;
             rows.prefetch<4 * kBytes>(r, i * kBytes);
-            if (n == 4)
-                whole.read(rows.row[r] + i * kBytes, r, low, high, head);
-            else
-                four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
+            if (n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
+            else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
             sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
         }
         // Block j of all rows in quarter j. A block begins with d.
@@ -231,10 +222,8 @@ template <class Arch, class Format = Q8_0>
     std::int64_t i = 0;
     for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
     const int rest = static_cast<int>(n_blocks - i);
-    if (rest > 0 && i > 0)
-        multiply(n_blocks - 4, 4 - rest, 4);
-    else if (rest > 0)
-        multiply(i, 0, rest);
+    if (rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
+    else if (rest > 0) multiply(i, 0, rest);
     _mm_storeu_ps(results, acc);
 }
 
@@ -287,10 +276,8 @@ template <class Arch, class Format, int T, class Rows>
             for (int r = 0; r < 4; ++r) {
                 __m512i low, high;
                 rows.template prefetch<4 * kBytes>(4 * g + r, at);
-                if (n == 4)
-                    whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
-                else
-                    four_blocks<Format>(rows.row[4 * g + r] + at, s1, s2, s3, low, high);
+                if (n == 4) whole.read(rows.row[4 * g + r] + at, r, low, high, heads[g]);
+                else four_blocks<Format>(rows.row[4 * g + r] + at, s1, s2, s3, low, high);
 #    pragma GCC unroll 4
                 for (int t = 0; t < T; ++t)
                     sum[t][r] =
@@ -342,10 +329,8 @@ template <class Arch, class Format, int T, class Rows>
     if constexpr (!kPairs) {
         multiply_whole_groups();
         const int rest = static_cast<int>(n_blocks - i);
-        if (rest > 0 && i > 0)
-            multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);
-        else if (rest > 0)
-            multiply(at, i, i + 2, 0, rest, false);
+        if (rest > 0 && i > 0) multiply(at - (4 - rest) * kBytes, n_blocks - 4, n_blocks - 2, 4 - rest, 4, false);
+        else if (rest > 0) multiply(at, i, i + 2, 0, rest, false);
     } else {
         for (;;) {
             multiply_whole_groups();

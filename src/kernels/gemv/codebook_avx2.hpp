@@ -274,8 +274,7 @@ TINFER_INLINE __m256 eight_d(const EightRows& rows, std::int64_t at) {
     for (int r = 0; r < 8; ++r) {
         if constexpr (requires { CodebookHalves<Format>::half_d(rows.row[r]); })
             d[r] = CodebookHalves<Format>::half_d(rows.row[r] + at);
-        else
-            std::memcpy(&d[r], rows.row[r] + at, 2);
+        else std::memcpy(&d[r], rows.row[r] + at, 2);
     }
     return _mm256_cvtph_ps(load_bytes16(d));
 }

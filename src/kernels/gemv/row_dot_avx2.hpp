@@ -206,10 +206,8 @@ template <class Arch, class Format, int T>
 #    pragma GCC unroll 2
             for (int t = 0; t < T; ++t) {
                 const i32v<Arch> a(load_bytes32(x[t].q + 32 * u));
-                if constexpr (Arch::kHasDot4)
-                    sums[t][r] = dot4(acc_init[t], codes ^ biased, a, Arch{});
-                else
-                    sums[t][r] = _mm256_madd_epi16(dot_signed_bytes(codes, a, Arch{}), ones);
+                if constexpr (Arch::kHasDot4) sums[t][r] = dot4(acc_init[t], codes ^ biased, a, Arch{});
+                else sums[t][r] = _mm256_madd_epi16(dot_signed_bytes(codes, a, Arch{}), ones);
             }
         }
         const f32v<Arch> d_w = load_f16s(blocks, 0);

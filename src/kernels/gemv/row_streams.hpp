@@ -168,8 +168,7 @@ private:
 #pragma GCC unroll 8
             for (int s = 0; s < kStreams<Arch>; ++s, out += length) {
                 const float* of = results[t] + s * kNeighbours;
-                if (addend == nullptr)
-                    std::memcpy(out, of, kNeighbours * sizeof(float));
+                if (addend == nullptr) std::memcpy(out, of, kNeighbours * sizeof(float));
                 else
                     for (int i = 0; i < kNeighbours; ++i) out[i] = of[i] + addend[s * length + i];
             }

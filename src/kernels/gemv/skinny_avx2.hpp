@@ -86,10 +86,8 @@ struct EightSuperSums : EightSums<Arch, Format, T> {
         if constexpr (kBias != 0) add_sums(of_bias, scales, pair);
     }
     TINFER_INLINE void begin(int j) noexcept {
-        if constexpr (Arch::kHasDot4)
-            scale = scale_of_pair<Arch>(pair_scales, j);
-        else
-            scale = int16_of_pair<8>(pair_scales, j % 2);
+        if constexpr (Arch::kHasDot4) scale = scale_of_pair<Arch>(pair_scales, j);
+        else scale = int16_of_pair<8>(pair_scales, j % 2);
     }
     TINFER_INLINE void codes(int j, int word, __m256i c) noexcept {
         this->template add<kWords>(word - kWords * j, word, c, scale);

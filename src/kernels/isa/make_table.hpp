@@ -26,40 +26,42 @@ constexpr KernelDescriptor with_resolve(KernelDescriptor kernel, ResolveFn& reso
     return kernel;
 }
 
-#define TINFER_PRODUCT_KERNELS(type, Weights) \
-    with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>), mul_mat_scratch<Arch, Weights>), \
-    with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>), \
-                 mul_mat_scratch<Arch, Weights>), \
-    with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>), \
-                 mul_mat_id_scratch<Arch, Weights>), \
-    with_scratch(describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, mul_mat_id<Arch, Weights>), \
-                 mul_mat_id_scratch<Arch, Weights>),
+#define TINFER_PRODUCT_KERNELS(type, Weights)                                                                          \
+    with_scratch(describe("mul_mat." #type, Op::mul_mat, DType::type, mul_mat<Arch, Weights>),                         \
+                 mul_mat_scratch<Arch, Weights>),                                                                      \
+        with_scratch(describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, mul_mat_add<Arch, Weights>),         \
+                     mul_mat_scratch<Arch, Weights>),                                                                  \
+        with_scratch(describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, mul_mat_id<Arch, Weights>),            \
+                     mul_mat_id_scratch<Arch, Weights>),                                                               \
+        with_scratch(describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, mul_mat_id<Arch, Weights>),      \
+                     mul_mat_id_scratch<Arch, Weights>),
 #define TINFER_ROW_KERNELS(type) describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows),
 #define TINFER_COMMA ,
-#define TINFER_FLOAT_KERNELS(type) \
+#define TINFER_FLOAT_KERNELS(type)                                                                                     \
     TINFER_PRODUCT_KERNELS(type, FloatWeights<Arch TINFER_COMMA DType::type>) TINFER_ROW_KERNELS(type)
-#define TINFER_BLOCK_KERNELS(type, Format) \
+#define TINFER_BLOCK_KERNELS(type, Format)                                                                             \
     TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>) TINFER_ROW_KERNELS(type)
-#define TINFER_ACTIVATION_KERNELS(type)                                                                     \
-    describe("quantize." #type, Op::quantize, DType::type, quantize<Arch>),                                 \
-    describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, rms_norm_quantize<Arch>),      \
-    describe("silu_mul_quantize." #type, Op::silu_mul_quantize, DType::type, silu_mul_quantize<Arch>)
-#define TINFER_CACHE_KERNELS(type)                                                                          \
-    describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                 \
-    describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                  \
-    describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
-    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
+#define TINFER_ACTIVATION_KERNELS(type)                                                                                \
+    describe("quantize." #type, Op::quantize, DType::type, quantize<Arch>),                                            \
+        describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, rms_norm_quantize<Arch>),             \
+        describe("silu_mul_quantize." #type, Op::silu_mul_quantize, DType::type, silu_mul_quantize<Arch>)
+#define TINFER_CACHE_KERNELS(type)                                                                                     \
+    describe("kv_write." #type, Op::kv_write, DType::type, kv_write<Arch>),                                            \
+        describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, rope_kv_write<Arch>),                         \
+        describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift),                                      \
+        describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page),                             \
+        describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 template <class Arch>
 inline constexpr KernelDescriptor kKernels[] = {
-    TINFER_FLOAT_KERNELS(f32)
-    TINFER_FLOAT_KERNELS(f16)
-    TINFER_FLOAT_KERNELS(bf16)
-    TINFER_BLOCK_FORMATS(TINFER_BLOCK_KERNELS)
-    TINFER_ACTIVATION_KERNELS(x8_32),     TINFER_ACTIVATION_KERNELS(x8_256),
-    TINFER_CACHE_KERNELS(f32),            TINFER_CACHE_KERNELS(f16),            TINFER_CACHE_KERNELS(bf16),
-    TINFER_CACHE_KERNELS(q8_0),           TINFER_CACHE_KERNELS(q4_0),
+    TINFER_FLOAT_KERNELS(f32) TINFER_FLOAT_KERNELS(f16) TINFER_FLOAT_KERNELS(bf16)
+        TINFER_BLOCK_FORMATS(TINFER_BLOCK_KERNELS) TINFER_ACTIVATION_KERNELS(x8_32),
+    TINFER_ACTIVATION_KERNELS(x8_256),
+    TINFER_CACHE_KERNELS(f32),
+    TINFER_CACHE_KERNELS(f16),
+    TINFER_CACHE_KERNELS(bf16),
+    TINFER_CACHE_KERNELS(q8_0),
+    TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
     describe("layer_norm", Op::layer_norm, DType::none, layer_norm<Arch>),
     describe("l2_norm", Op::l2_norm, DType::none, ref::l2_norm),
@@ -83,8 +85,9 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
     describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
-    with_resolve(with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
-                 resolve_attention_by_groups),
+    with_resolve(
+        with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
+        resolve_attention_by_groups),
     describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
     describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
     describe("selective_scan", Op::selective_scan, DType::none, ref::selective_scan),
@@ -100,33 +103,34 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("segment_sum", Op::segment_sum, DType::none, ref::segment_sum),
 };
 
-
-// Where both are built, the amx table has the products of block formats alone and takes everything else from avx512vnni, whose
-// vector routes it shares. In the single header, which compiles all that a table needs once more for each, it is whole.
+// Where both are built, the amx table has the products of block formats alone and takes everything else from
+// avx512vnni, whose vector routes it shares. In the single header, which compiles all that a table needs once more for
+// each, it is whole.
 #if defined(TINFER_TABLE_AVX512VNNI) && !defined(TINFER_TABLE_REGION)
-#define TINFER_SHARES_AVX512VNNI 1
+#    define TINFER_SHARES_AVX512VNNI 1
 
 template <class Arch>
 inline constexpr KernelDescriptor kMatrixUnitKernels[] = {
-#define TINFER_MATRIX_UNIT_KERNELS(type, Format) TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>)
+#    define TINFER_MATRIX_UNIT_KERNELS(type, Format)                                                                   \
+        TINFER_PRODUCT_KERNELS(type, BlockWeights<Arch TINFER_COMMA Format>)
     TINFER_BLOCK_FORMATS(TINFER_MATRIX_UNIT_KERNELS)
-#undef TINFER_MATRIX_UNIT_KERNELS
+#    undef TINFER_MATRIX_UNIT_KERNELS
 };
-#if defined(__AVX512VNNI__)
-#define TINFER_SHARED_PRODUCT(type, Format) extern template struct VectorProduct<avx512vnni, Format>;
+#    if defined(__AVX512VNNI__)
+#        define TINFER_SHARED_PRODUCT(type, Format) extern template struct VectorProduct<avx512vnni, Format>;
 TINFER_BLOCK_FORMATS(TINFER_SHARED_PRODUCT)
-#undef TINFER_SHARED_PRODUCT
-#define TINFER_DEFINE_SHARED_PRODUCT(type, Format) \
-    template struct tinfer::kernels::VectorProduct<tinfer::kernels::avx512vnni, tinfer::kernels::Format>;
-#endif
+#        undef TINFER_SHARED_PRODUCT
+#        define TINFER_DEFINE_SHARED_PRODUCT(type, Format)                                                             \
+            template struct tinfer::kernels::VectorProduct<tinfer::kernels::avx512vnni, tinfer::kernels::Format>;
+#    endif
 #endif
 
 template <class Arch>
 constexpr KernelTable make_table(std::string_view name) noexcept {
 #if defined(TINFER_SHARES_AVX512VNNI)
     if constexpr (Arch::kHasAmx)
-        return {name, kMatrixUnitKernels<Arch>, sizeof(kMatrixUnitKernels<Arch>) / sizeof(KernelDescriptor), &avx512vnni_row_ops,
-            &avx512vnni_table};
+        return {name, kMatrixUnitKernels<Arch>, sizeof(kMatrixUnitKernels<Arch>) / sizeof(KernelDescriptor),
+                &avx512vnni_row_ops, &avx512vnni_table};
     else
 #endif
         return {name, kKernels<Arch>, sizeof(kKernels<Arch>) / sizeof(KernelDescriptor), &kRowOps<Arch>};

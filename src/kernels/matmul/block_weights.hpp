@@ -80,7 +80,7 @@ struct ProductPath<Arch, Format, Route::microkernel_q8> {
     }
 };
 
-#if defined(__AMX_INT8__) || defined(__AMXINT8__)   // as GCC calls it, and as Clang did
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // as GCC calls it, and as Clang did
 /// Packed panels and the matrix unit, in the same order: 16 columns at a time.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::microkernel_amx> {
@@ -221,7 +221,7 @@ struct BlockWeights {
 
     /// What a thread holds while it works on chunks.
     struct Session {
-#if defined(__AMX_INT8__) || defined(__AMXINT8__)   // as GCC calls it, and as Clang did
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // as GCC calls it, and as Clang did
         struct None {};
         std::conditional_t<kAmx, AmxSession<Arch, AmxEncoding<Format>::kStepBytes>, None> matrix_unit;
 #endif
@@ -248,7 +248,7 @@ struct BlockWeights {
 
     static TINFER_INLINE void multiply(Session& session, const PanelJob& job) noexcept {
         const Route route = route_of(job.n_columns);
-#if defined(__AMX_INT8__) || defined(__AMXINT8__)   // as GCC calls it, and as Clang did
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // as GCC calls it, and as Clang did
         if constexpr (kAmx) {
             if (route == Route::microkernel_amx)
                 return ProductPath<Arch, Format, Route::microkernel_amx>::multiply(job, session.packed_activations);
@@ -269,12 +269,9 @@ private:
     static std::uint64_t scratch_of_route(std::int64_t n_columns, std::int64_t k) noexcept {
         constexpr std::int64_t kMost = kMostTokens<Arch, kType, R>;
         const std::int64_t n = kMost == kRouteTokens ? n_columns : std::min(n_columns, kMost);
-        if constexpr (kMost == 0)
-            return 0;
-        else if constexpr (R == Route::microkernel_amx)
-            return ProductPath<Arch, Format, R>::scratch_bytes(n, k);
-        else
-            return ProductPath<Vector, Format, R>::scratch_bytes(n, k);
+        if constexpr (kMost == 0) return 0;
+        else if constexpr (R == Route::microkernel_amx) return ProductPath<Arch, Format, R>::scratch_bytes(n, k);
+        else return ProductPath<Vector, Format, R>::scratch_bytes(n, k);
     }
 };
 

@@ -227,10 +227,8 @@ template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         constexpr int kMaxTokens = kMostTokens<Arch, Format::kType, Route::generic_x86>;
-        if (kMaxTokens == 1 || job.n_columns == 1)
-            multiply_columns<1>(job);
-        else
-            multiply_columns<kMaxTokens>(job);
+        if (kMaxTokens == 1 || job.n_columns == 1) multiply_columns<1>(job);
+        else multiply_columns<kMaxTokens>(job);
     }
 
 private:

@@ -52,14 +52,14 @@ struct RouteArch {
 };
 [[nodiscard]] constexpr RouteArch route_arch(Isa isa) noexcept {
     switch (isa) {
-    case Isa::avx2: return {8, true, false, false};
-    case Isa::avxvnni: return {8, true, true, false};
-    case Isa::avx512: return {16, true, false, false};
-    case Isa::avx512vnni: return {16, true, true, false};
-    case Isa::amx: return {16, true, true, true};
-    case Isa::neon: return {4, false, false, false};
-    case Isa::neon_dot: return {4, false, true, false};
-    default: return {1, false, false, false};
+        case Isa::avx2: return {8, true, false, false};
+        case Isa::avxvnni: return {8, true, true, false};
+        case Isa::avx512: return {16, true, false, false};
+        case Isa::avx512vnni: return {16, true, true, false};
+        case Isa::amx: return {16, true, true, true};
+        case Isa::neon: return {4, false, false, false};
+        case Isa::neon_dot: return {4, false, true, false};
+        default: return {1, false, false, false};
     }
 }
 

@@ -53,8 +53,7 @@ TINFER_INLINE void store_results(const PanelJob& job, std::int64_t c, int first,
         if (addend != nullptr) result = result + load_f32<Arch>(addend + r);
         if (job.nontemporal && reinterpret_cast<std::uintptr_t>(out + r) % (4 * Arch::kLanes) == 0)
             store_nontemporal(result, out + r, Arch{});
-        else
-            result.store_unaligned(out + r);
+        else result.store_unaligned(out + r);
     }
     store_few_results<Arch>(job, c, first + r, n - r, results + r);
 }
@@ -80,10 +79,8 @@ TINFER_INLINE void store_micro_tile(const PanelJob& job, std::int64_t first, int
             for (int r = 0; r < kRows; r += Arch::kLanes) {
                 f32v<Arch> result = load_f32<Arch>(panel + r);
                 if (addend != nullptr) result = result + load_f32<Arch>(addend + row + r);
-                if (nontemporal)
-                    store_nontemporal(result, out + row + r, Arch{});
-                else
-                    result.store_unaligned(out + row + r);
+                if (nontemporal) store_nontemporal(result, out + row + r, Arch{});
+                else result.store_unaligned(out + row + r);
             }
     }
 }
@@ -107,12 +104,9 @@ class KBlockPrefetch {
 public:
     TINFER_INLINE KBlockPrefetch(const PanelJob& job, std::int64_t s, std::int64_t n_shares) noexcept
         : stride_(job.row_stride), n_rows_(job.n_rows), n_shares_(n_shares) {
-        if ((s + 1) * kKBlock <= job.k)
-            at_ = job.w + s * kBytes;
-        else if (s * kKBlock >= job.k && job.ahead.begin != nullptr)
-            at_ = job.ahead.begin;
-        else
-            n_rows_ = 0;
+        if ((s + 1) * kKBlock <= job.k) at_ = job.w + s * kBytes;
+        else if (s * kKBlock >= job.k && job.ahead.begin != nullptr) at_ = job.ahead.begin;
+        else n_rows_ = 0;
     }
     TINFER_INLINE void prefetch_share() noexcept {
         for (due_ += n_rows_; due_ >= n_shares_; due_ -= n_shares_, at_ += stride_) {

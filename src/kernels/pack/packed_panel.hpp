@@ -179,8 +179,7 @@ struct KBlockHalf {
     }
     TINFER_INLINE void end(int) noexcept {}
     TINFER_INLINE void scales(int pair, Bytes scales) noexcept {
-        if constexpr (Arch::kHasDot4)
-            store_lanes(k_block.scale[pair] + first_row, scales);
+        if constexpr (Arch::kHasDot4) store_lanes(k_block.scale[pair] + first_row, scales);
         else
             for (int i = 0; i < 2; ++i) {
                 scale_of[i] = int16_of_pair<N>(scales, i);
@@ -286,8 +285,7 @@ template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_group(const RowBlocks<N>& b, int n_units, Sink& sink) noexcept {
     if constexpr (kHasRowDecoder<Format>) decode_rows<Arch>(Format{}, b, n_units, sink);
 #    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    else
-        unpack_sixteen<Arch, Format>(b, n_units, sink);
+    else unpack_sixteen<Arch, Format>(b, n_units, sink);
 #    endif
 }
 

@@ -168,10 +168,8 @@ static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_
     const auto half = [&](int r) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[r] + at)); };
     const auto with_upper = [&](__m256i lower, int r) {
         const __m512i z = _mm512_castsi256_si512(lower);
-        if constexpr (Masked)
-            return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
-        else
-            return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
+        if constexpr (Masked) return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
+        else return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
     };
 #        pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {  // rows 8i … 8i + 7

@@ -31,12 +31,13 @@
 namespace tinfer::kernels {
 
 /// X(type, Format) of every block format. The list from which dequantization and the kernels of every table are made.
-#define TINFER_BLOCK_FORMATS(X)                                                                                        \
-    X(q4_0, Q4_0)                                                                                                      \
-    X(q4_1, Q4_1) X(q5_0, Q5_0) X(q5_1, Q5_1) X(q8_0, Q8_0) X(q2_k, Q2_K) X(q3_k, Q3_K) X(q4_k, Q4_K) X(q5_k, Q5_K)    \
-        X(q6_k, Q6_K) X(iq2_xxs, IQ2_XXS) X(iq2_xs, IQ2_XS) X(iq2_s, IQ2_S) X(iq3_xxs, IQ3_XXS) X(iq3_s, IQ3_S)        \
-            X(iq1_s, IQ1_S) X(iq1_m, IQ1_M) X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(tq1_0, TQ1_0) X(tq2_0, TQ2_0)        \
-                X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(q1_0, Q1_0) X(q2_0, Q2_0)
+// clang-format off
+#define TINFER_BLOCK_FORMATS(X)                                                                                       \
+    X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) X(q5_1, Q5_1) X(q8_0, Q8_0) X(q2_k, Q2_K) X(q3_k, Q3_K) X(q4_k, Q4_K)   \
+    X(q5_k, Q5_K) X(q6_k, Q6_K) X(iq2_xxs, IQ2_XXS) X(iq2_xs, IQ2_XS) X(iq2_s, IQ2_S) X(iq3_xxs, IQ3_XXS)             \
+    X(iq3_s, IQ3_S) X(iq1_s, IQ1_S) X(iq1_m, IQ1_M) X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(tq1_0, TQ1_0)               \
+    X(tq2_0, TQ2_0) X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(q1_0, Q1_0) X(q2_0, Q2_0)
+// clang-format on
 
 /// Calls fn(Format{}) for the block format of `type`; false where it has none (floats, integers, activations).
 template <class Arch, class Fn>
@@ -46,7 +47,7 @@ constexpr bool with_format(DType type, Fn fn) noexcept {
     case DType::id: fn(Format{}); return true;
         TINFER_BLOCK_FORMATS(TINFER_FORMAT_CASE)
 #undef TINFER_FORMAT_CASE
-    default: return false;
+        default: return false;
     }
 }
 

@@ -115,8 +115,8 @@ struct QueryHead {
         return head / (p.n_head / p.n_head_kv);
     }
 
-    /// s = q · k (kv_slot.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s + bias[distance],
-    /// the distance being p_k − p_q, to the bias no farther than its ends.
+    /// s = q · k (kv_slot.hpp); then · scale; then c · tanh(s / c); then fma(−slope, |distance|, s); then s +
+    /// bias[distance], the distance being p_k − p_q, to the bias no farther than its ends.
     [[nodiscard]] float score(std::int64_t kv_slot) const noexcept {
         const AttentionParams& p = call.params.attention;
         const auto* group =
@@ -189,8 +189,8 @@ void attend(const QueryHead<K, V>& query, VisibleKvSlots visible, Softmax chunk,
 
 }  // namespace
 
-/// out[t, h] = Σ_j softmax_j(score(q[t,h], K[j])) · V[j] over the tokens j that kv_spans makes visible. KV slots outside
-/// are never read, so they may hold anything. Orders: score, add, Softmax, attend above.
+/// out[t, h] = Σ_j softmax_j(score(q[t,h], K[j])) · V[j] over the tokens j that kv_spans makes visible. KV slots
+/// outside are never read, so they may hold anything. Orders: score, add, Softmax, attend above.
 void attention(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &q = call[1];
     const AttentionParams& p = call.params.attention;
@@ -208,7 +208,8 @@ void attention(const KernelCall& call, WorkSlice slice) noexcept {
                 if constexpr (K::kCoded) quantize_query<reference>(channels.x, p.head_dim_k, 0, codes);
                 const std::int64_t farthest = call[9].ne[0] / 2;
                 const float* bias = call[9].present() ? call[9].row<const float>(head) + farthest : nullptr;
-                const QueryHead<K, V> query{call, channels, head, call[6].row<const std::int32_t>(token)[3], slope, bias, farthest};
+                const QueryHead<K, V> query{call,  channels, head,    call[6].row<const std::int32_t>(token)[3],
+                                            slope, bias,     farthest};
                 attend(query, VisibleKvSlots(call, token), Softmax{0.0f, 0.0f, buffer, dv},
                        Softmax{0.0f, 0.0f, buffer + padded, dv}, out.row<float>(token) + head * dv);
             }

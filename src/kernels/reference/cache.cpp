@@ -36,9 +36,9 @@ void write_kv_slots(const KernelCall& call, WorkSlice slice, Fn row) noexcept {
         if (is_coded<reference>(cache.type)) {
             row(token, x, d, [&](std::int64_t channel, float value) { buffer[channel] = value; });
             store_kv_slot<reference>(cache.type, is_v,
-                                  cache.data + (is_v ? v_row_offset(kv_slot, head, n_head, bytes)
-                                                     : k_group_offset(kv_slot, head, n_head, bytes)),
-                                  d, kv_slot % kGroup, buffer);
+                                     cache.data + (is_v ? v_row_offset(kv_slot, head, n_head, bytes)
+                                                        : k_group_offset(kv_slot, head, n_head, bytes)),
+                                     d, kv_slot % kGroup, buffer);
         }
         with_kv_slot(cache.type, [&]<class KvSlot>(KvSlot) {
             auto* elements = reinterpret_cast<typename KvSlot::Stored*>(cache.data);
@@ -74,8 +74,8 @@ void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
     });
 }
 
-/// Keys of a head as floats, the part from params.first rotated as rope does, stored again with one rounding: of the pairs
-/// alone where KV slots are floats, of all channels where they are codes.
+/// Keys of a head as floats, the part from params.first rotated as rope does, stored again with one rounding: of the
+/// pairs alone where KV slots are floats, of all channels where they are codes.
 void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &cache = call[0], &table = call[2], &kv_slots = call[3];
     const AttentionParams& p = call.params.attention;
@@ -98,10 +98,12 @@ void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
             a = turned.a;
             c = turned.c;
         }
-        if (is_coded<reference>(cache.type)) store_kv_slot<reference>(cache.type, false, group, d, kv_slot % kGroup, keys);
+        if (is_coded<reference>(cache.type))
+            store_kv_slot<reference>(cache.type, false, group, d, kv_slot % kGroup, keys);
         with_kv_slot(cache.type, [&]<class KvSlot>(KvSlot) {
             auto* elements = reinterpret_cast<typename KvSlot::Stored*>(group) + kv_slot % kGroup;
-            for (std::int64_t c = call.params.first; c < call.params.first + rope.n_rot; ++c) elements[c * kGroup] = KvSlot::store(keys[c]);
+            for (std::int64_t c = call.params.first; c < call.params.first + rope.n_rot; ++c)
+                elements[c * kGroup] = KvSlot::store(keys[c]);
         });
     }
 }
@@ -120,11 +122,12 @@ void kv_copy_page(const KernelCall& call, WorkSlice slice) noexcept {
 
 namespace {
 
-/// Calls piece(offset, bytes) for the bytes of a KV slot in a head's group of K or row of V; offsets count from its begin.
+/// Calls piece(offset, bytes) for the bytes of a KV slot in a head's group of K or row of V; offsets count from its
+/// begin.
 template <class Fn>
 void for_each_piece(DType type, bool is_v, std::int64_t d, std::int64_t lane, Fn piece) noexcept {
     if (is_v) return piece(0, row_bytes(type, d));
-    const auto column = [&](std::int64_t first, std::int64_t n, auto bytes) {   // bytes: a constant
+    const auto column = [&](std::int64_t first, std::int64_t n, auto bytes) {  // bytes: a constant
         for (std::int64_t i = 0; i < n; ++i) piece(first + (i * kGroup + lane) * bytes, bytes);
     };
     constexpr std::integral_constant<std::int64_t, 2> two;
@@ -145,7 +148,8 @@ void kv_move(const KernelCall& call, WorkSlice slice) noexcept {
     const std::int64_t n_head = p.n_head_kv, d = is_v ? p.head_dim_v : p.head_dim_k, bytes = row_bytes(cache.type, d);
     std::byte* const buffer = call.scratch(slice.thread);
     const auto begin_of = [&](std::int64_t kv_slot, std::int64_t head) {
-        return cache.data + (is_v ? v_row_offset(kv_slot, head, n_head, bytes) : k_group_offset(kv_slot, head, n_head, bytes));
+        return cache.data +
+               (is_v ? v_row_offset(kv_slot, head, n_head, bytes) : k_group_offset(kv_slot, head, n_head, bytes));
     };
     const Range heads = slice.share(n_head);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)

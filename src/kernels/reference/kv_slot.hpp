@@ -85,7 +85,8 @@ struct CodedKvSlots {
         return s;
     }
     static float key(const std::byte* group, std::int64_t lane, std::int64_t c, std::int64_t d) noexcept {
-        return scale(group + k_scale(Type, d, lane, c / kKvBlock)) * static_cast<float>(code(group, k_code(Type, lane, c)));
+        return scale(group + k_scale(Type, d, lane, c / kKvBlock)) *
+               static_cast<float>(code(group, k_code(Type, lane, c)));
     }
     static float value(const std::byte* row, std::int64_t c, std::int64_t d) noexcept {
         return scale(row + v_scale(Type, d, c / kKvBlock)) * static_cast<float>(code(row, v_code(Type, c)));

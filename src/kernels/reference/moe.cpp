@@ -77,8 +77,8 @@ float group_score(const float* x, std::int64_t n) noexcept {
 
 }  // namespace
 
-/// The X scores fall into params.n_group groups of neighbours. Those of the params.k best groups stay, the others become
-/// −inf; the rank of a group is that of its score in the order of top_k (arXiv:2412.19437 §2.1.2).
+/// The X scores fall into params.n_group groups of neighbours. Those of the params.k best groups stay, the others
+/// become −inf; the rank of a group is that of its score in the order of top_k (arXiv:2412.19437 §2.1.2).
 void keep_groups(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];
     const std::int64_t n_group = call.params.n_group, size = x.ne[0] / n_group;
@@ -88,7 +88,7 @@ void keep_groups(const KernelCall& call, WorkSlice slice) noexcept {
         auto* kept = out.flat_row<float>(t);
         for (std::int64_t g = 0; g < n_group; ++g) {
             const float own = group_score(scores + g * size, size);
-            std::int64_t better = 0;   // groups that rank before this one
+            std::int64_t better = 0;  // groups that rank before this one
             for (std::int64_t other = 0; other < n_group; ++other) {
                 const float score = group_score(scores + other * size, size);
                 const float pair[] = {other < g ? score : own, other < g ? own : score};

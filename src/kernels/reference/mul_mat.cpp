@@ -122,9 +122,8 @@ void multiply_micro_tile(const Operand& w, std::int64_t matrix, Range rows, cons
         case DType::f16: return multiply_rows<FloatRow<DType::f16>>(w, matrix, rows, tile);
         case DType::bf16: return multiply_rows<FloatRow<DType::bf16>>(w, matrix, rows, tile);
         default:
-            with_format<reference>(w.type, [&](auto format) {
-                multiply_rows<QuantizedRow<decltype(format)>>(w, matrix, rows, tile);
-            });
+            with_format<reference>(
+                w.type, [&](auto format) { multiply_rows<QuantizedRow<decltype(format)>>(w, matrix, rows, tile); });
     }
 }
 
@@ -145,7 +144,7 @@ void mul_mat_add(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
-void mul_mat(const KernelCall& call, WorkSlice slice) noexcept { mul_mat_add(call, slice); }   // slot 3 is absent
+void mul_mat(const KernelCall& call, WorkSlice slice) noexcept { mul_mat_add(call, slice); }  // slot 3 is absent
 
 void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &w = call[1], &x = call[2], &ids = call[3];
@@ -185,8 +184,7 @@ void get_rows(const KernelCall& call, WorkSlice slice) noexcept {
         const std::byte* row = matrix.row<const std::byte>(ids.row<const std::int32_t>(0)[t]);
         if (matrix.type == out.type)
             std::memcpy(out.row<std::byte>(t), row, static_cast<std::size_t>(row_bytes(out.type, out.ne[0])));
-        else
-            dequantize_row(matrix.type, row, matrix.ne[0], out.row<float>(t));
+        else dequantize_row(matrix.type, row, matrix.ne[0], out.row<float>(t));
     }
 }
 

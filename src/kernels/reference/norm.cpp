@@ -68,7 +68,9 @@ void l2_norm(const KernelCall& call, WorkSlice slice) noexcept {
         const auto* in = x.flat_row<const float>(i);
         auto* y = out.flat_row<float>(i);
         const float sum = dot16(in, in, x.ne[0]);
-        const float norm = call.params.eps_is_floor == 0 ? std::sqrt(sum + eps) : std::sqrt(sum) < eps ? eps : std::sqrt(sum);
+        const float norm = call.params.eps_is_floor == 0 ? std::sqrt(sum + eps)
+                           : std::sqrt(sum) < eps        ? eps
+                                                         : std::sqrt(sum);
         const float factor = 1.0f / norm;
         for (std::int64_t j = 0; j < x.ne[0]; ++j) y[j] = in[j] * factor;
     }
@@ -89,7 +91,8 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
 void sum_rows(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];
     const Range rows = slice.share(x.n_rows());
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) *out.flat_row<float>(i) = sum16(x.flat_row<const float>(i), x.ne[0]);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        *out.flat_row<float>(i) = sum16(x.flat_row<const float>(i), x.ne[0]);
 }
 
 /// p = exp(x − max) · (1 / Σ exp(x − max)), Σ by 16 lanes. A NaN or +inf in a row makes the row NaN.

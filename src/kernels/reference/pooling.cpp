@@ -6,8 +6,8 @@
 
 namespace tinfer::kernels::ref {
 
-/// out[:,s] = sums[:,s] + Σ x[:,t] over the rows t of segment s: one addition per row, in ascending order, so that neither
-/// neighbours nor the cut of a sequence into several runs change a bit. Threads share columns.
+/// out[:,s] = sums[:,s] + Σ x[:,t] over the rows t of segment s: one addition per row, in ascending order, so that
+/// neither neighbours nor the cut of a sequence into several runs change a bit. Threads share columns.
 void segment_sum(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &segments = call[2], &sums = call[3];
     const Range elements = slice.share(out.ne[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reference: layers that carry a state from token to token. Tokens take their turn in order, each going on from the row of
-// the state that state_rows names and leaving it in another (or the same); threads share channels, heads and rows of a
-// head's matrix, never tokens. So one call with n tokens gives the bits of n calls with one.
+// Reference: layers that carry a state from token to token. Tokens take their turn in order, each going on from the row
+// of the state that state_rows names and leaving it in another (or the same); threads share channels, heads and rows of
+// a head's matrix, never tokens. So one call with n tokens gives the bits of n calls with one.
 #include <cmath>
 
 #include "base/math.hpp"
@@ -28,8 +28,8 @@ float element(const float* from, std::int64_t i) noexcept { return from == nullp
 
 }  // namespace
 
-/// y_t[c] = Σ_j K[j,c] · x_{t−n+1+j}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which begins at 0. The
-/// state holds the last n − 1 tokens, oldest first.
+/// y_t[c] = Σ_j K[j,c] · x_{t−n+1+j}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which begins at 0.
+/// The state holds the last n − 1 tokens, oldest first.
 void causal_conv(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
     const std::int64_t n = weight.ne[0], n_channels = x.ne[0];
@@ -66,26 +66,30 @@ void token_shift(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
-/// arXiv:2312.00752, arXiv:2405.21060. Channel p of head h keeps N numbers: h[s] ← fma(h[s], exp(Δ·a[s]), (Δ·x)·B[s]); then
-/// y = fma(D, x, ⟨h, C⟩), the product by 16 lanes of fma. Where a has one value per head, its decay serves all s.
+/// arXiv:2312.00752, arXiv:2405.21060. Channel p of head h keeps N numbers: h[s] ← fma(h[s], exp(Δ·a[s]), (Δ·x)·B[s]);
+/// then y = fma(D, x, ⟨h, C⟩), the product by 16 lanes of fma. Where a has one value per head, its decay serves all s.
 void selective_scan(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand &out = call[0], &x = call[1], &delta = call[2], &a = call[3], &b = call[4], &c = call[5], &skip = call[6];
+    const Operand &out = call[0], &x = call[1], &delta = call[2], &a = call[3], &b = call[4], &c = call[5],
+                  &skip = call[6];
     const std::int64_t n_channels = x.ne[0], n_head = x.ne[1], n = b.ne[0], heads_per_group = n_head / b.ne[1];
     const Range channels = slice.share(n_channels * n_head);
     for (std::int64_t t = 0; t < x.ne[2]; ++t)
         for (std::int64_t i = channels.begin; i < channels.end; ++i) {
             const std::int64_t head = i / n_channels;
             const StateStep state = step_of(call[7], call[8], t, i * n);
-            const auto *in = b.row<const float>(head / heads_per_group, t), *read = c.row<const float>(head / heads_per_group, t);
+            const auto *in = b.row<const float>(head / heads_per_group, t),
+                       *read = c.row<const float>(head / heads_per_group, t);
             const auto* rates = a.row<const float>(head);
-            const float now = x.row<const float>(head, t)[i % n_channels], dt = delta.row<const float>(t)[head], dx = dt * now;
+            const float now = x.row<const float>(head, t)[i % n_channels], dt = delta.row<const float>(t)[head],
+                        dx = dt * now;
             const bool one_rate = a.ne[0] == 1;
             const float head_decay = one_rate ? math::exp(dt * rates[0]) : 0.0f;
             for (std::int64_t s = 0; s < n; ++s) {
                 const float decay = one_rate ? head_decay : math::exp(dt * rates[s]);
                 state.to[s] = std::fma(element(state.from, s), decay, dx * in[s]);
             }
-            out.row<float>(head, t)[i % n_channels] = std::fma(skip.row<const float>(0)[head], now, dot16(state.to, read, n));
+            out.row<float>(head, t)[i % n_channels] =
+                std::fma(skip.row<const float>(0)[head], now, dot16(state.to, read, n));
         }
 }
 
@@ -115,7 +119,8 @@ void wkv6(const KernelCall& call, WorkSlice slice) noexcept {
 /// arXiv:2503.14456 §4. Per head a matrix S, rows by value i, columns by key j: q = −⟨S_i, κ⟩,
 /// S_ij ← fma(q, κ_j·a_j, fma(v_i, k_j, w_j·S_ij)), y_i = ⟨S_i, r⟩; products by 16 lanes of fma.
 void wkv7(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand &out = call[0], &r = call[1], &w = call[2], &k = call[3], &v = call[4], &kappa = call[5], &a = call[6];
+    const Operand &out = call[0], &r = call[1], &w = call[2], &k = call[3], &v = call[4], &kappa = call[5],
+                  &a = call[6];
     const std::int64_t size = r.ne[0], n_head = r.ne[1];
     const Range rows = slice.share(size * n_head);
     for (std::int64_t t = 0; t < r.ne[2]; ++t)
@@ -127,7 +132,8 @@ void wkv7(const KernelCall& call, WorkSlice slice) noexcept {
             const float value = v.row<const float>(head, t)[i];
             const float q = state.from == nullptr ? 0.0f : -dot16(state.from, removal, size);
             for (std::int64_t j = 0; j < size; ++j)
-                state.to[j] = std::fma(q, removal[j] * rate[j], std::fma(value, k_row[j], w_row[j] * element(state.from, j)));
+                state.to[j] =
+                    std::fma(q, removal[j] * rate[j], std::fma(value, k_row[j], w_row[j] * element(state.from, j)));
             out.row<float>(head, t)[i] = dot16(state.to, r.row<const float>(head, t), size);
         }
 }
@@ -142,10 +148,12 @@ void delta_rule(const KernelCall& call, WorkSlice slice) noexcept {
         for (std::int64_t row = rows.begin; row < rows.end; ++row) {
             const std::int64_t head = row / size, i = row % size;
             const StateStep state = step_of(call[6], call[7], t, row * size);
-            const auto *q_row = q.row<const float>(head / values_per_key, t), *k_row = k.row<const float>(head / values_per_key, t);
+            const auto *q_row = q.row<const float>(head / values_per_key, t),
+                       *k_row = k.row<const float>(head / values_per_key, t);
             const float decay = gamma.row<const float>(t)[head];
             for (std::int64_t j = 0; j < size; ++j) state.to[j] = element(state.from, j) * decay;
-            const float delta = beta.row<const float>(t)[head] * (v.row<const float>(head, t)[i] - dot16(state.to, k_row, size));
+            const float delta =
+                beta.row<const float>(t)[head] * (v.row<const float>(head, t)[i] - dot16(state.to, k_row, size));
             for (std::int64_t j = 0; j < size; ++j) state.to[j] = std::fma(k_row[j], delta, state.to[j]);
             out.row<float>(head, t)[i] = dot16(state.to, q_row, size) * call.params.scale;
         }

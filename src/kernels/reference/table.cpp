@@ -12,32 +12,33 @@ namespace tinfer::kernels {
 
 namespace {
 
-#define TINFER_WEIGHT_KERNELS(type)                                                \
-    describe("mul_mat." #type, Op::mul_mat, DType::type, ref::mul_mat),            \
-    describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, ref::mul_mat_add), \
-    describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, ref::mul_mat_id),   \
-    describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, ref::mul_mat_id), \
-    describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows),
+#define TINFER_WEIGHT_KERNELS(type)                                                                                    \
+    describe("mul_mat." #type, Op::mul_mat, DType::type, ref::mul_mat),                                                \
+        describe("mul_mat_add." #type, Op::mul_mat_add, DType::type, ref::mul_mat_add),                                \
+        describe("mul_mat_id." #type, Op::mul_mat_id, DType::type, ref::mul_mat_id),                                   \
+        describe("mul_mat_heads." #type, Op::mul_mat_heads, DType::type, ref::mul_mat_id),                             \
+        describe("get_rows." #type, Op::get_rows, DType::type, ref::get_rows),
 #define TINFER_FORMAT_KERNELS(type, Format) TINFER_WEIGHT_KERNELS(type)
-#define TINFER_ACTIVATION_KERNELS(type)                                                              \
-    describe("quantize." #type, Op::quantize, DType::type, ref::quantize),                           \
-    describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, ref::rms_norm_quantize), \
-    describe("silu_mul_quantize." #type, Op::silu_mul_quantize, DType::type, ref::silu_mul_quantize)
-#define TINFER_CACHE_KERNELS(type)                                                       \
-    describe("kv_write." #type, Op::kv_write, DType::type, ref::kv_write),               \
-    describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, ref::rope_kv_write), \
-    describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift), \
-    describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page), \
-    describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
+#define TINFER_ACTIVATION_KERNELS(type)                                                                                \
+    describe("quantize." #type, Op::quantize, DType::type, ref::quantize),                                             \
+        describe("rms_norm_quantize." #type, Op::rms_norm_quantize, DType::type, ref::rms_norm_quantize),              \
+        describe("silu_mul_quantize." #type, Op::silu_mul_quantize, DType::type, ref::silu_mul_quantize)
+#define TINFER_CACHE_KERNELS(type)                                                                                     \
+    describe("kv_write." #type, Op::kv_write, DType::type, ref::kv_write),                                             \
+        describe("rope_kv_write." #type, Op::rope_kv_write, DType::type, ref::rope_kv_write),                          \
+        describe("key_shift." #type, Op::key_shift, DType::type, ref::key_shift),                                      \
+        describe("kv_copy_page." #type, Op::kv_copy_page, DType::type, ref::kv_copy_page),                             \
+        describe("kv_move." #type, Op::kv_move, DType::type, ref::kv_move)
 
 constexpr KernelDescriptor kReferenceKernels[] = {
-    TINFER_WEIGHT_KERNELS(f32)
-    TINFER_WEIGHT_KERNELS(f16)
-    TINFER_WEIGHT_KERNELS(bf16)
-    TINFER_BLOCK_FORMATS(TINFER_FORMAT_KERNELS)
-    TINFER_ACTIVATION_KERNELS(x8_32), TINFER_ACTIVATION_KERNELS(x8_256),
-    TINFER_CACHE_KERNELS(f32),      TINFER_CACHE_KERNELS(f16),     TINFER_CACHE_KERNELS(bf16),
-    TINFER_CACHE_KERNELS(q8_0),     TINFER_CACHE_KERNELS(q4_0),
+    TINFER_WEIGHT_KERNELS(f32) TINFER_WEIGHT_KERNELS(f16) TINFER_WEIGHT_KERNELS(bf16)
+        TINFER_BLOCK_FORMATS(TINFER_FORMAT_KERNELS) TINFER_ACTIVATION_KERNELS(x8_32),
+    TINFER_ACTIVATION_KERNELS(x8_256),
+    TINFER_CACHE_KERNELS(f32),
+    TINFER_CACHE_KERNELS(f16),
+    TINFER_CACHE_KERNELS(bf16),
+    TINFER_CACHE_KERNELS(q8_0),
+    TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, ref::rms_norm),
     describe("layer_norm", Op::layer_norm, DType::none, ref::layer_norm),
     describe("l2_norm", Op::l2_norm, DType::none, ref::l2_norm),
@@ -84,6 +85,7 @@ constexpr KernelDescriptor kReferenceKernels[] = {
 
 }  // namespace
 
-constinit const KernelTable reference_table{"reference", kReferenceKernels, std::size(kReferenceKernels), &reference_row_ops};
+constinit const KernelTable reference_table{"reference", kReferenceKernels, std::size(kReferenceKernels),
+                                            &reference_row_ops};
 
 }  // namespace tinfer::kernels

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The program of a consumer, the same for every way of consuming the library: the hash of some logits and the tokens that
-// follow, or those of every kernel table there is: consumer MODEL [tables]
+// The program of a consumer, the same for every way of consuming the library: the hash of some logits and the tokens
+// that follow, or those of every kernel table there is: consumer MODEL [tables]
 #if __has_include(<tinfer/tinfer.hpp>)
-#  include <tinfer/tinfer.hpp>
+#    include <tinfer/tinfer.hpp>
 #else
-#  include "tinfer.hpp"
+#    include "tinfer.hpp"
 #endif
 
 #include <iomanip>
@@ -14,10 +14,10 @@ namespace {
 
 bool answer(const tinfer::Model& model, tinfer::Isa isa) {
     tinfer::Context context(model, {.n_ctx = 64, .isa = isa, .logits_all = true});
-#ifdef CONSUMER_REFERENCE_ONLY   // the only table that TINFER_ISAS named, whatever the machine has
+#ifdef CONSUMER_REFERENCE_ONLY  // the only table that TINFER_ISAS named, whatever the machine has
     if (tinfer::available_isas() != std::vector{tinfer::Isa::reference} || context.isa() != "reference") return false;
 #endif
-#ifdef CONSUMER_UNTRACED   // built without tracing: asking for it is refused, and nothing else is different
+#ifdef CONSUMER_UNTRACED  // built without tracing: asking for it is refused, and nothing else is different
     try {
         (void)context.attach(std::make_shared<tinfer::Roofline>());
         return false;
