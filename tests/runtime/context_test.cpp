@@ -193,7 +193,7 @@ TEST_CASE("[A9] context: what is not given of RoPE is the model's, and what is g
     CHECK(bits(usual, {.yarn_ext_factor = 0.0f}) != of_usual);
     CHECK(bits(usual, {.yarn_ext_factor = 1.0f, .yarn_attn_factor = 1.0f, .yarn_orig_ctx = 64}) == of_usual);
 
-    const Context context(unusual, {.n_ctx = 128, .yarn_beta_slow = 1.0f});
+    const Context context(unusual, {.n_ctx = 128, .yarn_beta_slow = 1.0f, .logits_all = true});
     const ContextOptions& o = context.options();  // nothing is left to the model
     CHECK(o.rope_scaling == RopeScaling::yarn);
     CHECK(o.rope_freq_base == 10000.0f);
