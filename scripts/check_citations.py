@@ -22,8 +22,8 @@ PAGES = {"architectures": "architectures.md", "kernels": "kernels.md", "numerics
          "trace-design": "trace-design.md"}
 WORKS = r"arXiv:[\d.]+|doi:\S+|FIPS [\d-]+|Unicode [\d.]+|Intel SDM|RFC \d+|UAX #\d+|the standard"
 NAMED = re.compile(rf"(?P<work>{WORKS})|(?<![\w/-])(?P<page>{'|'.join(PAGES)})(?:\.md)?(?=[\s,]+(?:§|rules?\s))")
-NUMBERS = r"\d+(?:(?:,| and|, and|–|-) ?\d+)*"
-CITED = re.compile(rf"§\s?(?P<section>\d+(?:\.\d+)*)|(?<![\w-])[Rr]ules?\s(?P<rules>{NUMBERS})")
+NUMBERS = r"\d+(?:(?:,|\s+and|,\s+and|–|-)\s*\d+)*"
+CITED = re.compile(rf"(?P<before>[\w.-]*)\s*§\s?(?P<section>\d+(?:\.\d+)*)|(?<![\w-])[Rr]ules?\s+(?P<rules>{NUMBERS})")
 FOREIGN_PAGE = re.compile(r"(?<![\w/.-])([a-z][\w-]*\.md)(?![\w/])")
 ROW = re.compile(r"^\| ([A-Z]\d+) \| (.*?)(?: \*Not yet\.\*)? \|$", re.MULTILINE)
 ROW_ID = re.compile(r"\[([A-Z]\d+)\]")
@@ -53,16 +53,18 @@ def one_line(text):
 
 
 def citations(text):
-    """(offset, page or None for a paper, "§" or "rule", number) of all that a text cites; page is "" where none was named."""
+    """(offset, page or None for a paper, "§" or "rule", number) of all that a text cites; page is "" where none was named, or
+    a word in front of the § is no page."""
     flat = one_line(text)
     marks = sorted([(m.start(), m, None) for m in NAMED.finditer(flat)] + [(m.start(), None, m) for m in CITED.finditer(flat)],
                    key=lambda mark: mark[0])
-    source = ""
+    source, named_to = "", 0
     for at, named, cited in marks:
         if named:
-            source = None if named["work"] else PAGES[named["page"]]
+            source, named_to = None if named["work"] else PAGES[named["page"]], named.end()
         elif cited["section"]:
-            yield at, source, "§", cited["section"]
+            stranger = cited["before"] not in ("", "and", "or") and cited.end("before") > named_to
+            yield at, "" if stranger else source, "§", cited["section"]
         elif source == PAGES["numerics"]:   # "rule 3" of a grammar, say, cites nothing
             for number in re.findall(r"\d+", cited["rules"]):
                 yield at, source, "rule", number
