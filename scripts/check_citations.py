@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Checks that what sources cite can be read: every "numerics rule 3", "architectures §2.5" or "kernels.md §4.1" in a source
-is a heading or a numbered rule of that page in docs/, and every [L6] in the name of a test is a row of docs/rows.md.
+is a heading or a numbered rule of that page in docs/, every V7 in a comment of src/gguf is a rule of docs/gguf.md, and every
+[L6] in the name of a test is a row of docs/rows.md.
 
 A § belongs to the last page or work that was named before it in the same file. Papers and standards are not looked into;
 a § of anything else is a finding, because no reader could look it up.
@@ -26,6 +27,7 @@ NUMBERS = r"\d+(?:(?:,|\s+and|,\s+and|–|-)\s*\d+)*"
 CITED = re.compile(rf"(?P<before>[\w.-]*)\s*§\s?(?P<section>\d+(?:\.\d+)*)|(?<![\w-])[Rr]ules?\s+(?P<rules>{NUMBERS})")
 FOREIGN_PAGE = re.compile(r"(?<![\w/.-])([a-z][\w-]*\.md)(?![\w/])")
 ROW = re.compile(r"^\| ([A-Z]\d+) \| (.*?)(?: \*Not yet\.\*)? \|$", re.MULTILINE)
+GGUF_RULE = re.compile(r"^\| (V\d+) \|", re.MULTILINE)
 ROW_ID = re.compile(r"\[([A-Z]\d+)\]")
 MARK = " *Not yet.*"
 
@@ -88,6 +90,7 @@ def update(page, tested):
 
 def findings(tested):
     known = {page: headings(page) for page in PAGES.values()}
+    gguf_rules = set(GGUF_RULE.findall((ROOT / "docs/gguf.md").read_text(encoding="utf-8")))
     pages = {path.name for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]}
     for path, text in sources():
         where = lambda at: f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, at) + 1}"
@@ -96,6 +99,10 @@ def findings(tested):
                 yield f"{where(at)}: §{number} of what? Name the page or the paper before it"
             elif page is not None and number not in known[page][kind == "rule"]:
                 yield f"{where(at)}: docs/{page} has no {'rule ' if kind == 'rule' else '§'}{number}"
+        if path.parent == ROOT / "src/gguf":
+            for found in re.finditer(r"//.*", text):
+                for rule in set(re.findall(r"\bV\d+\b", found[0])) - gguf_rules:
+                    yield f"{where(found.start())}: docs/gguf.md has no rule {rule}"
         if path.suffix in (".hpp", ".cpp"):
             for found in FOREIGN_PAGE.finditer(text):
                 name = found[1]
