@@ -31,7 +31,16 @@ extern "C" void count_interrupt(int) {
 }  // namespace
 
 bool interrupted() noexcept { return g_interrupts != 0; }
-void watch_interrupts() { std::signal(SIGINT, count_interrupt); }
+void clear_interrupt() noexcept { g_interrupts = 0; }
+void watch_interrupts() {
+#if defined(_WIN32)
+    std::signal(SIGINT, count_interrupt);
+#else
+    struct sigaction action {};
+    action.sa_handler = count_interrupt;  // without SA_RESTART: reading from a terminal ends, too
+    sigaction(SIGINT, &action, nullptr);
+#endif
+}
 
 std::string read_file(const std::string& path) {
     std::error_code ignored;

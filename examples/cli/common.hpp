@@ -20,6 +20,7 @@ namespace cli {
 using Action = std::function<int()>;
 
 Action add_run(CLI::App& app);
+Action add_chat(CLI::App& app);
 Action add_tokenize(CLI::App& app);
 Action add_template(CLI::App& app);
 Action add_detokenize(CLI::App& app);
@@ -29,12 +30,15 @@ Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
+Action add_completion(CLI::App& app);
+Action add_man(CLI::App& app);
 
 inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 
 /// True once the user asked to stop; long work polls it.
 [[nodiscard]] bool interrupted() noexcept;
 void watch_interrupts();
+void clear_interrupt() noexcept;  ///< what it stopped is stopped; the program goes on
 
 /// Bytes of a file or a pipe, `-` for stdin. Throws tinfer::Error(io_error).
 [[nodiscard]] std::string read_file(const std::string& path);

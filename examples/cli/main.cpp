@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "model_list.hpp"
+
 namespace {
 
 int fail(std::string_view message, int code) {
@@ -17,8 +19,9 @@ int fail(std::string_view message, int code) {
 int main(int argc, char** argv) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
-    for (const auto add : {cli::add_run, cli::add_tokenize, cli::add_detokenize, cli::add_template, cli::add_logits,
-                           cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_inspect, cli::add_graph}) {
+    for (const auto add : {cli::add_run, cli::add_chat, cli::add_tokenize, cli::add_detokenize, cli::add_template,
+                           cli::add_logits, cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_inspect,
+                           cli::add_graph, cli::add_completion, cli::add_man}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
@@ -34,6 +37,7 @@ int main(int argc, char** argv) {
     cli::set_up_usage(app);
     cli::bind_environment(app, {argv + (argc > 0 ? 1 : 0), argv + argc});
 
+    if (argc <= 1) return fail(cli::no_command_text(), 2);
     try {
         app.parse(argc, argv);
         cli::set_output_style(style);

@@ -80,6 +80,12 @@ void note(std::string_view line, Look look) {
     if (!g_style.quiet) to_stderr(colored(line, look) + "\n");
 }
 
+bool show_aside(std::string_view text) {
+    if (g_style.quiet || !is_terminal(2)) return false;
+    to_stderr(colored(text, Look::dim));
+    return true;
+}
+
 void note_error(std::string_view message) {
     to_stderr(colored("tinfer:", Look::error) + " " + std::string(message) + "\n");
 }

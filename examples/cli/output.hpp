@@ -31,6 +31,8 @@ void print_line(const json& document);
 enum class Look { plain, dim, warning, error };
 /// A line to stderr, unless --quiet; errors always.
 void note(std::string_view line, Look look = Look::plain);
+/// A piece of a text to stderr, dim, where a person watches; false where nobody does, and nothing is written.
+bool show_aside(std::string_view text);
 /// "tinfer: <message>" to stderr; never left out.
 void note_error(std::string_view message);
 /// Ends a text on stdout that came piece by piece: with `more_follows` one empty line stands between it and what comes

@@ -242,6 +242,9 @@ int run(const RunArgs& args) {
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
     const auto model = args.model.load();
+    if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
+        note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
+             Look::dim);
     return Run(args, model, prompt)();
 }
 

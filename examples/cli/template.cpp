@@ -12,8 +12,8 @@ namespace {
 
 struct TemplateArgs {
     ModelArgs model;
-    std::string messages, source_file, name, now;
-    bool ids = false, unprotected = false;
+    std::string messages, source_file, name, now, expected;
+    bool ids = false, unprotected = false, audit = false, as_json = false;
 };
 
 tinfer::LocalTime parse_time(const std::string& text) {
@@ -56,7 +56,40 @@ json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
     return inputs;
 }
 
+json to_json(const std::vector<tinfer::AuditFinding>& findings) {
+    json out = json::array();
+    for (const auto& finding : findings)
+        out.push_back({{"kind", tinfer::to_string(finding.kind)}, {"line", finding.line}, {"text", finding.text}});
+    return out;
+}
+
+/// What the template does beside formatting. With a template that is known, what it does not have is a finding: exit 1.
+int audit(const TemplateArgs& args) {
+    const auto chat_template = find_template(args);
+    std::optional<tinfer::ChatTemplate> expected;
+    if (!args.expected.empty()) {
+        expected = tinfer::ChatTemplate::built_in(args.expected);
+        if (!expected) expected = tinfer::ChatTemplate(read_text(args.expected));
+    }
+    const auto result = tinfer::audit(chat_template, expected ? &*expected : nullptr);
+    const int code = result.unexpected.empty() ? 0 : 1;
+    if (args.as_json) {
+        json out{{"sha256", result.sha256}, {"findings", to_json(result.findings)}};
+        if (expected) out["unexpected"] = to_json(result.unexpected);
+        print_line(out);
+        return code;
+    }
+    print("sha256 " + result.sha256 + "\n");
+    for (const auto& finding : expected ? result.unexpected : result.findings)
+        print("line " + std::to_string(finding.line) + "  " + std::string(tinfer::to_string(finding.kind)) + "  " +
+              json(finding.text).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+    if (expected && result.unexpected.empty()) print("nothing that the expected template does not have\n");
+    return code;
+}
+
 int render(const TemplateArgs& args) {
+    if (args.audit || !args.expected.empty()) return audit(args);
+    if (args.messages.empty()) throw UsageError("messages are needed: --messages FILE (or --audit)");
     std::optional<tinfer::Vocab> vocab;
     if (!args.model.files.empty()) vocab = args.model.load_vocab();
     if (args.ids && !vocab) throw UsageError("--ids needs the vocabulary of a model: -m FILE");
@@ -87,7 +120,6 @@ Action add_template(CLI::App& app) {
         ->add_option("--messages", args->messages,
                      "JSON: an object with messages and what else the template reads (tools, add_generation_prompt), "
                      "or the messages alone; - is stdin")
-        ->required()
         ->type_name("FILE")
         ->group("Input");
     command
@@ -107,6 +139,18 @@ Action add_template(CLI::App& app) {
         ->group(group);
     command->add_flag("--unprotected", args->unprotected, "with --ids: text of messages may form control tokens")
         ->group(group);
+    const std::string check = "Audit";
+    command
+        ->add_flag("--audit", args->audit,
+                   "in place of a prompt: texts that the template puts in, where it looks at what is said or at how "
+                   "much, calls of the clock, its hash")
+        ->group(check);
+    command
+        ->add_option("--expect", args->expected,
+                     "audit, and show only what this known template does not have; exit 1 where there is any")
+        ->type_name("FILE")
+        ->group(check);
+    command->add_flag("--json", args->as_json, "the audit as one JSON document")->group(check);
     command->footer("\nExamples:\n  tinfer template model.gguf --messages talk.json\n"
                     "  tinfer template --template llama3 --messages talk.json --now 2026-03-09T14:05:07");
     return [args] { return render(*args); };

@@ -106,7 +106,8 @@ public:
                    options(*app, "Options") + options(*app, "Version") + "\ntinfer COMMAND --help tells more.\n" +
                    app->get_footer() + "\n";
         for (const CLI::Option* option : app->get_options())
-            if (option->get_positional()) out += " MODEL";
+            if (option->get_positional())
+                out += " " + (option->check_name("model") ? std::string("MODEL") : option->get_type_name());
         out += " [options]\n";
         const bool all = mode == CLI::AppFormatMode::All;
         std::size_t n_hidden = 0;

@@ -36,8 +36,9 @@ struct GenerationOptions {
     /// The text ends before the first of these to be complete, over the borders of tokens too. One that is the text of
     /// a control token also ends it at that token.
     std::vector<std::string> stop{};
-    SeqId seq = SeqId{0};  ///< the sequence of the context that it fills
-    int prompt_piece = 0;  ///< most prompt tokens of one next(); 0 = the context's n_batch
+    SeqId seq = SeqId{0};        ///< the sequence of the context that it fills
+    int prompt_piece = 0;        ///< most prompt tokens of one next(); 0 = the context's n_batch
+    std::vector<Token> shown{};  ///< control tokens that are part of the text, by their names
 };
 
 /// One text in the making, as a value: copies go on independently, on contexts of their own. It holds neither context

@@ -72,7 +72,8 @@ struct Generation::Impl {
     }
 
     void take(Token token) {
-        const std::string_view piece = vocab.piece(token);
+        const bool is_shown = std::find(options.shown.begin(), options.shown.end(), token) != options.shown.end();
+        const std::string_view piece = vocab.piece(token, is_shown);
         if (tokens.size() == tokens.capacity()) tokens.reserve(2 * tokens.size() + 16);
         pending.assign(1, token);
         n_decoded = 0;

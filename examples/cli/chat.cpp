@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+// tinfer chat: a conversation through the chat template of a file.
+#include "common.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "line_editor.hpp"
+#include "model_list.hpp"
+
+namespace cli {
+
+namespace {
+
+struct ChatArgs {
+    ModelArgs model;
+    TextArgs text;
+    ContextArgs context;
+    SamplerArgs sampler;
+    std::int64_t n_predict = -1;
+    std::vector<std::string> stops;
+    std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
+    bool no_thinking = false, as_json = false;
+};
+
+constexpr std::string_view kHelp =
+    R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
+Ctrl-C stops an answer, Ctrl-D leaves.
+  /help             this text
+  /regenerate       the last answer anew
+  /reset            forgets the conversation
+  /system TEXT      another system message; without text: none
+  /save FILE        writes the conversation: Markdown, or JSON where the name ends in .json
+  /load FILE        goes on with a conversation that was saved as JSON
+  /stats            speed and use of the context
+  /exit             leaves)";
+
+/// User texts between prefix and suffix, nothing else put in: for models that are no chat models.
+constexpr std::string_view kRawTurns =
+    "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
+    "{{ m.content }}{% endif %}{% endfor %}";
+
+std::string markdown_of(const json& messages) {
+    std::string out;
+    for (const json& message : messages) {
+        std::string role = message.value("role", "");
+        if (!role.empty()) role[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(role[0])));
+        out += "## " + role + "\n\n";
+        if (const auto thought = message.value("reasoning_content", json()); thought.is_string())
+            out += "<details><summary>Reasoning</summary>\n\n" + thought.get<std::string>() + "\n\n</details>\n\n";
+        const json content = message.value("content", json());
+        if (content.is_string() && !content.get_ref<const std::string&>().empty())
+            out += content.get<std::string>() + "\n\n";
+        else if (content.is_array()) out += "```json\n" + content.dump(2) + "\n```\n\n";
+        if (message.contains("tool_calls")) out += "```json\n" + message["tool_calls"].dump(2) + "\n```\n\n";
+    }
+    return out;
+}
+
+std::optional<double> rate(std::uint64_t n, double seconds) {
+    if (n == 0 || seconds <= 0) return std::nullopt;
+    return double(n) / seconds;
+}
+
+class Talk {
+public:
+    Talk(const ChatArgs& args, const tinfer::Model& model)
+        : args_(args), model_(model), chat_(model, chat_options()),
+          context_(model, args.context.options(args.model, model.info(), 0)),
+          sampler_(model.vocab(), args.sampler.get()) {
+        if (!chat_.has_own_template())
+            note("warning: the file has no chat template; the format chatml is used", Look::warning);
+        if (!args_.messages_file.empty()) chat_.set_messages(read_text(args_.messages_file));
+    }
+
+    int once(const std::string& text) {
+        answer(text);
+        if (!args_.as_json) {
+            end_text(shown_, !is_quiet());
+            if (!is_quiet()) statistics();
+        }
+        keep_transcript();
+        return chat_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
+    }
+
+    int loop() {
+        LineEditor editor;
+        const bool is_person = LineEditor::is_interactive();
+        if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
+        int n_interrupts = 0;
+        while (true) {
+            std::string text;
+            const auto got = read_turn(editor, text);
+            if (got == LineEditor::Got::end) break;
+            if (got == LineEditor::Got::interrupt) {
+                clear_interrupt();
+                print("\n");
+                if (++n_interrupts > 1) return kInterrupted;
+                note("Ctrl-D leaves, and so does Ctrl-C once more", Look::dim);
+                continue;
+            }
+            n_interrupts = 0;
+            if (text.find_first_not_of(" \t\r\n") == text.npos) continue;
+            if (is_person) editor.remember(text);
+            if (is_person && text[0] == '/') {
+                if (!command(text)) break;
+                continue;
+            }
+            turn(text, is_person);
+        }
+        if (is_person) print("\n");
+        keep_transcript();
+        return 0;
+    }
+
+private:
+    tinfer::ChatOptions chat_options() const {
+        tinfer::ChatOptions options;
+        options.system = args_.system_file.empty() ? args_.system : read_text(args_.system_file);
+        if (!args_.source_file.empty()) {
+            options.chat_template = tinfer::ChatTemplate::built_in(args_.source_file);
+            if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_text(args_.source_file));
+        }
+        if (!args_.prefix.empty() || !args_.suffix.empty()) {
+            options.chat_template = tinfer::ChatTemplate(kRawTurns);
+            options.variables = json{{"input_prefix", unescape(args_.prefix, "--input-prefix")},
+                                     {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
+                                    .dump();
+        }
+        if (!args_.tools_file.empty()) options.tools = read_text(args_.tools_file);
+        options.thinking = !args_.no_thinking;
+        options.n_predict = args_.n_predict;
+        for (const auto& stop : args_.stops) options.stop.push_back(unescape(stop, "--stop"));
+        options.prompt_piece = 64;  // an interrupt need not wait for more
+        return options;
+    }
+
+    /// One turn of the user: a line, several joined by \ at their ends, or a text between """.
+    LineEditor::Got read_turn(LineEditor& editor, std::string& text) {
+        std::string line;
+        auto got = editor.read("> ", line);
+        if (got != LineEditor::Got::line || !LineEditor::is_interactive()) {
+            text = std::move(line);
+            return got;
+        }
+        constexpr std::string_view kQuotes = "\"\"\"";
+        if (line.starts_with(kQuotes)) {
+            text = line.substr(kQuotes.size());
+            while (!text.ends_with(kQuotes)) {
+                got = editor.read(". ", line);
+                if (got != LineEditor::Got::line) return got;
+                text += (text.empty() ? "" : "\n") + line;
+            }
+            text.resize(text.size() - kQuotes.size());
+            while (text.ends_with('\n')) text.pop_back();
+            return got;
+        }
+        while (line.ends_with('\\')) {
+            line.pop_back();
+            text += line + "\n";
+            got = editor.read(". ", line);
+            if (got != LineEditor::Got::line) return got;
+        }
+        text += line;
+        return got;
+    }
+
+    /// False: leave.
+    bool command(const std::string& text) {
+        const auto space = std::min(text.find(' '), text.size());
+        const std::string name = text.substr(0, space);
+        const auto begin = std::min(text.find_first_not_of(' ', space), text.size());
+        const std::string rest = text.substr(begin);
+        try {
+            if (name == "/exit" || name == "/quit") return false;
+            if (name == "/help") note(kHelp);
+            else if (name == "/reset") chat_.reset();
+            else if (name == "/system") chat_.set_system(rest);
+            else if (name == "/stats") statistics();
+            else if (name == "/regenerate") regenerate();
+            else if (name == "/save") save(rest);
+            else if (name == "/load") load(rest);
+            else {
+                const std::string meant =
+                    closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats", "/regenerate", "/exit"});
+                note("there is no " + name + (meant.empty() ? "; see /help" : ": did you mean " + meant + "?"),
+                     Look::warning);
+            }
+        } catch (const tinfer::Error& error) {
+            note_error(error.what());
+        }
+        return true;
+    }
+
+    void regenerate() {
+        if (!chat_.take_back()) return note("there is no answer yet", Look::warning);
+        turn({}, true);
+    }
+
+    void save(const std::string& path) {
+        if (path.empty()) return note("/save needs the name of a file", Look::warning);
+        const std::string messages = chat_.messages();
+        write_file(path, path.ends_with(".json") ? messages + "\n" : markdown_of(json::parse(messages)));
+        note("saved " + counted(chat_.n_messages(), "message") + " to " + path, Look::dim);
+    }
+
+    void load(const std::string& path) {
+        if (path.empty()) return note("/load needs the name of a file", Look::warning);
+        chat_.set_messages(read_text(path));
+        note("loaded " + counted(chat_.n_messages(), "message"), Look::dim);
+    }
+
+    void keep_transcript() {
+        if (!args_.transcript_file.empty()) save(args_.transcript_file);
+    }
+
+    /// One exchange of a loop: an error ends it, and not the conversation of a person.
+    void turn(const std::string& text, bool is_person) {
+        const std::string before = chat_.messages();
+        try {
+            answer(text);
+            if (!args_.as_json && !shown_.ends_with('\n')) print("\n");
+            if (chat_.stop() == tinfer::StopReason::interrupt) note("(stopped)", Look::dim);
+            if (chat_.stop() == tinfer::StopReason::limit) note("(the limit of -n is reached)", Look::dim);
+        } catch (const tinfer::Error& error) {
+            if (chat_.is_answering()) (void)chat_.end();
+            chat_.set_messages(before);
+            if (!is_person) throw;
+            note_error(error.what());
+        }
+        if (is_person) clear_interrupt();
+    }
+
+    /// Asks, unless the text is empty, and shows what comes.
+    void answer(const std::string& text) {
+        if (!text.empty()) chat_.add({"user", text});
+        shown_.clear();
+        bool is_thinking = false;
+        while (const auto more = chat_.next(context_, sampler_)) {
+            show(*more, is_thinking);
+            if (interrupted() && chat_.is_answering()) show(chat_.end(), is_thinking);
+        }
+        if (chat_.stop() == tinfer::StopReason::context && chat_.answer_n() == 0)
+            throw tinfer::Error(tinfer::ErrorCode::no_room,
+                                "the conversation has " + counted(chat_.prompt_n(), "token") +
+                                    ", the context room for " + std::to_string(context_.options().n_ctx) +
+                                    " (see --ctx; /reset begins anew)");
+        if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
+        if (args_.as_json) print_line(document());
+    }
+
+    void show(const tinfer::ChatAnswer& more, bool& is_thinking) {
+        if (args_.as_json) return;
+        if (!more.reasoning.empty() && show_aside(more.reasoning)) is_thinking = true;
+        if (!more.content.empty()) {
+            if (std::exchange(is_thinking, false)) show_aside("\n\n");
+            shown_ += more.content;
+            print(more.content);
+        }
+        for (const auto& call : more.tool_calls) {
+            const std::string line =
+                (shown_.empty() || shown_.ends_with('\n') ? "" : "\n") + call.name + call.arguments + "\n";
+            shown_ += line;
+            print(line);
+        }
+    }
+
+    json document() const {
+        const auto t = chat_.timings();
+        const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
+        json out{{"text", chat_.answer().content}};
+        if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
+        if (!chat_.answer().tool_calls.empty()) {
+            out["tool_calls"] = json::array();
+            for (const auto& call : chat_.answer().tool_calls)
+                out["tool_calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+        }
+        out["stop"] = tinfer::to_string(*chat_.stop());
+        out["seed"] = sampler_.seed();
+        out["reused_n"] = chat_.reused_n();
+        out["timings"] = {{"load_s", model_.load_seconds()},
+                          {"prompt_n", t.prompt_n},
+                          {"prompt_s", t.prompt_s},
+                          {"prompt_tps", number_or_null(rate(t.prompt_n, t.prompt_s))},
+                          {"generation_n", chat_.answer_n()},
+                          {"generation_s", t.generation_s},
+                          {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}};
+        return out;
+    }
+
+    void statistics() const {
+        const auto t = chat_.timings();
+        const auto line = [](std::string text, double seconds, std::optional<double> per_second) {
+            if (per_second) text += ", " + fixed(seconds, 3) + " s, " + fixed(*per_second, 1) + " t/s";
+            note(text, Look::dim);
+        };
+        line("prompt      " + std::to_string(t.prompt_n) + " of " + counted(chat_.prompt_n(), "token"), t.prompt_s,
+             rate(t.prompt_n, t.prompt_s));
+        line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+        note("context     " + std::to_string(context_.used()) + " of " +
+                 counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),
+             Look::dim);
+        note("seed        " + std::to_string(sampler_.seed()), Look::dim);
+        if (chat_.stop()) note("stop        " + std::string(tinfer::to_string(*chat_.stop())), Look::dim);
+    }
+
+    const ChatArgs& args_;
+    const tinfer::Model& model_;
+    tinfer::Chat chat_;
+    tinfer::Context context_;
+    tinfer::Sampler sampler_;
+    std::string shown_;  ///< of the current answer, on stdout
+};
+
+int chat(const ChatArgs& args) {
+    if (args.model.files.empty()) throw UsageError(no_model_text("chat"));
+    (void)args.sampler.get();  // what is wrong there is said before a model is loaded
+    std::optional<std::string> text;
+    if (args.text.given()) text = args.text.read();
+    const auto model = args.model.load();
+    Talk talk(args, model);
+    return text ? talk.once(*text) : talk.loop();
+}
+
+}  // namespace
+
+Action add_chat(CLI::App& app) {
+    auto args = std::make_shared<ChatArgs>();
+    auto* command =
+        app.add_subcommand("chat", "Talks through the chat template of the file. With -p one answer; from a "
+                                   "pipe every line is a turn.");
+    args->text.add_to(*command);
+    args->model.add_to(*command);
+    const std::string group = "Conversation", more = rare(group);
+    command->add_option("--system", args->system, "system message")->type_name("TEXT")->group(group);
+    command->add_option("--system-file", args->system_file, "system message from a file")
+        ->type_name("FILE")
+        ->group(more);
+    command
+        ->add_option("--template", args->source_file, "Jinja source, or the name of a built-in format (chatml, llama3)")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("--tools", args->tools_file, "JSON array of tools that the model may call; calls are shown")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("--messages", args->messages_file, "JSON array of messages to begin with")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("--transcript", args->transcript_file, "write the conversation at the end: Markdown, or .json")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_flag("--no-thinking", args->no_thinking, "ask the template not to let the model think")->group(group);
+    command->add_option("--input-prefix", args->prefix, "in front of each text of the user, in place of a template")
+        ->type_name("TEXT")
+        ->group(more);
+    command->add_option("--input-suffix", args->suffix, "behind each text of the user, in place of a template")
+        ->type_name("TEXT")
+        ->group(more);
+    const std::string generation = "Generation";
+    command->add_option("-n,--predict", args->n_predict, "most tokens of an answer; -1 = until the model ends it")
+        ->check(whole(-1, std::int64_t{1} << 40))
+        ->type_name("N")
+        ->group(generation);
+    command->add_option("--stop", args->stops, "end an answer before this text; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("TEXT")
+        ->group(generation);
+    command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
+    args->context.add_to(*command);
+    args->context.add_threads_to(*command);
+    args->sampler.add_to(*command);
+    command->footer("\nExamples:\n  tinfer chat model.gguf\n"
+                    "  tinfer chat model.gguf --system 'Answer in one sentence.' -p 'Why is the sky blue?'");
+    return [args] { return chat(*args); };
+}
+
+}  // namespace cli

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// Conversations: what a chat template can take, what an answer says, and the loop of turns over a context.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 2048});
+//     tinfer::Sampler sampler(model.vocab(), {.temp = 0});
+//     tinfer::Chat chat(model, {.system = "You answer in one sentence.", .n_predict = 16});
+//     for (const char* question : {"Who are you?", "Say it shorter."}) {
+//         chat.add({"user", question});
+//         while (const auto more = chat.next(context, sampler)) std::cout << more->content << std::flush;
+//         std::cout << '\n';   // the second turn evaluates only what is new
+//     }
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/chat.hpp"
+#include "tinfer/context.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/generation.hpp"
+#include "tinfer/model.hpp"
+#include "tinfer/sampling.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+/// A call of a tool that a model wrote.
+struct ToolCall {
+    std::string id, name;
+    std::string arguments;  ///< the text of a JSON object, as generated where that is valid
+    bool operator==(const ToolCall&) const = default;
+};
+
+/// An answer, or what was added to one.
+struct ChatAnswer {
+    std::string content;    ///< for the user
+    std::string reasoning;  ///< what a model thought before it answered, without the marks around it
+    std::vector<ToolCall> tool_calls;
+    bool operator==(const ChatAnswer&) const = default;
+    [[nodiscard]] bool empty() const noexcept { return content.empty() && reasoning.empty() && tool_calls.empty(); }
+};
+
+struct AnswerOptions {
+    /// JSON array of the tools that the model was told of, as the template got them. Empty: no calls are looked for.
+    std::string tools{};
+    bool reasoning = true;  ///< false: what a model thinks stays where it is, marks and all
+    /// What the template puts behind the last message: an answer may begin inside of marks that stand there.
+    std::string generation_prompt{};
+    std::size_t n_calls_before = 0;  ///< calls without an id are numbered from here
+};
+
+/// Takes answers apart as they come, by the marks that the template's family of models writes. However the text is cut,
+/// the parts add up to the same. Marks that turn out to be none, and calls that end early, are content. A value; one
+/// thread at a time.
+class TINFER_API AnswerParser {
+public:
+    /// Throws bad_parameter for tools that are no JSON array.
+    explicit AnswerParser(const ChatTemplate& chat_template, AnswerOptions options = {});
+    AnswerParser(const AnswerParser& other);
+    AnswerParser& operator=(const AnswerParser& other);
+    AnswerParser(AnswerParser&&) noexcept;
+    AnswerParser& operator=(AnswerParser&&) noexcept;
+    ~AnswerParser();
+
+    /// What the text adds. Calls come whole.
+    [[nodiscard]] ChatAnswer push(std::string_view text);
+    /// The answer is at its end: what was held back.
+    [[nodiscard]] ChatAnswer finish();
+    /// The control tokens that are part of a mark: a generation has to show them (GenerationOptions::shown).
+    [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
+    /// "hermes", "llama3", "generic": how calls are read.
+    [[nodiscard]] std::string_view family() const noexcept;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// What a template does with inputs, found out by rendering small ones.
+struct TemplateCapabilities {
+    bool system_role = true;       ///< a system message is shown
+    bool string_content = true;    ///< content that is a text is shown
+    bool typed_content = false;    ///< content that is a list of parts is shown
+    bool developer_role = false;   ///< told apart from "system"
+    bool tools = false;            ///< the list of tools is shown
+    bool tool_calls = false;       ///< calls in messages of the assistant are shown
+    bool parallel_calls = false;   ///< more than one in a message
+    bool tool_role = false;        ///< results of tools are shown
+    bool call_ids = false;         ///< ids of calls are shown
+    bool object_arguments = true;  ///< arguments may be an object
+    bool string_arguments = true;  ///< arguments may be the text of one: it is not quoted once more
+    bool null_content = true;      ///< a message with calls may have no content
+    bool operator==(const TemplateCapabilities&) const = default;
+};
+[[nodiscard]] TINFER_API TemplateCapabilities capabilities(const ChatTemplate& chat_template);
+/// The inputs, a JSON object, as the template can take them: parts joined or texts made parts, a system message put in
+/// front of the first one of the user, "developer" renamed, arguments parsed or written as text, tools described in
+/// words, results of tools told by the user. What the template takes as it is stays as it is. Throws bad_parameter for
+/// what is no object with a list of messages.
+[[nodiscard]] TINFER_API std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json);
+
+struct ChatOptions {
+    std::string system{};                         ///< first message; empty: none
+    std::optional<ChatTemplate> chat_template{};  ///< instead of the file's; without either chatml
+    std::string tools{};                          ///< JSON array; empty: none
+    std::string variables{};                      ///< JSON object: what else the template reads ("reasoning_effort")
+    bool thinking = true;                         ///< enable_thinking of the template
+    bool parse_reasoning = true;                  ///< AnswerOptions::reasoning
+    bool protect_input = true;                    ///< text of messages forms no control tokens
+    std::int64_t n_predict = -1;                  ///< of one answer, reasoning included
+    std::vector<std::string> stop{};              ///< GenerationOptions::stop
+    SeqId seq = SeqId{0};
+    int prompt_piece = 0;            ///< GenerationOptions::prompt_piece
+    std::optional<LocalTime> now{};  ///< RenderOptions::now
+};
+
+/// A conversation as a value: its messages, and which tokens of it a context holds. Each turn renders all of them, and
+/// decodes from the first token on that the cache does not have, so that prompts are the template's even where it
+/// rewrites what was said. One thread at a time.
+class TINFER_API Chat {
+public:
+    /// Throws what parsing the file's template throws, bad_parameter for options that are no JSON.
+    explicit Chat(const Model& model, ChatOptions options = {});
+    Chat(const Chat& other);
+    Chat& operator=(const Chat& other);
+    Chat(Chat&&) noexcept;
+    Chat& operator=(Chat&&) noexcept;
+    ~Chat();
+
+    void add(const ChatMessage& message);
+    /// A message with calls, parts or names: a JSON object. Throws bad_parameter.
+    void add_json(std::string_view message);
+    /// What a tool gave for a call of the last answer.
+    void add_tool_result(const ToolCall& call, std::string_view result);
+
+    /// The next piece of the answer to the messages so far: renders, decodes a piece of the prompt, or draws a token.
+    /// nullopt once the answer is complete; it is the last message then. Throws what rendering, decode and sample
+    /// throw; nothing is lost then, and next() may be called again.
+    std::optional<ChatAnswer> next(Context& context, Sampler& sampler);
+    /// Ends the answer from outside: what there is of it becomes the last message. Gives what was held back.
+    ChatAnswer end(StopReason reason = StopReason::interrupt);
+    /// Takes the last answer back, and with it what was said after it; false where there is none. The next one is drawn
+    /// anew.
+    bool take_back();
+    /// Forgets all messages but the first system message of the options.
+    void reset();
+    /// Another system message, in front of the messages so far; empty: none.
+    void set_system(std::string_view text);
+
+    [[nodiscard]] bool is_answering() const noexcept;
+    [[nodiscard]] const ChatAnswer& answer() const& noexcept;  ///< the last one, complete or not
+    [[nodiscard]] std::optional<StopReason> stop() const noexcept;
+    [[nodiscard]] std::string messages() const;      ///< a JSON array
+    void set_messages(std::string_view json_array);  ///< throws bad_parameter
+    [[nodiscard]] std::size_t n_messages() const noexcept;
+    /// The prompt of the next answer, or without `answer_follows` of the messages alone.
+    [[nodiscard]] RenderedPrompt render(bool answer_follows = true) const;
+    /// Tokens of the last prompt, and how many of them the cache already had.
+    [[nodiscard]] std::size_t prompt_n() const noexcept;
+    [[nodiscard]] std::size_t reused_n() const noexcept;
+    [[nodiscard]] std::size_t answer_n() const noexcept;  ///< tokens drawn for the last answer
+    /// Tokens that the context holds of this conversation.
+    [[nodiscard]] std::vector<Token> cached() const;
+    [[nodiscard]] Timings timings() const noexcept;  ///< of the last answer, as Generation::timings
+    [[nodiscard]] const TemplateCapabilities& able() const noexcept;
+    [[nodiscard]] bool has_own_template() const noexcept;  ///< of the file or the options, not the fallback
+    [[nodiscard]] std::string_view family() const noexcept;
+
+    const ChatAnswer& answer() const&& = delete;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tinfer

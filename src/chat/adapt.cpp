@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// What a template can take is found out by rendering small conversations and looking for their texts in the prompt;
+// inputs are changed only where it cannot take them as they are.
+#include <initializer_list>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "tinfer/chat_session.hpp"
+
+namespace tinfer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kAdapting = "template inputs: an allocation failed";
+constexpr std::string_view kNeedle = "qzneedle7";  // a text that no template has of itself
+
+class Probe {
+public:
+    explicit Probe(const ChatTemplate& chat_template) : template_(chat_template) {}
+
+    /// The prompt; nullopt where the template refuses.
+    [[nodiscard]] std::optional<std::string> text(Json messages, Json tools = nullptr) const {
+        Json inputs{{"messages", std::move(messages)},
+                    {"add_generation_prompt", false},
+                    {"bos_token", "<s>"},
+                    {"eos_token", "</s>"},
+                    {"enable_thinking", true}};
+        if (!tools.is_null()) inputs["tools"] = std::move(tools);
+        try {
+            RenderOptions options;
+            options.now = LocalTime{2026, 1, 1};
+            options.max_steps = 2'000'000;
+            return template_.render(inputs.dump(), options).text;
+        } catch (const Error& error) {
+            if (error.code() == ErrorCode::out_of_memory) throw;
+            return std::nullopt;
+        }
+    }
+    [[nodiscard]] bool shows(Json messages, std::string_view text_to_find = kNeedle, Json tools = nullptr) const {
+        const auto prompt = text(std::move(messages), std::move(tools));
+        return prompt && prompt->find(text_to_find) != prompt->npos;
+    }
+
+private:
+    const ChatTemplate& template_;
+};
+
+Json said(std::string_view role, Json content) { return {{"role", role}, {"content", std::move(content)}}; }
+Json part(std::string_view text) { return Json::array({Json{{"type", "text"}, {"text", text}}}); }
+
+Json probe_call(std::string_view id, std::string_view name, Json arguments) {
+    return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
+}
+Json probe_tool(std::string_view name) {
+    Json text{{"type", "string"}, {"description", "a text"}};
+    Json parameters{{"type", "object"},
+                    {"properties", {{"qzargument", std::move(text)}}},
+                    {"required", Json::array({"qzargument"})}};
+    return {{"type", "function"},
+            {"function", {{"name", name}, {"description", "a tool"}, {"parameters", std::move(parameters)}}}};
+}
+
+Json called(Json content, std::initializer_list<Json> calls) {
+    Json list = Json::array();
+    for (const Json& call : calls) list.push_back(call);
+    return {{"role", "assistant"}, {"content", std::move(content)}, {"tool_calls", std::move(list)}};
+}
+
+void probe_tools(const Probe& probe, TemplateCapabilities& able) {
+    const Json user = said("user", "u"), tools = Json::array({probe_tool("qztool")});
+    const Json object{{"qzargument", "v"}};
+    able.tools = probe.shows(Json::array({user}), "qztool", tools);
+    const auto with = [&](const Json& assistant) {
+        const Json result{{"role", "tool"}, {"tool_call_id", "abcdefghi"}, {"name", "qzcalled"}, {"content", kNeedle}};
+        return Json::array({user, assistant, result});
+    };
+    const auto of_object = probe.text(with(called("", {probe_call("abcdefghi", "qzcalled", object)})), tools);
+    const auto of_string = probe.text(with(called("", {probe_call("abcdefghi", "qzcalled", object.dump())})), tools);
+    const auto has = [](const std::optional<std::string>& text, std::string_view what) {
+        return text && text->find(what) != text->npos;
+    };
+    // The description of the tools shows the argument's name, too, but not with this value.
+    const auto times = [](const std::optional<std::string>& text, std::string_view what) {
+        std::size_t n = 0;
+        if (text)
+            for (auto at = text->find(what); at != text->npos; at = text->find(what, at + 1)) ++n;
+        return n;
+    };
+    able.object_arguments = has(of_object, "qzcalled") && times(of_object, "'qzargument'") == 0;
+    able.string_arguments = has(of_string, "qzcalled") && times(of_string, "\\\"qzargument") == 0 &&
+                            times(of_string, "\\u0022qzargument") == 0;
+    able.tool_calls = has(of_object, "qzcalled") || has(of_string, "qzcalled");
+    if (!able.tool_calls) able.object_arguments = able.string_arguments = true;
+    const Json arguments = able.object_arguments ? object : Json(object.dump());
+    const Json one = probe_call("abcdefghi", "qzcalled", arguments),
+               two = probe_call("bcdefghij", "qzother", arguments);
+    const auto both = probe.text(with(called("", {one, two})), tools);
+    able.parallel_calls = has(both, "qzcalled") && has(both, "qzother");
+    able.tool_role = has(of_object, kNeedle) || has(of_string, kNeedle);
+    able.call_ids = able.tool_calls && probe.shows(with(called("", {one})), "abcdefghi", tools);
+    able.null_content = !able.tool_calls || probe.shows(with(called(nullptr, {one})), "qzcalled", tools);
+}
+
+// ---- adapting -------------------------------------------------------------------------------------------------------
+
+/// The text of a content, whatever its form; parts joined by line breaks.
+std::string text_of(const Json& content) {
+    if (content.is_string()) return content.get<std::string>();
+    std::string out;
+    if (content.is_array())
+        for (const Json& item : content) {
+            if (!item.is_object() || !item.contains("text") || !item["text"].is_string()) continue;
+            if (!out.empty()) out += '\n';
+            out += item["text"].get<std::string>();
+        }
+    return out;
+}
+
+void set_content(const TemplateCapabilities& able, Json& message, std::string text) {
+    if (able.string_content || !able.typed_content) message["content"] = std::move(text);
+    else message["content"] = part(text);
+}
+
+void adapt_content(const TemplateCapabilities& able, Json& message) {
+    if (!message.contains("content")) return;
+    const Json& content = message["content"];
+    if (content.is_array() && !able.typed_content) message["content"] = text_of(content);
+    else if (content.is_string() && !able.string_content && able.typed_content)
+        message["content"] = part(content.get<std::string>());
+}
+
+void adapt_arguments(const TemplateCapabilities& able, Json& message) {
+    for (Json& call : message["tool_calls"]) {
+        if (!call.is_object()) continue;
+        Json& function = call.contains("function") ? call["function"] : call;
+        if (!function.is_object() || !function.contains("arguments")) continue;
+        Json& arguments = function["arguments"];
+        if (arguments.is_string() && !able.string_arguments && able.object_arguments) {
+            Json parsed = Json::parse(arguments.get<std::string>(), nullptr, false);
+            if (!parsed.is_discarded()) arguments = std::move(parsed);
+        } else if (!arguments.is_string() && !able.object_arguments && able.string_arguments) {
+            arguments = arguments.dump();
+        }
+    }
+}
+
+/// Calls told in words, for templates that know of none.
+void tell_calls(const TemplateCapabilities& able, Json& message) {
+    Json list = Json::array();
+    for (const Json& call : message["tool_calls"])
+        list.push_back(call.is_object() && call.contains("function") ? call["function"] : call);
+    std::string text = text_of(message.value("content", Json()));
+    if (!text.empty()) text += '\n';
+    message.erase("tool_calls");
+    set_content(able, message, text + Json{{"tool_calls", std::move(list)}}.dump());
+}
+
+void tell_result(const TemplateCapabilities& able, Json& message) {
+    const std::string name = message.value("name", std::string());
+    std::string text =
+        "Result of the tool" + (name.empty() ? "" : " " + name) + ":\n" + text_of(message.value("content", Json()));
+    message = {{"role", "user"}};
+    set_content(able, message, std::move(text));
+}
+
+void tell_tools(const TemplateCapabilities& able, Json& messages, const Json& tools) {
+    const std::string text =
+        "You may call these tools: " + tools.dump() +
+        "\nAnswer with {\"tool_calls\": [{\"name\": …, \"arguments\": {…}}]} to call some, or with "
+        "{\"response\": \"…\"}.";
+    if (!messages.empty() && messages[0].is_object() && messages[0].value("role", "") == "system") {
+        std::string before = text_of(messages[0].value("content", Json()));
+        set_content(able, messages[0], before.empty() ? text : before + "\n\n" + text);
+        return;
+    }
+    Json system{{"role", "system"}};
+    set_content(able, system, text);
+    messages.insert(messages.begin(), std::move(system));
+}
+
+/// In front of what the user says first.
+void tell_system(const TemplateCapabilities& able, Json& messages) {
+    std::string text;
+    for (std::size_t i = 0; i < messages.size();) {
+        if (messages[i].value("role", "") != "system") {
+            ++i;
+            continue;
+        }
+        text += text_of(messages[i].value("content", Json())) + "\n";
+        messages.erase(i);
+    }
+    if (text.empty()) return;
+    for (Json& message : messages)
+        if (message.value("role", "") == "user") {
+            Json content = message.value("content", Json());
+            set_content(able, message, text + text_of(content));
+            return;
+        }
+}
+
+}  // namespace
+
+TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
+    return reporting_memory(kAdapting, [&] {
+        const Probe probe(chat_template);
+        const Json user = said("user", "u");
+        TemplateCapabilities able;
+        able.system_role = probe.shows(Json::array({said("system", kNeedle), user}));
+        able.string_content = probe.shows(Json::array({said("user", kNeedle)}));
+        const auto typed = probe.text(Json::array({said("user", part(kNeedle))}));
+        able.typed_content = typed && typed->find(kNeedle) != typed->npos && typed->find("'type'") == typed->npos &&
+                             typed->find("\"type\"") == typed->npos;
+        able.developer_role = chat_template.source().find("developer") != std::string_view::npos &&
+                              probe.shows(Json::array({said("developer", kNeedle), user}));
+        if (!able.string_content && able.typed_content)  // the other probes speak the template's way
+            able.system_role = probe.shows(Json::array({said("system", part(kNeedle)), said("user", part("u"))}));
+        probe_tools(probe, able);
+        return able;
+    });
+}
+
+std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json) {
+    return reporting_memory(kAdapting, [&] {
+        (void)JsonDocument::parse(inputs_json, "template inputs", {.max_depth = 200});  // no deeper than can be handled
+        Json inputs = Json::parse(inputs_json, nullptr, false);
+        if (!inputs.is_object() || !inputs.contains("messages") || !inputs["messages"].is_array())
+            fail(ErrorCode::bad_parameter, "template inputs: an object with a list of messages is expected");
+        Json& messages = inputs["messages"];
+        for (Json& message : messages) {
+            if (!message.is_object() || !message.value("role", Json()).is_string())
+                fail(ErrorCode::bad_parameter, "template inputs: a message has no role");
+            if (message["role"] == "developer" && !able.developer_role) message["role"] = "system";
+            adapt_content(able, message);
+            if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+                if (!able.tool_calls) tell_calls(able, message);
+                else {
+                    adapt_arguments(able, message);
+                    if (!able.null_content && message.value("content", Json()).is_null()) message["content"] = "";
+                }
+            }
+            if (message["role"] == "tool" && !able.tool_role) tell_result(able, message);
+        }
+        const bool has_tools = inputs.contains("tools") && inputs["tools"].is_array() && !inputs["tools"].empty();
+        if (has_tools && !able.tools) tell_tools(able, messages, inputs["tools"]);
+        if (!able.system_role) tell_system(able, messages);
+        return inputs.dump(-1, ' ', false, Json::error_handler_t::replace);
+    });
+}
+
+}  // namespace tinfer

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: MIT
+// Takes answers apart as they come. What may still become a mark, and white space that a mark may follow, is held back;
+// everything else goes through at once.
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "chat/read_call.hpp"
+#include "tinfer/chat_session.hpp"
+
+namespace tinfer {
+namespace {
+
+using chat::ReadCall;
+using chat::ReasoningFormat;
+using chat::ToolFormat;
+
+constexpr std::string_view kParsing = "answer: an allocation failed";
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::size_t kShort = 256;  // bytes of a call that are looked at again with every piece
+
+std::size_t first_visible(std::string_view text) { return std::min(text.find_first_not_of(kBlank), text.size()); }
+std::size_t behind_visible(std::string_view text) { return text.find_last_not_of(kBlank) + 1; }  // npos + 1 = 0
+
+/// Bytes at the end of the text that are the beginning of the mark.
+std::size_t begun(std::string_view text, std::string_view mark) {
+    for (std::size_t n = std::min(text.size(), mark.size() - (mark.empty() ? 0 : 1)); n > 0; --n)
+        if (mark.starts_with(text.substr(text.size() - n))) return n;
+    return 0;
+}
+
+std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools) {
+    std::map<std::string, std::string, std::less<>> out;
+    if (tools.empty()) return out;
+    const auto document = JsonDocument::parse(tools, "tools");
+    if (!document.root().is(JsonKind::array)) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
+    for (const auto& item : document.root().items()) {
+        const auto inner = item.value.find("function");
+        const JsonValue tool = inner ? *inner : item.value;
+        const auto name = tool.find("name"), schema = tool.find("parameters");
+        const auto properties = schema ? schema->find("properties") : std::nullopt;
+        if (!name || !name->is(JsonKind::string) || !properties || !properties->is(JsonKind::object)) continue;
+        for (const auto& member : properties->members()) {
+            const auto type = member.value.find("type");
+            if (type && type->is(JsonKind::string)) out[cat(name->string(), '\n', member.key)] = type->string();
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+struct AnswerParser::Impl {
+    Impl(const ChatTemplate& chat_template, AnswerOptions given)
+        : options(std::move(given)), row(&chat::detect_tool_format(chat_template.source())),
+          types(argument_types(options.tools)), n_calls(options.n_calls_before) {
+        if (options.reasoning) thinks = chat::detect_reasoning_format(chat_template.source());
+        const std::string_view prompt = options.generation_prompt;
+        const bool in_call = !row->call_open.empty() && prompt.ends_with(row->call_open);
+        if (!options.tools.empty() || in_call)
+            for (const ToolFormat* next = row; next != nullptr; next = chat::find_tool_format(next->also)) {
+                rows.push_back(next);
+                if (next->also.empty()) break;
+            }
+        if (thinks != nullptr) {
+            const auto opened = prompt.rfind(thinks->open), closed = prompt.rfind(thinks->close);
+            if (opened != prompt.npos && (closed == prompt.npos || closed < opened)) enter(Mode::reasoning);
+        }
+        if (in_call) {
+            buffer = row->call_open;
+            n_given = buffer.size();
+        }
+        is_plain = rows.empty() && thinks == nullptr && row->dropped[0].empty();
+    }
+
+    enum class Mode : std::uint8_t { content, reasoning, section, code };
+
+    void enter(Mode next) {
+        mode = next;
+        space.clear();
+        skips_space = true;
+    }
+
+    ChatAnswer run(bool final) {
+        out = {};
+        if (is_plain) {
+            out.content = std::exchange(buffer, {});
+            return std::move(out);
+        }
+        while (step(final)) {
+        }
+        if (final) {
+            if (!skips_space) text_of_mode() += space;
+            space.clear();
+        }
+        return std::move(out);
+    }
+
+    std::string& text_of_mode() { return mode == Mode::reasoning ? out.reasoning : out.content; }
+
+    /// Text that is certain. White space at its end waits for what follows.
+    void give(std::string_view text) {
+        if (skips_space) text.remove_prefix(first_visible(text));
+        if (text.empty()) return;
+        skips_space = false;
+        const auto visible = behind_visible(text);
+        if (visible > 0) {
+            text_of_mode() += space;
+            text_of_mode() += text.substr(0, visible);
+            space.clear();
+            if (mode == Mode::content) is_started = true;
+        }
+        space += text.substr(visible);
+    }
+
+    void drop(std::size_t n) {
+        buffer.erase(0, n);
+        n_given -= std::min(n, n_given);
+        n_seen = 0;
+    }
+    void give_front(std::size_t n) {
+        give(std::string_view(buffer).substr(0, n).substr(std::min(n, n_given)));
+        drop(n);
+    }
+
+    /// True when something was done and there may be more to do.
+    bool step(bool final) {
+        switch (mode) {
+            case Mode::reasoning: return step_reasoning(final);
+            case Mode::section: return step_section(final);
+            case Mode::code: return step_code(final);
+            case Mode::content: return step_content(final);
+        }
+        return false;
+    }
+
+    bool step_reasoning(bool final) {
+        // A model may repeat the mark that the prompt ends with.
+        if (skips_space) {
+            const auto begin = first_visible(buffer);
+            const auto rest = std::string_view(buffer).substr(begin);
+            if (rest.starts_with(thinks->open)) {
+                drop(begin + thinks->open.size());
+                return true;
+            }
+            if (!final && thinks->open.starts_with(rest)) return false;
+        }
+        if (const auto at = buffer.find(thinks->close); at != buffer.npos) {
+            give_front(at);
+            drop(thinks->close.size());
+            enter(Mode::content);
+            return true;
+        }
+        give_front(buffer.size() - (final ? 0 : begun(buffer, thinks->close)));
+        if (final) skips_space = true;  // white space at the end is no thought
+        return false;
+    }
+
+    bool step_code(bool final) {
+        if (!final) return false;
+        add(chat::read_code(*active, buffer));
+        drop(buffer.size());
+        return false;
+    }
+
+    struct Mark {
+        std::size_t at = std::string::npos;
+        std::size_t size = 0;
+        const ToolFormat* row = nullptr;
+        enum class Kind : std::uint8_t { call, section, code, reasoning, dropped } kind = Kind::dropped;
+    };
+
+    template <class Visit>
+    void each_mark(Visit&& visit) const {
+        using Kind = Mark::Kind;
+        if (thinks != nullptr && (!is_started || thinks->open[1] == '|')) visit(thinks->open, nullptr, Kind::reasoning);
+        for (const ToolFormat* format : rows) {
+            if (!format->open.empty()) visit(format->open, format, Kind::section);
+            else if (!format->call_open.empty() && !format->begins_answer) visit(format->call_open, format, Kind::call);
+            if (!format->code_open.empty()) visit(format->code_open, format, Kind::code);
+        }
+        for (const ToolFormat* format : rows.empty() ? std::vector<const ToolFormat*>{row} : rows)
+            for (const auto mark : format->dropped)
+                if (!mark.empty()) visit(mark, format, Kind::dropped);
+    }
+
+    bool step_content(bool final) {
+        if (!is_started && begins_with_call(final)) return true;
+        if (waits) return false;
+        Mark first;
+        std::size_t held = 0;
+        const auto begin = first_visible(buffer);
+        each_mark([&](std::string_view text, const ToolFormat* format, Mark::Kind kind) {
+            // A word in angle brackets is a mark of reasoning only where an answer begins.
+            const bool only_first = kind == Mark::Kind::reasoning && text[1] != '|';
+            const auto at =
+                only_first ? (buffer.compare(begin, text.size(), text) == 0 ? begin : buffer.npos) : buffer.find(text);
+            // Of two at one place the longer is meant.
+            if (at != buffer.npos && (at < first.at || (at == first.at && text.size() > first.size)))
+                first = {at, text.size(), format, kind};
+            const auto n = begun(buffer, text);
+            if (!only_first || n == buffer.size() - begin) held = std::max(held, n);
+        });
+        // A mark that has begun before this one ends, or one that this may be the beginning of, comes first.
+        if (!final && first.at != buffer.npos && held > 0 && buffer.size() - held <= first.at) {
+            give_front(buffer.size() - held);
+            return false;
+        }
+        if (first.at == buffer.npos) {
+            give_front(buffer.size() - (final ? 0 : held));
+            return false;
+        }
+        give_front(first.at);
+        return meet(first, final);
+    }
+
+    bool meet(const Mark& mark, bool final) {
+        active = mark.row;
+        switch (mark.kind) {
+            case Mark::Kind::reasoning:
+                drop(mark.size);
+                enter(Mode::reasoning);
+                return true;
+            case Mark::Kind::dropped:
+                drop(mark.size);
+                enter(Mode::content);
+                return true;
+            case Mark::Kind::code:
+                drop(mark.size);
+                enter(Mode::code);
+                return true;
+            case Mark::Kind::section: {
+                // Whether a call follows decides if this is a mark.
+                const auto begin = mark.size + first_visible(std::string_view(buffer).substr(mark.size));
+                return take_call(begin, mark.size, final);
+            }
+            case Mark::Kind::call: return take_call(0, mark.size, final);
+        }
+        return false;
+    }
+
+    /// Rows without a mark in front: the answer is a call from its first character on.
+    bool begins_with_call(bool final) {
+        waits = false;
+        for (const ToolFormat* format : rows) {
+            if (!format->begins_answer) continue;
+            auto begin = format->call_open.starts_with(' ') ? 0 : first_visible(buffer);
+            if (n_begun > 0 && begin < buffer.size() && buffer[begin] == ';')
+                begin += 1 + first_visible(std::string_view(buffer).substr(begin + 1));
+            if (begin == buffer.size()) {
+                waits = !final && !buffer.empty();
+                continue;
+            }
+            const char bracket = format->call_open.empty() ? '{' : format->call_open[0];
+            if (buffer[begin] != bracket && !(buffer[begin] == '`' && format->call_open.empty())) continue;
+            if (!is_due(*format, final)) {
+                waits = true;
+                return false;
+            }
+            auto read = chat::read_call(*format, std::string_view(buffer).substr(begin), final, type());
+            if (read.outcome == ReadCall::Outcome::none) continue;
+            if (read.outcome == ReadCall::Outcome::more) {
+                waits = true;
+                continue;
+            }
+            waits = false;
+            ++n_begun;
+            enter(Mode::content);
+            add(std::move(read.calls));
+            drop(begin + read.length);
+            if (!read.content.empty()) give(read.content);
+            return true;
+        }
+        return false;
+    }
+
+    /// A call may be complete now: the end of its mark has come, or a bracket.
+    bool is_due(const ToolFormat& format, bool final) {
+        const std::string_view fresh = std::string_view(buffer).substr(std::min(n_seen, buffer.size()));
+        const bool due = final || buffer.size() < kShort || fresh.find_first_of("}])") != fresh.npos ||
+                         (!format.call_close.empty() && fresh.find(format.call_close.back()) != fresh.npos);
+        n_seen = buffer.size();
+        return due;
+    }
+
+    /// A call at `begin`; bytes before it are a mark. False: wait.
+    bool take_call(std::size_t begin, std::size_t mark_size, bool final) {
+        if (!is_due(*active, final)) return false;
+        auto read = chat::read_call(*active, std::string_view(buffer).substr(begin), final, type());
+        if (read.outcome == ReadCall::Outcome::more) return false;
+        if (read.outcome == ReadCall::Outcome::none) {
+            if (try_other_row(begin, final)) return true;
+            if (waits_for_other) return false;
+            mode = Mode::content;
+            is_started = is_started || n_given == 0;
+            give_front(mark_size);
+            return true;
+        }
+        enter(active->open.empty() ? Mode::content : Mode::section);
+        add(std::move(read.calls));
+        drop(begin + read.length);
+        return true;
+    }
+
+    /// Rows with the same mark in front, of which the first did not fit.
+    bool try_other_row(std::size_t begin, bool final) {
+        waits_for_other = false;
+        for (const ToolFormat* format : rows) {
+            if (format == active || format->begins_answer || format->open != active->open) continue;
+            if (format->call_open != active->call_open) continue;
+            auto read = chat::read_call(*format, std::string_view(buffer).substr(begin), final, type());
+            if (read.outcome == ReadCall::Outcome::more) waits_for_other = true;
+            if (read.outcome != ReadCall::Outcome::done) continue;
+            active = format;
+            enter(active->open.empty() ? Mode::content : Mode::section);
+            add(std::move(read.calls));
+            drop(begin + read.length);
+            return true;
+        }
+        return false;
+    }
+
+    bool step_section(bool final) {
+        const auto begin = first_visible(buffer);
+        const auto rest = std::string_view(buffer).substr(begin);
+        if (rest.starts_with(active->close)) {
+            drop(begin + active->close.size());
+            enter(Mode::content);
+            return true;
+        }
+        if (rest.empty() || active->close.starts_with(rest)) {
+            if (final) drop(buffer.size());
+            return false;
+        }
+        if (rest.starts_with(active->call_open)) {
+            auto read = is_due(*active, final) ? chat::read_call(*active, rest, final, type())
+                                               : ReadCall{.outcome = ReadCall::Outcome::more};
+            if (read.outcome == ReadCall::Outcome::more) return false;
+            if (read.outcome == ReadCall::Outcome::done) {
+                add(std::move(read.calls));
+                drop(begin + read.length);
+                return true;
+            }
+        } else if (!final && active->call_open.starts_with(rest)) {
+            return false;
+        }
+        enter(Mode::content);
+        is_started = true;
+        give_front(begin + 1);  // no call: text, from its first character on
+        return true;
+    }
+
+    void add(std::vector<ToolCall> calls) {
+        for (auto& call : calls) {
+            if (call.id.empty()) {
+                const std::string number = std::to_string(n_calls % 100000);
+                call.id = "call" + std::string(5 - number.size(), '0') + number;
+            }
+            ++n_calls;
+            out.tool_calls.push_back(std::move(call));
+        }
+    }
+
+    [[nodiscard]] chat::ArgumentType type() const {
+        return [this](std::string_view tool, std::string_view argument) {
+            const auto found = types.find(cat(tool, '\n', argument));
+            return found == types.end() ? std::string() : found->second;
+        };
+    }
+
+    AnswerOptions options;
+    const ToolFormat* row;
+    std::vector<const ToolFormat*> rows;  // that are looked for
+    const ReasoningFormat* thinks = nullptr;
+    std::map<std::string, std::string, std::less<>> types;
+
+    Mode mode = Mode::content;
+    const ToolFormat* active = nullptr;
+    std::string buffer;        // what is not decided yet
+    std::size_t n_given = 0;   // bytes in front of it that stand in the prompt
+    std::size_t n_seen = 0;    // bytes that were looked at for the end of a call
+    std::string space;         // white space behind the text so far
+    bool skips_space = false;  // nothing but marks so far, or since the last text
+    bool is_started = false;   // some content was given
+    bool is_plain = false;
+    bool waits = false, waits_for_other = false;
+    std::size_t n_begun = 0;  // calls without marks
+    std::size_t n_calls;
+    ChatAnswer out;
+};
+
+AnswerParser::AnswerParser(const ChatTemplate& chat_template, AnswerOptions options)
+    : impl_(reporting_memory(kParsing, [&] { return std::make_unique<Impl>(chat_template, std::move(options)); })) {}
+AnswerParser::AnswerParser(const AnswerParser& other)
+    : impl_(reporting_memory(kParsing, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
+AnswerParser& AnswerParser::operator=(const AnswerParser& other) {
+    if (this != &other) *this = AnswerParser(other);
+    return *this;
+}
+AnswerParser::AnswerParser(AnswerParser&&) noexcept = default;
+AnswerParser& AnswerParser::operator=(AnswerParser&&) noexcept = default;
+AnswerParser::~AnswerParser() = default;
+
+ChatAnswer AnswerParser::push(std::string_view text) {
+    return reporting_memory(kParsing, [&] {
+        impl_->buffer += text;
+        return impl_->run(false);
+    });
+}
+
+ChatAnswer AnswerParser::finish() {
+    return reporting_memory(kParsing, [&] { return impl_->run(true); });
+}
+
+std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {
+    return reporting_memory(kParsing, [&] {
+        std::string marks;
+        const auto add = [&](std::string_view mark) { (marks += mark) += '\n'; };
+        if (impl_->thinks != nullptr) add(impl_->thinks->open), add(impl_->thinks->close);
+        for (const ToolFormat* f : impl_->rows)
+            for (const auto mark : {f->open, f->close, f->call_open, f->call_close, f->name_open, f->name_close,
+                                    f->id_open, f->arguments_open, f->arguments_close, f->parameter_open,
+                                    f->parameter_name_close, f->parameter_value_open, f->parameter_close, f->code_open})
+                add(mark);
+        for (const ToolFormat* f : impl_->rows.empty() ? std::vector<const ToolFormat*>{impl_->row} : impl_->rows)
+            for (const auto mark : f->dropped) add(mark);
+        std::vector<Token> out;
+        for (std::size_t id = 0; id < vocab.size(); ++id) {
+            const Token token{static_cast<std::int32_t>(id)};
+            if (!vocab.is_control(token)) continue;
+            const auto text = vocab.piece(token, true);
+            const bool is_quote = text == "<|\"|>" && !impl_->rows.empty();  // of Gemma's texts
+            if (text.size() > 1 && (is_quote || marks.find(text) != marks.npos)) out.push_back(token);
+        }
+        return out;
+    });
+}
+
+std::string_view AnswerParser::family() const noexcept { return impl_->row->name; }
+
+}  // namespace tinfer

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+#include "chat/read_call.hpp"
+
+#include <optional>
+
+#include "base/json.hpp"
+#include "chat/call_literals.hpp"
+
+namespace tinfer::chat {
+namespace {
+
+using Outcome = ReadCall::Outcome;
+constexpr std::size_t kMaxName = 256;
+constexpr std::string_view kCallSpace = " \t\r\n";
+
+std::string_view trimmed_mark(std::string_view text) {
+    const auto begin = text.find_first_not_of(kCallSpace);
+    if (begin == text.npos) return {};
+    return text.substr(begin, text.find_last_not_of(kCallSpace) - begin + 1);
+}
+
+/// Arguments as JSON text: as they stand where they are an object, out of the quotes where they are one in a string.
+std::optional<std::string> arguments_of(std::string_view json, std::optional<JsonValue> value) {
+    if (!value || value->is(JsonKind::null)) return "{}";
+    if (value->is(JsonKind::object)) {
+        bool early = false;
+        const auto end = end_of_json(json, value->offset(), early);
+        if (end) return std::string(json.substr(value->offset(), *end - value->offset()));
+    }
+    if (value->is(JsonKind::string) && (value->string().empty() || is_json(value->string())))
+        return value->string().empty() ? "{}" : std::string(value->string());
+    return std::nullopt;
+}
+
+std::optional<ToolCall> call_of(const ToolFormat& format, std::string_view json, JsonValue value) {
+    if (const auto inner = value.find("function"); inner && inner->is(JsonKind::object)) {
+        auto call = call_of(format, json, *inner);
+        if (const auto id = value.find("id"); call && id && id->is(JsonKind::string)) call->id = id->string();
+        return call;
+    }
+    auto name = value.find(format.name_key);
+    if (!name) name = value.find("name");
+    if (!name || !name->is(JsonKind::string) || name->string().empty()) return std::nullopt;
+    auto arguments = value.find(format.arguments_key);
+    for (const auto* key : {"arguments", "parameters"})
+        if (!arguments) arguments = value.find(key);
+    auto text = arguments_of(json, arguments);
+    if (!text) return std::nullopt;
+    ToolCall call{{}, std::string(name->string()), *std::move(text)};
+    if (const auto id = value.find(format.id_key); id && id->is(JsonKind::string)) call.id = id->string();
+    return call;
+}
+
+std::optional<JsonDocument> parse_json(std::string_view json) {
+    try {
+        return JsonDocument::parse(json, "call");
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::out_of_memory) throw;
+        return std::nullopt;
+    }
+}
+
+bool add_calls(const ToolFormat& format, std::string_view json, JsonValue value, std::vector<ToolCall>& calls) {
+    if (value.is(JsonKind::array)) {
+        for (const auto& item : value.items())
+            if (!add_calls(format, json, item.value, calls)) return false;
+        return value.size() > 0;
+    }
+    auto call = call_of(format, json, value);
+    if (!call) return false;
+    calls.push_back(*std::move(call));
+    return true;
+}
+
+class CallReader {
+public:
+    CallReader(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type)
+        : format_(format), final_(final), type_(type), in_{text} {
+        in_.bare_keys = format.shape == CallShape::braces;
+    }
+
+    ReadCall read() {
+        if (in_.take(format_.call_open)) {
+            in_.skip_space();
+            if (inside()) {
+                if (out_.is_content || close()) out_.outcome = Outcome::done;
+                out_.length = in_.at;
+            }
+        }
+        if (out_.outcome != Outcome::done)
+            out_ = {in_.at_end && !final_ ? Outcome::more : Outcome::none, 0, {}, {}, false};
+        return std::move(out_);
+    }
+
+private:
+    bool inside() {
+        switch (format_.shape) {
+            case CallShape::object:
+            case CallShape::list: return json();
+            case CallShape::generic: return generic();
+            case CallShape::named: return named();
+            case CallShape::parameters: return parameters();
+            case CallShape::python: return python();
+            case CallShape::braces: return braces();
+        }
+        return false;
+    }
+
+    /// What ends a call; left out where the text certainly goes on with something else, or ends.
+    bool close() {
+        for (const auto mark : {format_.arguments_close, format_.call_close}) {
+            if (mark.empty()) continue;
+            const auto before = in_.at;
+            in_.skip_space();
+            if (in_.take(mark)) continue;
+            if (in_.at_end && !final_) return false;
+            in_.at = before;
+        }
+        return true;
+    }
+
+    std::optional<std::string_view> json_text() {
+        const auto end = end_of_json(in_.text, in_.at, in_.at_end);
+        if (!end) return std::nullopt;
+        const auto json = in_.text.substr(in_.at, *end - in_.at);
+        in_.at = *end;
+        return json;
+    }
+
+    /// Whether an object that begins here may be a call, as far as its first key tells.
+    bool may_be_call(std::initializer_list<std::string_view> keys) {
+        LiteralReader look = in_;
+        if (!look.take("{")) return false;
+        look.skip_space();
+        for (const auto key : keys)
+            if (look.take(json_string(key))) return true;
+        in_.at_end = look.at_end;
+        return false;
+    }
+
+    bool json() {
+        const bool fenced = in_.take("```json") || in_.take("```");
+        in_.skip_space();
+        if (format_.begins_answer &&
+            !may_be_call({format_.name_key, format_.arguments_key, "type", "function", "arguments", "id"}))
+            return false;
+        const auto text = json_text();
+        if (!text) return false;
+        const auto document = parse_json(*text);
+        if (!document || !add_calls(format_, *text, document->root(), out_.calls)) return false;
+        if (fenced) {
+            in_.skip_space();
+            if (!in_.take("```") && in_.at_end && !final_) return false;
+        }
+        return true;
+    }
+
+    bool generic() {
+        if (!may_be_call({"tool_calls", "tool_call", "response"})) return false;
+        const auto text = json_text();
+        if (!text) return false;
+        const auto document = parse_json(*text);
+        if (!document) return false;
+        const auto root = document->root();
+        if (const auto response = root.find("response"); response && response->is(JsonKind::string))
+            out_.content = response->string();
+        auto calls = root.find("tool_calls");
+        if (!calls) calls = root.find("tool_call");
+        if (calls && calls->size() > 0) return add_calls(format_, *text, *calls, out_.calls);
+        return root.find("response").has_value();
+    }
+
+    bool read_name() {
+        if (!format_.name_open.empty()) {
+            if (!in_.take(format_.name_open)) return false;
+            in_.skip_space();
+        }
+        call_ = {};
+        call_.name = in_.name();
+        if (format_.numbered && in_.take(":")) {
+            call_.id = call_.name + ":" + in_.name();
+            constexpr std::string_view kFunctions = "functions.";
+            if (call_.name.starts_with(kFunctions)) call_.name.erase(0, kFunctions.size());
+        }
+        if (call_.name.empty() || call_.name.size() > kMaxName) return false;
+        if (!format_.content_name.empty() && call_.name == format_.content_name && in_.take(format_.name_close)) {
+            out_.is_content = true;
+            return true;
+        }
+        if (!format_.id_open.empty() && in_.take(format_.id_open)) call_.id = in_.name();
+        if (!format_.arguments_open.empty()) {
+            const auto found = in_.text.find(format_.arguments_open, in_.at);
+            if (found == in_.text.npos) in_.at_end = in_.text.size() - in_.at < kMaxName;
+            if (found == in_.text.npos || found - in_.at > kMaxName) return false;
+            in_.at = found + format_.arguments_open.size();
+            return true;
+        }
+        in_.skip_space();
+        const auto mark = trimmed_mark(format_.name_close);
+        return mark.empty() || in_.take(mark);
+    }
+
+    bool named() {
+        if (!read_name()) return false;
+        if (out_.is_content) return true;
+        in_.skip_space();
+        if (in_.at < in_.text.size() && in_.text[in_.at] != '{') return false;
+        const auto text = json_text();
+        if (!text || !is_json(*text)) return false;
+        call_.arguments = *text;
+        out_.calls.push_back(call_);
+        return true;
+    }
+
+    bool parameters() {
+        if (!read_name()) return false;
+        std::string arguments = "{";
+        while (true) {
+            in_.skip_space();
+            if (!in_.take(format_.parameter_open)) break;
+            const auto name_end = in_.text.find(format_.parameter_name_close, in_.at);
+            if (name_end == in_.text.npos) return short_text();
+            std::string_view key = in_.text.substr(in_.at, name_end - in_.at), attribute;
+            if (const auto quote = key.find('"'); quote != key.npos) {
+                attribute = key.substr(quote);
+                key = key.substr(0, quote);
+            }
+            in_.at = name_end + format_.parameter_name_close.size();
+            if (!format_.parameter_value_open.empty()) {
+                in_.skip_space();
+                if (!in_.take(format_.parameter_value_open)) return false;
+            }
+            const auto value_end = in_.text.find(format_.parameter_close, in_.at);
+            if (value_end == in_.text.npos) return short_text();
+            if (arguments.size() > 1) arguments += ", ";
+            arguments += json_string(trimmed_mark(key)) + ": " +
+                         value(trimmed_mark(key), attribute, in_.text.substr(in_.at, value_end - in_.at));
+            in_.at = value_end + format_.parameter_close.size();
+        }
+        // Behind the last argument comes a mark that ends the call, or nothing that is part of it.
+        if (in_.at_end && !final_) {
+            const auto rest = in_.text.substr(in_.at);
+            const auto end_mark = format_.arguments_close.empty() ? format_.call_close : format_.arguments_close;
+            if (!rest.starts_with(end_mark)) return false;
+        }
+        call_.arguments = arguments + "}";
+        out_.calls.push_back(call_);
+        return true;
+    }
+
+    bool short_text() {
+        in_.at_end = true;
+        return false;
+    }
+
+    std::string value(std::string_view key, std::string_view attribute, std::string_view text) const {
+        if (format_.padded) {
+            if (text.starts_with('\n')) text.remove_prefix(1);
+            if (text.ends_with('\n')) text.remove_suffix(1);
+        }
+        std::string type = type_ ? type_(call_.name, key) : std::string();
+        if (attribute.find("string=\"true\"") != attribute.npos) type = "string";
+        if (attribute.find("string=\"false\"") != attribute.npos) type = "json";
+        if (type == "string") return json_string(text);
+        if (is_json(text)) return std::string(trimmed_mark(text));
+        LiteralReader literal{text};
+        auto read = type.empty() ? std::nullopt : literal.value();
+        literal.skip_space();
+        if (read && literal.at == text.size()) return *std::move(read);
+        return json_string(text);
+    }
+
+    bool python() {
+        if (!in_.take("[")) return false;
+        while (true) {
+            in_.skip_space();
+            call_ = {};
+            call_.name = in_.name();
+            if (call_.name.empty() || !in_.take("(")) return false;
+            auto arguments = in_.keyword_arguments();
+            if (!arguments) return false;
+            call_.arguments = *std::move(arguments);
+            out_.calls.push_back(call_);
+            in_.skip_space();
+            if (in_.take("]")) return true;
+            if (!in_.take(",")) return false;
+        }
+    }
+
+    bool braces() {
+        call_ = {};
+        call_.name = in_.name();
+        if (call_.name.empty()) return false;
+        in_.skip_space();
+        if (in_.at >= in_.text.size() || in_.text[in_.at] != '{') return false;
+        auto arguments = in_.value();
+        if (!arguments) return false;
+        call_.arguments = *std::move(arguments);
+        out_.calls.push_back(call_);
+        return true;
+    }
+
+    const ToolFormat& format_;
+    bool final_;
+    const ArgumentType& type_;
+    LiteralReader in_;
+    ToolCall call_;
+    ReadCall out_;
+};
+
+}  // namespace
+
+ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type) {
+    return CallReader(format, text, final, type).read();
+}
+
+std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text) {
+    text = trimmed_mark(text);
+    const ToolFormat object{.shape = CallShape::object, .arguments_key = format.arguments_key};
+    if (auto read = read_call(object, text, true, {}); read.outcome == Outcome::done && read.length == text.size())
+        return std::move(read.calls);
+    LiteralReader in{text};
+    ToolCall call{{}, in.name(), {}};
+    constexpr std::string_view kCall = ".call";
+    if (call.name.size() > kCall.size() && call.name.ends_with(kCall) && in.take("(")) {
+        auto arguments = in.keyword_arguments();
+        in.skip_space();
+        if (arguments && in.at == text.size()) {
+            call.name.resize(call.name.size() - kCall.size());
+            call.arguments = *std::move(arguments);
+            return {call};
+        }
+    }
+    return {{{}, "python", "{\"code\": " + json_string(text) + "}"}};
+}
+
+}  // namespace tinfer::chat

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// The loop of turns. Each turn renders the whole conversation and decodes it from the first token on that the cache does
+// not have.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "tinfer/chat_session.hpp"
+
+namespace tinfer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kTalking = "chat: an allocation failed";
+
+Json parse_input(std::string_view text, std::string_view name, bool wants_array) {
+    (void)JsonDocument::parse(text, name);  // strict, and no deeper than can be handled
+    Json value = Json::parse(text, nullptr, false);
+    if (wants_array ? !value.is_array() : !value.is_object())
+        fail(ErrorCode::bad_parameter, cat(name, ": a JSON ", wants_array ? "array" : "object", " is expected"));
+    return value;
+}
+
+void check_message(const Json& message) {
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
+        fail(ErrorCode::bad_parameter, "message: an object with a role is expected");
+}
+
+ChatTemplate template_for(const Model& model, const ChatOptions& options, bool& is_own) {
+    is_own = true;
+    if (options.chat_template) return *options.chat_template;
+    if (!options.tools.empty())
+        if (auto found = ChatTemplate::of(model.file(), "tool_use")) return *std::move(found);
+    if (auto found = ChatTemplate::of(model.file())) return *std::move(found);
+    is_own = false;
+    return *ChatTemplate::built_in("chatml");
+}
+
+void add_to(ChatAnswer& answer, const ChatAnswer& more) {
+    answer.content += more.content;
+    answer.reasoning += more.reasoning;
+    answer.tool_calls.insert(answer.tool_calls.end(), more.tool_calls.begin(), more.tool_calls.end());
+}
+
+}  // namespace
+
+struct Chat::Impl {
+    Impl(const Model& given_model, ChatOptions given)
+        : model(given_model), options(std::move(given)), chat_template(template_for(model, options, has_own_template)),
+          able(capabilities(chat_template)),
+          tools(options.tools.empty() ? Json() : parse_input(options.tools, "ChatOptions::tools", true)),
+          variables(options.variables.empty() ? Json::object()
+                                              : parse_input(options.variables, "ChatOptions::variables", false)),
+          family(AnswerParser(chat_template).family()) {
+        set_system(options.system);
+    }
+
+    void set_system(std::string_view text) {
+        const bool has = !messages.empty() && messages[0]["role"] == "system";
+        if (has) messages.erase(0);
+        if (!text.empty()) messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+        is_complete = false;
+    }
+
+    RenderedPrompt render(bool answer_follows) const {
+        const auto text_of = [&](std::optional<Token> token) {
+            return token ? std::string(model.vocab().piece(*token, true)) : std::string();
+        };
+        Json inputs{{"messages", messages},
+                    {"add_generation_prompt", answer_follows},
+                    {"bos_token", text_of(model.vocab().bos())},
+                    {"eos_token", text_of(model.vocab().eos())},
+                    {"enable_thinking", options.thinking}};
+        if (!tools.is_null()) inputs["tools"] = tools;
+        for (const auto& [name, value] : variables.items()) inputs[name] = value;
+        RenderOptions render_options;
+        render_options.now = options.now;
+        const std::string text = inputs.dump(-1, ' ', false, Json::error_handler_t::replace);
+        return chat_template.render(adapt_inputs(able, text), render_options);
+    }
+
+    /// What the template puts behind the messages for an answer to follow.
+    std::string generation_prompt(const std::string& prompt) const {
+        try {
+            const std::string before = render(false).text;
+            const auto n = std::min(before.size(), prompt.size());
+            const auto same =
+                std::mismatch(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), prompt.begin());
+            return std::string(same.second, prompt.end());
+        } catch (const Error& error) {
+            if (error.code() == ErrorCode::out_of_memory) throw;
+            return {};
+        }
+    }
+
+    std::size_t calls_so_far() const {
+        std::size_t n = 0;
+        for (const Json& message : messages)
+            if (message.contains("tool_calls") && message["tool_calls"].is_array()) n += message["tool_calls"].size();
+        return n;
+    }
+
+    void begin(Context& context) {
+        if (messages.empty()) fail(ErrorCode::bad_parameter, "chat: there is no message to answer");
+        const auto rendered = render(true);
+        AnswerParser new_parser(chat_template, {.tools = options.tools,
+                                                .reasoning = options.parse_reasoning,
+                                                .generation_prompt = generation_prompt(rendered.text),
+                                                .n_calls_before = calls_so_far()});
+        auto tokens = encode(model.vocab(), rendered, options.protect_input).tokens;
+        if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
+
+        const auto known = cached();
+        std::size_t common = 0;
+        const auto in_context = static_cast<std::size_t>(context.count(options.seq));
+        if (in_context == known.size())
+            while (common + 1 < tokens.size() && common < known.size() && known[common] == tokens[common]) ++common;
+        GenerationOptions generation_options{.n_predict = options.n_predict,
+                                             .stop = options.stop,
+                                             .seq = options.seq,
+                                             .prompt_piece = options.prompt_piece,
+                                             .shown = new_parser.mark_tokens(model.vocab())};
+        if (common < in_context &&
+            context.seq_rm(options.seq, {Pos{static_cast<std::int32_t>(common)}}) != RemoveStatus::ok) {
+            common = 0;  // a state that cannot be cut begins anew
+            if (context.seq_rm(options.seq) != RemoveStatus::ok)
+                fail(ErrorCode::unsupported_operation, "chat: the sequence cannot be emptied");
+        }
+        generation.reset();
+        prompt = std::move(tokens);
+        n_reused = n_kept = common;
+        generation.emplace(model.vocab(),
+                           std::vector<Token>(prompt.begin() + static_cast<std::ptrdiff_t>(common), prompt.end()),
+                           std::move(generation_options));
+        parser = std::move(new_parser);
+        answer = {};
+        stop.reset();
+    }
+
+    /// What the context has of the last prompt and its answer.
+    std::vector<Token> cached() const {
+        std::vector<Token> out = prompt;
+        std::size_t n = n_kept;
+        if (generation) {
+            out.insert(out.end(), generation->tokens().begin(), generation->tokens().end());
+            const auto& t = generation->timings();
+            n += t.prompt_n + t.generation_n;
+        }
+        out.resize(std::min(n, out.size()));
+        return out;
+    }
+
+    ChatAnswer take(std::string_view text) {
+        ChatAnswer more = parser->push(text);
+        if (generation->stop()) add_to(more, parser->finish());
+        add_to(answer, more);
+        if (generation->stop()) complete();
+        return more;
+    }
+
+    void complete() {
+        stop = generation->stop();
+        is_complete = true;
+        // A prompt that has no room is not answered.
+        if (stop == StopReason::context && generation->tokens().empty()) return;
+        Json message{{"role", "assistant"}, {"content", answer.content}};
+        if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+        if (!answer.tool_calls.empty()) {
+            Json calls = Json::array();
+            for (const ToolCall& call : answer.tool_calls)
+                calls.push_back({{"id", call.id},
+                                 {"type", "function"},
+                                 {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+            message["tool_calls"] = std::move(calls);
+        }
+        messages.push_back(std::move(message));
+    }
+
+    [[nodiscard]] bool is_answering() const { return generation && !generation->stop(); }
+    void refuse_while_answering() const {
+        if (is_answering()) fail(ErrorCode::busy, "chat: an answer is being made; end() it first");
+    }
+
+    Model model;
+    ChatOptions options;
+    bool has_own_template = true;
+    ChatTemplate chat_template;
+    TemplateCapabilities able;
+    Json tools, variables;
+    std::string_view family;
+    Json messages = Json::array();
+    bool is_complete = false;  // the messages so far are answered, or cannot be
+
+    std::vector<Token> prompt;
+    std::size_t n_reused = 0, n_kept = 0;  // of the prompt: in the cache when the turn began
+    std::optional<Generation> generation;
+    std::optional<AnswerParser> parser;
+    ChatAnswer answer;
+    std::optional<StopReason> stop;
+};
+
+Chat::Chat(const Model& model, ChatOptions options)
+    : impl_(reporting_memory(kTalking, [&] { return std::make_unique<Impl>(model, std::move(options)); })) {}
+Chat::Chat(const Chat& other)
+    : impl_(reporting_memory(kTalking, [&] { return std::make_unique<Impl>(*other.impl_); })) {}
+Chat& Chat::operator=(const Chat& other) {
+    if (this != &other) *this = Chat(other);
+    return *this;
+}
+Chat::Chat(Chat&&) noexcept = default;
+Chat& Chat::operator=(Chat&&) noexcept = default;
+Chat::~Chat() = default;
+
+void Chat::add(const ChatMessage& message) {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        impl_->messages.push_back(Json{{"role", message.role}, {"content", message.content}});
+        impl_->is_complete = false;
+    });
+}
+
+void Chat::add_json(std::string_view message) {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        Json parsed = parse_input(message, "message", false);
+        check_message(parsed);
+        impl_->messages.push_back(std::move(parsed));
+        impl_->is_complete = false;
+    });
+}
+
+void Chat::add_tool_result(const ToolCall& call, std::string_view result) {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        impl_->messages.push_back(
+            Json{{"role", "tool"}, {"tool_call_id", call.id}, {"name", call.name}, {"content", result}});
+        impl_->is_complete = false;
+    });
+}
+
+std::optional<ChatAnswer> Chat::next(Context& context, Sampler& sampler) {
+    return reporting_memory(kTalking, [&]() -> std::optional<ChatAnswer> {
+        if (!impl_->is_answering()) {
+            if (impl_->is_complete) return std::nullopt;
+            impl_->begin(context);
+        }
+        const auto text = impl_->generation->next(context, sampler);
+        return impl_->take(text.value_or(std::string_view()));
+    });
+}
+
+ChatAnswer Chat::end(StopReason reason) {
+    return reporting_memory(kTalking, [&]() -> ChatAnswer {
+        if (!impl_->is_answering()) return {};
+        return impl_->take(impl_->generation->end(reason));
+    });
+}
+
+bool Chat::take_back() {
+    return reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        Json& messages = impl_->messages;
+        for (std::size_t i = messages.size(); i > 0; --i)
+            if (messages[i - 1]["role"] == "assistant") {
+                messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(i - 1), messages.end());
+                impl_->is_complete = false;
+                return true;
+            }
+        return false;
+    });
+}
+
+void Chat::reset() {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        impl_->messages = Json::array();
+        impl_->set_system(impl_->options.system);
+    });
+}
+
+void Chat::set_system(std::string_view text) {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        const bool was_complete = impl_->is_complete;
+        impl_->options.system = text;
+        impl_->set_system(text);
+        impl_->is_complete = was_complete;
+    });
+}
+
+bool Chat::is_answering() const noexcept { return impl_->is_answering(); }
+const ChatAnswer& Chat::answer() const& noexcept { return impl_->answer; }
+std::optional<StopReason> Chat::stop() const noexcept { return impl_->stop; }
+std::string Chat::messages() const {
+    return reporting_memory(kTalking,
+                            [&] { return impl_->messages.dump(-1, ' ', false, Json::error_handler_t::replace); });
+}
+
+void Chat::set_messages(std::string_view json_array) {
+    reporting_memory(kTalking, [&] {
+        impl_->refuse_while_answering();
+        Json parsed = parse_input(json_array, "messages", true);
+        for (const Json& message : parsed) check_message(message);
+        impl_->messages = std::move(parsed);
+        impl_->is_complete = !impl_->messages.empty() && impl_->messages.back()["role"] == "assistant";
+    });
+}
+
+std::size_t Chat::n_messages() const noexcept { return impl_->messages.size(); }
+RenderedPrompt Chat::render(bool answer_follows) const {
+    return reporting_memory(kTalking, [&] { return impl_->render(answer_follows); });
+}
+std::size_t Chat::prompt_n() const noexcept { return impl_->prompt.size(); }
+std::size_t Chat::reused_n() const noexcept { return impl_->n_reused; }
+std::size_t Chat::answer_n() const noexcept { return impl_->generation ? impl_->generation->tokens().size() : 0; }
+std::vector<Token> Chat::cached() const {
+    return reporting_memory(kTalking, [&] { return impl_->cached(); });
+}
+Timings Chat::timings() const noexcept { return impl_->generation ? impl_->generation->timings() : Timings{}; }
+const TemplateCapabilities& Chat::able() const noexcept { return impl_->able; }
+bool Chat::has_own_template() const noexcept { return impl_->has_own_template; }
+std::string_view Chat::family() const noexcept { return impl_->family; }
+
+}  // namespace tinfer

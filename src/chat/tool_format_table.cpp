@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// The rows. The first one whose texts are in the source of a template is the template's.
+#include "chat/tool_format.hpp"
+
+namespace tinfer::chat {
+namespace {
+
+using Shape = CallShape;
+
+// clang-format off
+constexpr ToolFormat kToolFormats[] = {
+    {.name = "harmony", .found_by = {"<|channel|>"}, .shape = Shape::named, .call_open = "<|channel|>commentary to=functions.",
+     .call_close = "<|call|>", .name_close = " ", .arguments_open = "<|message|>",
+     .dropped = {"<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>", "<|end|>", "<|return|>"},
+     .also = "harmony-recipient"},
+    {.name = "harmony-recipient", .shape = Shape::named, .call_open = "<|start|>assistant to=functions.", .call_close = "<|call|>",
+     .name_close = "<|channel|>", .arguments_open = "<|message|>", .also = "harmony-recipient-bare"},
+    {.name = "harmony-recipient-bare", .shape = Shape::named, .call_open = " to=functions.", .call_close = "<|call|>",
+     .name_close = "<|channel|>", .arguments_open = "<|message|>", .begins_answer = true},
+    {.name = "dsml", .found_by = {"DSML"}, .shape = Shape::parameters, .open = "<｜DSML｜tool_calls>", .close = "</｜DSML｜tool_calls>",
+     .call_open = "<｜DSML｜invoke name=\"", .call_close = "</｜DSML｜invoke>", .name_close = "\">",
+     .parameter_open = "<｜DSML｜parameter name=\"", .parameter_name_close = ">", .parameter_close = "</｜DSML｜parameter>",
+     .also = "dsml-function-calls"},
+    {.name = "dsml-function-calls", .shape = Shape::parameters, .open = "<｜DSML｜function_calls>", .close = "</｜DSML｜function_calls>",
+     .call_open = "<｜DSML｜invoke name=\"", .call_close = "</｜DSML｜invoke>", .name_close = "\">",
+     .parameter_open = "<｜DSML｜parameter name=\"", .parameter_name_close = ">", .parameter_close = "</｜DSML｜parameter>"},
+    {.name = "deepseek-r1", .found_by = {"<｜tool▁calls▁begin｜>", "```json"}, .shape = Shape::named,
+     .open = "<｜tool▁calls▁begin｜>", .close = "<｜tool▁calls▁end｜>", .call_open = "<｜tool▁call▁begin｜>",
+     .call_close = "<｜tool▁call▁end｜>", .name_open = "function<｜tool▁sep｜>", .name_close = "\n",
+     .arguments_open = "```json", .arguments_close = "```", .also = "deepseek-r1-spelled"},
+    {.name = "deepseek-r1-spelled", .shape = Shape::named,
+     .open = "<｜tool_calls_begin｜>", .close = "<｜tool_calls_end｜>", .call_open = "<｜tool_call_begin｜>",
+     .call_close = "<｜tool_call_end｜>", .name_open = "function<｜tool_sep｜>", .name_close = "\n",
+     .arguments_open = "```json", .arguments_close = "```", .also = "deepseek-r1-spaced"},
+    {.name = "deepseek-r1-spaced", .shape = Shape::named,
+     .open = "<｜tool calls begin｜>", .close = "<｜tool calls end｜>", .call_open = "<｜tool call begin｜>",
+     .call_close = "<｜tool call end｜>", .name_open = "function<｜tool sep｜>", .name_close = "\n",
+     .arguments_open = "```json", .arguments_close = "```", .also = "deepseek-r1-escaped"},
+    {.name = "deepseek-r1-escaped", .shape = Shape::named,
+     .open = "<｜tool\\_calls\\_begin｜>", .close = "<｜tool\\_calls\\_end｜>", .call_open = "<｜tool\\_call\\_begin｜>",
+     .call_close = "<｜tool\\_call\\_end｜>", .name_open = "function<｜tool\\_sep｜>", .name_close = "\n",
+     .arguments_open = "```json", .arguments_close = "```"},
+    {.name = "deepseek-v3.1", .found_by = {"<｜tool▁calls▁begin｜>"}, .shape = Shape::named,
+     .open = "<｜tool▁calls▁begin｜>", .close = "<｜tool▁calls▁end｜>", .call_open = "<｜tool▁call▁begin｜>",
+     .call_close = "<｜tool▁call▁end｜>", .name_close = "<｜tool▁sep｜>"},
+    {.name = "kimi-k2", .found_by = {"<|tool_calls_section_begin|>"}, .shape = Shape::named,
+     .open = "<|tool_calls_section_begin|>", .close = "<|tool_calls_section_end|>", .call_open = "<|tool_call_begin|>",
+     .call_close = "<|tool_call_end|>", .name_close = "<|tool_call_argument_begin|>", .numbered = true},
+    {.name = "command-r7b", .found_by = {"<|START_ACTION|>"}, .shape = Shape::list, .call_open = "<|START_ACTION|>",
+     .call_close = "<|END_ACTION|>", .name_key = "tool_name", .arguments_key = "parameters", .id_key = "tool_call_id",
+     .dropped = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+    {.name = "mistral-named", .found_by = {"[TOOL_CALLS]", "[ARGS]"}, .shape = Shape::named, .call_open = "[TOOL_CALLS]",
+     .name_close = "[ARGS]", .id_open = "[CALL_ID]"},
+    {.name = "mistral", .found_by = {"[TOOL_CALLS]"}, .shape = Shape::list, .call_open = "[TOOL_CALLS]"},
+    {.name = "functionary-v3.2", .found_by = {">>>all"}, .shape = Shape::named, .call_open = ">>>", .name_close = "\n",
+     .content_name = "all"},
+    {.name = "functionary-v3.1", .found_by = {"<function=", "<|start_header_id|>"}, .shape = Shape::named,
+     .call_open = "<function=", .call_close = "</function>", .name_close = ">", .code_open = "<|python_tag|>"},
+    {.name = "minimax", .found_by = {"<invoke name="}, .shape = Shape::parameters, .open = "<minimax:tool_call>",
+     .close = "</minimax:tool_call>", .call_open = "<invoke name=\"", .call_close = "</invoke>", .name_close = "\">",
+     .parameter_open = "<parameter name=\"", .parameter_name_close = "\">", .parameter_close = "</parameter>"},
+    {.name = "seed", .found_by = {"<seed:tool_call>"}, .shape = Shape::parameters, .call_open = "<seed:tool_call>",
+     .call_close = "</seed:tool_call>", .name_open = "<function=", .name_close = ">", .arguments_close = "</function>",
+     .parameter_open = "<parameter=", .parameter_name_close = ">", .parameter_close = "</parameter>"},
+    {.name = "qwen3-coder", .found_by = {"<tool_call>", "<function="}, .shape = Shape::parameters, .call_open = "<tool_call>",
+     .call_close = "</tool_call>", .name_open = "<function=", .name_close = ">", .arguments_close = "</function>",
+     .parameter_open = "<parameter=", .parameter_name_close = ">", .parameter_close = "</parameter>", .padded = true,
+     .also = "qwen3-coder-bare"},
+    {.name = "qwen3-coder-bare", .shape = Shape::parameters, .call_open = "<function=", .call_close = "</function>",
+     .name_close = ">", .parameter_open = "<parameter=", .parameter_name_close = ">", .parameter_close = "</parameter>",
+     .padded = true, .dropped = {"</tool_call>"}, .also = "hermes"},
+    {.name = "glm", .found_by = {"<arg_key>"}, .shape = Shape::parameters, .call_open = "<tool_call>",
+     .call_close = "</tool_call>", .name_close = "\n", .parameter_open = "<arg_key>",
+     .parameter_name_close = "</arg_key>", .parameter_value_open = "<arg_value>", .parameter_close = "</arg_value>"},
+    {.name = "gemma4", .found_by = {"<|tool_call>call:"}, .shape = Shape::braces, .call_open = "<|tool_call>call:",
+     .call_close = "<tool_call|>", .dropped = {"<turn|>"}},
+    {.name = "granite", .found_by = {"<|tool_call|>"}, .shape = Shape::list, .call_open = "<|tool_call|>"},
+    {.name = "lfm2", .found_by = {"<|tool_call_start|>"}, .shape = Shape::python, .call_open = "<|tool_call_start|>",
+     .call_close = "<|tool_call_end|>"},
+    {.name = "lfm2", .found_by = {"<|tool_list_start|>"}, .shape = Shape::python, .call_open = "<|tool_call_start|>",
+     .call_close = "<|tool_call_end|>"},
+    {.name = "firefunction-v2", .found_by = {" functools["}, .shape = Shape::list, .call_open = "functools"},
+    {.name = "apriel", .found_by = {"<tool_calls>"}, .shape = Shape::list, .call_open = "<tool_calls>",
+     .call_close = "</tool_calls>"},
+    {.name = "gigachat", .found_by = {"function call<|role_sep|>"}, .shape = Shape::object,
+     .call_open = "function call<|role_sep|>", .dropped = {"<|message_sep|>"}},
+    {.name = "hermes", .found_by = {"<tool_call>"}, .shape = Shape::object, .call_open = "<tool_call>",
+     .call_close = "</tool_call>", .also = "hermes-function-call"},
+    {.name = "hermes-function-call", .shape = Shape::object, .call_open = "<function_call>", .call_close = "</function_call>",
+     .also = "hermes-tools"},
+    {.name = "hermes-tools", .shape = Shape::object, .call_open = "<tools>", .call_close = "</tools>"},
+    {.name = "llama3", .found_by = {"<|start_header_id|>ipython"}, .shape = Shape::object, .arguments_key = "parameters",
+     .begins_answer = true, .code_open = "<|python_tag|>"},
+    {.name = "llama3", .found_by = {"<|start_header_id|>", "ipython"}, .shape = Shape::object, .arguments_key = "parameters",
+     .begins_answer = true, .code_open = "<|python_tag|>"},
+    {.name = "llama3", .found_by = {"<|python_tag|>"}, .shape = Shape::object, .arguments_key = "parameters",
+     .begins_answer = true, .code_open = "<|python_tag|>"},
+    {.name = "generic", .shape = Shape::generic, .begins_answer = true},
+};
+
+constexpr ReasoningFormat kReasoningFormats[] = {
+    {"<|channel|>analysis<|message|>", "<|end|>", "<|channel|>"},
+    {"<|START_THINKING|>", "<|END_THINKING|>", "<|START_THINKING|>"},
+    {"[THINK]", "[/THINK]", "[THINK]"},
+    {"<seed:think>", "</seed:think>", "seed:think"},
+    {"<|channel>thought", "<channel|>", "<|channel>thought"},
+    {"<think>", "</think>", "</think>"},
+    {"<think>", "</think>", "<think>"},
+};
+// clang-format on
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+std::span<const ToolFormat> tool_formats() noexcept { return kToolFormats; }
+std::span<const ReasoningFormat> reasoning_formats() noexcept { return kReasoningFormats; }
+
+const ToolFormat* find_tool_format(std::string_view name) noexcept {
+    for (const ToolFormat& row : kToolFormats)
+        if (row.name == name) return &row;
+    return nullptr;
+}
+
+const ToolFormat& detect_tool_format(std::string_view source) noexcept {
+    for (const ToolFormat& row : kToolFormats) {
+        if (!row.found_by[0].empty() && has(source, row.found_by[0]) && has(source, row.found_by[1])) return row;
+    }
+    return *find_tool_format("generic");
+}
+
+const ReasoningFormat* detect_reasoning_format(std::string_view source) noexcept {
+    for (const ReasoningFormat& row : kReasoningFormats)
+        if (has(source, row.found_by)) return &row;
+    return nullptr;
+}
+
+}  // namespace tinfer::chat

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tinfer chat: in a real pseudo-terminal, from a pipe, with one question, and what a person is told who names no model.
+
+usage: chat_test.py path/to/tinfer [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+try:
+    import pty
+except ImportError:   # no pseudo-terminals on this system
+    sys.exit(77)
+
+from cli_support import FOLDER, HERE, MODEL, NO_EOG, TINFER, environment, make_model, tinfer
+
+TEMPLATE = str(FOLDER / "plain.jinja")
+pathlib.Path(TEMPLATE).write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>")
+CHAT = ["chat", MODEL, "--template", TEMPLATE, "--temp", "0", "-n", "6", *NO_EOG]
+
+
+class Terminal:
+    """The program in a pseudo-terminal; what it writes is collected in `text`."""
+
+    def __init__(self, *args, env=None):
+        self.ours, theirs = pty.openpty()
+        self.process = subprocess.Popen([TINFER, *map(str, args)], stdin=theirs, stdout=theirs, stderr=theirs,
+                                        env=environment({"TERM": "xterm", **(env or {})}), start_new_session=True,
+                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+        os.close(theirs)
+        self.text = ""
+
+    def read(self, seconds):
+        if not select.select([self.ours], [], [], seconds)[0]:
+            return False
+        try:
+            block = os.read(self.ours, 65536)
+        except OSError:   # the other side is closed
+            return False
+        self.text += block.decode(errors="replace").replace("\r\n", "\n")
+        return bool(block)
+
+    def until(self, pattern, seconds=60):
+        """Reads until the pattern appears behind what was read before; gives what stands up to its end."""
+        begin, end = len(self.text), time.monotonic() + seconds
+        while not (found := re.compile(pattern).search(self.text, self.mark)):
+            if time.monotonic() > end or (not self.read(1) and self.process.poll() is not None):
+                raise AssertionError(f"no {pattern!r} after {self.text[self.mark:]!r} ({begin})")
+        text, self.mark = self.text[self.mark:found.end()], found.end()
+        return text
+
+    mark = 0
+
+    def type(self, text):
+        os.write(self.ours, text.encode())
+
+    def leave(self, keys="\x15\x04", code=0):
+        # What is typed before the editor reads goes to the terminal's own editor, so it may be asked twice.
+        end = time.monotonic() + 60
+        while self.process.poll() is None and time.monotonic() < end:
+            self.type(keys)
+            for _ in range(20):
+                self.read(0.05)
+        if self.process.poll() is None:
+            self.process.kill()
+            raise AssertionError(f"still there after {self.text!r}")
+        while self.read(0.1):
+            pass
+        os.close(self.ours)
+        if self.process.returncode != code:
+            raise AssertionError(f"exit {self.process.returncode}, expected {code}: {self.text!r}")
+
+
+def answers(*lines, args=()):
+    """What the program says to these turns from a pipe."""
+    out = tinfer(*CHAT, "--json", *args, input="".join(line + "\n" for line in lines).encode())
+    return [json.loads(line) for line in out.splitlines()]
+
+
+class Chat(unittest.TestCase):
+    def test_from_a_pipe_each_line_is_a_turn(self):
+        """[C2] the second turn evaluates only what is new."""
+        first, second = answers("once", "the")
+        self.assertEqual(first["stop"], "limit")
+        self.assertEqual(first["timings"]["generation_n"], 6)
+        self.assertGreater(second["reused_n"], first["timings"]["prompt_n"] - 1)
+        self.assertEqual([first], [a | {"seed": first["seed"], "timings": first["timings"]} for a in answers("once")])
+        self.assertEqual(tinfer(*CHAT, input=b"once\nthe\n").decode(), first["text"] + "\n" + second["text"] + "\n")
+
+    def test_one_question(self):
+        """[C4] from an option and from a file, with a system message likewise."""
+        (answer,) = answers("once")
+        self.assertEqual(tinfer(*CHAT, "-p", "once").decode(), answer["text"])
+        self.assertRegex(tinfer.stderr, r"(?m)^prompt +\d+ of \d+ tokens.*\n(.*\n)*stop +limit$")
+        question, system = FOLDER / "question.txt", FOLDER / "system.txt"
+        question.write_text("once")
+        system.write_text("on a")
+        self.assertEqual(tinfer(*CHAT, "-f", question).decode(), answer["text"])
+        with_system = tinfer(*CHAT, "-p", "once", "--system", "on a", "--json")
+        self.assertEqual(json.loads(with_system)["text"],
+                         json.loads(tinfer(*CHAT, "-p", "once", "--system-file", system, "--json"))["text"])
+        self.assertGreater(json.loads(with_system)["timings"]["prompt_n"], answer["timings"]["prompt_n"])
+
+    def test_prefix_and_suffix_stand_in_for_a_template(self):
+        """[C9]"""
+        raw = ["chat", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "--input-prefix", "A\\n", "--input-suffix", " B", "-p"]
+        plain = ["run", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "-p"]
+        self.assertEqual(tinfer(*raw, "once"), tinfer(*plain, "A\nonce B"))
+
+    def test_a_terminal(self):
+        """[C2][C10][C14] turns, several lines, commands, an interrupt."""
+        first, second = answers("once", "the")
+        t = Terminal(*CHAT, "--no-color")
+        t.until("/help tells.*\n")
+        t.until("> ")
+        t.type("once\r")
+        t.until(r"\n> ")
+        t.type("the\r")
+        t.until(r"\n> ")
+        t.type("/stats\r")
+        self.assertRegex(t.until(r"stop +limit"), r"context +\d+ of \d+ tokens")
+        saved = FOLDER / "talk.json"
+        t.type(f"/save {saved}\r")
+        t.until("saved 4 messages")
+        messages = json.loads(saved.read_text())
+        self.assertEqual([m["content"] for m in messages], ["once", first["text"], "the", second["text"]])
+
+        t.type("/regenerate\r")
+        t.until(r"\n> ")
+        t.type(f"/save {saved}\r")
+        t.until("saved 4 messages")
+        self.assertEqual(json.loads(saved.read_text()), messages)   # at temperature 0 the same
+
+        t.type("/reset\r")
+        t.type("an\\\r")
+        t.until(r"\. ")
+        t.type("on\r")
+        t.until(r"\n> ")
+        t.type('"""a\r')
+        t.until(r"\. ")
+        t.type('b"""\r')
+        t.until(r"\n> ")
+        t.type(f"/save {saved}\r")
+        t.until("saved 4 messages")
+        self.assertEqual([m["content"] for m in json.loads(saved.read_text())][::2], ["an\non", "a\nb"])
+
+        t.type("/sytem x\r")
+        t.until("did you mean /system")
+        t.type("/help\r")
+        t.until("/regenerate")
+        t.type("/system on a\r")
+        markdown = FOLDER / "talk.md"
+        t.type(f"/save {markdown}\r")
+        t.until("saved 5 messages")
+        self.assertIn("## System\n\non a\n\n## User\n\nan\non\n\n## Assistant\n\n", markdown.read_text())
+        saved.write_text(json.dumps(messages))
+        t.type(f"/load {saved}\r")
+        t.until("loaded 4 messages")
+        t.leave()
+
+    def test_ctrl_c_stops_the_turn_and_not_the_program(self):
+        t = Terminal("chat", MODEL, "--template", TEMPLATE, "-n", "-1", "-c", "65536", "--temp", "0", *NO_EOG, "--no-color")
+        t.until("> ")
+        t.type("once\r")
+        t.until("once\n.")
+        time.sleep(0.3)
+        t.process.send_signal(signal.SIGINT)
+        t.until(r"\(stopped\)")
+        t.until("> ")
+        t.type("/stats\r")
+        t.until("stop +interrupt")
+        t.until("> ")
+        t.process.send_signal(signal.SIGINT)
+        t.until("Ctrl-D leaves, and so does")
+        t.process.send_signal(signal.SIGINT)
+        t.leave(keys="", code=130)
+
+    def test_colours_on_terminals_alone(self):
+        t = Terminal(*CHAT)
+        t.until("\x1b\\[2m/help tells")
+        t.leave()
+        t = Terminal(*CHAT, env={"NO_COLOR": "1"})
+        t.until("/help tells")
+        t.leave()
+        self.assertNotIn("\x1b[2m", t.text)
+        tinfer(*CHAT, "-p", "once")
+        self.assertNotIn("\x1b", tinfer.stderr)
+
+    def test_a_transcript_is_written_and_read(self):
+        out = FOLDER / "out.json"
+        tinfer(*CHAT, "-p", "once", "--transcript", out)
+        messages = json.loads(out.read_text())
+        self.assertEqual([m["role"] for m in messages], ["user", "assistant"])
+        tinfer(*CHAT, "-p", "the", "--messages", out, "--transcript", out)
+        self.assertEqual(json.loads(out.read_text())[:2], messages)
+        self.assertEqual(len(json.loads(out.read_text())), 4)
+
+    def test_a_person_without_a_model_is_told_what_to_type(self):
+        folder = FOLDER / "nearby"
+        (folder / "models").mkdir(parents=True)
+        (folder / "models" / "a.gguf").write_bytes(b"")
+        (folder / "b-00001-of-00002.gguf").write_bytes(b"")
+        (folder / "b-00002-of-00002.gguf").write_bytes(b"")
+        run = lambda *args: subprocess.run([TINFER, *args], capture_output=True, cwd=folder, env=environment(), stdin=subprocess.DEVNULL)
+        done = run("chat")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("tinfer chat b-00001-of-00002.gguf; there is also models/a.gguf", done.stderr.decode())
+        self.assertNotIn("b-00002", done.stderr.decode())
+        done = run()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("tinfer chat b-00001-of-00002.gguf talks", done.stderr.decode())
+
+    def test_run_says_that_a_model_would_rather_be_talked_to(self):
+        hint = "has a chat template"
+        override = ["--override", "tokenizer.chat_template=str:x"]
+        tinfer("run", MODEL, "-p", "once", "-n", "1")
+        self.assertNotIn(hint, tinfer.stderr)
+        tinfer("run", MODEL, "-p", "once", "-n", "1", *override)
+        self.assertEqual(tinfer.stderr.count(hint), 1)
+        tinfer("run", MODEL, "-p", "once", "-n", "1", "--quiet", *override)
+        self.assertNotIn(hint, tinfer.stderr)
+
+
+@unittest.skipUnless((HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf").exists(), "needs SmolLM2 in models/")
+class SmolLM2(unittest.TestCase):
+    def test_three_turns(self):
+        t = Terminal("chat", HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf", "--temp", "0", "-n", "24", "--no-color")
+        t.until("> ")
+        t.type("What is the capital of France?\r")
+        t.until(r"\n> ", 120)
+        evaluated = []
+        for question in ("And of Italy?", "Say it in one word."):
+            t.type(question + "\r")
+            t.until(r"\n> ", 120)
+            t.type("/stats\r")
+            evaluated.append([int(n) for n in re.search(r"prompt +(\d+) of (\d+)", t.until("stop +")).groups()])
+            t.until("> ")
+        for n, total in evaluated:
+            self.assertLess(n, 30)
+            self.assertGreater(total, 60)
+        t.leave()
+
+
+if __name__ == "__main__":
+    unittest.main()
