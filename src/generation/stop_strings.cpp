@@ -14,8 +14,8 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopStrings::push(std::string_view text) {
     if (found_) return {};
     held_ += text;
-    // The stop string that ends first counts; of several that end at the same place, the longest. So the result does not
-    // depend on how the stream is cut.
+    // The stop string that ends first counts; of several that end at the same place, the longest. So the result does
+    // not depend on how the stream is cut.
     std::size_t first = held_.npos, first_end = held_.npos;
     for (const auto& stop : stops_) {
         const std::size_t begin = held_.find(stop);

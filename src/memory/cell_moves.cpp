@@ -54,8 +54,8 @@ std::size_t CellMoves::write(std::span<std::int32_t> out) noexcept {
     out_ = out;
     n_rows_ = 0;
     const auto targets = std::span(targets_).first(n_targets_);
-    // First the targets that are free when their turn comes. Where all cells move towards the front that is all of them,
-    // and neighbours stay in one copy.
+    // First the targets that are free when their turn comes. Where all cells move towards the front that is all of
+    // them, and neighbours stay in one copy.
     for (const std::int32_t target : targets)
         if (target_[at(target)] < 0) fill(target);
     // Then chains of cells, each from its free end.

@@ -41,8 +41,8 @@ void KvCache::list_cells(SeqId seq) noexcept {
     while (n_listed_ % kPageSlots != 0) listed_[n_listed_++] = -1;
 }
 
-/// Chooses a page for every 64 listed cells: the page of the first of them if that cell begins a page, else that page if
-/// it is free, else any page.
+/// Chooses a page for every 64 listed cells: the page of the first of them if that cell begins a page, else that page
+/// if it is free, else any page.
 void KvCache::choose_pages() noexcept {
     const auto n_taken = n_listed_ / kPageSlots;
     const auto taken = std::span(target_page_).first(n_taken);

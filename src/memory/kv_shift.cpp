@@ -33,8 +33,8 @@ void KvCache::refuse_shared(std::int32_t token) {
     fail(ErrorCode::shared_cell, cat("cell shared by sequences [", owners, "] cannot be shifted"));
 }
 
-/// Throws where the move is not possible: a key in a shared cell cannot be rotated for one sequence alone, and positions
-/// must stay in the order of the table.
+/// Throws where the move is not possible: a key in a shared cell cannot be rotated for one sequence alone, and
+/// positions must stay in the order of the table.
 void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) {
     std::int64_t before = -1;   // position of the token before this one, after the move
     bool before_moves = false;  // tokens that both move, or both stay, may have equal positions

@@ -20,8 +20,8 @@ double uniform(std::mt19937& generator) {
     return static_cast<double>(high << 32 | low) * 0x1p-64;
 }
 
-/// Chooses by probabilities. The running sum is formed from the sums of blocks, which are independent of each other; for
-/// one block it is the plain running sum.
+/// Chooses by probabilities. The running sum is formed from the sums of blocks, which are independent of each other;
+/// for one block it is the plain running sum.
 class Draw {
 public:
     explicit Draw(std::size_t n) : sums_(n_blocks(n)) {}

@@ -29,8 +29,8 @@ public:
         for (Candidate& candidate : candidates.data) candidate.logit /= t_;
     }
 
-    /// False for a sorted row. Logits that differ may become equal: a sorted array keeps their order, but a row would be
-    /// sorted anew, ties by id.
+    /// False for a sorted row. Logits that differ may become equal: a sorted array keeps their order, but a row would
+    /// be sorted anew, ties by id.
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
         return t_ > 0.0f && !row.is_ordered() && std::isfinite(row.max() / t_);
     }

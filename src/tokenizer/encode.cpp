@@ -53,8 +53,9 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
     }
 }
 
-// Appends the byte at which each token of a fragment begins, from the lengths of the tokens' texts. A space that encoding
-// put in front has no bytes in the text. Where normalization changed the text, the lengths are scaled to the fragment's.
+// Appends the byte at which each token of a fragment begins, from the lengths of the tokens' texts. A space that
+// encoding put in front has no bytes in the text. Where normalization changed the text, the lengths are scaled to the
+// fragment's.
 void append_begins(const Vocab::Impl& vocab, const Fragment& fragment, const std::vector<Token>& out,
                    std::vector<std::size_t>& begins) {
     const auto bytes_of = [&](std::size_t i) { return vocab.piece(static_cast<std::int32_t>(out[i]), true).size(); };

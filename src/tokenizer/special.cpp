@@ -261,9 +261,9 @@ void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::sp
     }
 }
 
-// Cuts tokens out in the order of entries, the longest first. A token that overlaps one cut before is no longer than that
-// one, so it is enough to look at its first and its last byte. Where it overlaps, the next shorter token that begins at
-// the same place is tried.
+// Cuts tokens out in the order of entries, the longest first. A token that overlaps one cut before is no longer than
+// that one, so it is enough to look at its first and its last byte. Where it overlaps, the next shorter token that
+// begins at the same place is tried.
 void SpecialMatcher::partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
                                Scratch& scratch) const {
     std::vector<Fragment>& fragments = scratch.fragments;

@@ -2,8 +2,8 @@
 // SentencePiece-style encoding (arXiv:1808.06226, the BPE model type): characters merge pairwise, the pair whose joined
 // text has the highest score first, until no pair is a token; what is left without a token is spelt in bytes.
 //
-// The definition merges over the whole text. But two characters that are neighbours in no token are never merged, so the
-// text can be split between them, mostly into words. Each word is merged alone, and its tokens are cached.
+// The definition merges over the whole text. But two characters that are neighbours in no token are never merged, so
+// the text can be split between them, mostly into words. Each word is merged alone, and its tokens are cached.
 #include <algorithm>
 #include <bit>
 #include <numeric>

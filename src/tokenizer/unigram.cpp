@@ -43,7 +43,8 @@ private:
     std::string& out_;
 };
 
-// Nothing here looks for USER_DEFINED tokens, which normalization must not change: they were cut out of the text before.
+// Nothing here looks for USER_DEFINED tokens, which normalization must not change: they were cut out of the text
+// before.
 void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out) {
     out.clear();
     SpaceWriter writer(vocab, out);
