@@ -62,7 +62,14 @@ struct Qkv {
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 /// Wo · cached_attention(q, k, v), with a norm before Wo where the layer has one
-[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// `gate`, of attention_gate, multiplies what Wo does.
+[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});
+/// σ(W_gate·h) or softplus, {n_head, T} or {head_dim_v · n_head, T}; absent where the layer has none.
+[[nodiscard]] Tensor attention_gate(const BuildContext& b, int il, Tensor h);
+/// a {head_dim_v · n_head, T} times a gate of as many values, or of one per head
+[[nodiscard]] Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate);
+/// x in heads, normed each by w, or as a whole where w is as wide
+[[nodiscard]] Tensor norm_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name);
 /// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
@@ -72,13 +79,21 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 struct GatedNames {
     std::string_view activation, product;
 };
-[[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
+/// limit > 0: the gate at most that, behind its activation (or before: HParams::gate_limits), up within ± it
+[[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit = 0);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h)), with a norm before Wdown where there is one
 [[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down,
-                               Tensor h, const Norm& sub_norm = {});
+                               Tensor h, const Norm& sub_norm = {}, float limit = 0);
+/// What a router chooses for each token, {n_expert_used, T} each (architectures §2.9, steps 1–8).
+struct Routing {
+    Tensor ids, weights;
+};
+[[nodiscard]] Routing route(const BuildContext& b, const LayerWeights& w, Tensor h);
+/// Σ_e w_e · FFN_e(x), in the router's order
+[[nodiscard]] Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing);
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
 [[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
-/// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+/// FFN_sh(h), gated or plain, times the sigmoid of one number per token where there is a gate.
 [[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);

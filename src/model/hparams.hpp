@@ -42,6 +42,21 @@ inline constexpr std::size_t kMaxStates = 3;
 /// has it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the
 /// family reads how many heads of keys and values there are.
 enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
+/// feed_forward_length: required of every layer, 0 in layers without a feed-forward of their own, or left out where
+/// experts have a key for their width.
+enum class FeedForwardKey : std::uint8_t { required, zero_allowed, optional };
+
+/// What attention's output is multiplied with before attn_output, of a projection attn_gate: per head or per element.
+enum class GateKind : std::uint8_t { sigmoid, softplus };
+
+/// Limits of the halves of a gated feed-forward, per layer; 0 or less: none.
+struct GateLimits {
+    std::vector<float> routed, dense;  ///< experts; shared experts and dense layers; empty: none
+    bool before = false;               ///< the gate is limited before its activation, not behind
+    [[nodiscard]] static float of(const std::vector<float>& limits, std::size_t il) noexcept {
+        return il < limits.size() ? limits[il] : 0.0f;
+    }
+};
 
 /// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
 struct StateSpaceParams {
@@ -72,12 +87,16 @@ struct HParams {
     NormKind norm = NormKind::rms;
     NormKind head_norm = NormKind::rms;     ///< of q and k; as `norm`, but for Chameleon
     float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and `head_norm` are above 0
+    bool head_norms_behind_rope = false;    ///< of q and k, which are rotated first
     bool norms_behind = false;              ///< a block's norms stand behind its branches, under the usual names
     Activation activation = Activation::silu;
     float embd_scale = 1;      ///< rows of token_embd times this
     float residual_scale = 1;  ///< what a sub-layer adds to the stream, times this
     float logit_scale = 1;     ///< logits times this
     TokenRange suppressed;     ///< ids whose logits are the lowest float
+    float attn_out_scale = 1;  ///< what attention adds, times this
+    GateKind attn_gate = GateKind::sigmoid;
+    GateLimits gate_limits;
     float final_softcap = 0;   ///< logits = c · tanh(logits / c); 0 = none
     float attn_scale = 0;      ///< 1/sqrt(head_dim_k) unless the file says otherwise
     float attn_softcap = 0;    ///< 0 = none
@@ -86,6 +105,11 @@ struct HParams {
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
     bool parallel_residual = false;  ///< attention and feed-forward read the same stream
     float qkv_clamp = 0;             ///< projections stay within ±c; 0 = none
+
+    // blocks that run several times, each time as layers of their own
+    int n_block = 0;            ///< in the file; 0: as many as layers
+    int n_low_cycle = 0;        ///< passes of the low stack for one of the high one
+    bool norms_passes = false;  ///< between passes, by the last norm
 
     // encoder and decoder
     int n_layer_cross = 0;  ///< of an encoder: layers of the decoder that look at its result
@@ -106,10 +130,15 @@ struct HParams {
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
     float rope_freq_base_window = 0;  ///< of windowed layers; 0: as all others
     bool rope_window_scaled = true;   ///< false: windowed layers turn by plain angles
-    [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
+    bool rope_window_factors = true;  ///< false: the factor tables are not for them
+    int n_rot_window = 0;             ///< of windowed layers; 0: as all others
+    [[nodiscard]] bool has_window_rope() const noexcept {
+        return rope_freq_base_window > 0 || !rope_window_scaled || !rope_window_factors || n_rot_window > 0;
+    }
 
     // what queries see (architectures §2.6)
     bool causal = true;
+    bool diffusion = false;  ///< text comes of masked places, filled over several passes: never causal
     Pooling pooling = Pooling::none;
     Window window;               ///< of windowed layers; kind none: there are none
     std::vector<bool> windowed;  ///< per layer; empty: none
@@ -129,13 +158,22 @@ struct HParams {
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
+    int n_latent_expert = 0;  ///< width of what experts read and give; 0: that of the stream
     float expert_weights_scale = 1.0f;
+    float expert_sum_scale = 1.0f;  ///< of routed and shared experts together
     bool expert_weights_norm = false;
     GatingFunc expert_gating = GatingFunc::softmax;
     int n_expert_group = 0, n_expert_group_used = 0;  ///< 0 = no limit by groups
     int n_layer_dense = 0;                            ///< layers in front that have no experts
     int expert_layer_step = 1;                        ///< every so many layers one has experts
 
+    std::vector<int> n_expert_used_in, n_ff_expert_in;  ///< per layer where they differ; empty: all as above
+    [[nodiscard]] int experts_used(std::size_t il) const noexcept {
+        return n_expert_used_in.empty() ? n_expert_used : n_expert_used_in[il];
+    }
+    [[nodiscard]] int expert_size(std::size_t il) const noexcept {
+        return n_ff_expert_in.empty() ? n_ff_expert : n_ff_expert_in[il];
+    }
     [[nodiscard]] bool rotates(int il) const noexcept {
         return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
     }
@@ -164,6 +202,8 @@ public:
     [[nodiscard]] bool require_bool(std::string_view key);
     [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// A number for all layers or an array of one each; empty without the key.
+    [[nodiscard]] std::vector<float> find_layer_numbers(std::string_view key, int n_layer);
     /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
     [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
@@ -180,21 +220,59 @@ private:
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms,
                                   LayerKinds kinds = LayerKinds::attention);
+struct CommonKeys {
+    NormKind norm = NormKind::rms;
+    LayerKinds kinds = LayerKinds::attention;
+    FeedForwardKey ff = FeedForwardKey::required;
+    bool ignores_heads = false;            ///< of a recurrent model, whatever attention.head_count says
+    std::string_view rms_eps_otherwise{};  ///< the key that stands in for attention.layer_norm_rms_epsilon
+};
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common);
 /// A count that must lie in 1 to `limit`.
 [[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
 /// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
 /// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
 void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);
+/// The same where a period begins with the layer that sees everything. False: there is no window.
+bool read_window_behind_full(KeyReader& keys, HParams& hp, WindowKind kind, int period);
+/// One flag per layer: does it have a window?
+[[nodiscard]] std::vector<bool> windowed_layers(const HParams& hp);
+/// attention.sliding_window must be there and above 0, and its pattern an array.
+void require_window_array(KeyReader& keys, const HParams& hp);
 /// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
 [[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
+/// rope.freq_base_swa, which windowed layers turn by; where the file has none, `otherwise`, or 0 for the base of all.
+void read_window_base(KeyReader& keys, HParams& hp, float otherwise = 0);
+/// rope.dimension_count_swa; rope.dimension_count where the file has none.
+void read_window_rotation(KeyReader& keys, HParams& hp);
+/// A key of one number for all layers or one each, of blocks that only draft too; empty without the key.
+[[nodiscard]] std::vector<float> layer_numbers(KeyReader& keys, const HParams& hp, std::string_view key);
+/// The experts of families that always divide by the sum of the chosen gate values and scale by nothing: a file that
+/// says otherwise is refused.
+void read_normalized_experts(KeyReader& keys, HParams& hp);
+/// The same where the gate values stay as they are.
+void read_plain_experts(KeyReader& keys, HParams& hp);
+/// expert_feed_forward_length, which must be there.
+[[nodiscard]] int required_expert_width(KeyReader& keys);
+/// expert_count must be above 0.
+void require_experts(KeyReader& keys, const HParams& hp);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
+/// The same where counts and widths may be arrays, one value per layer, 0 in layers without experts.
+void read_layer_experts(KeyReader& keys, HParams& hp);
+/// rope.dimension_count must be the head size.
+void require_full_rotation(KeyReader& keys, const HParams& hp);
+/// expert_gating_func must be there, and 1 or 2.
+void require_gating(KeyReader& keys);
 /// A factor or limit that must be finite and above 0; `otherwise` where the key is absent.
 [[nodiscard]] float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise);
 /// Throws unsupported_arch: "model.gguf: architecture 'falcon': <text>".
 [[noreturn]] void unsupported(const gguf::File& file, std::string_view arch, std::string_view text);
-/// Width of all shared experts together: expert_shared_count · n_ff_expert.
+/// Width of all shared experts together: expert_shared_count times that of one, which is n_ff_expert.
 [[nodiscard]] int shared_width(KeyReader& keys, const HParams& hp);
+[[nodiscard]] int shared_width(KeyReader& keys, int of_one, std::uint32_t count_otherwise = 0);
+/// A width that may be 0 or left out: then there is no such part.
+[[nodiscard]] int optional_width(KeyReader& keys, std::string_view key);
 /// Width of a hidden layer of experts, given by a key that not every file has.
 [[nodiscard]] int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise);
 

@@ -122,6 +122,7 @@ RopeParams effective_rope(const HParams& hp, ContextOptions o) {
 RopeParams effective_window_rope(const HParams& hp, ContextOptions options) {
     RopeParams rope = effective_rope(hp, std::move(options));
     if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
+    if (hp.n_rot_window > 0) rope.n_rot = hp.n_rot_window;
     if (hp.rope_window_scaled) return rope;
     rope.freq_scale = rope.magnitude = 1.0f;
     rope.ext_factor = 0.0f;

@@ -29,6 +29,7 @@ struct Norm {
     const TensorInfo* weight = nullptr;
     const TensorInfo* bias = nullptr;
     bool present = false;  ///< also without weight and bias
+    float eps = 0;         ///< its own; 0: that of the model
     [[nodiscard]] explicit operator bool() const noexcept { return present; }
 };
 
@@ -69,6 +70,7 @@ struct LayerWeights {
     Norm attn_q_norm, attn_k_norm;     ///< {head_dim}, {head_dim, n_head} or the full width
     Norm attn_sub_norm, ffn_sub_norm;  ///< of what attn_output and ffn_down multiply
     const TensorInfo* attn_sinks = nullptr;
+    Linear attn_gate;      ///< of what attn_output multiplies, per head or per element (HParams::attn_gate)
     Norm cross_attn_norm;  ///< of attention over an encoder's result
     Linear cross_attn_q, cross_attn_output;
     Linear ffn_gate, ffn_up, ffn_down;           ///< without gate: plain, or gate and up in one matrix
@@ -77,7 +79,8 @@ struct LayerWeights {
     Linear ffn_gate_inp;                         ///< router
     const TensorInfo* exp_probs_b = nullptr;     ///< added to the router's probabilities for the choice alone
     Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;
-    Linear ffn_gate_up_exps;  ///< rows of gate and up in one matrix per expert
+    Linear ffn_latent_down, ffn_latent_up;  ///< around experts that work on a shorter vector than the stream's
+    Linear ffn_gate_up_exps;                ///< rows of gate and up in one matrix per expert
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
     StateSpaceWeights ssm;
     RwkvWeights rwkv;
@@ -91,6 +94,8 @@ struct Weights {
     Linear output;                           ///< weight = token_embd where the head is tied
     const TensorInfo* attn_rel_b = nullptr;  ///< {n_head, buckets}: biases of scores by distance, of all layers
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
+    const TensorInfo* z_init = nullptr;  ///< what a second stream begins with
+    Norm cls_norm;
     Linear cls, cls_output;  ///< a reranker's classifier: hidden layer, scores; one of them may be missing
     [[nodiscard]] int n_class() const noexcept {
         const TensorInfo* last = cls_output ? cls_output.weight : cls.weight;

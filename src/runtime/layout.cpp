@@ -375,12 +375,14 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         RopeParams rope;
         graph::Tensor table, cells;
     };
-    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor where) {
+    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor of) {
         rope.magnitude = 1.0f;
-        return Side{rope, graph.name(graph.rope_table(shifts, rope, factors), name), where};
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), cells};
     };
-    const Side full = side(rope_, "rope_table", cells);
-    Side windowed = hp.has_window_rope() ? side(rope_window_, "rope_table_window", cells) : full;
+    const Side full = side(rope_, "rope_table", factors);
+    Side windowed = !hp.has_window_rope()
+                        ? full
+                        : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
     if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
     const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
     for (int il = 0; il < hp.n_layer; ++il) {
