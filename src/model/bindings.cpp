@@ -37,10 +37,10 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
 
 void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv, Bias out) {
     const auto i = static_cast<std::size_t>(il);
-    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k,
-                       n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
-    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_v,
-                       n_o = std::int64_t{hp.n_head[i]} * hp.head_dim_v;
+    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_k(il),
+                       n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_k(il);
+    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_v(il),
+                       n_o = std::int64_t{hp.n_head[i]} * hp.head_v(il);
     w.attn_qkv = binder.find_linear(block_name(il, "attn_qkv"), hp.n_embd, n_q + n_k + n_v, qkv);
     if (!w.attn_qkv) {
         w.attn_q = binder.linear(block_name(il, "attn_q"), hp.n_embd, n_q, qkv);
@@ -51,8 +51,8 @@ void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 void bind_head_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    w.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k});
-    w.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k});
+    w.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_k(il)});
+    w.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_k(il)});
 }
 
 void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
@@ -136,7 +136,7 @@ void bind_attention_gate(WeightBinder& binder, const HParams& hp, int il, LayerW
     const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)];
     const TensorInfo* gate = binder.file().find_tensor(block_name(il, "attn_gate.weight"));
     const bool per_head = gate != nullptr && gate->ne[1] == n_head;
-    w.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, per_head ? n_head : n_head * hp.head_dim_v);
+    w.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, per_head ? n_head : n_head * hp.head_v(il));
 }
 
 namespace {
@@ -157,7 +157,7 @@ void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeig
 
 void bind_norms_of_heads(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
     const auto i = static_cast<std::size_t>(il);
-    const int size = hp.head_dim_k, n_q = hp.n_head[i], n_k = hp.n_head_kv[i];
+    const int size = hp.head_k(il), n_q = hp.n_head[i], n_k = hp.n_head_kv[i];
     const std::string q = block_name(il, "attn_q_norm"), k = block_name(il, "attn_k_norm");
     const auto if_given = [&](WeightBinder::Shape of_q, WeightBinder::Shape of_k, Bias bias = Bias::none) {
         w.attn_q_norm = binder.find_norm(q, of_q, bias);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "model/blocks.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.hpp"
@@ -25,7 +27,7 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.biases_by_position())
+    if (b.hp.reads_positions())
         full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
     if (b.w.attn_rel_b != nullptr)
         full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
@@ -80,6 +82,16 @@ Tensor vector(Graph& g, const TensorInfo* weight) {
     return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
 }
 
+Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
+    Tensor out = rows;
+    for (std::int64_t have = 1; have < n;) {  // twice as many each time
+        const std::int64_t more = std::min(have, n - have);
+        out = g.concat(out, more == have ? out : g.view(out, 0, more));
+        have += more;
+    }
+    return out;
+}
+
 Tensor linear(Graph& g, const Linear& map, Tensor x) {
     Tensor y = g.mul_mat(g.weight(*map.weight), x);
     if (map.scale != nullptr) y = g.mul(y, vector(g, map.scale));
@@ -109,9 +121,9 @@ AttentionParams attention_params(const BuildContext& b, int il) {
     const auto i = static_cast<std::size_t>(il);
     return {.n_head = b.hp.n_head[i],
             .n_head_kv = b.hp.n_head_kv[i],
-            .head_dim_k = b.hp.head_dim_k,
-            .head_dim_v = b.hp.head_dim_v,
-            .scale = b.hp.attn_scale,
+            .head_dim_k = b.hp.head_k(il),
+            .head_dim_v = b.hp.head_v(il),
+            .scale = b.hp.attn_scale_window > 0 && b.hp.is_windowed(il) ? b.hp.attn_scale_window : b.hp.attn_scale,
             .softcap = b.hp.attn_softcap,
             .max_bias = b.hp.max_alibi_bias};
 }
@@ -149,7 +161,7 @@ bool writes_only(const BuildContext& b, int il) noexcept {
     return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes && !b.shape.whole_layers;
 }
 
-Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
+Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor chosen) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
@@ -158,6 +170,7 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.cells, params, false), "cache_k_write");
     const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.cells, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
+    if (chosen) return g.name(g.sparse_attention(x.q, keys, values, chosen, params, vector(g, w.attn_sinks)), "attn");
     return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");
 }
 
@@ -166,12 +179,21 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     if (b.hp.rotates(il)) rotate(b, in, il, x);
+    if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
     if (b.hp.head_norms_behind_rope) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         x.q = norm_of_kind(b, b.hp.head_norm, w.attn_q_norm, x.q, "q_norm");
         x.k = norm_of_kind(b, b.hp.head_norm, w.attn_k_norm, x.k, "k_norm");
     }
     return attention_out(b, in, il, x, writes_only(b, il) ? Tensor{} : attention_gate(b, il, h));
+}
+
+Tensor heat(const BuildContext& b, const Inputs& in, Tensor q) {
+    Graph& g = b.g;
+    const std::array<std::int64_t, 4> ne = g.value(q).ne;
+    const Tensor factor =
+        g.name(g.log_temperature(in.positions, b.hp.temperature_scale, b.hp.temperature_length, 0), "attn_temperature");
+    return g.heads(g.name(g.mul(g.reshape(q, {ne[0] * ne[1], ne[2], 1, 1}), factor), "q_scaled"), ne[1]);
 }
 
 Tensor attention_gate(const BuildContext& b, int il, Tensor h) {
@@ -234,7 +256,9 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
 
 // Which layer these weights are of.
 std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
-    return static_cast<std::size_t>(&w - b.w.layers.data());
+    const LayerWeights* const first = b.w.layers.data();  // of no layer: as one behind the last, which has no limits
+    const bool inside = !std::less<>()(&w, first) && std::less<>()(&w, first + b.w.layers.size());
+    return inside ? static_cast<std::size_t>(&w - first) : b.w.layers.size();
 }
 
 }  // namespace
@@ -377,7 +401,6 @@ Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
 }
 
 Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
-    Graph& g = b.g;
     if (w.ffn_gate_inp) return moe_ffn(b, w, h);
     const float limit = GateLimits::of(b.hp.gate_limits.dense, layer_of(b, w));
     if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h, w.ffn_sub_norm, limit);

@@ -39,6 +39,8 @@ struct Inputs {
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
+/// {1, H} spread out to {n, H}: one number for all n elements of a row
+[[nodiscard]] Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n);
 /// y = W x (+ b), W x times a scale where the map has one
 [[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
 /// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
@@ -55,12 +57,16 @@ struct Qkv {
 /// there are any. Not rotated.
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
-[[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// `chosen`: the cells that are attended to (Graph::select_keys); absent: all that are visible.
+[[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x,
+                                      Tensor chosen = {});
 /// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it
 /// are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
+/// q of each token times HParams::temperature_scale's factor; q contiguous.
+[[nodiscard]] Tensor heat(const BuildContext& b, const Inputs& in, Tensor q);
 /// Wo · cached_attention(q, k, v), with a norm before Wo where the layer has one
 /// `gate`, of attention_gate, multiplies what Wo does.
 [[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});

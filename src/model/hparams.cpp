@@ -83,22 +83,34 @@ std::optional<std::vector<bool>> KeyReader::find_layer_flags(std::string_view ke
     return out;
 }
 
+bool KeyReader::note(std::string_view key) { return file_->contains(asked_.emplace_back(full(key))); }
+
 std::vector<float> KeyReader::find_layer_numbers(std::string_view key, int n_layer) {
-    const std::string& name = asked_.emplace_back(full(key));
+    return numbers(asked_.emplace_back(full(key)), n_layer);
+}
+
+std::vector<float> KeyReader::find_global_numbers(std::string_view key, int n_layer) {
+    return numbers(std::string(key), n_layer);
+}
+
+std::vector<float> KeyReader::numbers(const std::string& name, int n_layer) const {
     const auto n = static_cast<std::size_t>(n_layer);
+    const auto checked = [&](double value) {
+        if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(name), "' = ", value,
+                                         " is invalid: must be finite, also as a 32-bit float"));
+        return static_cast<float>(value);
+    };
     if (!file_->is_array(name)) {
-        const auto value = find_f32(key);
-        return value ? std::vector<float>(n, *value) : std::vector<float>{};
+        const auto value = file_->find_number(name);
+        return value ? std::vector<float>(n, checked(*value)) : std::vector<float>{};
     }
     const auto array = *file_->find_array(name);
-    if (array.size() != n) bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
+    if (array.size() != n)
+        fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(name), "' = ", array.size(),
+                                     " elements is invalid: needs one per layer, ", n_layer));
     std::vector<float> out;
-    for (std::size_t il = 0; il < n; ++il) {
-        const double value = array.number(il);
-        if (!(std::abs(value) <= std::numeric_limits<float>::max()))
-            bad(key, cat(value), "must be finite, also as a 32-bit float");
-        out.push_back(static_cast<float>(value));
-    }
+    for (std::size_t il = 0; il < n; ++il) out.push_back(checked(array.number(il)));
     return out;
 }
 
@@ -290,7 +302,7 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
 }
 
 HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
-    const auto [norm, kinds, ff, ignores_heads, eps_otherwise] = common;
+    const auto [norm, kinds, ff, two_head_sizes, shared_kv, ignores_heads, eps_otherwise] = common;
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
@@ -314,13 +326,19 @@ HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
     recurrent ? read_no_heads(keys, hp, kinds, ignores_heads) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
     leave_out_draft_blocks(keys, hp);
-    if (keys.u32("attention.shared_kv_layers", 0) > 0)
+    if (!shared_kv && keys.u32("attention.shared_kv_layers", 0) > 0)
         unsupported(keys.file(), hp.arch, "shared KV layers not supported");
-    for (const char* const side : {"key", "value"})
-        if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
-            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) !=
-                        (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
-            unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
+    for (const std::string_view side : {"key", "value"}) {
+        const std::string key = cat("attention.", side, "_length_swa");
+        const auto size = keys.find_u32(key);
+        int& of_window = side == "key" ? hp.head_dim_k_window : hp.head_dim_v_window;
+        if (!size || static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) ==
+                         (side == "key" ? hp.head_dim_k : hp.head_dim_v))
+            continue;
+        if (!two_head_sizes) unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
+        if (*size == 0 || *size > 65536) keys.bad(key, cat(*size), "must lie in 1 to 65536");
+        of_window = static_cast<int>(*size);
+    }
     hp.causal = keys.boolean("attention.causal", true);
     const std::uint32_t pooling = keys.u32("pooling_type", 0);
     if (pooling > 4) keys.bad("pooling_type", cat(pooling), "must lie in 0 to 4");
@@ -525,5 +543,42 @@ void read_fixed_experts(KeyReader& keys, HParams& hp, bool normalized) {
 
 void read_normalized_experts(KeyReader& keys, HParams& hp) { read_fixed_experts(keys, hp, true); }
 void read_plain_experts(KeyReader& keys, HParams& hp) { read_fixed_experts(keys, hp, false); }
+
+void read_rope_sections(KeyReader& keys, HParams& hp, bool interleaved, bool required) {
+    constexpr std::string_view kKey = "rope.dimension_sections";
+    const std::string name = keys.full(kKey);
+    if (!keys.note(kKey)) {
+        if (!required) return;
+        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", name,
+                                         "' (architecture '", escaped(hp.arch), "')"));
+    }
+    const auto array = keys.file().find_array(name);
+    const auto n = array ? array->size() : 0;
+    if (n < 3 || n > 4) keys.bad(kKey, cat(n, " elements"), "needs 4 counts of pairs");
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::int64_t count = array->integer(i);
+        if (count < 0 || count > hp.n_rot / 2)
+            keys.bad(kKey, cat(count), cat("counts of pairs must lie in 0 to ", hp.n_rot / 2));
+        hp.rope_sections[i] = static_cast<int>(count);
+        sum += count;
+    }
+    if (sum == 0) keys.bad(kKey, "0", "some section must have pairs");
+    hp.rope_interleaved = interleaved;
+}
+
+void read_temperature(KeyReader& keys, HParams& hp, std::string_view length_key) {
+    hp.temperature_scale = keys.f32("attention.temperature_scale", 0.0f);
+    const std::uint32_t length = keys.u32(length_key, 0);
+    if (hp.temperature_scale == 0.0f) return;
+    if (length == 0 || length > (1u << 30))
+        keys.bad(length_key, cat(length), "must be there, in 1 to 2^30, where attention.temperature_scale is not 0");
+    hp.temperature_length = static_cast<int>(length);
+}
+
+void usual_yarn_ramp(HParams& hp) {
+    hp.yarn_beta_fast = 32.0f;
+    hp.yarn_beta_slow = 1.0f;
+}
 
 }  // namespace tinfer::model

@@ -3,6 +3,7 @@
 // them. Per-layer values are vectors; most files give one value for all layers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,7 +37,7 @@ struct StateShape {
     std::string_view role;
     std::int64_t size = 0;
 };
-inline constexpr std::size_t kMaxStates = 3;
+inline constexpr std::size_t kMaxStates = 4;
 
 /// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention
 /// has it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the
@@ -68,6 +69,11 @@ struct StateSpaceParams {
     bool norms = false;  ///< RMS norms of the time step, B and C, with weights or without
 };
 
+/// Constants of xIELU, per layer.
+struct XieluParams {
+    std::vector<float> alpha_n, alpha_p, beta, eps;
+};
+
 /// RWKV (architectures §5.29, §5.30).
 struct RwkvParams {
     int head_size = 0;
@@ -77,6 +83,19 @@ struct RwkvParams {
     int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;  ///< of RWKV-7
 };
 
+/// Sparse attention: small heads that score the tokens a query sees, of which attention gets the best (kernels/ops.hpp:
+/// select_keys). 0 heads: the model has none.
+struct IndexerParams {
+    int n_head = 0, head_dim = 0;
+    int top_k = 0, block = 1, local = 0;  ///< tokens, or blocks of so many positions, of which the newest come first
+    int n_rot = 0;
+    bool neox = false;
+    float eps = 1e-6f;         ///< of the layer norm of its keys
+    int first = 0;             ///< first element of a head that is rotated
+    std::vector<bool> layers;  ///< that have one; the others take the choice of the last one in front that has
+    [[nodiscard]] bool is_in(std::size_t il) const noexcept { return n_head > 0 && layers[il]; }
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
@@ -84,6 +103,18 @@ struct HParams {
     int n_pos_table = 0;                       ///< rows of a learned position table; 0 = none
     std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
+    int head_dim_k_window = 0, head_dim_v_window = 0;  ///< of windowed layers; 0: as all others
+    [[nodiscard]] int head_k(int il) const noexcept {
+        return head_dim_k_window > 0 && is_windowed(il) ? head_dim_k_window : head_dim_k;
+    }
+    [[nodiscard]] int head_v(int il) const noexcept {
+        return head_dim_v_window > 0 && is_windowed(il) ? head_dim_v_window : head_dim_v;
+    }
+    int n_layer_kv = 0;  ///< layers in front that have keys and values of their own; 0: all
+    /// The layer whose keys and values a layer looks at: its own, or the last in front of its kind.
+    [[nodiscard]] int kv_layer(int il) const noexcept {
+        return n_layer_kv == 0 || il < n_layer_kv ? il : n_layer_kv - (is_windowed(il) ? 2 : 1);
+    }
     NormKind norm = NormKind::rms;
     NormKind head_norm = NormKind::rms;     ///< of q and k; as `norm`, but for Chameleon
     float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and `head_norm` are above 0
@@ -97,14 +128,25 @@ struct HParams {
     float attn_out_scale = 1;  ///< what attention adds, times this
     GateKind attn_gate = GateKind::sigmoid;
     GateLimits gate_limits;
-    float final_softcap = 0;   ///< logits = c · tanh(logits / c); 0 = none
-    float attn_scale = 0;      ///< 1/sqrt(head_dim_k) unless the file says otherwise
-    float attn_softcap = 0;    ///< 0 = none
-    float max_alibi_bias = 0;  ///< 0 = no ALiBi
-    int n_rel_bucket = 0;      ///< buckets of distances with a learned bias each; 0 = none
+    float final_softcap = 0;      ///< logits = c · tanh(logits / c); 0 = none
+    float attn_scale = 0;         ///< 1/sqrt(head_dim_k) unless the file says otherwise
+    float attn_scale_window = 0;  ///< of windowed layers; 0: as all others
+    float attn_softcap = 0;       ///< 0 = none
+    float max_alibi_bias = 0;     ///< 0 = no ALiBi
+    int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
+    /// Attention asks for the position of the token in each cell.
+    [[nodiscard]] bool reads_positions() const noexcept {
+        return biases_by_position() || indexer.block > 1 || indexer.local > 0;
+    }
+    int n_residual_block = 0;                   ///< layers after which the stream is kept for later mixtures; 0: never
+    float situ_beta = 0, situ_linear_beta = 0;  ///< of the bounded gated activation
+    int n_stream = 0;                           ///< residual streams beside one another; 0: one
+    float stream_eps = 0, stream_magnitude = 1;
     bool parallel_residual = false;  ///< attention and feed-forward read the same stream
-    float qkv_clamp = 0;             ///< projections stay within ±c; 0 = none
+    float temperature_scale = 0;     ///< queries times 1 + t · ln(1 + floor(p / n)); 0 = none
+    int temperature_length = 0;
+    float qkv_clamp = 0;  ///< projections stay within ±c; 0 = none
 
     // blocks that run several times, each time as layers of their own
     int n_block = 0;            ///< in the file; 0: as many as layers
@@ -126,7 +168,14 @@ struct HParams {
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
     float yarn_log_multiplier = 0.0f;  ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
-    MlaSizes mla;
+    MlaSizes mla, mla_window;          ///< the second of windowed layers, where theirs are others
+    [[nodiscard]] const MlaSizes& mla_of(int il) const noexcept {
+        return mla_window.n_lora_kv > 0 && is_windowed(il) ? mla_window : mla;
+    }
+    IndexerParams indexer;
+    std::array<int, 4> rope_sections{};  ///< pairs that follow time, height, width and none; all 0: all of them
+    bool rope_interleaved = false;       ///< sections take turns pair by pair
+    float yarn_magnitude_share = 0;      ///< a: the magnitude is divided by 1 + 0.1 · a · ln(1/s)
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
     float rope_freq_base_window = 0;  ///< of windowed layers; 0: as all others
     bool rope_window_scaled = true;   ///< false: windowed layers turn by plain angles
@@ -138,7 +187,8 @@ struct HParams {
 
     // what queries see (architectures §2.6)
     bool causal = true;
-    bool diffusion = false;  ///< text comes of masked places, filled over several passes: never causal
+    bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
+    bool diffusion = false;        ///< text comes of masked places, filled over several passes: never causal
     Pooling pooling = Pooling::none;
     Window window;               ///< of windowed layers; kind none: there are none
     std::vector<bool> windowed;  ///< per layer; empty: none
@@ -154,11 +204,16 @@ struct HParams {
     [[nodiscard]] bool has_attention() const noexcept;
 
     StateSpaceParams ssm;
+    float decay_lower_bound = 0;  ///< of the logarithm of a delta net's decays; 0: none
+    XieluParams xielu;
     RwkvParams rwkv;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
-    int n_latent_expert = 0;  ///< width of what experts read and give; 0: that of the stream
+    int n_per_layer = 0;                     ///< width of an input that every layer has of its own; 0: none
+    int n_expert_chunk = 0, n_ff_chunk = 0;  ///< experts that share one, its width; 0: there are none
+    float expert_group_scale = 1.0f;         ///< what those add, times this
+    int n_latent_expert = 0;                 ///< width of what experts read and give; 0: that of the stream
     float expert_weights_scale = 1.0f;
     float expert_sum_scale = 1.0f;  ///< of routed and shared experts together
     bool expert_weights_norm = false;
@@ -204,14 +259,19 @@ public:
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
     /// A number for all layers or an array of one each; empty without the key.
     [[nodiscard]] std::vector<float> find_layer_numbers(std::string_view key, int n_layer);
+    /// The same of a key without the architecture in front.
+    [[nodiscard]] std::vector<float> find_global_numbers(std::string_view key, int n_layer);
     /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
     [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
+    /// Marks a key as understood; false where the file has none.
+    bool note(std::string_view key);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
     void check_unknown(const ModelOptions& options) const;
 
 private:
+    [[nodiscard]] std::vector<float> numbers(const std::string& name, int n_layer) const;
     const gguf::File* file_;
     std::string arch_;
     std::vector<std::string> asked_;
@@ -224,6 +284,8 @@ struct CommonKeys {
     NormKind norm = NormKind::rms;
     LayerKinds kinds = LayerKinds::attention;
     FeedForwardKey ff = FeedForwardKey::required;
+    bool two_head_sizes = false;           ///< windowed layers may have heads of another size
+    bool shared_kv = false;                ///< the last layers may look at keys and values of others
     bool ignores_heads = false;            ///< of a recurrent model, whatever attention.head_count says
     std::string_view rms_eps_otherwise{};  ///< the key that stands in for attention.layer_norm_rms_epsilon
 };
@@ -260,6 +322,12 @@ void require_experts(KeyReader& keys, const HParams& hp);
 void read_experts(KeyReader& keys, HParams& hp);
 /// The same where counts and widths may be arrays, one value per layer, 0 in layers without experts.
 void read_layer_experts(KeyReader& keys, HParams& hp);
+/// rope.dimension_sections: four counts of pairs.
+void read_rope_sections(KeyReader& keys, HParams& hp, bool interleaved, bool required);
+/// attention.temperature_scale; its length must be given by `length_key` where the scale is not 0.
+void read_temperature(KeyReader& keys, HParams& hp, std::string_view length_key);
+/// YaRN's ramp ends where it does by default, whatever the file says.
+void usual_yarn_ramp(HParams& hp);
 /// rope.dimension_count must be the head size.
 void require_full_rotation(KeyReader& keys, const HParams& hp);
 /// expert_gating_func must be there, and 1 or 2.

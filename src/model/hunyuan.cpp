@@ -50,6 +50,20 @@ void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace hunyuan_dense
 
+namespace hunyuan_vl {  // HunyuanOCR
+
+HParams read(KeyReader& keys) {
+    HParams hp = hunyuan_dense::read(keys);
+    read_rope_sections(keys, hp, false, false);
+    if (hp.rope_sections[0] == 0 || hp.rope_sections[1] == 0) hp.rope_sections = {};
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return hunyuan_dense::bind(binder, hp); }
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace hunyuan_vl
+
 namespace hunyuan_moe {
 
 HParams read(KeyReader& keys) {

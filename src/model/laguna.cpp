@@ -16,6 +16,7 @@ HParams read(KeyReader& keys) {
     read_window_base(keys, hp);
     read_window_rotation(keys, hp);
     if (windows) hp.rope_window_scaled = false;
+    usual_yarn_ramp(hp);
     hp.expert_gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     require_experts(keys, hp);

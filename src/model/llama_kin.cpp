@@ -130,6 +130,23 @@ void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace spark2_5
 
+namespace paddleocr {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox);
+    require_full_rotation(keys, hp);
+    read_rope_sections(keys, hp, false, false);
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, {.qkv_bias = Bias::optional, .out_bias = Bias::optional});
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace paddleocr
+
 namespace deepseek2_ocr {
 
 HParams read(KeyReader& keys) {

@@ -31,6 +31,7 @@ namespace mellum {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_qwen3moe(keys);
+    usual_yarn_ramp(hp);
     read_window(keys, hp, WindowKind::standard, 0, 4);
     if (hp.has_windowed_layers()) hp.rope_window_scaled = false;
     (void)keys.find_f32("rope.freq_base_swa");  // no effect

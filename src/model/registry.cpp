@@ -11,6 +11,7 @@ namespace {
 
 constexpr Architecture kRegistry[] = {
     {{"afmoe", "windowed attention", "neox", "golden afmoe"}, afmoe::read, afmoe::bind, afmoe::build},
+    {{"apertus", "attention", "neox", "golden apertus"}, apertus::read, apertus::bind, apertus::build},
     {{"arcee", "attention", "norm", "small model"}, arcee::read, arcee::bind, arcee::build},
     {{"arctic", "attention", "norm", "small model"}, arctic::read, arctic::bind, arctic::build},
     {{"arwkv7", "recurrent", "none", "golden arwkv7"}, arwkv7::read, arwkv7::bind, arwkv7::build},
@@ -20,6 +21,7 @@ constexpr Architecture kRegistry[] = {
      bailingmoe2::read,
      bailingmoe2::bind,
      bailingmoe2::build},
+    {{"bailingmoe3", "hybrid", "norm", "golden bailingmoe3"}, bailingmoe3::read, bailingmoe3::bind, bailingmoe3::build},
     {{"bert", "encoder", "learned", "golden bert"}, bert::read, bert::bind, bert::build},
     {{"bitnet", "attention", "neox", "small model"}, bitnet::read, bitnet::bind, bitnet::build},
     {{"bloom", "attention", "alibi", "golden bloom"}, bloom::read, bloom::bind, bloom::build},
@@ -41,7 +43,12 @@ constexpr Architecture kRegistry[] = {
      deepseek2_ocr::read,
      deepseek2_ocr::bind,
      deepseek2_ocr::build},
+    {{"deepseek32", "sparse attention", "norm", "golden deepseek32*"},
+     deepseek32::read,
+     deepseek32::bind,
+     deepseek32::build},
     {{"dots1", "attention", "neox", "golden dots1"}, dots1::read, dots1::bind, dots1::build},
+    {{"dots3note", "sparse attention", "norm", "golden dots3note"}, dots3note::read, dots3note::bind, dots3note::build},
     {{"dream", "masked diffusion", "neox", "golden dream"}, dream::read, dream::bind, dream::build},
     {{"ernie4_5", "attention", "norm", "small model"}, ernie4_5::read, ernie4_5::bind, ernie4_5::build},
     {{"ernie4_5-moe", "attention", "norm", "golden ernie4_5-moe"},
@@ -64,6 +71,9 @@ constexpr Architecture kRegistry[] = {
      gemma_embedding::build},
     {{"gemma2", "windowed attention", "neox", "golden gemma2"}, gemma2::read, gemma2::bind, gemma2::build},
     {{"gemma3", "windowed attention", "neox", "golden gemma3"}, gemma3::read, gemma3::bind, gemma3::build},
+    {{"gemma3n", "windowed attention", "neox", "golden gemma3n"}, gemma3n::read, gemma3n::bind, gemma3n::build},
+    {{"gemma4", "windowed attention", "neox", "golden gemma4*"}, gemma4::read, gemma4::bind, gemma4::build},
+    {{"glm-dsa", "sparse attention", "norm", "golden glm-dsa"}, glm_dsa::read, glm_dsa::bind, glm_dsa::build},
     {{"glm4", "attention", "norm", "golden glm4"}, glm4::read, glm4::bind, glm4::build},
     {{"glm4moe", "attention", "neox", "golden glm4moe"}, glm4moe::read, glm4moe::bind, glm4moe::build},
     {{"gpt-oss", "windowed attention", "neox", "golden gpt-oss*"}, gpt_oss::read, gpt_oss::bind, gpt_oss::build},
@@ -80,6 +90,7 @@ constexpr Architecture kRegistry[] = {
      granitehybrid::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
     {{"grok", "attention", "neox", "small model"}, grok::read, grok::bind, grok::build},
+    {{"grovemoe", "attention", "neox", "golden grovemoe"}, grovemoe::read, grovemoe::bind, grovemoe::build},
     {{"hrm_text", "attention", "neox", "golden hrm_text"}, hrm_text::read, hrm_text::bind, hrm_text::build},
     {{"hunyuan-dense", "attention", "neox", "golden hunyuan-dense"},
      hunyuan_dense::read,
@@ -89,7 +100,9 @@ constexpr Architecture kRegistry[] = {
      hunyuan_moe::read,
      hunyuan_moe::bind,
      hunyuan_moe::build},
+    {{"hunyuan_vl", "attention", "neox", "golden hunyuan_vl"}, hunyuan_vl::read, hunyuan_vl::bind, hunyuan_vl::build},
     {{"hy_v3", "attention", "neox", "golden hy_v3"}, hy_v3::read, hy_v3::bind, hy_v3::build},
+    {{"hy_v4", "sparse attention", "norm", "golden hy_v4"}, hy_v4::read, hy_v4::bind, hy_v4::build},
     {{"internlm2", "attention", "norm", "golden internlm2"}, internlm2::read, internlm2::bind, internlm2::build},
     {{"jais", "attention", "alibi", "small model"}, jais::read, jais::bind, jais::build},
     {{"jais2", "attention", "neox", "golden jais2"}, jais2::read, jais2::bind, jais2::build},
@@ -99,6 +112,8 @@ constexpr Architecture kRegistry[] = {
      jina_bert_v3::read,
      jina_bert_v3::bind,
      jina_bert_v3::build},
+    {{"kimi-k3", "hybrid", "none", "golden kimi-k3"}, kimi_k3::read, kimi_k3::bind, kimi_k3::build},
+    {{"kimi-linear", "hybrid", "none", "golden kimi-linear"}, kimi_linear::read, kimi_linear::bind, kimi_linear::build},
     {{"laguna", "windowed attention", "neox", "golden laguna"}, laguna::read, laguna::bind, laguna::build},
     {{"lfm2", "hybrid", "neox", "golden lfm2"}, lfm2::read, lfm2::bind, lfm2::build},
     {{"lfm2moe", "hybrid", "neox", "golden lfm2moe"}, lfm2moe::read, lfm2moe::bind, lfm2moe::build},
@@ -118,7 +133,14 @@ constexpr Architecture kRegistry[] = {
     {{"mimo2", "windowed attention", "neox", "golden mimo2"}, mimo2::read, mimo2::bind, mimo2::build},
     {{"minicpm", "attention", "norm", "golden minicpm"}, minicpm::read, minicpm::bind, minicpm::build},
     {{"minicpm3", "attention", "neox", "golden minicpm3"}, minicpm3::read, minicpm3::bind, minicpm3::build},
+    {{"minimax-01", "hybrid", "neox", "golden minimax-01"}, minimax_01::read, minimax_01::bind, minimax_01::build},
     {{"minimax-m2", "attention", "neox", "golden minimax-m2"}, minimax_m2::read, minimax_m2::bind, minimax_m2::build},
+    {{"minimax-m3", "sparse attention", "neox", "golden minimax-m3*"},
+     minimax_m3::read,
+     minimax_m3::bind,
+     minimax_m3::build},
+    {{"mistral3", "attention", "norm", "golden mistral3*"}, mistral3::read, mistral3::bind, mistral3::build},
+    {{"mistral4", "attention", "norm", "golden mistral4"}, mistral4::read, mistral4::bind, mistral4::build},
     {{"modern-bert", "encoder", "neox", "golden modern-bert"},
      modern_bert::read,
      modern_bert::bind,
@@ -146,6 +168,7 @@ constexpr Architecture kRegistry[] = {
     {{"olmoe", "attention", "neox", "golden olmoe"}, olmoe::read, olmoe::bind, olmoe::build},
     {{"openelm", "attention", "neox", "small model"}, openelm::read, openelm::bind, openelm::build},
     {{"orion", "attention", "norm", "small model"}, orion::read, orion::bind, orion::build},
+    {{"paddleocr", "attention", "neox", "golden paddleocr"}, paddleocr::read, paddleocr::bind, paddleocr::build},
     {{"pangu-embedded", "attention", "neox", "golden pangu-embedded"},
      pangu_embedded::read,
      pangu_embedded::bind,
@@ -162,8 +185,12 @@ constexpr Architecture kRegistry[] = {
     {{"qwen2moe", "attention", "neox", "golden qwen2moe"}, qwen2moe::read, qwen2moe::bind, qwen2moe::build},
     {{"qwen2vl", "attention", "neox", "small model"}, qwen2vl::read, qwen2vl::bind, qwen2vl::build},
     {{"qwen3", "attention", "neox", "golden qwen3"}, qwen3::read, qwen3::bind, qwen3::build},
+    {{"qwen35", "hybrid", "neox", "golden qwen35"}, qwen35::read, qwen35::bind, qwen35::build},
+    {{"qwen35moe", "hybrid", "neox", "golden qwen35moe"}, qwen35moe::read, qwen35moe::bind, qwen35moe::build},
     {{"qwen3moe", "attention", "neox", "golden qwen3moe"}, qwen3moe::read, qwen3moe::bind, qwen3moe::build},
     {{"qwen3next", "hybrid", "neox", "golden qwen3next"}, qwen3next::read, qwen3next::bind, qwen3next::build},
+    {{"qwen3vl", "attention", "neox", "golden qwen3vl"}, qwen3vl::read, qwen3vl::bind, qwen3vl::build},
+    {{"qwen3vlmoe", "attention", "neox", "golden qwen3vlmoe"}, qwen3vlmoe::read, qwen3vlmoe::bind, qwen3vlmoe::build},
     {{"refact", "attention", "alibi", "small model"}, refact::read, refact::bind, refact::build},
     {{"rnd1", "masked diffusion", "neox", "golden rnd1"}, rnd1::read, rnd1::bind, rnd1::build},
     {{"rwkv6", "recurrent", "none", "golden rwkv6"}, rwkv6::read, rwkv6::bind, rwkv6::build},
@@ -188,22 +215,21 @@ constexpr Architecture kRegistry[] = {
      t5::bind_encoder,
      t5::build_encoder},
     {{"t5encoder", "encoder", "relative", "small model"}, t5encoder::read, t5encoder::bind, t5encoder::build},
+    {{"talkie", "attention", "neox", "golden talkie"}, talkie::read, talkie::bind, talkie::build},
     {{"xverse", "attention", "norm", "small model"}, xverse::read, xverse::bind, xverse::build},
 };
 
 // Names we know and do not run: the message then says so instead of "unknown".
 constexpr std::string_view kKnown[] = {
-    "apertus",    "bailingmoe3", "clip",       "deepseek32",  "deepseek4",     "dots3note",
-    "gemma3n",    "gemma4",      "glm-dsa",    "gptj",        "graniteswitch", "grovemoe",
-    "hunyuan_vl", "hy_v4",       "kimi-k3",    "kimi-linear", "minimax-01",    "minimax-m3",
-    "mistral3",   "mistral4",    "paddleocr",  "pockettts",   "qwen35",        "qwen35moe",
-    "qwen3tts",   "qwen3vl",     "qwen3vlmoe", "qwen4exp",    "talkie",        "wavtokenizer-dec",
+    "clip", "deepseek4", "gptj", "graniteswitch", "pockettts", "qwen3tts", "qwen4exp", "wavtokenizer-dec",
 };
 
 static_assert(std::ranges::is_sorted(kKnown));
 static_assert(std::ranges::none_of(kKnown, [](std::string_view known) {
     return std::ranges::any_of(kRegistry, [&](const Architecture& row) { return row.info.name == known; });
 }));
+
+constexpr std::string_view kProjector = "clip";
 
 // Names of heads that only guess tokens for another model (architectures §6.2).
 bool is_draft_head(std::string_view name) {
@@ -226,8 +252,10 @@ const Architecture& find_architecture(const gguf::File& file, std::string_view n
         if (row.info.name == name) return row;
     for (const std::string_view known : kKnown)
         if (known == name)
-            fail(ErrorCode::unsupported_arch, cat(file.name(), ": architecture '", name,
-                                                  "' is known but not implemented; supported: ", supported_names()));
+            fail(ErrorCode::unsupported_arch,
+                 cat(file.name(), ": architecture '", name, "' is known but not implemented",
+                     name == kProjector ? ": a projector for images or sound, not a model" : "",
+                     "; supported: ", supported_names()));
     if (is_draft_head(name))
         fail(ErrorCode::unsupported_arch,
              cat(file.name(), ": architecture '", escaped(name), "' is a draft head and cannot be loaded as a model"));

@@ -31,7 +31,9 @@ Verdict verdict_on(const GgufWriter& w) {
     const auto bytes = w.bytes();
     try {
         ModelOptions options;
-        options.log = [&](LogLevel, std::string_view text) { out.text += std::string(text) + "\n"; };
+        options.log = [&](LogLevel level, std::string_view text) {
+            if (level == LogLevel::warning) out.text += std::string(text) + "\n";
+        };
         (void)model::bind_model(gguf::File::open_memory(bytes, "malformed.gguf", options), options);
     } catch (const Error& error) {
         out = {error.code(), error.what()};
