@@ -74,7 +74,8 @@ HParams read(KeyReader& keys) {
     share_yarn_magnitude(keys, hp);
     require_low_rank(keys, hp);
     read_indexer(keys, hp, true);
-    (void)keys.note("attention.indexer.types");  // no effect
+    (void)keys.find_per_layer("attention.indexer.types",
+                              static_cast<std::size_t>(hp.n_layer + hp.n_layer_draft));  // no effect
     return hp;
 }
 
@@ -89,7 +90,7 @@ HParams read(KeyReader& keys) {
     HParams hp = read_split_deepseek(keys, GatingFunc::sigmoid);
     require_low_rank(keys, hp);
     read_indexer(keys, hp, false);
-    (void)keys.note("rope.dimension_sections");  // no effect
+    (void)keys.find_per_layer("rope.dimension_sections", 4);  // no effect
     if (!read_indexer_types(keys, hp) && static_cast<std::uint32_t>(hp.n_ctx_train) >= kLongContext)
         for (int il = 0; il < hp.n_layer; ++il)
             hp.indexer.layers[static_cast<std::size_t>(il)] = il < 2 || (il - 2) % 4 == 0;

@@ -56,6 +56,9 @@ HParams read(KeyReader& keys) {
     require_window_array(keys, hp);
     read_window(keys, hp, WindowKind::standard, 0, 0);
     (void)keys.find_f32("rope.freq_base_swa");  // no effect
+    constexpr std::string_view kRotated = "attention.rope_pattern";
+    if (keys.note(kRotated) && !keys.file().is_array(keys.full(kRotated)))
+        keys.bad(kRotated, "one value", "must be an array, one per layer");
     if (auto rotated = keys.find_layer_flags("attention.rope_pattern", hp.n_layer + hp.n_layer_draft)) {
         rotated->resize(static_cast<std::size_t>(hp.n_layer));
         hp.rope_layers = *rotated;

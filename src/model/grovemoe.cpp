@@ -57,6 +57,7 @@ HParams read(KeyReader& keys) {
         keys.bad("experts_per_group", cat(hp.n_expert_chunk), cat("must divide expert_count ", hp.n_expert));
     hp.n_ff_chunk = expert_width(keys, "expert_chunk_feed_forward_length", static_cast<std::uint32_t>(hp.head_dim_k));
     hp.expert_group_scale = keys.require_f32("expert_group_scale");
+    if (hp.expert_group_scale < 0) keys.bad("expert_group_scale", cat(hp.expert_group_scale), "must not be below 0");
     return hp;
 }
 

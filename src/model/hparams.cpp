@@ -403,8 +403,11 @@ void read_window_rotation(KeyReader& keys, HParams& hp) {
     if (static_cast<int>(n) != hp.n_rot) hp.n_rot_window = static_cast<int>(n);
 }
 
-std::vector<float> layer_numbers(KeyReader& keys, const HParams& hp, std::string_view key) {
-    return keys.find_layer_numbers(key, hp.n_layer + hp.n_layer_draft);
+std::vector<float> layer_limits(KeyReader& keys, const HParams& hp, std::string_view key) {
+    std::vector<float> out = keys.find_layer_numbers(key, hp.n_layer + hp.n_layer_draft);
+    for (const float limit : out)
+        if (limit < 0) keys.bad(key, cat(limit), "must not be below 0; 0 is none");
+    return out;
 }
 
 int required_expert_width(KeyReader& keys) {
@@ -569,6 +572,8 @@ void read_rope_sections(KeyReader& keys, HParams& hp, bool interleaved, bool req
 
 void read_temperature(KeyReader& keys, HParams& hp, std::string_view length_key) {
     hp.temperature_scale = keys.f32("attention.temperature_scale", 0.0f);
+    if (hp.temperature_scale < 0)
+        keys.bad("attention.temperature_scale", cat(hp.temperature_scale), "must not be below 0; 0 is none");
     const std::uint32_t length = keys.u32(length_key, 0);
     if (hp.temperature_scale == 0.0f) return;
     if (length == 0 || length > (1u << 30))

@@ -308,7 +308,7 @@ void read_window_base(KeyReader& keys, HParams& hp, float otherwise = 0);
 /// rope.dimension_count_swa; rope.dimension_count where the file has none.
 void read_window_rotation(KeyReader& keys, HParams& hp);
 /// A key of one number for all layers or one each, of blocks that only draft too; empty without the key.
-[[nodiscard]] std::vector<float> layer_numbers(KeyReader& keys, const HParams& hp, std::string_view key);
+[[nodiscard]] std::vector<float> layer_limits(KeyReader& keys, const HParams& hp, std::string_view key);
 /// The experts of families that always divide by the sum of the chosen gate values and scale by nothing: a file that
 /// says otherwise is refused.
 void read_normalized_experts(KeyReader& keys, HParams& hp);

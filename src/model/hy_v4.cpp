@@ -69,13 +69,16 @@ HParams read(KeyReader& keys) {
     hp.n_stream = positive_u32(keys, "hyper_connection.count", 64);
     hp.stream_eps = keys.require_f32("hyper_connection.epsilon");
     hp.stream_magnitude = keys.require_f32("hyper_connection.magnitude");
+    if (hp.stream_eps < 0) keys.bad("hyper_connection.epsilon", cat(hp.stream_eps), "must not be below 0");
+    if (hp.stream_magnitude < 0)
+        keys.bad("hyper_connection.magnitude", cat(hp.stream_magnitude), "must not be below 0");
     read_experts(keys, hp);
     require_experts(keys, hp);
     require_gating(keys);
     hp.n_ff_expert = required_expert_width(keys);
     hp.n_ff_shared = shared_width(keys, hp);
-    hp.gate_limits = {.routed = layer_numbers(keys, hp, "swiglu_clamp_exp"), .dense = {}, .before = true};
-    (void)keys.note("swiglu_clamp_shexp");  // no effect
+    hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"), .dense = {}, .before = true};
+    (void)layer_limits(keys, hp, "swiglu_clamp_shexp");  // no effect
     if (keys.u32("attention.indexer.top_k", 0) > 0) {
         read_indexer(keys, hp, false);
         hp.indexer.first = hp.indexer.head_dim - hp.n_rot;
@@ -85,8 +88,9 @@ HParams read(KeyReader& keys) {
         if (!read_indexer_types(keys, hp)) (void)keys.require_u32("attention.indexer.types");
         if (!hp.indexer.layers[0]) keys.bad("attention.indexer.types", "0", "layer 0 must have an indexer");
     } else {
-        for (const char* const key : {"head_count", "key_length", "types"})
-            (void)keys.note(cat("attention.indexer.", key));
+        (void)keys.find_u32("attention.indexer.head_count");  // no effect
+        (void)keys.find_u32("attention.indexer.key_length");
+        (void)keys.find_per_layer("attention.indexer.types", static_cast<std::size_t>(hp.n_layer + hp.n_layer_draft));
     }
     return hp;
 }

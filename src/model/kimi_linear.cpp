@@ -158,8 +158,8 @@ HParams read(KeyReader& keys) {
     int all = shared_width(keys, hp.n_ff_expert, 1);
     if (all == 0) all = hp.n_ff_expert;
     hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(all));
-    hp.gate_limits = {.routed = layer_numbers(keys, hp, "swiglu_clamp_exp"),
-                      .dense = layer_numbers(keys, hp, "swiglu_clamp_shexp")};
+    hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"),
+                      .dense = layer_limits(keys, hp, "swiglu_clamp_shexp")};
     return hp;
 }
 

@@ -52,7 +52,7 @@ HParams read(KeyReader& keys) {
     read_window_base(keys, hp);
     read_window_rotation(keys, hp);
     hp.rope_layers = windowed_layers(hp);
-    hp.gate_limits.routed = layer_numbers(keys, hp, "swiglu_clamp_exp");
+    hp.gate_limits.routed = layer_limits(keys, hp, "swiglu_clamp_exp");
     hp.gate_limits.before = true;
     if (hp.gate_limits.routed.empty()) (void)keys.require_f32("swiglu_clamp_exp");
     return hp;

@@ -20,6 +20,7 @@ HParams read(KeyReader& keys) {
         keys.bad("expert_gating_func", cat(static_cast<int>(hp.expert_gating)), "must be 2");
     hp.n_ff_expert = required_expert_width(keys);
     if (const float scale = keys.f32("attention.value_scale", 0.0f); scale != 0.0f) hp.attn_out_scale = scale;
+    if (hp.attn_out_scale < 0) keys.bad("attention.value_scale", cat(hp.attn_out_scale), "must not be below 0");
     return hp;
 }
 

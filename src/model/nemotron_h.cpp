@@ -23,6 +23,9 @@ HParams read_nemotron_h(KeyReader& keys) {
                                         .ff = FeedForwardKey::zero_allowed,
                                         .rms_eps_otherwise = "attention.layer_norm_epsilon"});
     hp.activation = Activation::relu_sqr;
+    (void)keys.find_u32("rope.dimension_count");  // no effect: attention has no positions
+    (void)keys.find_f32("rope.freq_base");
+    (void)keys.find_bool("rope.scaling.finetuned");
     read_grouped_state_space(keys, hp);
     hp.states.resize(static_cast<std::size_t>(hp.n_layer));
     for (std::size_t il = 0; il < hp.states.size(); ++il) {

@@ -25,8 +25,8 @@ HParams read(KeyReader& keys) {
     require_experts(keys, hp);
     hp.n_ff_expert = required_expert_width(keys);
     hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
-    hp.gate_limits = {.routed = layer_numbers(keys, hp, "swiglu_clamp_exp"),
-                      .dense = layer_numbers(keys, hp, "swiglu_clamp_shexp")};
+    hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"),
+                      .dense = layer_limits(keys, hp, "swiglu_clamp_shexp")};
     return hp;
 }
 

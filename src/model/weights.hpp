@@ -183,8 +183,8 @@ public:
     void ignore(std::string_view name);
     /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
     void ignore_blocks(int first, int end);
-    /// Every tensor is bound or on the ignore list, whose names go to the log; otherwise unused_tensor (or a warning, by
-    /// option).
+    /// Every tensor is bound or on the ignore list, whose names go to the log; otherwise unused_tensor (or a warning,
+    /// by option).
     void finish(const ModelOptions& options) const;
 
 private:
