@@ -23,6 +23,12 @@
 // rope               none           out f32 {d,H,T}        x f32 {d,H,T}    table {n_rot,T}
 // relative_bias none out f32 {2D+1,H} table f32 {H,buckets} params.max_distance = D, params.both_sides
 //  kv_write 0 cache {d·Hkv,slots} rows {d,Hkv,T} kv_slots i32 {T} (params.is_v)
+// select_keys        none           out i32 {n,G,T}        iq f32 {d,h,T}   index cache (K)  w f32 {h,T} (optional)
+//                                   4 kv_table   5 kv_seqs   6 kv_spans   7 kv_positions (with blocks). n = params.k ·
+//                                   params.block KV slots in ascending ordinals, then −1. With w: G = 1, scores are
+//                                   Σ_h w_h · max(iq_h·ik, 0); without: G = h, a list for each head of the indexer
+// sparse_attention   none           out f32 {dv·H,T}       q f32 {dk,H,T}   K cache          V cache
+//                                   4 chosen i32 {n,1|Hkv,T}   5 sinks f32 {H} (optional)
 // attention none out f32 {dv·H,T} q f32 {dk,H,T} K cache V cache kv_table i32 {4,entries}
 //                                   5 kv_seqs i32 {2,sequences}   6 kv_spans i32 {4,T}   7 sinks f32 {H} (optional)
 //                                   8 kv_positions i32 {slots} (with ALiBi and bias) 9 bias f32 {2D+1,H}: element D +
@@ -36,14 +42,18 @@
 //                                   5 first f32 {S,H}   6 state {S·S·H,rows}   7 state_rows
 // wkv7 none out f32 {S,H,T} r f32 {S,H,T} w likewise k likewise v likewise
 //                                   5 κ likewise   6 a likewise   7 state {S·S·H,rows}   8 state_rows
-// delta_rule none out f32 {S,H,T} q f32 {S,Hk,T} k f32 {S,Hk,T} v f32 {S,H,T} γ f32 {H,T}
+// delta_rule none out f32 {S,H,T} q f32 {S,Hk,T} k f32 {S,Hk,T} v f32 {S,H,T} γ f32 {H,T} or {S,H,T}: one for each key
 //                                   5 β f32 {H,T} 6 state {S·S·H,rows} 7 state_rows params.scale
+// decay_rule         none           out f32 {S,H,T}        q f32 {S,H,T}    k likewise       v likewise
+//                                   4 state {S·S·H,rows}   5 state_rows   params.scale: of the exponents
+// divide_ids         none           out i32 {k,T}          ids i32 {k,T}    params.k
+// xielu              none           out like x             x                params.scale = ap, low = an, high = b, eps
 // top_k              none           out i32 {k,T}          x f32 {X,T}
 // moe_weights        none           out f32 {k,T}          probs f32 {X,T}  ids i32 {k,T}
 // moe_sum            none           out f32 {E,T}          y f32 {E,k,T}    w f32 {k,T}
 // keep_groups none out f32 {X,T} x f32 {X,T} params.n_group, params.k
 //  add_id             none           out f32 {N,k,T}        x f32 {N,k,T}    b f32 {N,X}     ids i32 {k,T}
-// log_temperature none out f32 {1,T} positions i32 {T} params.scale = c, params.k = n
+// log_temperature none out f32 {1,T} positions i32 {T} params.scale = c, params.k = n, params.first = p0
 //  segment_sum        none           out f32 {E,S}          x f32 {E,T}      segments i32 {T}, below S   sums f32 {E,S}
 // key_shift 0 K cache (written) the same cache table {n_rot,n} kv_slots i32 {n}: < 0: none (params.first)
 //  kv_copy_page 0 cache (written) the same cache (read) pairs i32 {2,n}: from page, to page; from < 0: none

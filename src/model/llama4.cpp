@@ -32,7 +32,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     }
     // q · (1 + 0.1 · ln(1 + floor((p + 1) / 8192))): one number per token
     const AttentionParams p = attention_params(b, il);
-    const Tensor temperature = g.name(g.log_temperature(in.positions, kTemperature, kChunk), "attn_temperature");
+    const Tensor temperature = g.name(g.log_temperature(in.positions, kTemperature, kChunk, 1), "attn_temperature");
     const Tensor rows = g.reshape(x.q, {std::int64_t{p.head_dim_k} * p.n_head, b.shape.n_tokens, 1, 1});
     x.q = g.heads(g.name(g.mul(rows, temperature), "q_scaled"), p.n_head);
     return attention_out(b, in, il, x);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/recurrent.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace tinfer::model {
@@ -20,6 +22,19 @@ void read_state_space(KeyReader& keys, HParams& hp) {
     hp.ssm.n_inner = positive_u32(keys, "ssm.inner_size", 1u << 24);
     hp.ssm.n_state = positive_u32(keys, "ssm.state_size", 1u << 16);
     hp.ssm.n_rank = positive_u32(keys, "ssm.time_step_rank", 1u << 24);
+}
+
+std::vector<bool> read_recurrent_layers(KeyReader& keys, const HParams& hp, std::uint32_t interval) {
+    interval = keys.u32("full_attention_interval", interval);
+    if (interval == 0) keys.bad("full_attention_interval", "0", "must be above 0");
+    std::vector<bool> out;
+    for (int il = 0; il < hp.n_layer; ++il) out.push_back((static_cast<std::uint32_t>(il) + 1) % interval != 0);
+    constexpr std::string_view kLayers = "attention.recurrent_layers";
+    if (keys.note(kLayers) && !keys.file().is_array(keys.full(kLayers)))
+        keys.bad(kLayers, "one value", "must be an array, one per layer");
+    if (const auto given = keys.find_layer_flags(kLayers, hp.n_layer + hp.n_layer_draft))
+        std::copy_n(given->begin(), out.size(), out.begin());
+    return out;
 }
 
 // ---- the selective state space --------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ void Context::Impl::write_inputs() {
                      .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
                      .cells = integers(input("kv_cells"), T),
                      .positions = integers(input("inp_pos"), T)};
-        if (hp.biases_by_position())
+        if (hp.reads_positions())
             places.kv.cell_positions =
                 integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
         kv->write_spans(pass_ == Pass::encode ? Window{.causal = false} : layout.full_view(),

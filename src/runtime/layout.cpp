@@ -97,7 +97,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .window = {},
                       .n_batch = options_.n_batch};
     const bool may_release =
-        causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.biases_by_position();
+        causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.reads_positions();
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();
@@ -113,7 +113,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                      .causal = causal(),
                      .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model),
-                     .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
+                     .accepts_embeddings = (model.hp.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
                      .embeddings = options_.embeddings,
                      .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps,
@@ -143,7 +143,7 @@ void Layout::describe_encoder() {
 // states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
-    std::size_t n = 2 * static_cast<std::size_t>(hp.n_layer);
+    std::size_t n = 3 * static_cast<std::size_t>(hp.n_layer);
     for (const auto& states : hp.states) n += states.size();
     if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
@@ -151,6 +151,7 @@ void Layout::add_caches() {
     layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
     add_kv(hp, memory_limits_, false, "cache_k", layer_memory_);
     add_kv(hp, memory_limits_, true, "cache_v", layer_memory_);
+    add_index_keys();
     add_states();
     n_own_caches_ = caches_.size();
     if (!encoder_) return;
@@ -180,17 +181,39 @@ const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view r
     return &caches_.back();
 }
 
+namespace {
+
+void check_head_size(DType type, std::int32_t head_dim) {
+    const std::int32_t block = find_dtype(type)->block_elems;
+    if (head_dim % block != 0)
+        fail(ErrorCode::bad_cache_type,
+             cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
+}
+
+}  // namespace
+
+// Keys of indexers, in the layers that have one.
+void Layout::add_index_keys() {
+    const model::HParams& hp = model_->hp;
+    const DType type = cache_dtype(options_.type_k);
+    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (!hp.indexer.is_in(i)) continue;
+        check_head_size(type, hp.indexer.head_dim);
+        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, cells);
+    }
+}
+
 void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                     std::vector<model::LayerMemory>& layers) {
     if (!hp.has_attention()) return;
     const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
-    const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
-    if (head_dim % block != 0)
-        fail(ErrorCode::bad_cache_type,
-             cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0) continue;
+        if (hp.n_head_kv[i] == 0 || hp.kv_layer(il) != il) continue;
+        const std::int32_t head_dim = is_v ? hp.head_v(il) : hp.head_k(il);
+        check_head_size(type, head_dim);
         const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
         const std::int64_t cells =
             std::int64_t{in_pool ? limits.n_window_pages() : limits.kv.n_pages()} * memory::kPageSlots;
@@ -233,7 +256,7 @@ void Layout::add_inputs() {
         }
         const std::int32_t n_pages =
             std::max(memory_limits_.kv.n_pages(), encoder_ ? encoder_->memory_limits.kv.n_pages() : 0);
-        if (model_->hp.biases_by_position())
+        if (model_->hp.reads_positions())
             add("kv_positions", 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
         if (encoder_) {  // the first two stay as the encoder's run has left them
             add("cross_table", 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));
@@ -246,7 +269,8 @@ void Layout::add_inputs() {
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
-    if (model_->weights.token_types != nullptr) add("inp_types", 4 * T);  // zeros: nobody writes it
+    if (model_->weights.token_types != nullptr || model_->hp.n_per_layer > 0)
+        add("inp_types", 4 * T);  // zeros: nobody writes it
     if (options_.pooling != Pooling::mean) return;
     add("pool_rows", 4 * n_out);
     add("pool_sums",
@@ -351,9 +375,11 @@ void Layout::build_compaction(graph::Graph& graph) const {
     for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
         if (cache.tensor_class == TensorClass::recurrent) continue;
         const bool is_v = cache.tensor_class == TensorClass::cache_v;
-        const AttentionParams heads{.n_head_kv = hp.n_head_kv[static_cast<std::size_t>(cache.layer)],
-                                    .head_dim_k = hp.head_dim_k,
-                                    .head_dim_v = hp.head_dim_v};
+        const auto i = static_cast<std::size_t>(cache.layer);
+        const bool is_index = layer_memory_[i].index == &cache;
+        const AttentionParams heads{.n_head_kv = is_index ? 1 : hp.n_head_kv[i],
+                                    .head_dim_k = is_index ? hp.indexer.head_dim : hp.head_k(cache.layer),
+                                    .head_dim_v = hp.head_v(cache.layer)};
         graph.set_layer(cache.layer);
         graph.name(graph.kv_move(graph.cache(cache), hp.is_windowed(cache.layer) ? window_moves : moves, heads, is_v),
                    is_v ? "cache_v_move" : "cache_k_move");
@@ -375,23 +401,32 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         RopeParams rope;
         graph::Tensor table, cells;
     };
-    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor where) {
+    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor of) {
         rope.magnitude = 1.0f;
-        return Side{rope, graph.name(graph.rope_table(shifts, rope, factors), name), where};
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), cells};
     };
-    const Side full = side(rope_, "rope_table", cells);
-    Side windowed = hp.has_window_rope() ? side(rope_window_, "rope_table_window", cells) : full;
+    const Side full = side(rope_, "rope_table", factors);
+    Side windowed = !hp.has_window_rope()
+                        ? full
+                        : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
     if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
     const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0 || !hp.rotates(il)) continue;
-        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_dim_k};
+        if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il) continue;
+        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_k(il)};
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;
         graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
-                                   behind ? hp.head_dim_k - hp.n_rot : 0),
+                                   behind ? hp.head_k(il) - x.rope.n_rot : 0),
                    "cache_k_shift");
+        if (layer_memory_[i].index == nullptr) continue;
+        RopeParams of_index = x.rope;
+        of_index.neox = hp.indexer.neox ? 1 : 0;
+        const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
+        graph.name(
+            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.cells, of_index, one, hp.indexer.first),
+            "cache_index_shift");
     }
 }
 

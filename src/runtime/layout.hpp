@@ -118,6 +118,7 @@ private:
     void describe_encoder();
     void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                 std::vector<model::LayerMemory>& layers);
+    void add_index_keys();
     void add_states();
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
                                 std::int64_t width, std::int64_t rows);
