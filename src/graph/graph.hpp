@@ -84,6 +84,7 @@ public:
 
     // ---- where the nodes that follow belong
     void set_layer(int layer) noexcept { layer_ = layer; }
+    [[nodiscard]] int layer() const noexcept { return layer_; }
     void set_part(Part part) noexcept { part_ = part; }
     /// Gives a result its stable name: name(h, "attn_norm") → "attn_norm-3" in layer 3.
     Tensor name(Tensor x, std::string_view role);

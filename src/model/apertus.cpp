@@ -25,11 +25,11 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     const XieluParams& p = b.hp.xielu;
     const auto il = static_cast<std::size_t>(&w - b.w.layers.data());
-    const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
+    const Tensor up = g.name(linear(b, w.ffn_up, h), "ffn_up");
     const auto above = static_cast<float>(softplus(p.alpha_p[il]));
     const auto below = static_cast<float>(static_cast<double>(p.beta[il]) + softplus(p.alpha_n[il]));
     const Tensor z = g.name(g.xielu(up, above, below, p.beta[il], p.eps[il]), "ffn_act");
-    return g.name(linear(g, w.ffn_down, z), "ffn_out");
+    return g.name(linear(b, w.ffn_down, z), "ffn_out");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ void post_norm_stack(const BuildContext& b) {
         g.set_part(Part::ffn);
         x = add_residual(b, h, feed_forward(b, w, h), "ffn_sum");
         g.set_part(Part::ffn_norm);
-        x = norm(b, w.ffn_post_norm, x, "l_out");
+        x = end_layer(b, norm(b, w.ffn_post_norm, x, "ffn_post_norm"));
     }
     head(b, x);
 }

@@ -76,12 +76,6 @@ Inputs make_inputs(const BuildContext& b) {
     return in;
 }
 
-Tensor vector(Graph& g, const TensorInfo* weight) {
-    if (weight == nullptr) return {};
-    const Tensor w = g.weight(*weight);
-    return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
-}
-
 Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
     Tensor out = rows;
     for (std::int64_t have = 1; have < n;) {  // twice as many each time
@@ -90,12 +84,6 @@ Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
         have += more;
     }
     return out;
-}
-
-Tensor linear(Graph& g, const Linear& map, Tensor x) {
-    Tensor y = g.mul_mat(g.weight(*map.weight), x);
-    if (map.scale != nullptr) y = g.mul(y, vector(g, map.scale));
-    return map.bias == nullptr ? y : g.add(y, vector(g, map.bias));
 }
 
 namespace {
@@ -142,13 +130,13 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
     Qkv out;
     if (w.attn_qkv) {
         const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
-        const Tensor all = g.name(clamped(linear(g, w.attn_qkv, h)), "qkv");
+        const Tensor all = g.name(clamped(linear(b, w.attn_qkv, h)), "qkv");
         out = {g.view(all, 0, n_q), g.view(all, n_q, n_k),
                g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v)};
     } else {
-        out.q = g.name(clamped(linear(g, w.attn_q, h)), "q");
-        out.k = g.name(clamped(linear(g, w.attn_k, h)), "k");
-        out.v = g.name(clamped(linear(g, w.attn_v, h)), "v");
+        out.q = g.name(clamped(linear(b, w.attn_q, h)), "q");
+        out.k = g.name(clamped(linear(b, w.attn_k, h)), "k");
+        out.v = g.name(clamped(linear(b, w.attn_v, h)), "v");
     }
     const bool later = b.hp.head_norms_behind_rope;
     out.q = norm_heads(b, later ? Norm{} : w.attn_q_norm, out.q, p.n_head, "q_norm");
@@ -200,7 +188,7 @@ Tensor attention_gate(const BuildContext& b, int il, Tensor h) {
     Graph& g = b.g;
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     if (!w.attn_gate) return {};
-    const Tensor z = g.name(linear(g, w.attn_gate, h), "attn_gate_logit");
+    const Tensor z = g.name(linear(b, w.attn_gate, h), "attn_gate_logit");
     return g.name(b.hp.attn_gate == GateKind::sigmoid ? g.sigmoid(z) : g.softplus(z), "attn_gate");
 }
 
@@ -227,7 +215,7 @@ Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv&
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
     if (gate) a = gate_heads(b, a, gate);
-    const Tensor y = g.name(linear(g, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
+    const Tensor y = g.name(linear(b, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
     return b.hp.attn_out_scale == 1.0f ? y : g.name(g.scale(y, b.hp.attn_out_scale), "attn_out_scaled");
 }
 
@@ -266,7 +254,7 @@ std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
 Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const bool after = b.hp.expert_gating == GatingFunc::softmax_selected;
     Tensor probs = logits;
     if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
@@ -288,16 +276,6 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
         out.weights = g.name(g.scale(out.weights, b.hp.expert_weights_scale), "ffn_moe_scaled");
     return out;
 }
-
-namespace {
-
-// One matrix per expert, each token's rows against those of its own.
-Tensor expert_linear(Graph& g, const Linear& map, Tensor x, Tensor ids, std::string_view name) {
-    const Tensor y = g.name(g.mul_mat_id(g.weight(*map.weight), x, ids), name);
-    return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
-}
-
-}  // namespace
 
 Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit) {
     Graph& g = b.g;
@@ -327,9 +305,9 @@ GatedNames gated_names(Activation activation) noexcept {
 Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h,
                  const Norm& sub_norm, float limit) {
     Graph& g = b.g;
-    const Tensor z = g.name(linear(g, gate, h), "ffn_gate");
-    const Tensor y = gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation), limit);
-    return g.name(linear(g, down, norm(b, sub_norm, y, "ffn_sub_norm")), "ffn_out");
+    const Tensor z = g.name(linear(b, gate, h), "ffn_gate");
+    const Tensor y = gated(b, z, g.name(linear(b, up, h), "ffn_up"), gated_names(b.hp.activation), limit);
+    return g.name(linear(b, down, norm(b, sub_norm, y, "ffn_sub_norm")), "ffn_out");
 }
 
 namespace {
@@ -338,15 +316,15 @@ namespace {
 Tensor ungated_ffn(const BuildContext& b, const Linear& up_map, const Linear& down, Tensor h, const TensorInfo* scales,
                    float limit) {
     Graph& g = b.g;
-    const Tensor up = g.name(linear(g, up_map, h), "ffn_up");
+    const Tensor up = g.name(linear(b, up_map, h), "ffn_up");
     const std::int64_t n_ff = down.weight->ne[0];
     if (g.value(up).ne[0] == 2 * n_ff)
         return g.name(
-            linear(g, down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation), limit)),
+            linear(b, down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation), limit)),
             "ffn_out");
     Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
     if (scales != nullptr) y = g.name(g.div(y, vector(g, scales)), "ffn_act_scaled");
-    return g.name(linear(g, down, y), "ffn_out");
+    return g.name(linear(b, down, y), "ffn_out");
 }
 
 }  // namespace
@@ -359,7 +337,7 @@ Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
                               ? gated_ffn(b, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, h, {}, limit)
                               : ungated_ffn(b, w.ffn_up_shexp, w.ffn_down_shexp, h, nullptr, limit);
     if (!w.ffn_gate_inp_shexp) return shared;
-    const Tensor gate = g.name(g.sigmoid(g.name(linear(g, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
+    const Tensor gate = g.name(g.sigmoid(g.name(linear(b, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
     return g.name(g.mul(shared, gate), "shexp_out");
 }
 
@@ -367,23 +345,23 @@ Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor id
     Graph& g = b.g;
     g.set_part(Part::experts);
     if (!w.ffn_gate_up_exps && !w.ffn_gate_exps) {
-        const Tensor plain = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
-        return expert_linear(g, w.ffn_down_exps, g.name(activate(g, b.hp.activation, plain), "ffn_moe_act"), ids,
+        const Tensor plain = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
+        return expert_linear(b, w.ffn_down_exps, g.name(activate(g, b.hp.activation, plain), "ffn_moe_act"), ids,
                              "ffn_moe_down");
     }
     Tensor gate, up;
     if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
+        const Tensor both = expert_linear(b, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
         const std::int64_t n_ff = g.value(both).ne[0] / 2;
         gate = g.view(both, 0, n_ff);
         up = g.view(both, n_ff, n_ff);
     } else {
-        gate = expert_linear(g, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
-        up = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
+        gate = expert_linear(b, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
+        up = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
     }
     const float limit = GateLimits::of(b.hp.gate_limits.routed, layer_of(b, w));
     const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"}, limit);
-    return expert_linear(g, w.ffn_down_exps, product, ids, "ffn_moe_down");
+    return expert_linear(b, w.ffn_down_exps, product, ids, "ffn_moe_down");
 }
 
 Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing) {
@@ -425,7 +403,12 @@ bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::init
 Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
     if (!y) return x;
     if (b.hp.residual_scale != 1.0f) y = b.g.name(b.g.scale(y, b.hp.residual_scale), "residual");
-    return b.g.name(b.g.add(x, y), name);
+    const Tensor sum = b.g.add(x, y);
+    return name.empty() ? sum : b.g.name(sum, name);
+}
+
+Tensor end_layer(const BuildContext& b, Tensor x) {
+    return b.g.value(x).layer == b.g.layer() ? b.g.name(x, "l_out") : x;
 }
 
 namespace {
@@ -445,10 +428,10 @@ void pool(const BuildContext& b, Tensor h) {
     if (b.shape.pooling ==
         Pooling::rank) {  // a hidden layer and scores, or one of them; of scores alone a distribution
         const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
-        if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
+        if (hidden) h = g.name(linear(b, b.w.cls, h), "cls");
         if (hidden && b.w.cls_norm) h = norm(b, b.w.cls_norm, g.name(g.gelu(h), "cls_gelu"), "cls_norm");
         else if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
-        if (scores) h = linear(g, b.w.cls_output, h);
+        if (scores) h = linear(b, b.w.cls_output, h);
         if (!hidden) h = g.softmax(g.name(h, "cls_scores"));
     }
     g.output(g.name(h, "result_pooled"));
@@ -474,7 +457,7 @@ void head(const BuildContext& b, Tensor x) {
     if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
-    Tensor logits = linear(g, b.w.output, h);
+    Tensor logits = linear(b, b.w.output, h);
     if (b.hp.logit_scale != 1.0f) logits = g.scale(logits, b.hp.logit_scale);
     if (const float c = b.hp.final_softcap; c > 0) logits = g.scale(g.tanh(g.scale(logits, 1.0f / c)), c);
     if (b.hp.suppressed.begin < b.hp.suppressed.end) logits = suppress(g, logits, b.hp.suppressed);
@@ -506,7 +489,7 @@ void parallel_stack(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"), "l_out");
+        x = end_layer(b, add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches")));
     }
     head(b, x);
 }

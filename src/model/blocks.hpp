@@ -42,7 +42,12 @@ struct Inputs {
 /// {1, H} spread out to {n, H}: one number for all n elements of a row
 [[nodiscard]] Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n);
 /// y = W x (+ b), W x times a scale where the map has one
-[[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
+[[nodiscard]] Tensor linear(const BuildContext& b, const Linear& map, Tensor x);
+/// The same of the experts `ids` of each token, one matrix per expert: x {n_in, T} or {n_in, k, T} → {n_out, k, T}.
+[[nodiscard]] Tensor expert_linear(const BuildContext& b, const Linear& map, Tensor x, Tensor ids,
+                                   std::string_view name);
+/// One matrix per head, each times its part of x: x {n_in, H, T} → {n_out, H, T}.
+[[nodiscard]] Tensor head_linear(const BuildContext& b, const TensorInfo& weight, Tensor x);
 /// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
 [[nodiscard]] Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name);
 
@@ -115,7 +120,10 @@ struct Routing {
 [[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il,
                                     std::initializer_list<Tensor*> streams);
 /// x + residual_scale · y; x itself without a y, of a layer that lacks the part
-[[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
+[[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name = {});
+/// What a layer hands to the next, "l_out": every stack ends each layer here. A layer without parts hands on what it
+/// got, under the name it had.
+[[nodiscard]] Tensor end_layer(const BuildContext& b, Tensor x);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
@@ -143,7 +151,7 @@ Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& at
         g.set_part(Part::ffn_norm);
         h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"), "l_out");
+        x = end_layer(b, add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm")));
     }
     return x;
 }

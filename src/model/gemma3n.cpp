@@ -35,7 +35,7 @@ Tensor together(Graph& g, const StreamsOf& x, int first) {
 // The three matrices of a stack, each times its stream, as long as `like`.
 StreamsOf mapped(const BuildContext& b, const TensorInfo& stack, const StreamsOf& x, Tensor like) {
     Graph& g = b.g;
-    const Tensor y = g.name(g.mul_mat_heads(g.weight(stack), together(g, x, 1)), "altup_map");
+    const Tensor y = g.name(head_linear(b, stack, together(g, x, 1)), "altup_map");
     const Tensor unit = g.l2_norm(y, kTiny, true);
     const std::int64_t n = b.hp.n_embd, n_rows = g.value(like).ne[1];
     const Tensor flat = g.reshape(unit, {n * (kStreams - 1), n_rows, 1, 1});
@@ -50,13 +50,13 @@ Tensor route_streams(const BuildContext& b, const AltupWeights& w, Tensor x) {
     Graph& g = b.g;
     const Tensor normed = norm(b, w.router_norm, x, "altup_router_norm");
     const Tensor scaled = g.scale(normed, 1.0f / static_cast<float>(b.hp.n_embd));
-    return g.name(g.tanh(g.name(linear(g, w.router, scaled), "altup_router")), "altup_modalities");
+    return g.name(g.tanh(g.name(linear(b, w.router, scaled), "altup_router")), "altup_modalities");
 }
 
 // P_j = X_j + Σ_i c[4j + i]·X_i
 StreamsOf predict(const BuildContext& b, const AltupWeights& w, const StreamsOf& x) {
     Graph& g = b.g;
-    const Tensor c = g.name(linear(g, w.predict, route_streams(b, w, x[0])), "altup_predict");
+    const Tensor c = g.name(linear(b, w.predict, route_streams(b, w, x[0])), "altup_predict");
     const Tensor all = together(g, x, 0);
     StreamsOf out;
     for (int j = 0; j < kStreams; ++j) {
@@ -69,7 +69,7 @@ StreamsOf predict(const BuildContext& b, const AltupWeights& w, const StreamsOf&
 // X_j = P_j + (1 + c_j)·(r − P_0)
 StreamsOf correct(const BuildContext& b, const AltupWeights& w, const StreamsOf& p, Tensor r) {
     Graph& g = b.g;
-    const Tensor c = g.name(linear(g, w.correct, route_streams(b, w, r)), "altup_correct");
+    const Tensor c = g.name(linear(b, w.correct, route_streams(b, w, r)), "altup_correct");
     const Tensor d = g.name(minus(g, r, p[0]), "altup_innovation");
     StreamsOf out;
     for (int j = 0; j < kStreams; ++j) {
@@ -90,10 +90,10 @@ Tensor cut_off(Graph& g, Tensor z) {
 
 Tensor ffn(const BuildContext& b, const LayerWeights& w, int il, Tensor h) {
     Graph& g = b.g;
-    Tensor z = g.name(linear(g, w.ffn_gate, h), "ffn_gate");
+    Tensor z = g.name(linear(b, w.ffn_gate, h), "ffn_gate");
     if (il < kSparseLayers) z = cut_off(g, z);
-    const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
-    return g.name(linear(g, w.ffn_down, gated(b, z, up, {"ffn_gelu", "ffn_geglu"})), "ffn_out");
+    const Tensor up = g.name(linear(b, w.ffn_up, h), "ffn_up");
+    return g.name(linear(b, w.ffn_down, gated(b, z, up, {"ffn_gelu", "ffn_geglu"})), "ffn_out");
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::attn_norm);
         StreamsOf p = predict(b, w.altup, x);
         const Tensor n = norm(b, w.attn_norm, p[0], "attn_norm");
-        const Tensor low = linear(g, w.altup.laurel_r, g.name(linear(g, w.altup.laurel_l, n), "laurel_l"));
+        const Tensor low = linear(b, w.altup.laurel_r, g.name(linear(b, w.altup.laurel_l, n), "laurel_l"));
         Tensor side = g.add(n, norm(b, w.altup.laurel_norm, g.name(low, "laurel_r"), "laurel_norm"));
         Tensor a = gemma_attention(b, in, il, n, shared);
         if (!keep_output_rows(b, in, il, {&a, &side, &p[0], &p[1], &p[2], &p[3], &u})) return;
@@ -172,7 +172,7 @@ void build(const BuildContext& b) {
         x = correct(b, w.altup, p, r);
         const Tensor scaled = g.mul(x[0], vector(g, w.altup.correct_scale));
         const Tensor more = add_layer_input(b, w, il, scaled, u);
-        for (std::size_t j = 1; j < kStreams; ++j) x[j] = g.name(g.add(x[j], more), "l_out");
+        for (std::size_t j = 1; j < kStreams; ++j) x[j] = end_layer(b, g.add(x[j], more));
     }
     g.set_layer(kNoLayer);
     g.set_part(Part::head);

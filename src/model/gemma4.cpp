@@ -124,7 +124,7 @@ void build(const BuildContext& b) {
         x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
         x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(b, w, x), "ffn_post_norm"), "ffn_add");
         if (u) x = g.name(g.add(x, add_layer_input(b, w, il, x, u)), "inp_add");
-        x = w.out_scale == nullptr ? g.name(x, "l_out") : g.name(g.mul(x, vector(g, w.out_scale)), "l_out");
+        x = end_layer(b, w.out_scale == nullptr ? x : g.mul(x, vector(g, w.out_scale)));
     }
     head(b, x);
 }

@@ -45,7 +45,7 @@ Tensor layer_inputs(const BuildContext& b, Tensor x0) {
     const Tensor rows = g.name(g.get_rows(g.weight(*b.w.layer_embd), ids), "layer_embd");
     const float root = std::sqrt(static_cast<float>(width));
     const Tensor own = g.name(g.scale(rows, root), "layer_embd_scaled");
-    const Tensor from_x = g.name(linear(g, b.w.layer_proj, x0), "layer_proj");
+    const Tensor from_x = g.name(linear(b, b.w.layer_proj, x0), "layer_proj");
     const Tensor scaled = g.scale(from_x, 1.0f / std::sqrt(static_cast<float>(b.hp.n_embd)));
     const Tensor normed = norm(b, b.w.layer_proj_norm, g.heads(scaled, n), "layer_proj_norm");
     const Tensor sum = g.add(g.reshape(normed, g.value(own).ne), own);
@@ -55,8 +55,8 @@ Tensor layer_inputs(const BuildContext& b, Tensor x0) {
 Tensor add_layer_input(const BuildContext& b, const LayerWeights& w, int il, Tensor x, Tensor u) {
     Graph& g = b.g;
     const Tensor own = g.view(u, std::int64_t{il} * b.hp.n_per_layer, b.hp.n_per_layer);
-    const Tensor gate = g.name(g.gelu(g.name(linear(g, w.inp_gate, x), "inp_gate")), "inp_gelu");
-    const Tensor y = g.name(linear(g, w.inp_proj, g.name(g.mul(gate, own), "inp_gated")), "inp_proj");
+    const Tensor gate = g.name(g.gelu(g.name(linear(b, w.inp_gate, x), "inp_gate")), "inp_gelu");
+    const Tensor y = g.name(linear(b, w.inp_proj, g.name(g.mul(gate, own), "inp_gated")), "inp_proj");
     return norm(b, w.inp_post_norm, y, "inp_post_norm");
 }
 
@@ -72,14 +72,14 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     Tensor raw_q, raw_k, raw_v;
     if (w.attn_qkv) {
         const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
-        const Tensor all = g.name(linear(g, w.attn_qkv, h), "qkv");
+        const Tensor all = g.name(linear(b, w.attn_qkv, h), "qkv");
         raw_q = g.view(all, 0, n_q);
         raw_k = g.view(all, n_q, n_k);
         raw_v = g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v);
     } else {
-        raw_q = g.name(linear(g, w.attn_q, h), "q");
-        if (own) raw_k = g.name(linear(g, w.attn_k, h), "k");
-        if (own) raw_v = w.attn_v ? g.name(linear(g, w.attn_v, h), "v") : raw_k;
+        raw_q = g.name(linear(b, w.attn_q, h), "q");
+        if (own) raw_k = g.name(linear(b, w.attn_k, h), "k");
+        if (own) raw_v = w.attn_v ? g.name(linear(b, w.attn_v, h), "v") : raw_k;
     }
     if (own) {
         const Tensor k = norm_heads(b, w.attn_k_norm, raw_k, p.n_head_kv, "k_norm");
@@ -94,7 +94,7 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const Tensor turned = g.name(g.rope(q, view.rope_table, view.rope), "q_rope");
     const Tensor a = g.name(g.attention(turned, written.k, written.v, view.kv, p), "attn");
     g.set_part(Part::attn_out);
-    return g.name(linear(g, w.attn_output, a), "attn_out");
+    return g.name(linear(b, w.attn_output, a), "attn_out");
 }
 
 void bind_gemma_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, bool v_optional) {

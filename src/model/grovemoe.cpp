@@ -31,7 +31,7 @@ Tensor adjugates(const BuildContext& b, const LayerWeights& w, Tensor probs, Ten
 Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const Tensor probs = g.name(g.softmax(logits), "ffn_moe_probs");
     Routing routing;
     routing.ids = g.name(g.top_k(probs, b.hp.n_expert_used), "ffn_moe_topk");

@@ -26,7 +26,7 @@ Tensor repeated(Graph& g, Tensor x, int n) {
 Tensor mix(const BuildContext& b, const StreamWeights& w, Streams& s) {
     Graph& g = b.g;
     const int n = b.hp.n_stream;
-    const Tensor z = g.name(linear(g, w.fn, norm(b, Norm{.present = true}, s.x, "stream_norm")), "stream_mix");
+    const Tensor z = g.name(linear(b, w.fn, norm(b, Norm{.present = true}, s.x, "stream_norm")), "stream_mix");
     const auto gate = [&](int part, std::string_view name) {
         const Tensor scale = g.view(vector(g, w.scale), part, 1), base = g.view(vector(g, w.base), part * n, n);
         return g.name(g.sigmoid(g.add(g.mul(g.view(z, part * n, n), scale), base)), name);

@@ -23,8 +23,8 @@ Tensor situ(const BuildContext& b, Tensor gate, Tensor up) {
 
 Tensor situ_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h) {
     Graph& g = b.g;
-    const Tensor z = g.name(linear(g, gate, h), "ffn_gate"), u = g.name(linear(g, up, h), "ffn_up");
-    return g.name(linear(g, down, situ(b, z, u)), "ffn_out");
+    const Tensor z = g.name(linear(b, gate, h), "ffn_gate"), u = g.name(linear(b, up, h), "ffn_up");
+    return g.name(linear(b, down, situ(b, z, u)), "ffn_out");
 }
 
 Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
@@ -32,14 +32,14 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (!w.ffn_gate_inp) return situ_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h);
     const Routing routing = route(b, w, h);
     g.set_part(Part::experts);
-    const Tensor v = w.ffn_latent_down ? g.name(linear(g, w.ffn_latent_down, h), "ffn_latent") : h;
+    const Tensor v = w.ffn_latent_down ? g.name(linear(b, w.ffn_latent_down, h), "ffn_latent") : h;
     const auto each = [&](const Linear& map, Tensor x, std::string_view name) {
-        return g.name(g.mul_mat_id(g.weight(*map.weight), x, routing.ids), name);
+        return expert_linear(b, map, x, routing.ids, name);
     };
     const Tensor product = situ(b, each(w.ffn_gate_exps, v, "ffn_moe_gate"), each(w.ffn_up_exps, v, "ffn_moe_up"));
     Tensor y = g.name(g.moe_sum(each(w.ffn_down_exps, product, "ffn_moe_down"), routing.weights), "ffn_moe_out");
     y = norm(b, w.ffn_latent_norm, y, "ffn_latent_norm");
-    if (w.ffn_latent_up) y = g.name(linear(g, w.ffn_latent_up, y), "ffn_latent_out");
+    if (w.ffn_latent_up) y = g.name(linear(b, w.ffn_latent_up, y), "ffn_latent_out");
     if (!w.ffn_up_shexp) return y;
     g.set_part(Part::shared_expert);
     const Tensor shared = situ_ffn(b, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, h);
@@ -156,7 +156,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         const Tensor z = norm(b, w.ffn_norm, mix(b, bank, w.ffn_score, x), "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, ffn(b, w, z), "l_out");
+        x = end_layer(b, add_residual(b, x, ffn(b, w, z)));
     }
     g.set_layer(kNoLayer);
     g.set_part(Part::head);

@@ -69,7 +69,7 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
     // q, k, v = silu(conv(W·h)), q and k of length 1
     const auto mixed = [&](const Linear& map, const TensorInfo* conv, std::size_t k, std::string_view name) {
         const Tensor taps = g.reshape(vector(g, conv), {hp.ssm.n_conv, n, 1, 1});
-        const Tensor x = g.name(g.causal_conv(g.name(linear(g, map, h), name), taps, {}, state(b, in, il, k)), name);
+        const Tensor x = g.name(g.causal_conv(g.name(linear(b, map, h), name), taps, {}, state(b, in, il, k)), name);
         return g.heads(g.name(g.silu(x), name), n_head);
     };
     const Tensor q = g.name(g.l2_norm(mixed(layer.attn_q, w.conv_q, 0, "delta_q"), hp.rms_eps), "delta_q_unit");
@@ -78,8 +78,8 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
 
     // z = f(h) + bias; the decay of each key
     const auto mapped = [&](const Linear& first, const Linear& second, std::string_view name) {
-        const Tensor x = g.name(linear(g, first, h), name);
-        return second ? g.name(linear(g, second, x), name) : x;
+        const Tensor x = g.name(linear(b, first, h), name);
+        return second ? g.name(linear(b, second, x), name) : x;
     };
     const Tensor z = g.name(g.add(mapped(w.f_a, w.f_b, "delta_f"), vector(g, w.dt_bias)), "delta_rate");
     const Tensor one = g.reshape(vector(g, w.a), {1, n_head, 1, 1});
@@ -92,7 +92,7 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
         log = g.scale(g.sigmoid(decay == Decay::bounded ? x : g.scale(x, -1.0f)), hp.decay_lower_bound);
     }
     const Tensor gamma = g.heads(g.name(g.exp(log), "delta_gamma"), n_head);
-    const Tensor beta = g.name(g.sigmoid(g.name(linear(g, w.beta, h), "delta_b")), "delta_beta");
+    const Tensor beta = g.name(g.sigmoid(g.name(linear(b, w.beta, h), "delta_b")), "delta_beta");
 
     const float scale = 1.0f / std::sqrt(static_cast<float>(size));
     const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 3)), "delta_rule");
@@ -100,7 +100,7 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
     const Tensor gate = g.name(g.sigmoid(mapped(w.g_a, w.g_b, "delta_g")), "delta_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(normed, g.value(gate).ne)), "delta_gated");
-    return g.name(linear(g, layer.attn_output, gated), "delta_out");
+    return g.name(linear(b, layer.attn_output, gated), "delta_out");
 }
 
 namespace {

@@ -16,11 +16,11 @@ Tensor gated_conv(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
     const std::int64_t n = b.hp.n_embd;
     g.set_part(Part::state);
-    const Tensor bcu = g.name(linear(g, w.in, h), "conv_in");
+    const Tensor bcu = g.name(linear(b, w.in, h), "conv_in");
     const Tensor gated = g.name(g.mul(g.view(bcu, 0, n), g.view(bcu, 2 * n, n)), "conv_gated");
     const Tensor mixed = short_conv(b, in, il, gated);
     if (writes_only(b, il)) return mixed;
-    return g.name(linear(g, w.out, g.name(g.mul(mixed, g.view(bcu, n, n)), "conv_mixed")), "conv_out");
+    return g.name(linear(b, w.out, g.name(g.mul(mixed, g.view(bcu, n, n)), "conv_mixed")), "conv_out");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (!w.ffn_gate_inp) return feed_forward(b, w, h);
     Graph& g = b.g;
     g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const Tensor ids = g.name(g.top_k(logits, 1), "ffn_moe_topk");
     const Tensor probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
     const Tensor weight = g.name(g.moe_weights(probs, ids, false, b.hp.expert_weights_scale), "ffn_moe_weights");

@@ -62,7 +62,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, feed_forward(b, w, h), "l_out");
+        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
     }
     head(b, x);
 }
@@ -134,7 +134,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, feed_forward(b, w, h), "l_out");
+        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
         if (il % n != n - 1) continue;
         x = norm(b, Norm{.present = true}, x, "pass_norm");
         (is_high(b.hp, il / n) ? high : low) = x;

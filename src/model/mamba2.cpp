@@ -21,7 +21,7 @@ Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tens
     g.set_part(Part::state);
 
     // [z | x B C | Δ] = W_in·h;  [x | B | C] ← silu(conv(x B C));  Δ ← softplus(Δ + b)
-    const Tensor all = g.name(linear(g, w.in, h), "ssm_in");
+    const Tensor all = g.name(linear(b, w.in, h), "ssm_in");
     const Tensor xbc = g.name(g.silu(short_conv(b, in, il, g.view(all, s.n_inner, conv_channels(s)))), "conv_silu");
     const Tensor raw = g.add(g.view(all, s.n_inner + conv_channels(s), n_head), vector(g, w.dt_bias));
     const Tensor dt = g.name(g.softplus(g.name(raw, "ssm_dt")), "ssm_delta");
@@ -43,7 +43,7 @@ Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tens
         const Tensor normed = g.name(g.rms_norm(g.heads(y, s.n_group), weight, b.hp.rms_eps), "ssm_norm");
         y = g.reshape(normed, g.value(y).ne);
     }
-    return g.name(linear(g, w.out, y), "ssm_out");
+    return g.name(linear(b, w.out, y), "ssm_out");
 }
 
 void read_grouped_state_space(KeyReader& keys, HParams& hp) {

@@ -16,7 +16,7 @@ Tensor lightning(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     const std::int64_t n_head = b.hp.n_head[static_cast<std::size_t>(il)], size = b.hp.head_dim_k;
     g.set_part(Part::state);
-    const Tensor all = g.heads(g.name(g.silu(g.name(linear(g, w.attn_qkv, h), "qkv")), "qkv_silu"), n_head);
+    const Tensor all = g.heads(g.name(g.silu(g.name(linear(b, w.attn_qkv, h), "qkv")), "qkv_silu"), n_head);
     const float factor = 1.0f - static_cast<float>(il) / static_cast<float>(b.hp.n_layer - 1) + 1e-5f;
     const Tensor o = g.name(g.decay_rule(g.view(all, 0, size), g.view(all, size, size), g.view(all, 2 * size, size),
                                          factor, state(b, in, il, 0)),
@@ -25,7 +25,7 @@ Tensor lightning(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const Tensor flat = g.reshape(o, {n_head * size, b.shape.n_tokens, 1, 1});
     const Tensor normed = norm(b, w.attn_norm_2, flat, "attn_norm_2");
     g.set_part(Part::attn_out);
-    return g.name(linear(g, w.attn_output, gate_heads(b, normed, attention_gate(b, il, h))), "attn_out");
+    return g.name(linear(b, w.attn_output, gate_heads(b, normed, attention_gate(b, il, h))), "attn_out");
 }
 
 bool is_linear(const HParams& hp, int il) { return !hp.states[static_cast<std::size_t>(il)].empty(); }
@@ -80,7 +80,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         n = norm(b, w.ffn_norm, y, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, feed_forward(b, w, n), n, "l_out");
+        x = end_layer(b, add_residual(b, feed_forward(b, w, n), n));
     }
     head(b, x);
 }

@@ -21,7 +21,7 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     const AttentionInputs& view = in.full;
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     const auto turned = [&](const Linear& map, const Norm& of, int n_head, std::string_view name) {
-        const Tensor x = norm(b, of, g.heads(g.name(linear(g, map, h), name), n_head), name);
+        const Tensor x = norm(b, of, g.heads(g.name(linear(b, map, h), name), n_head), name);
         return g.name(g.rope(x, view.rope_table, view.rope), name);
     };
     const TensorInfo& cache = *b.memory[i].index;
@@ -45,7 +45,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const Tensor a = cached_attention(b, in, il, x, choose_blocks(b, in, il, h));
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
-    return g.name(linear(g, w.attn_output, a), "attn_out");
+    return g.name(linear(b, w.attn_output, a), "attn_out");
 }
 
 }  // namespace

@@ -112,16 +112,16 @@ Tensor choose_cells(const BuildContext& b, const Inputs& in, int il, Tensor h, T
     const IndexerParams& p = b.hp.indexer;
     const AttentionInputs& view = in.of(b.hp, il);
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
-    const Tensor raw = g.name(linear(g, w.k, h), "index_k");
+    const Tensor raw = g.name(linear(b, w.k, h), "index_k");
     const Tensor normed = g.layer_norm(raw, vector(g, w.k_norm.weight), vector(g, w.k_norm.bias), p.eps);
     const Tensor ik = g.name(turn_index(b, view, g.heads(g.name(normed, "index_k_norm"), 1)), "index_k_rope");
     const TensorInfo& cache = *b.memory[i].index;
     const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.cells, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
-    const Tensor q = g.heads(g.name(linear(g, w.q, latent_q), "index_q"), p.n_head);
+    const Tensor q = g.heads(g.name(linear(b, w.q, latent_q), "index_q"), p.n_head);
     const Tensor iq = g.name(turn_index(b, view, q), "index_q_rope");
     const float factor = 1.0f / std::sqrt(static_cast<float>(p.n_head) * static_cast<float>(p.head_dim));
-    const Tensor weights = g.name(g.scale(g.name(linear(g, w.proj, h), "index_proj"), factor), "index_weights");
+    const Tensor weights = g.name(g.scale(g.name(linear(b, w.proj, h), "index_proj"), factor), "index_weights");
     const int k = static_cast<int>(std::min<std::int64_t>(p.top_k, cache.ne[1]));
     return g.name(g.select_keys(iq, keys, weights, view.kv, params, {.k = k}), "index_choice");
 }
@@ -162,24 +162,24 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     };
 
     // q = [q_n | rope(q_r)] per head
-    const Tensor from = w.attn_q ? h : norm(b, w.attn_q_a_norm, g.name(linear(g, w.attn_q_a, h), "q_a"), "q_a_norm");
-    const Tensor q = g.heads(g.name(linear(g, w.attn_q ? w.attn_q : w.attn_q_b, from), "q"), n_head);
+    const Tensor from = w.attn_q ? h : norm(b, w.attn_q_a_norm, g.name(linear(b, w.attn_q_a, h), "q_a"), "q_a_norm");
+    const Tensor q = g.heads(g.name(linear(b, w.attn_q ? w.attn_q : w.attn_q_b, from), "q"), n_head);
     const Tensor q_n = g.view(q, 0, n_nope);
     const Tensor q_r = turned(g.view(q, n_nope, n_rot), "q_rope");
 
     // [l | k_r] = W_kva·h: the latent, normed, and the rotated part of every head's key
-    const Tensor kv_a = g.name(linear(g, w.attn_kv_a_mqa, h), "kv_a");
+    const Tensor kv_a = g.name(linear(b, w.attn_kv_a_mqa, h), "kv_a");
     const Tensor latent = norm(b, w.attn_kv_a_norm, g.view(kv_a, 0, m.n_lora_kv), "kv_a_norm");
     const Tensor k_r = turned(norm(b, w.attn_k_norm, g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), "k_norm"), "k_rope");
 
     Qkv x;
     if (m.absorbed) {
         // ⟨q_n, K_h·l⟩ = ⟨K_hᵀ·q_n, l⟩, so the latent is the one key, and Σ p·V_h·l = V_h·Σ p·l
-        x.q = g.name(g.concat(g.name(g.mul_mat_heads(g.weight(*w.attn_k_b), q_n), "q_latent"), q_r), "q_joined");
+        x.q = g.name(g.concat(g.name(head_linear(b, *w.attn_k_b, q_n), "q_latent"), q_r), "q_joined");
         x.v = g.heads(latent, 1);
         x.k = g.name(g.concat(x.v, k_r), "k_joined");
     } else {
-        const Tensor kv = g.heads(g.name(linear(g, w.attn_kv_b, latent), "kv"), n_head);
+        const Tensor kv = g.heads(g.name(linear(b, w.attn_kv_b, latent), "kv"), n_head);
         x.q = g.name(g.concat(q_n, q_r), "q_joined");
         x.k = g.name(g.concat(g.view(kv, 0, n_nope), k_r), "k_joined");
         x.v = g.view(kv, n_nope, m.head_dim_v);
@@ -189,12 +189,12 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     Tensor a = cached_attention(b, in, il, x, chosen == nullptr ? Tensor{} : *chosen);
     if (writes_only(b, il)) return a;
     if (m.absorbed) {
-        a = g.name(g.mul_mat_heads(g.weight(*w.attn_v_b), g.heads(a, n_head)), "attn_heads");
+        a = g.name(head_linear(b, *w.attn_v_b, g.heads(a, n_head)), "attn_heads");
         a = g.reshape(a, {std::int64_t{m.head_dim_v} * n_head, b.shape.n_tokens, 1, 1});
     }
     g.set_part(Part::attn_out);
     if (const Tensor gate = attention_gate(b, il, h)) a = gate_heads(b, a, gate);
-    return g.name(linear(g, w.attn_output, a), "attn_out");
+    return g.name(linear(b, w.attn_output, a), "attn_out");
 }
 
 }  // namespace tinfer::model

@@ -56,9 +56,9 @@ Tensor latent_experts(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     const Routing routing = route(b, w, h);
     g.set_part(Part::experts);
-    const Tensor v = w.ffn_latent_down ? g.name(linear(g, w.ffn_latent_down, h), "ffn_latent") : h;
+    const Tensor v = w.ffn_latent_down ? g.name(linear(b, w.ffn_latent_down, h), "ffn_latent") : h;
     Tensor y = routed_experts(b, w, v, routing);
-    if (w.ffn_latent_up) y = g.name(linear(g, w.ffn_latent_up, y), "ffn_latent_out");
+    if (w.ffn_latent_up) y = g.name(linear(b, w.ffn_latent_up, y), "ffn_latent_out");
     if (!w.ffn_up_shexp) return y;
     const Tensor shared = shared_expert(b, w, h);
     g.set_part(Part::ffn);

@@ -24,14 +24,14 @@ Tensor state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     g.set_part(Part::state);
 
     // per head [z | u];  u ← silu(conv(u));  [B | C | δ] = W_x·u, each normed;  Δ = softplus(W_dt·δ + b)
-    const Tensor zu = g.heads(g.name(linear(g, w.in, h), "ssm_in"), n_head);
+    const Tensor zu = g.heads(g.name(linear(b, w.in, h), "ssm_in"), n_head);
     const Tensor u0 = g.name(g.reshape(g.copy(g.view(zu, size, size)), flat), "ssm_u");
     const Tensor u = g.name(g.silu(short_conv(b, in, il, u0)), "conv_silu");
-    const Tensor selected = g.name(linear(g, w.x, u), "ssm_x");
+    const Tensor selected = g.name(linear(b, w.x, u), "ssm_x");
     const Tensor in_map = norm(b, w.b_norm, g.view(selected, 0, s.n_state), "ssm_b_norm");
     const Tensor out_map = norm(b, w.c_norm, g.view(selected, s.n_state, s.n_state), "ssm_c_norm");
     const Tensor low = norm(b, w.dt_norm, g.view(selected, 2 * std::int64_t{s.n_state}, rank), "ssm_dt_norm");
-    const Tensor dt = g.name(g.softplus(g.name(linear(g, w.dt, low), "ssm_dt")), "ssm_delta");
+    const Tensor dt = g.name(g.softplus(g.name(linear(b, w.dt, low), "ssm_dt")), "ssm_delta");
 
     // per head: S ← S·exp(Δ·a) + Δ·u⊗B;  y = S·C + d·u;  W_out·(y ⊙ silu(z))
     const Tensor rate = g.reshape(vector(g, w.a), {1, n_head, 1, 1});
@@ -41,7 +41,7 @@ Tensor state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     if (writes_only(b, il)) return y;
     const Tensor gate = g.name(g.silu(g.copy(g.view(zu, 0, size))), "ssm_gate");
     const Tensor gated = g.reshape(g.name(g.mul(y, gate), "ssm_gated"), flat);
-    return g.name(linear(g, w.out, gated), "ssm_out");
+    return g.name(linear(b, w.out, gated), "ssm_out");
 }
 
 void bind_state_space(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {

@@ -23,10 +23,10 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     const AttentionParams p = attention_params(b, il);
     g.set_part(Part::attn);
-    const Tensor q_gate = g.heads(g.name(linear(g, w.attn_q, h), "q_gate"), p.n_head);
+    const Tensor q_gate = g.heads(g.name(linear(b, w.attn_q, h), "q_gate"), p.n_head);
     const Tensor q = norm(b, w.attn_q_norm, g.view(q_gate, 0, p.head_dim_k), "q_norm");
-    const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(g, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
-    const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), p.n_head_kv);
+    const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(b, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
+    const Tensor v = g.heads(g.name(linear(b, w.attn_v, h), "v"), p.n_head_kv);
     const Tensor a = cached_attention(b, in, il,
                                       {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"),
                                        g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
@@ -34,7 +34,7 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     g.set_part(Part::attn_out);
     const Tensor gate = g.name(g.sigmoid(g.view(q_gate, p.head_dim_k, p.head_dim_k)), "attn_gate");
     const Tensor gated = g.name(g.mul(a, g.reshape(gate, g.value(a).ne)), "attn_gated");
-    return g.name(linear(g, w.attn_output, gated), "attn_out");
+    return g.name(linear(b, w.attn_output, gated), "attn_out");
 }
 
 struct Projections {
@@ -43,11 +43,11 @@ struct Projections {
 
 Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qkv, Tensor h) {
     Graph& g = b.g;
-    if (!w.in) return {qkv, g.name(linear(g, w.gate, h), "delta_z")};
+    if (!w.in) return {qkv, g.name(linear(b, w.gate, h), "delta_z")};
     // Older files: for each key head [q | k | its values' v | their z] in one matrix.
     const std::int64_t n_key_head = b.hp.ssm.n_group, size = b.hp.ssm.n_state, n_value = value_width(b.hp) / n_key_head;
     const std::int64_t n_tokens = b.shape.n_tokens;
-    const Tensor all = g.heads(g.name(linear(g, w.in, h), "delta_in"), n_key_head);
+    const Tensor all = g.heads(g.name(linear(b, w.in, h), "delta_in"), n_key_head);
     const auto part = [&](std::int64_t first, std::int64_t n) {
         return g.reshape(g.copy(g.view(all, first, n)), {n * n_key_head, n_tokens, 1, 1});
     };
@@ -67,7 +67,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     g.set_part(Part::state);
 
     const Projections p =
-        project(b, w, layer.attn_qkv ? g.name(linear(g, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
+        project(b, w, layer.attn_qkv ? g.name(linear(b, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
     const Tensor mixed = g.name(g.silu(short_conv(b, in, il, p.qkv)), "conv_silu");
     const auto unit = [&](std::int64_t first, std::string_view name) {
         return g.name(g.l2_norm(g.heads(g.view(mixed, first, key_width(hp)), n_key_head), hp.rms_eps), name);
@@ -80,10 +80,10 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const bool by_turns = !w.ba;
     Tensor beta, a;
     if (by_turns) {
-        beta = g.name(g.sigmoid(g.name(linear(g, w.beta, h), "delta_b")), "delta_beta");
-        a = g.name(linear(g, w.alpha, h), "delta_a");
+        beta = g.name(g.sigmoid(g.name(linear(b, w.beta, h), "delta_b")), "delta_beta");
+        a = g.name(linear(b, w.alpha, h), "delta_a");
     } else {
-        const Tensor ba = g.heads(g.name(linear(g, w.ba, h), "delta_ba"), n_key_head);
+        const Tensor ba = g.heads(g.name(linear(b, w.ba, h), "delta_ba"), n_key_head);
         beta = g.reshape(g.name(g.sigmoid(g.view(ba, 0, n_shared)), "delta_beta"), {n_value_head, n_tokens, 1, 1});
         a = g.reshape(g.copy(g.view(ba, n_shared, n_shared)), {n_value_head, n_tokens, 1, 1});
     }
@@ -96,7 +96,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
     const Tensor gate = g.name(g.silu(p.z), "delta_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(normed, g.value(gate).ne)), "delta_gated");
-    return g.name(linear(g, w.out, gated), "delta_out");
+    return g.name(linear(b, w.out, gated), "delta_out");
 }
 
 void bind_gated_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {

@@ -76,15 +76,15 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     g.set_part(Part::state);
 
     // [u | z] = W_in·h;  c = silu(conv(u))
-    const Tensor uz = g.name(linear(g, w.in, h), "ssm_in");
+    const Tensor uz = g.name(linear(b, w.in, h), "ssm_in");
     const Tensor c = g.name(g.silu(short_conv(b, in, il, g.view(uz, 0, s.n_inner))), "conv_silu");
 
     // [δ | B | C] = W_x·c;  Δ = softplus(W_dt·δ + b)
-    const Tensor selected = g.name(linear(g, w.x, c), "ssm_x");
+    const Tensor selected = g.name(linear(b, w.x, c), "ssm_x");
     const Tensor low = norm(b, w.dt_norm, g.view(selected, 0, s.n_rank), "ssm_dt_norm");
     const Tensor in_map = norm(b, w.b_norm, g.view(selected, s.n_rank, s.n_state), "ssm_b_norm");
     const Tensor out_map = norm(b, w.c_norm, g.view(selected, s.n_rank + s.n_state, s.n_state), "ssm_c_norm");
-    const Tensor dt = g.name(g.softplus(g.name(linear(g, w.dt, low), "ssm_dt")), "ssm_delta");
+    const Tensor dt = g.name(g.softplus(g.name(linear(b, w.dt, low), "ssm_dt")), "ssm_delta");
 
     // h ← h·exp(Δ·a) + Δ·c·B;  y = ⟨h, C⟩ + D·c, every channel a head of its own
     const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1),
@@ -95,7 +95,7 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     // W_out·(silu(z) ⊙ y)
     const Tensor gate = g.name(g.silu(g.view(uz, s.n_inner, s.n_inner)), "ssm_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(y, g.value(gate).ne)), "ssm_gated");
-    return g.name(linear(g, w.out, gated), "ssm_out");
+    return g.name(linear(b, w.out, gated), "ssm_out");
 }
 
 // ---- models of nothing else -----------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, con
         const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
         Tensor y = mixer(b, in, il, h);
         if (!keep_output_rows(b, in, il, {&y, &x})) return;
-        x = add_residual(b, x, y, "l_out");
+        x = end_layer(b, add_residual(b, x, y));
     }
     head(b, x);
 }

@@ -11,7 +11,9 @@ namespace tinfer::model {
 namespace {
 
 // W2·f(W1·x)
-Tensor low_rank(Graph& g, const Linear& w1, const Linear& w2, Tensor x) { return linear(g, w2, linear(g, w1, x)); }
+Tensor low_rank(const BuildContext& b, const Linear& w1, const Linear& w2, Tensor x) {
+    return linear(b, w2, linear(b, w1, x));
+}
 
 Tensor minus(Graph& g, Tensor x) { return g.scale(x, -1.0f); }
 
@@ -23,20 +25,20 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     const auto z = [&](std::int64_t i) { return lerp(g, n, s, part_of(g, w.lerp_fused, n_embd, i)); };
     const Tensor z_w = z(1), z_v = z(3), z_a = z(4);
 
-    const Tensor r = g.name(linear(g, w.receptance, z(0)), "time_mix_r");
-    Tensor k = g.name(linear(g, w.key, z(2)), "time_mix_k");
-    Tensor v = g.name(linear(g, w.value, z_v), "time_mix_v");
+    const Tensor r = g.name(linear(b, w.receptance, z(0)), "time_mix_r");
+    Tensor k = g.name(linear(b, w.key, z(2)), "time_mix_k");
+    Tensor v = g.name(linear(b, w.value, z_v), "time_mix_v");
     // decay = exp(−e^−½·sigmoid(w0 + W2·tanh(W1·z_w))); rate a = sigmoid(a0 + A2·A1·z_a); gate = G2·sigmoid(G1·z_g)
-    const Tensor slow = g.sigmoid(g.add(linear(g, w.w2, g.tanh(linear(g, w.w1, z_w))), vector(g, w.w0)));
+    const Tensor slow = g.sigmoid(g.add(linear(b, w.w2, g.tanh(linear(b, w.w1, z_w))), vector(g, w.w0)));
     const Tensor decay = g.name(g.exp(g.scale(slow, -0.606531f)), "time_mix_w");
-    const Tensor a = g.name(g.sigmoid(g.add(low_rank(g, w.a1, w.a2, z_a), vector(g, w.a0))), "time_mix_a");
-    const Tensor gate = w.g1 ? g.name(linear(g, w.g2, g.sigmoid(linear(g, w.g1, z(5)))), "time_mix_g") : Tensor{};
+    const Tensor a = g.name(g.sigmoid(g.add(low_rank(b, w.a1, w.a2, z_a), vector(g, w.a0))), "time_mix_a");
+    const Tensor gate = w.g1 ? g.name(linear(b, w.g2, g.sigmoid(linear(b, w.g1, z(5)))), "time_mix_g") : Tensor{};
 
     // v += (v_first − v) ⊙ sigmoid(v0 + V2·V1·z_v), from the second layer on
     if (il == 0) {
         v_first = v;
     } else {
-        const Tensor share = g.sigmoid(g.add(low_rank(g, w.v1, w.v2, z_v), vector(g, w.v0)));
+        const Tensor share = g.sigmoid(g.add(low_rank(b, w.v1, w.v2, z_v), vector(g, w.v0)));
         v = g.name(g.add(v, g.mul(g.add(v_first, minus(g, v)), share)), "time_mix_v_mixed");
     }
     // κ = k ⊙ k_k, a unit vector per head; k += k ⊙ k_a ⊙ (a − 1)
@@ -53,7 +55,7 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     const Tensor bonus = g.sum_rows(heads(g.mul(g.mul(r, k), vector(g, w.r_k))));
     const Tensor kept = g.reshape(g.name(g.mul(heads(v), bonus), "wkv_bonus"), flat);
     const Tensor y = g.add(w.ln ? norm_of_heads(b, w.ln, wkv) : g.reshape(wkv, flat), kept);
-    return g.name(linear(g, w.output, gate ? g.mul(y, gate) : y), "time_mix_out");
+    return g.name(linear(b, w.output, gate ? g.mul(y, gate) : y), "time_mix_out");
 }
 
 // Layer 0 makes v_first and mixes nothing in, so the rank of its value maps may be any.

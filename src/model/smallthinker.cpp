@@ -52,7 +52,7 @@ void build(const BuildContext& b) {
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
-        x = add_residual(b, x, routed_experts(b, w, h, routing), "l_out");
+        x = end_layer(b, add_residual(b, x, routed_experts(b, w, h, routing)));
     }
     head(b, x);
 }

@@ -63,7 +63,7 @@ void build(const BuildContext& b) {
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
         x = add_residual(b, x, feed_forward(b, w, h), "ffn_sum");
-        x = g.name(g.add(x, g.mul(first, vector(g, w.out_scale))), "l_out");
+        x = end_layer(b, g.add(x, g.mul(first, vector(g, w.out_scale))));
     }
     head(b, x);
 }
