@@ -123,6 +123,7 @@ private:
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
                                 std::int64_t width, std::int64_t rows);
     void add_inputs();
+    void count_nodes();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
     void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);
