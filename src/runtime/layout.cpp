@@ -292,7 +292,8 @@ MemoryPlan Layout::memory() const {
         graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
         kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
         inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
-        static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView);
+        static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
+        static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
     if (encoder_)
         plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) +
                       static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);

@@ -15,7 +15,7 @@
 
 namespace tinfer::runtime {
 
-inline constexpr std::size_t kPlanSlots = 4;  ///< bound plans kept per context
+inline constexpr std::size_t kPlanSlots = 16;  ///< bound plans kept per context
 
 /// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
 [[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
