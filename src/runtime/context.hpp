@@ -35,8 +35,8 @@ struct Context::Impl {
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
     ~Impl();
 
-    /// A transaction in its parts. The batch is copied, and the context is busy until the transaction has ended. Outputs
-    /// can be read once advance() has said ok, and are those of the whole batch whatever is kept of it.
+    /// A transaction in its parts. The batch is copied, and the context is busy until the transaction has ended.
+    /// Outputs can be read once advance() has said ok, and are those of the whole batch whatever is kept of it.
     void open(const Batch& batch);
     /// Computes until the deadline: `pending` asks for another call, after ok follows commit() or rollback(), and
     /// anything else, or an exception, has rolled back.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The runs of a decode: each micro-batch is one of a plan, and so are the moves of cells and keys before it. Which comes
-// next is in transaction.cpp.
+// The runs of a decode: each micro-batch is one of a plan, and so are the moves of cells and keys before it. Which
+// comes next is in transaction.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bound plans of one context, the most recently used of them, by what their graphs depend on. A context's graph is a
-// function of that key, so a plan is found without a look at the graph.
+// The bound plans of one context, the most recently used of them, by what their graphs depend on. A context's graph is
+// a function of that key, so a plan is found without a look at the graph.
 #pragma once
 
 #include <array>

@@ -7,7 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
-#include "memory/cell_moves.hpp"
+#include "memory/kv_cache.hpp"
 
 namespace tinfer::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A decode as a transaction over what the context remembers: open validates and reserves, advance computes, commit keeps
-// all of it or a part, rollback nothing. It is a small state machine, so that a decode in slices of time and one in a
-// single piece are the same code.
+// A decode as a transaction over what the context remembers: open validates and reserves, advance computes, commit
+// keeps all of it or a part, rollback nothing. It is a small state machine, so that a decode in slices of time and one
+// in a single piece are the same code.
 #include <algorithm>
 #include <chrono>
 #include <limits>
