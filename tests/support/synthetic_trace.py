@@ -376,7 +376,8 @@ def million(events=1_000_000):
     for _ in range(8):
         before, at, first = session.time, len(session.trace.parts), session.trace.events
         session.run(1)
-        blocks.append((before, session.time, first, session.trace.parts[at:]))
+        of_run = [raw for raw in session.trace.parts[at:] if struct.unpack_from("<H", raw, 4)[0] in (RUN, EVENTS, RUN_END, SAMPLE)]
+        blocks.append((before, session.time, first, of_run))
     per_run = len(session.plans[1].steps)
     trace = session.trace
     while trace.events < events:

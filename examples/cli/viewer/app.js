@@ -37,7 +37,8 @@ app.draw = () => {
     if (tab.html) stage.tab = tab.id;
     app.drawOverview();
     app.drawStatus();
-    writeFragment();
+    clearTimeout(app.fragmentTimer);   // browsers count changes of the address
+    app.fragmentTimer = setTimeout(writeFragment, 200);
 };
 app.drawTable = table => {
     const box = $('table'), top = box.scrollTop;
@@ -191,6 +192,7 @@ app.loadFile = async file => {
 
 app.setTheme = theme => {
     document.documentElement.dataset.theme = theme ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+    themeColours.clear();
     document.documentElement.style.colorScheme = document.documentElement.dataset.theme;
     app.barVersion = (app.barVersion ?? 0) + 1;
     app.render();

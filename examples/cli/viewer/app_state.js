@@ -46,7 +46,12 @@ const PHASE_COLOURS = {prefill: '#7b61c4', decode: '#2f6fbb', verify: '#e3a008',
 const partColour = name => PART_COLOURS[name] ?? '#8a8f98';
 
 const isDark = () => document.documentElement.dataset.theme === 'dark';
-const themeColour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+const themeColours = new Map();   // asked for often, changes with the theme alone
+function themeColour(name) {
+    let colour = themeColours.get(name);
+    if (!colour) themeColours.set(name, colour = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
+    return colour;
+}
 
 // light to dark on paper, dark to light on black: in both, more is further from the ground
 const RAMPS = {

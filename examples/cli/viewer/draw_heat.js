@@ -7,7 +7,7 @@ app.tabs.push(heat);
 
 heat.load = model => {
     heat.weights = model.trace.tensors.filter(t => t.place >= 0).sort((a, b) => a.place - b.place);
-    heat.full = heat.weights.length ? [heat.weights[0].place, Math.max(...heat.weights.map(t => t.place + t.bytes))] : [0, 1];
+    heat.full = heat.weights.length ? [heat.weights[0].place, heat.weights.reduce((m, t) => Math.max(m, t.place + t.bytes), 0)] : [0, 1];
     heat.low = 0;
     heat.high = 1;
     heat.image = null;

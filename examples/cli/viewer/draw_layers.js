@@ -64,7 +64,7 @@ layers.render = stage => {
     const inLayers = m.rows.filter(r => r >= 0);
     const values = m.rows.flatMap(r => m.columns.map(c => m.cell(r, c)).filter(c => c?.count)).map(c => [layers.number(c)[0], c.row]);
     // the few rows outside the layers (embedding, head) would otherwise take the whole scale
-    const most = Math.max(1e-12, ...values.filter(([, row]) => row >= 0 || !inLayers.length).map(([v]) => v));
+    const most = values.filter(([, row]) => row >= 0 || !inLayers.length).reduce((m, [v]) => Math.max(m, v), 1e-12);
     const total = row => m.columns.reduce((sum, c) => {
         const cell = m.cell(row, c);
         return cell ? {time: sum.time + cell.time, bytes: sum.bytes + cell.bytes, wait: sum.wait + cell.wait, span: sum.span + cell.span, count: sum.count + cell.count} : sum;

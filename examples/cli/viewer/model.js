@@ -50,8 +50,9 @@ function buildModel(trace) {
     for (const run of trace.runs) model.end = Math.max(model.end, run.end);
     for (const mark of trace.marks) model.end = Math.max(model.end, mark.time);
     if (e.count) model.end = Math.max(model.end, e.begin[e.count - 1] + e.duration[e.count - 1]);
-    model.layers = 1 + Math.max(-1, ...trace.tensors.map(t => t.layer), ...steps.map(s => s.layer));
-    model.threads = Math.max(0, ...trace.runs.map(r => r.threads));
+    const most = (list, of) => list.reduce((m, item) => Math.max(m, of(item)), -1);   // not Math.max(...): lists may be long
+    model.layers = 1 + Math.max(most(trace.tensors, t => t.layer), most(steps, s => s.layer));
+    model.threads = Math.max(0, most(trace.runs, r => r.threads));
     model.hasSpans = trace.spans.count > 0;
     indexSteps(model);
     model.coverage = coverage(model);

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+# Puts the parts of the viewer together: the empty page PAGE, and, with SOURCE, the same as a C++ file for `tinfer trace
+# view`.   cmake -DPAGE=out.html [-DSOURCE=out.cpp] -P assemble.cmake
+set(scripts decode model lod filter app_state draw_timeline draw_heat draw_layers draw_tensors draw_experts draw_roofline
+    draw_graph details app)
+set(here ${CMAKE_CURRENT_LIST_DIR})
+
+file(READ ${here}/page.html page)
+foreach(marker style info data script)
+    string(FIND "${page}" "@${marker}@" at)
+    if(at LESS 0)
+        message(FATAL_ERROR "page.html: no @${marker}@")
+    endif()
+    string(SUBSTRING "${page}" 0 ${at} before_${marker})
+    string(LENGTH "@${marker}@" length)
+    math(EXPR at "${at} + ${length}")
+    string(SUBSTRING "${page}" ${at} -1 page)
+endforeach()
+
+set(html "${before_style}")
+set(before "    R\"~~view~~(${before_style})~~view~~\",\n")
+file(READ ${here}/style.css part)
+string(APPEND html "${part}${before_info}${before_data}${before_script}")
+string(APPEND before "    R\"~~view~~(${part})~~view~~\",\n    R\"~~view~~(${before_info})~~view~~\",\n")
+set(after "    R\"~~view~~(${before_script})~~view~~\",\n")
+foreach(script ${scripts})
+    file(READ ${here}/${script}.js part)
+    string(APPEND html "${part}")
+    string(APPEND after "    R\"~~view~~(${part})~~view~~\",\n")
+endforeach()
+string(APPEND html "${page}")
+string(APPEND after "    R\"~~view~~(${page})~~view~~\",\n")
+file(WRITE ${PAGE} "${html}")
+
+if(SOURCE)
+    file(WRITE ${SOURCE} "// SPDX-License-Identifier: MIT
+// Made by viewer/assemble.cmake.
+#include \"view_page.hpp\"
+
+namespace cli {
+
+namespace {
+constexpr std::string_view kBefore[] = {
+${before}};
+constexpr std::string_view kBetween[] = {R\"~~view~~(${before_data})~~view~~\"};
+constexpr std::string_view kAfter[] = {
+${after}};
+}  // namespace
+
+ViewPage view_page() { return {kBefore, kBetween, kAfter}; }
+
+}  // namespace cli
+")
+endif()
