@@ -8,8 +8,8 @@ import numpy as np
 def record(text):
     return np.dtype([tuple(reversed(field.split())) for field in text.split(",")])
 
-TENSOR = record("u4 id,u4 name,u1 class,u1 flags,u2 layer,u2 role,u2 file,u4 type,u2 dimensions,u2 layout,4u8 ne,u8 bytes,"
-                "u8 offset,u8 row_bytes,u8 slice_bytes,u8 address")
+TENSOR = record("u4 id,u4 name,u1 class,u1 flags,u2 layer,u2 role,u2 file,u4 type,u2 dimensions,u2 layout,4u8 ne,"
+                "u8 bytes,u8 offset,u8 row_bytes,u8 slice_bytes,u8 address")
 STEP = record("u4 number,u2 op,u2 layer,u4 kernel,u1 part,u1 flags,u2 operands,u4 operand,u4 node,u2 nodes,u2 reserved,"
               "u4 work,u8 macs,u8 bytes")
 OPERAND = record("u4 ref,u1 mode,u1 kind,u2 passes,u8 offset,u8 length,u8 stride,u4 count,u2 slot,u2 flags")
@@ -33,7 +33,7 @@ def read(path):
         elif kind == 5:                                                         # PLAN
             plan, steps, operands = struct.unpack_from("<III", body)
             plans[plan] = np.frombuffer(body, STEP, steps, 64), np.frombuffer(body, OPERAND, operands, 64 + 48 * steps)
-        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)     # RUN: phase, plan
+        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)   # RUN: phase, plan
         elif kind == 7:                                                         # EVENTS
             run, events, ranges = struct.unpack_from("<Q8xII", body)
             runs.append((run, *heads[run], np.frombuffer(body, EVENT, events, 40),
@@ -50,8 +50,8 @@ def reads(tensors, plans, runs):
             for i, operand in enumerate(plans[plan][1][step["operand"]:step["operand"] + step["operands"]]):
                 if operand["ref"] < 1 << 31 and operand["mode"] & 1 and operand["kind"] < 3:
                     some = own[own["operand"] == i] if operand["kind"] == 2 else operand
-                    size = (some["length"] * some["count"]).sum() if operand["kind"] else tensors["bytes"][operand["ref"]]
-                    total[operand["ref"]] += [1, int(size)]
+                    size = tensors["bytes"][operand["ref"]]
+                    total[operand["ref"]] += [1, int((some["length"] * some["count"]).sum() if operand["kind"] else size)]
     return total
 
 if __name__ == "__main__":

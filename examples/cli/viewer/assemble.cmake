@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Puts the parts of the viewer together: the empty page PAGE, and, with SOURCE, the same as a C++ file for `tinfer trace
 # view`.   cmake -DPAGE=out.html [-DSOURCE=out.cpp] -P assemble.cmake
-set(scripts decode model lod filter app_state draw_timeline draw_heat draw_layers draw_tensors draw_experts draw_roofline
-    draw_graph details app)
+set(scripts decode decode_events model lod filter app_state draw_timeline timeline_input draw_heat heat_input draw_layers
+    draw_tensors draw_experts draw_roofline draw_graph details findings app app_change app_start)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 
 file(READ ${here}/page.html page)
@@ -25,6 +25,7 @@ string(APPEND before "    R\"~~view~~(${part})~~view~~\",\n    R\"~~view~~(${bef
 set(after "    R\"~~view~~(${before_script})~~view~~\",\n")
 foreach(script ${scripts})
     file(READ ${here}/${script}.js part)
+    string(REGEX REPLACE "\n +" "\n" part "${part}")  # indentation is a fifth of it
     string(APPEND html "${part}")
     string(APPEND after "    R\"~~view~~(${part})~~view~~\",\n")
 endforeach()

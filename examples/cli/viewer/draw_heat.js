@@ -2,12 +2,24 @@
 // Heat map: where in the file the bytes are that were read, and when. Rows are file offsets or tensors, columns runs or
 // time; what nobody read stays blank. A worker fills the bins; without workers the page does, in slices of 8 ms.
 
-const heat = {id: 'heat', title: 'Heat map', rows: 'file', columns: 'time', mode: 'bytes', low: 0, high: 1, image: null, job: 0};
+const heat = {
+    id: 'heat',
+    title: 'Heat map',
+    rows: 'file',
+    columns: 'time',
+    mode: 'bytes',
+    low: 0,
+    high: 1,
+    image: null,
+    job: 0
+};
 app.tabs.push(heat);
 
 heat.load = model => {
     heat.weights = model.trace.tensors.filter(t => t.place >= 0).sort((a, b) => a.place - b.place);
-    heat.full = heat.weights.length ? [heat.weights[0].place, heat.weights.reduce((m, t) => Math.max(m, t.place + t.bytes), 0)] : [0, 1];
+    heat.full = heat.weights.length
+        ? [heat.weights[0].place, heat.weights.reduce((m, t) => Math.max(m, t.place + t.bytes), 0)]
+        : [0, 1];
     heat.low = 0;
     heat.high = 1;
     heat.image = null;
@@ -15,20 +27,53 @@ heat.load = model => {
     heat.worker = null;
     heat.noWorker = false;
 };
-heat.recolour = () => { heat.image = null; };
+heat.recolour = () => {
+    heat.image = null;
+};
 
 heat.toolbar = () => {
-    const choice = (label, key, items) => el('label', {}, label, el('select', {'aria-label': label, onchange: event => {
-        heat[key] = event.target.value;
-        heat.image = null;
-        if (key === 'rows') { heat.low = 0; heat.high = 1; }
-        app.render();
-    }}, items.map(([value, text, off]) => el('option', {value, selected: heat[key] === value, disabled: off}, text))));
+    const choice = (label, key, items) =>
+        el(
+            'label',
+            {},
+            label,
+            el(
+                'select',
+                {
+                    'aria-label': label,
+                    onchange: event => {
+                        heat[key] = event.target.value;
+                        heat.image = null;
+                        if (key === 'rows') {
+                            heat.low = 0;
+                            heat.high = 1;
+                        }
+                        app.render();
+                    }
+                },
+                items.map(([value, text, off]) =>
+                    el('option', {value, selected: heat[key] === value, disabled: off}, text)
+                )
+            )
+        );
     const noPages = !app.model.trace.pages.length;
-    return [choice('Rows', 'rows', [['file', 'file offset'], ['registry', 'tensors']]),
-        choice('Columns', 'columns', [['time', 'time'], ['run', 'runs']]),
-        choice('Colour', 'mode', [['bytes', 'bytes read'], ['reuse', 'bytes since last touch'], ['cold', 'pages not resident', noPages]]),
-        el('span', {class: 'legend', id: 'heat-legend'}), el('span', {class: 'grow'})];
+    return [
+        choice('Rows', 'rows', [
+            ['file', 'file offset'],
+            ['registry', 'tensors']
+        ]),
+        choice('Columns', 'columns', [
+            ['time', 'time'],
+            ['run', 'runs']
+        ]),
+        choice('Colour', 'mode', [
+            ['bytes', 'bytes read'],
+            ['reuse', 'bytes since last touch'],
+            ['cold', 'pages not resident', noPages]
+        ]),
+        el('span', {class: 'legend', id: 'heat-legend'}),
+        el('span', {class: 'grow'})
+    ];
 };
 
 heat.gutter = 176;
@@ -45,28 +90,65 @@ heat.axisRows = () => {
 
 /** What the columns stand for: times, or indexes of runs. */
 heat.span = () => {
-    const {model, state} = app, [t0, t1] = state.view && heat.columns === 'time' ? app.view() : [model.begin, model.end];
-    return heat.columns === 'time' ? {byTime: true, t0, t1, run0: 0, run1: 1} : {byTime: false, t0: 0, t1: 1, run0: 0, run1: Math.max(1, model.trace.runs.length)};
+    const {model, state} = app,
+        [t0, t1] = state.view && heat.columns === 'time' ? app.view() : [model.begin, model.end];
+    return heat.columns === 'time'
+        ? {byTime: true, t0, t1, run0: 0, run1: 1}
+        : {byTime: false, t0: 0, t1: 1, run0: 0, run1: Math.max(1, model.trace.runs.length)};
 };
 
 heat.request = (width, height) => {
-    const {model, masks} = app, trace = model.trace, e = trace.events, r = trace.ranges, span = heat.span();
-    const columns = Math.max(1, span.byTime ? Math.floor(width / 2) : Math.min(trace.runs.length, width)), rows = Math.max(1, Math.floor(height));
-    const key = [columns, rows, heat.rows, heat.columns, heat.mode, heat.low, heat.high, span.t0, span.t1, app.maskVersion].join();
+    const {model, masks} = app,
+        trace = model.trace,
+        e = trace.events,
+        r = trace.ranges,
+        span = heat.span();
+    const columns = Math.max(1, span.byTime ? Math.floor(width / 2) : Math.min(trace.runs.length, width)),
+        rows = Math.max(1, Math.floor(height));
+    const key = [
+        columns,
+        rows,
+        heat.rows,
+        heat.columns,
+        heat.mode,
+        heat.low,
+        heat.high,
+        span.t0,
+        span.t1,
+        app.maskVersion
+    ].join();
     if (heat.image?.key === key || heat.pending === key) return;
     heat.pending = key;
     const range = heat.full[1] - heat.full[0];
-    const axis = heat.rows === 'file' ? {byFile: true, low: heat.full[0] + heat.low * range, scale: rows / ((heat.high - heat.low) * range), mask: masks.tensors}
-        : {byFile: false, mask: masks.tensors, rowOf: trace.tensors.map((t, i) => Math.floor(((i + 0.5) / trace.tensors.length - heat.low) / (heat.high - heat.low) * rows))};
-    const spread = axis.byFile ? null : heat.axisRows().map(({a, b}) => [Math.max(0, Math.floor(a * rows)), Math.min(rows, Math.ceil(b * rows))]);
+    const axis =
+        heat.rows === 'file'
+            ? {
+                  byFile: true,
+                  low: heat.full[0] + heat.low * range,
+                  scale: rows / ((heat.high - heat.low) * range),
+                  mask: masks.tensors
+              }
+            : {
+                  byFile: false,
+                  mask: masks.tensors,
+                  rowOf: trace.tensors.map((t, i) =>
+                      Math.floor((((i + 0.5) / trace.tensors.length - heat.low) / (heat.high - heat.low)) * rows)
+                  )
+              };
+    const spread = axis.byFile
+        ? null
+        : heat.axisRows().map(({a, b}) => [Math.max(0, Math.floor(a * rows)), Math.min(rows, Math.ceil(b * rows))]);
     const finish = cells => {
         if (heat.pending !== key) return;
-        if (spread) {   // a tensor's row fills its band
+        if (spread) {
+            // a tensor's row fills its band
             const wide = new Float64Array(cells.length);
             spread.forEach(([a, b], i) => {
                 const from = axis.rowOf[i];
                 if (from < 0 || from >= rows) return;
-                for (let y = a; y < b; ++y) for (let x = 0; x < columns; ++x) wide[y * columns + x] = Math.max(wide[y * columns + x], cells[from * columns + x]);
+                for (let y = a; y < b; ++y)
+                    for (let x = 0; x < columns; ++x)
+                        wide[y * columns + x] = Math.max(wide[y * columns + x], cells[from * columns + x]);
             });
             cells = wide;
         }
@@ -74,75 +156,136 @@ heat.request = (width, height) => {
         heat.image = paintHeat(key, cells, columns, rows);
         app.render();
     };
-    if (heat.mode === 'cold') { finish(coldCells(axis, span, rows, columns)); return; }
-    const job = Object.assign(heatExtents(model, axis), span, {rows, columns, reuse: heat.mode === 'reuse', stepMask: masks.steps, runMask: masks.runs});
-    const data = {step: e.step, begin: e.begin, run: e.run, firstRange: e.firstRange, rangeOperand: r.operand, rangeOffset: r.offset, rangeLength: r.length,
-        rangePieces: r.pieces, rangeStride: r.stride};
+    if (heat.mode === 'cold') {
+        finish(coldCells(axis, span, rows, columns));
+        return;
+    }
+    const job = Object.assign(heatExtents(model, axis), span, {
+        rows,
+        columns,
+        reuse: heat.mode === 'reuse',
+        stepMask: masks.steps,
+        runMask: masks.runs
+    });
+    const data = {
+        step: e.step,
+        begin: e.begin,
+        run: e.run,
+        firstRange: e.firstRange,
+        rangeOperand: r.operand,
+        rangeOffset: r.offset,
+        rangeLength: r.length,
+        rangePieces: r.pieces,
+        rangeStride: r.stride
+    };
     const id = ++heat.job;
     if (!heat.worker && !heat.noWorker) {
         try {
-            const text = `"use strict";\n${heatAccumulate}\nlet data = null;\nonmessage = ({data: m}) => {\n    if (m.data) { data = m.data; return; }\n` +
+            const text =
+                `"use strict";\n${heatAccumulate}\nlet data = null;\nonmessage = ({data: m}) => {\n    if (m.data) { data = m.data; return; }\n` +
                 '    const job = Object.assign({}, data, m.job, {cells: new Float64Array(m.job.rows * m.job.columns), last: new Float64Array(m.job.rows).fill(-1), state: new Float64Array(1)});\n' +
                 '    heatAccumulate(job, 0, job.step.length);\n    postMessage({id: m.id, cells: job.cells}, [job.cells.buffer]);\n};';
             heat.worker = new Worker(URL.createObjectURL(new Blob([text], {type: 'text/javascript'})));
             heat.worker.postMessage({data});
-            heat.worker.onerror = () => { heat.worker = null; heat.noWorker = true; heat.pending = null; app.render(); };
-        } catch { heat.worker = null; heat.noWorker = true; }
+            heat.worker.onerror = () => {
+                heat.worker = null;
+                heat.noWorker = true;
+                heat.pending = null;
+                app.render();
+            };
+        } catch {
+            heat.worker = null;
+            heat.noWorker = true;
+        }
     }
     if (heat.worker) {
-        heat.worker.onmessage = ({data: m}) => { if (m.id === heat.job) finish(m.cells); };
+        heat.worker.onmessage = ({data: m}) => {
+            if (m.id === heat.job) finish(m.cells);
+        };
         heat.worker.postMessage({id, job});
         return;
     }
-    Object.assign(job, data, {cells: new Float64Array(rows * columns), last: new Float64Array(rows).fill(-1), state: new Float64Array(1)});
+    Object.assign(job, data, {
+        cells: new Float64Array(rows * columns),
+        last: new Float64Array(rows).fill(-1),
+        state: new Float64Array(1)
+    });
     let at = 0;
     const slice = () => {
         if (id !== heat.job) return;
         const until = performance.now() + 8;
-        while (at < e.count && performance.now() < until) { const to = Math.min(e.count, at + 2000); heatAccumulate(job, at, to); at = to; }
-        if (at < e.count) setTimeout(slice); else finish(job.cells);
+        while (at < e.count && performance.now() < until) {
+            const to = Math.min(e.count, at + 2000);
+            heatAccumulate(job, at, to);
+            at = to;
+        }
+        if (at < e.count) setTimeout(slice);
+        else finish(job.cells);
     };
     slice();
 };
 
 /** Pages that were not in memory before a step, over the tensors they belong to. */
 function coldCells(axis, span, rows, columns) {
-    const {trace, steps} = app.model, cells = new Float64Array(rows * columns);
+    const {trace, steps} = app.model,
+        cells = new Float64Array(rows * columns);
     for (const p of trace.pages) {
         const run = trace.runs.findIndex(r => p.event >= r.firstEvent && p.event < r.firstEvent + (r.ev1 - r.ev0));
         if (run < 0 || p.unknown) continue;
-        const i = trace.runs[run].ev0 + p.event - trace.runs[run].firstEvent, t = trace.tensors[steps[trace.events.step[i]].operands[p.operand]?.ref];
+        const i = trace.runs[run].ev0 + p.event - trace.runs[run].firstEvent,
+            t = trace.tensors[steps[trace.events.step[i]].operands[p.operand]?.ref];
         if (!t || (axis.byFile && t.place < 0)) continue;
-        const x = Math.floor(span.byTime ? (trace.events.begin[i] - span.t0) / (span.t1 - span.t0) * columns : (run - span.run0) / (span.run1 - span.run0) * columns);
+        const x = Math.floor(
+            span.byTime
+                ? ((trace.events.begin[i] - span.t0) / (span.t1 - span.t0)) * columns
+                : ((run - span.run0) / (span.run1 - span.run0)) * columns
+        );
         if (x < 0 || x >= columns) continue;
         const a = axis.byFile ? Math.floor((t.place - axis.low) * axis.scale) : axis.rowOf[t.id];
         const b = axis.byFile ? Math.max(a + 1, Math.ceil((t.place + t.bytes - axis.low) * axis.scale)) : a + 1;
-        for (let y = Math.max(0, a); y < Math.min(rows, b); ++y) cells[y * columns + x] += (p.pages - p.resident) * p.page / (b - a);
+        for (let y = Math.max(0, a); y < Math.min(rows, b); ++y)
+            cells[y * columns + x] += ((p.pages - p.resident) * p.page) / (b - a);
     }
     return cells;
 }
 
 function paintHeat(key, cells, columns, rows) {
-    let most = 0, least = Infinity;
-    for (const v of cells) if (v > 0) { if (v > most) most = v; if (v < least) least = v; }
+    let most = 0,
+        least = Infinity;
+    for (const v of cells)
+        if (v > 0) {
+            if (v > most) most = v;
+            if (v < least) least = v;
+        }
     if (most > 0) least = Math.max(least, most / 1e5);
     const canvas = document.createElement('canvas');
     canvas.width = columns;
     canvas.height = rows;
-    const g = canvas.getContext('2d'), image = g.createImageData(columns, rows), lut = Array.from({length: 256}, (_, i) => rampColour(i / 255));
+    const g = canvas.getContext('2d'),
+        image = g.createImageData(columns, rows),
+        lut = Array.from({length: 256}, (_, i) => rampColour(i / 255));
     const scale = most > least ? 1 / Math.log(most / least) : 0;
     for (let i = 0; i < cells.length; ++i) {
         if (!(cells[i] > 0)) continue;
         const c = lut[Math.round(255 * (scale ? Math.max(0, Math.log(cells[i] / least) * scale) : 1))];
-        image.data[4 * i] = c[0]; image.data[4 * i + 1] = c[1]; image.data[4 * i + 2] = c[2]; image.data[4 * i + 3] = 255;
+        image.data[4 * i] = c[0];
+        image.data[4 * i + 1] = c[1];
+        image.data[4 * i + 2] = c[2];
+        image.data[4 * i + 3] = 255;
     }
     g.putImageData(image, 0, 0);
     return {key, canvas, cells, columns, rows, most, least, dark: isDark()};
 }
 
 heat.draw = canvas => {
-    const stage = canvas.parentElement, width = stage.clientWidth, height = stage.clientHeight, g = fitCanvas(canvas, width, height);
-    const left = heat.gutter, top = heat.head, w = Math.max(10, width - left - 8), h = Math.max(10, height - top - 6);
+    const stage = canvas.parentElement,
+        width = stage.clientWidth,
+        height = stage.clientHeight,
+        g = fitCanvas(canvas, width, height);
+    const left = heat.gutter,
+        top = heat.head,
+        w = Math.max(10, width - left - 8),
+        h = Math.max(10, height - top - 6);
     if (heat.image && heat.image.dark !== isDark()) heat.image = null;
     heat.box = {left, top, w, h};
     heat.request(w, h);
@@ -151,24 +294,38 @@ heat.draw = canvas => {
     if (heat.image) {
         g.imageSmoothingEnabled = false;
         g.drawImage(heat.image.canvas, left, top, w, h);
-        const unit = heat.mode === 'cold' ? 'bytes not resident' : heat.mode === 'reuse' ? 'since the last touch' : 'in a cell';
-        document.getElementById('heat-legend')?.replaceChildren(heat.image.most ? rampLegend(formatBytes(heat.image.least), `${formatBytes(heat.image.most)} ${unit}`, heat.mode === 'reuse' ? 'first touch or none' : 'not read') : 'nothing was read');
+        const unit =
+            heat.mode === 'cold' ? 'bytes not resident' : heat.mode === 'reuse' ? 'since the last touch' : 'in a cell';
+        document
+            .getElementById('heat-legend')
+            ?.replaceChildren(
+                heat.image.most
+                    ? rampLegend(
+                          formatBytes(heat.image.least),
+                          `${formatBytes(heat.image.most)} ${unit}`,
+                          heat.mode === 'reuse' ? 'first touch or none' : 'not read'
+                      )
+                    : 'nothing was read'
+            );
     }
-    g.fillStyle = themeColour('bg');   // where layers and runs end, as far as there is room for it
+    g.fillStyle = themeColour('bg'); // where layers and runs end, as far as there is room for it
     g.globalAlpha = 0.45;
     let before = null;
     for (const {tensor: t, a} of heat.axisRows()) {
-        if (before && (t.layer !== before.layer || t.cls !== before.cls) && a > 0 && a < 1) g.fillRect(left, Math.round(top + a * h), w, 1);
+        if (before && (t.layer !== before.layer || t.cls !== before.cls) && a > 0 && a < 1)
+            g.fillRect(left, Math.round(top + a * h), w, 1);
         before = t;
     }
     const runs = app.model.trace.runs;
-    if (heat.columns === 'run' ? runs.length < w / 5 : runs.length < w / 12) for (const run of runs) {
-        const x = left + heat.columnOf(run.begin) * w;
-        if (x > left + 1 && x < left + w) g.fillRect(Math.round(x), top, 1, h);
-    }
+    if (heat.columns === 'run' ? runs.length < w / 5 : runs.length < w / 12)
+        for (const run of runs) {
+            const x = left + heat.columnOf(run.begin) * w;
+            if (x > left + 1 && x < left + w) g.fillRect(Math.round(x), top, 1, h);
+        }
     g.globalAlpha = 1;
     drawHeatAxes(g, left, top, w, h);
-    const {selection} = app.state, band = heat.drag?.moved ? heat.drag : null;
+    const {selection} = app.state,
+        band = heat.drag?.moved ? heat.drag : null;
     if (selection && !band) {
         const [a, b] = selection.map(t => left + heat.columnOf(t) * w);
         g.strokeStyle = themeColour('accent');
@@ -186,21 +343,33 @@ heat.draw = canvas => {
 
 /** 0 … 1 across the columns, for a time. */
 heat.columnOf = t => {
-    const {model} = app, span = heat.span();
+    const {model} = app,
+        span = heat.span();
     if (span.byTime) return (t - span.t0) / (span.t1 - span.t0);
-    const runs = model.trace.runs, i = runs.findIndex(r => r.end > t);
+    const runs = model.trace.runs,
+        i = runs.findIndex(r => r.end > t);
     if (i < 0) return 1;
     return (i + Math.max(0, Math.min(1, (t - runs[i].begin) / Math.max(1, runs[i].end - runs[i].begin)))) / runs.length;
 };
 
 function drawHeatAxes(g, left, top, w, h) {
-    const {model} = app, rows = heat.axisRows().filter(r => r.b > 0 && r.a < 1);
-    let lastLabel = -Infinity, lastLayer = NaN;
+    const {model} = app,
+        rows = heat.axisRows().filter(r => r.b > 0 && r.a < 1);
+    let lastLabel = -Infinity,
+        lastLayer = NaN;
     g.textAlign = 'right';
     for (const {tensor: t, a, b} of rows) {
-        const y0 = top + Math.max(0, a) * h, y1 = top + Math.min(1, b) * h, missing = t.cls === 0 && !model.coverage.read[t.id];
-        if (missing && y1 - y0 > 0.6) { g.fillStyle = themeColour('bad'); g.fillRect(left - 5, y0, 4, Math.max(1, y1 - y0)); }
-        if (t.layer !== lastLayer && y0 > top) { g.fillStyle = themeColour('line'); g.fillRect(left - 40, Math.round(y0), 36, 1); }
+        const y0 = top + Math.max(0, a) * h,
+            y1 = top + Math.min(1, b) * h,
+            missing = t.cls === 0 && !model.coverage.read[t.id];
+        if (missing && y1 - y0 > 0.6) {
+            g.fillStyle = themeColour('bad');
+            g.fillRect(left - 5, y0, 4, Math.max(1, y1 - y0));
+        }
+        if (t.layer !== lastLayer && y0 > top) {
+            g.fillStyle = themeColour('line');
+            g.fillRect(left - 40, Math.round(y0), 36, 1);
+        }
         lastLayer = t.layer;
         if (y1 - y0 > 12 && y0 >= lastLabel) {
             g.fillStyle = missing ? themeColour('bad') : themeColour('text');
@@ -212,17 +381,18 @@ function drawHeatAxes(g, left, top, w, h) {
     const bands = new Map();
     for (const {tensor: t, a, b} of rows) {
         const band = bands.get(t.layer + '/' + t.cls) ?? {a, b, layer: t.layer, cls: t.cls, single: false};
-        band.a = Math.min(band.a, a); band.b = Math.max(band.b, b);
+        band.a = Math.min(band.a, a);
+        band.b = Math.max(band.b, b);
         band.single ||= (Math.min(1, b) - Math.max(0, a)) * h > 12;
         bands.set(t.layer + '/' + t.cls, band);
     }
     let last = -Infinity;
     for (const band of [...bands.values()].sort((x, y) => x.a - y.a)) {
         if (band.single || band.layer < 0) continue;
-        const y = top + (Math.max(0, band.a) + Math.min(1, band.b)) / 2 * h;
+        const y = top + ((Math.max(0, band.a) + Math.min(1, band.b)) / 2) * h;
         if (y - last < 14 || band.b - band.a > 0.5) continue;
         g.fillStyle = themeColour('quiet');
-        g.fillText(`${band.cls ? CLASS_NAMES[band.cls] ?? '' : 'layer'} ${band.layer}`, left - 10, y);
+        g.fillText(`${band.cls ? (CLASS_NAMES[band.cls] ?? '') : 'layer'} ${band.layer}`, left - 10, y);
         last = y;
     }
     g.textAlign = 'center';
@@ -231,81 +401,25 @@ function drawHeatAxes(g, left, top, w, h) {
     if (span.byTime) {
         const step = niceStep(span.t1 - span.t0, w / 120);
         for (let t = Math.ceil((span.t0 - model.begin) / step) * step; t < span.t1 - model.begin; t += step) {
-            const x = left + (t + model.begin - span.t0) / (span.t1 - span.t0) * w;
+            const x = left + ((t + model.begin - span.t0) / (span.t1 - span.t0)) * w;
             if (x > left + 20 && x < left + w - 20) g.fillText(formatTime(t), x, 12);
         }
     } else {
-        const runs = model.trace.runs, step = Math.max(1, niceStep(runs.length, w / 70));
+        const runs = model.trace.runs,
+            step = Math.max(1, niceStep(runs.length, w / 70));
         for (let i = 0; i < runs.length; i += Math.round(step)) {
-            const x = left + (i + 0.5) / runs.length * w;
-            if (x < left + w - 14) g.fillText(runs[i].tokens > 1 && runs.length < 60 ? `${model.name('phase', runs[i].phase)}` : String(runs[i].decode), x, 12);
+            const x = left + ((i + 0.5) / runs.length) * w;
+            if (x < left + w - 14)
+                g.fillText(
+                    runs[i].tokens > 1 && runs.length < 60
+                        ? `${model.name('phase', runs[i].phase)}`
+                        : String(runs[i].decode),
+                    x,
+                    12
+                );
         }
         g.textAlign = 'right';
         g.fillText('run', left - 10, 12);
     }
     g.textAlign = 'left';
 }
-
-heat.at = (x, y) => {
-    const {left, top, w, h} = heat.box ?? {}, fy = (y - top) / h, fx = (x - left) / w;
-    const row = heat.axisRows().find(r => fy >= r.a && fy < r.b);
-    return {row, fx, fy};
-};
-heat.tip = (x, y) => {
-    const {row, fx, fy} = heat.at(x, y), t = row?.tensor, image = heat.image;
-    if (!t || fy < 0 || fy > 1) return null;
-    const lines = [t.label, `${t.typeName} ${t.shape} · ${formatBytes(t.bytes)}`];
-    if (t.place >= 0) lines.push(`file offset ${formatCount(t.offset)}`);
-    if (t.cls === 0 && !app.model.coverage.read[t.id]) lines.push('never read');
-    if (fx >= 0 && fx < 1 && image) {
-        const v = image.cells[Math.floor(fy * image.rows) * image.columns + Math.floor(fx * image.columns)];
-        const run = heat.columns === 'run' ? app.model.trace.runs[Math.floor(fx * app.model.trace.runs.length)] : null;
-        lines.push(`${run ? `${app.model.name('phase', run.phase)} ${run.decode}: ` : ''}${v > 0 ? formatBytes(v) : 'nothing'} ${heat.mode === 'reuse' ? 'read since the last touch' : heat.mode === 'cold' ? 'not resident' : 'in this cell'}`);
-    }
-    return lines;
-};
-heat.pointer = (kind, event, x, y) => {
-    const {row, fx} = heat.at(x, y);
-    if (kind === 'down') heat.drag = {x, y, names: x < heat.gutter, nowX: x, nowY: y, moved: false};
-    else if (kind === 'move' && heat.drag) {
-        heat.drag.nowX = Math.max(heat.gutter, x);
-        heat.drag.nowY = y;
-        heat.drag.moved ||= Math.abs(x - heat.drag.x) + Math.abs(y - heat.drag.y) > 4;
-        if (heat.drag.moved) app.render();
-    } else if (kind === 'move') showTip(event, heat.tip(x, y));
-    else if (kind === 'up' && heat.drag) {
-        const drag = heat.drag;
-        heat.drag = null;
-        if (!drag.moved) { app.setPin(row ? {kind: 'tensor', tensor: row.tensor.id} : null); return; }
-        if (drag.names) { heat.filterRows(Math.min(drag.y, y), Math.max(drag.y, y)); return; }
-        const a = Math.max(0, Math.min(heat.at(drag.x, y).fx, fx)), b = Math.min(1, Math.max(heat.at(drag.x, y).fx, fx));
-        const span = heat.span(), runs = app.model.trace.runs;
-        if (span.byTime) app.setSelection([span.t0 + a * (span.t1 - span.t0), span.t0 + b * (span.t1 - span.t0)]);
-        else if (runs.length) app.setSelection([runs[Math.min(runs.length - 1, Math.floor(a * runs.length))].begin, runs[Math.min(runs.length - 1, Math.ceil(b * runs.length) - 1)].end]);
-    } else if (kind === 'double') { heat.low = 0; heat.high = 1; app.render(); }
-};
-/** Rows brushed on the axis become words of the filter: layers if there are whole ones, else names. */
-heat.filterRows = (y0, y1) => {
-    const {top, h} = heat.box, list = heat.axisRows().filter(r => r.b * h + top > y0 && r.a * h + top < y1).map(r => r.tensor);
-    if (!list.length) return;
-    const layers = [...new Set(list.map(t => t.layer))].filter(l => l >= 0);
-    const word = list.length <= 6 && list.every(t => t.name && !/[\s,]/.test(t.name)) ? `tensor:${list.map(t => t.name).join(',')}`
-        : layers.length ? `layer:${Math.min(...layers)}-${Math.max(...layers)}` : '';
-    if (word) app.setFilter([...app.state.filter.split(/\s+/).filter(w => w && !/^(tensor|layer):/.test(w)), word].join(' '));
-};
-heat.zoomRows = (factor, at) => {
-    const centre = heat.low + at * (heat.high - heat.low);
-    heat.low = Math.max(0, centre - (centre - heat.low) * factor);
-    heat.high = Math.min(1, centre + (heat.high - centre) * factor);
-    if (heat.high - heat.low < 1e-7) heat.high = heat.low + 1e-7;
-    app.render();
-};
-heat.wheel = (event, x, y) => heat.zoomRows(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) * 0.0035), Math.max(0, Math.min(1, (y - heat.box.top) / heat.box.h)));
-heat.key = key => {
-    const size = heat.high - heat.low, move = d => { const s = Math.max(-heat.low, Math.min(1 - heat.high, d * size)); heat.low += s; heat.high += s; app.render(); };
-    const keys = {w: () => heat.zoomRows(0.6, 0.5), s: () => heat.zoomRows(1 / 0.6, 0.5), ArrowUp: () => move(-0.2), ArrowDown: () => move(0.2), 0: () => { heat.low = 0; heat.high = 1; app.render(); }};
-    if (!keys[key]) return false;
-    keys[key]();
-    return true;
-};
-heat.table = () => tensors.tableOf(1000);

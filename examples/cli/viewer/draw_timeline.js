@@ -7,12 +7,23 @@ app.tabs.push(timeline);
 
 /** Neighbouring events with the same key become one interval. */
 function mergeEvents(model, keyOf) {
-    const e = model.trace.events, begin = [], end = [], keys = [], first = [];
-    let last = NaN, lastRun = -1;
+    const e = model.trace.events,
+        begin = [],
+        end = [],
+        keys = [],
+        first = [];
+    let last = NaN,
+        lastRun = -1;
     for (let i = 0; i < e.count; ++i) {
-        const k = keyOf(e.step[i]), stop = e.begin[i] + e.duration[i];
+        const k = keyOf(e.step[i]),
+            stop = e.begin[i] + e.duration[i];
         if (k === last && e.run[i] === lastRun) end[end.length - 1] = stop;
-        else { begin.push(e.begin[i]); end.push(stop); keys.push(k); first.push(i); }
+        else {
+            begin.push(e.begin[i]);
+            end.push(stop);
+            keys.push(k);
+            first.push(i);
+        }
         last = k;
         lastRun = e.run[i];
     }
@@ -20,21 +31,38 @@ function mergeEvents(model, keyOf) {
 }
 
 timeline.load = model => {
-    const {trace, steps} = model, e = trace.events;
+    const {trace, steps} = model,
+        e = trace.events;
     const end = new Float64Array(e.count);
     for (let i = 0; i < e.count; ++i) end[i] = e.begin[i] + e.duration[i];
     model.eventEnd = end;
     const runs = trace.runs;
     timeline.lanes = [
-        {key: 'run', label: 'decode', height: 24, begin: Float64Array.from(runs, r => r.begin), end: Float64Array.from(runs, r => r.end),
-            count: runs.length, name: i => `${model.name('phase', runs[i].phase)} ${runs[i].decode}` +
-                (runs[i].tokens > 1 ? ` · ${runs[i].tokens} tokens` : '') + (runs[i].rolledBack ? ' · rolled back' : '')},
-        Object.assign(mergeEvents(model, s => steps[s].layer), {key: 'layer', label: 'layer', height: 22}),
-        Object.assign(mergeEvents(model, s => (steps[s].layer + 1) * 64 + steps[s].part), {key: 'part', label: 'part', height: 22}),
-        {key: 'step', label: 'step', height: 40, begin: e.begin, end, count: e.count, name: i => steps[e.step[i]].label},
+        {
+            key: 'run',
+            label: 'decode',
+            height: 24,
+            begin: Float64Array.from(runs, r => r.begin),
+            end: Float64Array.from(runs, r => r.end),
+            count: runs.length,
+            short: i => String(runs[i].decode),
+            name: i =>
+                `${model.name('phase', runs[i].phase)} ${runs[i].decode}` +
+                (runs[i].tokens > 1 ? ` · ${runs[i].tokens} tokens` : '') +
+                (runs[i].rolledBack ? ' · rolled back' : '')
+        },
+        Object.assign(
+            mergeEvents(model, s => steps[s].layer),
+            {key: 'layer', label: 'layer', height: 22}
+        ),
+        Object.assign(
+            mergeEvents(model, s => (steps[s].layer + 1) * 64 + steps[s].part),
+            {key: 'part', label: 'part', height: 22}
+        ),
+        {key: 'step', label: 'step', height: 40, begin: e.begin, end, count: e.count, name: i => steps[e.step[i]].label}
     ];
     const [, layer, part] = timeline.lanes;
-    layer.name = i => layer.keys[i] < 0 ? steps[e.step[layer.first[i]]].partName : String(layer.keys[i]);
+    layer.name = i => (layer.keys[i] < 0 ? steps[e.step[layer.first[i]]].partName : String(layer.keys[i]));
     part.name = i => steps[e.step[part.first[i]]].partName;
     if (model.hasSpans) {
         let most = 0;
@@ -43,10 +71,20 @@ timeline.load = model => {
             const share = new Float32Array(e.count);
             for (let i = 0; i < e.count; ++i) {
                 const k = e.firstSpan[i] + t;
-                share[i] = k < e.firstSpan[i + 1] && e.duration[i] ? Math.min(1, trace.spans.busy[k] / e.duration[i]) : 0;
+                share[i] =
+                    k < e.firstSpan[i + 1] && e.duration[i] ? Math.min(1, trace.spans.busy[k] / e.duration[i]) : 0;
             }
-            timeline.lanes.push({key: 'thread', label: `thread ${t}`, thread: t, height: most > 12 ? 14 : 26, begin: e.begin, end,
-                count: e.count, share, name: i => steps[e.step[i]].label});
+            timeline.lanes.push({
+                key: 'thread',
+                label: `thread ${t}`,
+                thread: t,
+                height: most > 12 ? 14 : 26,
+                begin: e.begin,
+                end,
+                count: e.count,
+                share,
+                name: i => steps[e.step[i]].label
+            });
         }
     }
     timeline.lanes.push({key: 'rate', label: 'GB/s', height: 56, count: 0});
@@ -55,24 +93,44 @@ timeline.load = model => {
 
 /** Colours depend on the filter and on the choice of what they mean; so do the pyramids, which keep the strongest. */
 timeline.recolour = model => {
-    const {trace, steps} = model, e = trace.events, masks = app.masks;
+    const {trace, steps} = model,
+        e = trace.events,
+        masks = app.masks;
     const ops = [...new Set(steps.map(s => s.op))];
-    const palette = timeline.palette = ['dim'], of = new Map();
-    const index = (key, colour) => { if (!of.has(key)) { of.set(key, palette.length); palette.push(colour); } return of.get(key); };
-    const stepColour = steps.map(s => timeline.colourBy === 'op' ? index('op' + s.op, OTHER_COLOURS[ops.indexOf(s.op) % OTHER_COLOURS.length])
-        : index('part' + s.part, partColour(s.partName)));
-    const even = index('even', 'even'), odd = index('odd', 'odd');
+    const palette = (timeline.palette = ['dim']),
+        of = new Map();
+    const index = (key, colour) => {
+        if (!of.has(key)) {
+            of.set(key, palette.length);
+            palette.push(colour);
+        }
+        return of.get(key);
+    };
+    const stepColour = steps.map(s =>
+        timeline.colourBy === 'op'
+            ? index('op' + s.op, OTHER_COLOURS[ops.indexOf(s.op) % OTHER_COLOURS.length])
+            : index('part' + s.part, partColour(s.partName))
+    );
+    const even = index('even', 'even'),
+        odd = index('odd', 'odd');
     const pass = i => masks.steps[e.step[i]] && (e.run[i] >= masks.runs.length || masks.runs[e.run[i]]);
     const events = new Uint8Array(e.count);
     for (let i = 0; i < e.count; ++i) events[i] = pass(i) ? stepColour[e.step[i]] : 0;
     let stepPyramid = null;
     for (const lane of timeline.lanes) {
         if (lane.key === 'rate') continue;
-        if (lane.key === 'run') lane.colour = Uint8Array.from(trace.runs, (r, i) =>
-            masks.runs[i] ? index('phase' + r.phase, PHASE_COLOURS[model.name('phase', r.phase)] ?? '#8a8f98') : 0);
-        else if (lane.key === 'layer') lane.colour = Uint8Array.from(lane.first, (i, k) => !pass(i) ? 0 :
-            lane.keys[k] < 0 ? stepColour[e.step[i]] : lane.keys[k] % 2 ? odd : even);
-        else if (lane.key === 'part') lane.colour = Uint8Array.from(lane.first, i => pass(i) ? index('part' + steps[e.step[i]].part, partColour(steps[e.step[i]].partName)) : 0);
+        if (lane.key === 'run')
+            lane.colour = Uint8Array.from(trace.runs, (r, i) =>
+                masks.runs[i] ? index('phase' + r.phase, PHASE_COLOURS[model.name('phase', r.phase)] ?? '#8a8f98') : 0
+            );
+        else if (lane.key === 'layer')
+            lane.colour = Uint8Array.from(lane.first, (i, k) =>
+                !pass(i) ? 0 : lane.keys[k] < 0 ? stepColour[e.step[i]] : lane.keys[k] % 2 ? odd : even
+            );
+        else if (lane.key === 'part')
+            lane.colour = Uint8Array.from(lane.first, i =>
+                pass(i) ? index('part' + steps[e.step[i]].part, partColour(steps[e.step[i]].partName)) : 0
+            );
         else lane.colour = events;
         lane.pyramid = buildPyramid(lane.begin, lane.end, lane.colour, lane.count, lane.share);
         if (lane.key === 'step') stepPyramid = lane.pyramid;
@@ -89,19 +147,51 @@ timeline.cssColour = index => {
 };
 
 timeline.toolbar = () => {
-    const model = app.model, select = el('select', {'aria-label': 'Colour by', onchange: () => {
-        timeline.colourBy = select.value;
-        timeline.recolour(model);
-        app.render();
-    }}, ['part', 'op'].map(v => el('option', {value: v, selected: v === timeline.colourBy}, v)));
-    const items = timeline.colourBy === 'part' ? model.parts.map(p => [model.name('part', p), partColour(model.name('part', p))])
-        : [...new Set(model.steps.slice(0, -1).map(s => s.op))].map((op, i) => [model.name('op', op), OTHER_COLOURS[i % OTHER_COLOURS.length]]);
-    const waits = model.hasSpans ? el('span', {}, el('i', {style: {background: 'repeating-linear-gradient(45deg, var(--quiet) 0 1px, transparent 1px 4px)', border: '1px solid var(--line)'}}), 'waits')
+    const model = app.model,
+        select = el(
+            'select',
+            {
+                'aria-label': 'Colour by',
+                onchange: () => {
+                    timeline.colourBy = select.value;
+                    timeline.recolour(model);
+                    app.render();
+                }
+            },
+            ['part', 'op'].map(v => el('option', {value: v, selected: v === timeline.colourBy}, v))
+        );
+    const items =
+        timeline.colourBy === 'part'
+            ? model.parts.map(p => [model.name('part', p), partColour(model.name('part', p))])
+            : [...new Set(model.steps.slice(0, -1).map(s => s.op))].map((op, i) => [
+                  model.name('op', op),
+                  OTHER_COLOURS[i % OTHER_COLOURS.length]
+              ]);
+    const waits = model.hasSpans
+        ? el(
+              'span',
+              {},
+              el('i', {
+                  style: {
+                      background: 'repeating-linear-gradient(45deg, var(--quiet) 0 1px, transparent 1px 4px)',
+                      border: '1px solid var(--line)'
+                  }
+              }),
+              'waits'
+          )
         : el('span', {}, 'no threads recorded (level threads has them)');
-    return [el('label', {}, 'Colour', select),
-        el('span', {class: 'legend'}, items.slice(0, 16).map(([name, colour]) => el('span', {}, el('i', {style: {background: colour}}), name)), waits),
-        el('span', {class: 'grow'}), el('button', {title: 'Whole session (0)', onclick: () => app.setView([app.model.begin, app.model.end])}, 'All'),
-        el('button', {title: 'Fit the selection (F)', onclick: () => timeline.fit()}, 'Fit')];
+    return [
+        el('label', {}, 'Colour', select),
+        el(
+            'span',
+            {class: 'legend'},
+            items.slice(0, 16).map(([name, colour]) => el('span', {}, el('i', {style: {background: colour}}), name)),
+            waits
+        ),
+        el('span', {class: 'grow'}),
+        el('button', {title: 'Whole session (0)', onclick: () => app.setView([app.model.begin, app.model.end])}, 'All'),
+        el('button', {title: 'Fit the selection (F)', onclick: () => timeline.fit()}, 'Fit')
+    ];
 };
 
 timeline.gutter = 84;
@@ -120,11 +210,22 @@ timeline.layout = (width, height) => {
 };
 
 timeline.draw = canvas => {
-    const stage = canvas.parentElement, width = stage.clientWidth, height = stage.clientHeight;
-    const g = fitCanvas(canvas, width, height), [t0, t1] = app.view(), left = timeline.gutter;
+    const stage = canvas.parentElement,
+        width = stage.clientWidth,
+        height = stage.clientHeight;
+    const g = fitCanvas(canvas, width, height),
+        [t0, t1] = app.view(),
+        left = timeline.gutter;
     timeline.layout(width, height);
-    const w = timeline.width, x = t => left + (t - t0) / (t1 - t0) * w;
-    if (!timeline.pixels || timeline.pixels.cover.length < w) timeline.pixels = {cover: new Float32Array(w), busy: new Float32Array(w), best: new Float32Array(w), colour: new Uint8Array(w)};
+    const w = timeline.width,
+        x = t => left + ((t - t0) / (t1 - t0)) * w;
+    if (!timeline.pixels || timeline.pixels.cover.length < w)
+        timeline.pixels = {
+            cover: new Float32Array(w),
+            busy: new Float32Array(w),
+            best: new Float32Array(w),
+            colour: new Uint8Array(w)
+        };
     drawTimeAxis(g, t0, t1, left, w, height);
     const wait = hatch(g, themeColour('quiet'));
     for (const lane of timeline.lanes) {
@@ -146,7 +247,8 @@ timeline.draw = canvas => {
     if (selection) {
         g.fillStyle = themeColour('accent');
         g.globalAlpha = 0.1;
-        const a = Math.max(left, x(selection[0])), b = Math.min(width, x(selection[1]));
+        const a = Math.max(left, x(selection[0])),
+            b = Math.min(width, x(selection[1]));
         if (b > a) g.fillRect(a, 0, b - a, height);
         g.globalAlpha = 0.8;
         for (const t of selection) if (x(t) >= left) g.fillRect(x(t) - 0.5, 0, 1, height);
@@ -154,20 +256,25 @@ timeline.draw = canvas => {
     }
     const pin = app.state.pin;
     if (pin?.kind === 'event') {
-        const e = app.model.trace.events, a = Math.max(left - 2, x(e.begin[pin.event])), b = Math.min(width + 2, x(e.begin[pin.event] + e.duration[pin.event]));
+        const e = app.model.trace.events,
+            a = Math.max(left - 2, x(e.begin[pin.event])),
+            b = Math.min(width + 2, x(e.begin[pin.event] + e.duration[pin.event]));
         if (b > left && a < width) {
             g.strokeStyle = themeColour('text');
             g.lineWidth = 2;
-            for (const lane of timeline.lanes) if (lane.key === 'step' || lane.key === 'thread') g.strokeRect(a - 1, lane.y - 1, Math.max(3, b - a + 2), lane.h + 2);
+            for (const lane of timeline.lanes)
+                if (lane.key === 'step' || lane.key === 'thread')
+                    g.strokeRect(a - 1, lane.y - 1, Math.max(3, b - a + 2), lane.h + 2);
         }
     }
 };
 
 function drawTimeAxis(g, t0, t1, left, w, height) {
-    const step = niceStep(t1 - t0, w / 110), origin = app.model.begin;
+    const step = niceStep(t1 - t0, w / 110),
+        origin = app.model.begin;
     g.textAlign = 'center';
     for (let t = Math.ceil((t0 - origin) / step) * step; t <= t1 - origin; t += step) {
-        const x = left + (t + origin - t0) / (t1 - t0) * w;
+        const x = left + ((t + origin - t0) / (t1 - t0)) * w;
         g.fillStyle = themeColour('line');
         g.fillRect(Math.round(x), timeline.axis - 3, 1, height);
         g.fillStyle = themeColour('quiet');
@@ -180,23 +287,31 @@ function drawTimeAxis(g, t0, t1, left, w, height) {
 }
 
 function drawLane(g, lane, t0, t1, left, w, wait) {
-    const p = timeline.pixels, {level, from, to, number} = lanePixels(lane.pyramid, t0, t1, w, p), scale = w / (t1 - t0);
+    const p = timeline.pixels,
+        {level, from, to, number} = lanePixels(lane.pyramid, t0, t1, w, p),
+        scale = w / (t1 - t0);
     if (number === 0 && to - from <= w / 3) {
         for (let i = from; i < to; ++i) {
-            const a = left + (lane.begin[i] - t0) * scale, b = left + (lane.end[i] - t0) * scale;
+            const a = left + (lane.begin[i] - t0) * scale,
+                b = left + (lane.end[i] - t0) * scale;
             drawInterval(g, lane, i, a, Math.max(a + 0.7, b - (b - a > 3 ? 0.7 : 0)), left, left + w, wait, scale);
         }
         return;
     }
     let start = 0;
-    const level8 = x => p.cover[x] <= 0.003 ? 0 : lane.share ? 1 + Math.round(31 * Math.min(1, p.busy[x] / p.cover[x])) : 1 + Math.round(7 * Math.min(1, p.cover[x]));
+    const level8 = x =>
+        p.cover[x] <= 0.003
+            ? 0
+            : lane.share
+              ? 1 + Math.round(31 * Math.min(1, p.busy[x] / p.cover[x]))
+              : 1 + Math.round(7 * Math.min(1, p.cover[x]));
     for (let x = 1; x <= w; ++x) {
         if (x < w && p.colour[x] === p.colour[start] && level8(x) === level8(start)) continue;
         const k = level8(start);
         if (k) {
             g.fillStyle = timeline.cssColour(p.colour[start]);
             if (lane.share) {
-                const busy = lane.h * (k - 1) / 31;
+                const busy = (lane.h * (k - 1)) / 31;
                 g.fillRect(left + start, lane.y + lane.h - busy, x - start, busy);
                 g.fillStyle = wait;
                 g.globalAlpha = 0.45;
@@ -212,17 +327,26 @@ function drawLane(g, lane, t0, t1, left, w, wait) {
 }
 
 function drawInterval(g, lane, i, a, b, low, high, wait, scale) {
-    const colour = timeline.cssColour(lane.colour[i]), from = Math.max(low, a), to = Math.min(high, b);
+    const colour = timeline.cssColour(lane.colour[i]),
+        from = Math.max(low, a),
+        to = Math.min(high, b);
     if (lane.key === 'thread') {
-        const {spans, events} = app.model.trace, k = events.firstSpan[i] + lane.thread;
+        const {spans, events} = app.model.trace,
+            k = events.firstSpan[i] + lane.thread;
         if (k >= events.firstSpan[i + 1]) return;
         g.fillStyle = wait;
         g.globalAlpha = 0.5;
         g.fillRect(from, lane.y, to - from, lane.h);
         g.globalAlpha = 1;
-        const busyFrom = a + spans.start[k] * scale, busyTo = Math.min(b, busyFrom + spans.busy[k] * scale);
+        const busyFrom = a + spans.start[k] * scale,
+            busyTo = Math.min(b, busyFrom + spans.busy[k] * scale);
         g.fillStyle = colour;
-        g.fillRect(Math.max(low, busyFrom), lane.y, Math.max(0, Math.min(high, busyTo) - Math.max(low, busyFrom)), lane.h);
+        g.fillRect(
+            Math.max(low, busyFrom),
+            lane.y,
+            Math.max(0, Math.min(high, busyTo) - Math.max(low, busyFrom)),
+            lane.h
+        );
         return;
     }
     g.fillStyle = colour;
@@ -231,28 +355,44 @@ function drawInterval(g, lane, i, a, b, low, high, wait, scale) {
     const rgb = /^#(..)(..)(..)$/.exec(colour);
     g.fillStyle = rgb ? inkOn(rgb.slice(1).map(v => parseInt(v, 16))) : '#fff';
     if (lane.h > 34 && lane.key === 'step') {
-        const e = app.model.trace.events, middle = lane.y + lane.h / 2;
+        const e = app.model.trace.events,
+            middle = lane.y + lane.h / 2;
         g.fillText(fitText(g, lane.name(i), to - from - 10), from + 5, middle - 8);
         g.globalAlpha = 0.8;
-        g.fillText(fitText(g, `${formatTime(e.duration[i])}  ${formatRate(e.bytes[i], e.duration[i])}`, to - from - 10), from + 5, middle + 8);
+        g.fillText(
+            fitText(g, `${formatTime(e.duration[i])}  ${formatRate(e.bytes[i], e.duration[i])}`, to - from - 10),
+            from + 5,
+            middle + 8
+        );
         g.globalAlpha = 1;
-    } else g.fillText(fitText(g, lane.name(i), to - from - 10), from + 5, lane.y + lane.h / 2 + 0.5);
+    } else {
+        const room = to - from - 10,
+            name = lane.name(i),
+            text = lane.short && g.measureText(name).width > room ? lane.short(i) : name;
+        g.fillText(fitText(g, text, room), from + 5, lane.y + lane.h / 2 + 0.5);
+    }
 }
 
 /** Bytes a nanosecond, one value per pixel; the bytes of levels come from running sums. */
 function drawRate(g, lane, t0, t1, left, w) {
-    const {trace} = app.model, e = trace.events;
+    const {trace} = app.model,
+        e = trace.events;
     if (!app.model.byteSums) {
-        const sums = app.model.byteSums = new Float64Array(e.count + 1);
+        const sums = (app.model.byteSums = new Float64Array(e.count + 1));
         for (let i = 0; i < e.count; ++i) sums[i + 1] = sums[i] + e.bytes[i];
     }
-    const sums = app.model.byteSums, end = app.model.eventEnd, values = new Float64Array(w), step = (t1 - t0) / w;
-    const moved = t => {   // bytes moved until a time, an event's bytes spread over it
+    const sums = app.model.byteSums,
+        end = app.model.eventEnd,
+        values = new Float64Array(w),
+        step = (t1 - t0) / w;
+    const moved = t => {
+        // bytes moved until a time, an event's bytes spread over it
         const i = lowerBound(e.begin, e.count, t) - 1;
         if (i < 0) return 0;
         return sums[i] + e.bytes[i] * Math.min(1, e.duration[i] ? (t - e.begin[i]) / (end[i] - e.begin[i]) : 1);
     };
-    let before = moved(t0), most = 0;
+    let before = moved(t0),
+        most = 0;
     for (let x = 0; x < w; ++x) {
         const now = moved(t0 + (x + 1) * step);
         values[x] = (now - before) / step;
@@ -260,7 +400,7 @@ function drawRate(g, lane, t0, t1, left, w) {
         if (values[x] > most) most = values[x];
     }
     if (!most) return;
-    const y = v => lane.y + lane.h - v / most * (lane.h - 4);
+    const y = v => lane.y + lane.h - (v / most) * (lane.h - 4);
     g.beginPath();
     g.moveTo(left, lane.y + lane.h);
     for (let x = 0; x < w; ++x) g.lineTo(left + x, y(values[x]));
@@ -293,134 +433,3 @@ function drawMarks(g, x, left, height) {
         if (mark.text) g.fillText(fitText(g, mark.text, 140), at + 11, timeline.axis + 1);
     }
 }
-
-timeline.eventAt = (x, y) => {
-    const [t0, t1] = app.view(), t = t0 + (x - timeline.gutter) / timeline.width * (t1 - t0), slack = (t1 - t0) / timeline.width * 2;
-    const lane = timeline.lanes.find(l => y >= l.y - 3 && y <= l.y + l.h + 3);
-    if (x < timeline.gutter) return {t, lane, item: -1};
-    if (!lane || !lane.count) return {t, lane, item: -1};
-    const i = lowerBound(lane.begin, lane.count, t + slack) - 1;
-    return {t, lane, item: i >= 0 && lane.end[i] + slack >= t ? i : -1};
-};
-
-timeline.tip = (x, y) => {
-    const {lane, item, t} = timeline.eventAt(x, y), {trace, steps} = app.model, e = trace.events;
-    if (!lane || item < 0) return null;
-    if (lane.key === 'run') {
-        const run = trace.runs[item];
-        return [lane.name(item), `${formatTime(run.end - run.begin)} · ${formatBytes(run.observed)} of weights · ${run.ev1 - run.ev0} steps`,
-            run.position >= 0 ? `position ${run.position}, ${run.tokens} token${run.tokens > 1 ? 's' : ''}` : `${run.tokens} tokens`];
-    }
-    if (lane.key === 'layer' || lane.key === 'part') {
-        const step = steps[e.step[lane.first[item]]];
-        return [lane.key === 'part' ? step.place : step.layer < 0 ? step.partName : `layer ${step.layer}`, formatTime(lane.end[item] - lane.begin[item])];
-    }
-    const step = steps[e.step[item]], lines = [`${step.label}`, `${step.place} · ${step.kernel}`,
-        `${formatTime(e.duration[item])} · ${formatBytes(e.bytes[item])} · ${formatRate(e.bytes[item], e.duration[item])}`];
-    if (lane.key === 'thread') {
-        const k = e.firstSpan[item] + lane.thread;
-        if (k < e.firstSpan[item + 1]) lines.push(`thread ${lane.thread}: starts after ${formatTime(trace.spans.start[k])}, busy ${formatTime(trace.spans.busy[k])}, ` +
-            `waits ${formatTime(Math.max(0, e.duration[item] - trace.spans.busy[k]))}`);
-    }
-    for (const t of step.tensors.slice(0, 4)) lines.push(trace.tensors[t].label);
-    return lines;
-};
-
-timeline.zoom = (factor, at) => {
-    const [t0, t1] = app.view(), centre = at ?? (t0 + t1) / 2;
-    app.setView([centre - (centre - t0) * factor, centre + (t1 - centre) * factor]);
-};
-timeline.pan = share => { const [t0, t1] = app.view(), d = (t1 - t0) * share; app.setView([t0 + d, t1 + d]); };
-timeline.fit = () => {
-    const {selection, pin} = app.state, e = app.model.trace.events;
-    if (selection) app.setView(selection);
-    else if (pin?.kind === 'event') {
-        const d = Math.max(e.duration[pin.event], 50);
-        app.setView([e.begin[pin.event] - d, e.begin[pin.event] + 2 * d]);
-    } else app.setView([app.model.begin, app.model.end]);
-};
-
-timeline.pointer = (kind, event, x, y) => {
-    const {t, lane, item} = timeline.eventAt(x, y);
-    if (kind === 'down') timeline.drag = {x, t, view: app.view(), select: event.shiftKey, moved: false};
-    else if (kind === 'move' && timeline.drag) {
-        const drag = timeline.drag;
-        if (Math.abs(x - drag.x) > 3) drag.moved = true;
-        if (!drag.moved) return;
-        showTip(event, null);
-        if (drag.select) app.setSelection([Math.min(drag.t, t), Math.max(drag.t, t)], true);
-        else {
-            const d = (drag.x - x) / timeline.width * (drag.view[1] - drag.view[0]);
-            app.setView([drag.view[0] + d, drag.view[1] + d]);
-        }
-    } else if (kind === 'move') { timeline.pointerTime = t; showTip(event, timeline.tip(x, y)); }
-    else if (kind === 'up' && timeline.drag) {
-        const drag = timeline.drag;
-        timeline.drag = null;
-        if (drag.moved) { if (drag.select) app.changed(); return; }
-        if (item < 0 || !lane) app.setPin(null);
-        else if (lane.key === 'run') app.setPin({kind: 'run', run: item});
-        else if (lane.key === 'layer' && lane.keys[item] >= 0) app.setPin({kind: 'layer', layer: lane.keys[item]});
-        else if (lane.key === 'layer' || lane.key === 'part') app.setPin({kind: 'event', event: lane.first[item]});
-        else app.setPin({kind: 'event', event: item});
-    } else if (kind === 'double') timeline.zoom(0.4, t);
-};
-timeline.wheel = (event, x) => {
-    const [t0, t1] = app.view(), t = t0 + (x - timeline.gutter) / timeline.width * (t1 - t0);
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) timeline.pan((event.deltaX || event.deltaY) / 900);
-    else timeline.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) * 0.0035), t);
-};
-
-timeline.key = key => {
-    const e = app.model.trace.events, pin = app.state.pin;
-    const keys = {w: () => timeline.zoom(0.6), s: () => timeline.zoom(1 / 0.6), a: () => timeline.pan(-0.2), d: () => timeline.pan(0.2),
-        f: () => timeline.fit(), 0: () => app.setView([app.model.begin, app.model.end]),
-        m: () => {
-            const t = timeline.pointerTime ?? (app.view()[0] + app.view()[1]) / 2;
-            app.state.marks = [...app.state.marks, Math.max(0, Math.round(t))];
-            app.render();
-        },
-        ArrowRight: () => timeline.pinEvent(pin?.kind === 'event' ? pin.event + 1 : lowerBound(e.begin, e.count, app.view()[0])),
-        ArrowLeft: () => timeline.pinEvent(pin?.kind === 'event' ? pin.event - 1 : lowerBound(e.begin, e.count, app.view()[0])),
-        '[': () => timeline.sameStep(-1), ']': () => timeline.sameStep(1)};
-    if (!keys[key]) return false;
-    keys[key]();
-    return true;
-};
-
-/** Pins an event and moves the view as far as needed to see it. */
-timeline.pinEvent = i => {
-    const e = app.model.trace.events;
-    if (i < 0 || i >= e.count) return;
-    let [t0, t1] = app.view();
-    const stop = e.begin[i] + e.duration[i];
-    if (e.begin[i] < t0 || stop > t1) {
-        const span = Math.max(t1 - t0, e.duration[i] * 2), middle = (e.begin[i] + stop) / 2;
-        app.setView([middle - span / 2, middle + span / 2]);
-    }
-    app.setPin({kind: 'event', event: i});
-};
-timeline.sameStep = direction => {
-    const {pin} = app.state, model = app.model;
-    if (pin?.kind !== 'event') return;
-    const s = model.trace.events.step[pin.event], list = model.stepEvents.subarray(model.stepFirst[s], model.stepFirst[s + 1]);
-    const at = list.indexOf(pin.event) + direction;
-    if (at < 0 || at >= list.length) return;
-    const e = model.trace.events, [t0, t1] = app.view(), shift = e.begin[list[at]] - e.begin[pin.event];
-    app.setView([t0 + shift, t1 + shift]);
-    app.setPin({kind: 'event', event: list[at]});
-};
-
-/** The same as a table: the events in view. */
-timeline.table = () => {
-    const {trace, steps} = app.model, e = trace.events, [t0, t1] = app.view(), rows = [];
-    const from = lowerBound(e.begin, e.count, t0), to = lowerBound(e.begin, e.count, t1);
-    for (let i = from; i < to && rows.length < 1000; ++i) {
-        const step = steps[e.step[i]];
-        if (!app.masks.steps[e.step[i]]) continue;
-        rows.push({cells: [formatTime(e.begin[i] - app.model.begin), formatTime(e.duration[i]), step.layer < 0 ? '' : step.layer, step.partName, step.label,
-            step.kernel, formatBytes(e.bytes[i]), formatRate(e.bytes[i], e.duration[i])], pick: () => app.setPin({kind: 'event', event: i})});
-    }
-    return {columns: ['begin', 'duration', 'layer', '*part', '*step', '*kernel', 'bytes', 'rate'], rows,
-        note: to - from > 1000 ? `the first 1000 of ${formatCount(to - from)} steps in view` : ''};
-};

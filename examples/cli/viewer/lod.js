@@ -8,25 +8,43 @@ function buildPyramid(begin, end, colour, count, share = null) {
     const levels = [level];
     while (level.count > 64) {
         const n = Math.ceil(level.count / 4);
-        const next = {begin: new Float64Array(n), end: new Float64Array(n), colour: new Uint8Array(n), count: n,
-            busy: new Float64Array(n), cover: new Float64Array(n)};
+        const next = {
+            begin: new Float64Array(n),
+            end: new Float64Array(n),
+            colour: new Uint8Array(n),
+            count: n,
+            busy: new Float64Array(n),
+            cover: new Float64Array(n)
+        };
         for (let i = 0; i < n; ++i) {
             const last = Math.min(level.count, 4 * i + 4);
-            let busy = 0, cover = 0, best = -1, bestTime = -1, high = 0;
+            let busy = 0,
+                cover = 0,
+                best = -1,
+                bestTime = -1,
+                high = 0;
             for (let k = 4 * i; k < last; ++k) {
                 const time = level.cover ? level.cover[k] : level.end[k] - level.begin[k];
                 const at = level.busy ? level.busy[k] : time * (share ? share[k] : 1);
-                busy += at; cover += time;
+                busy += at;
+                cover += time;
                 if (level.end[k] > high) high = level.end[k];
                 let own = 0;
                 for (let j = 4 * i; j < last; ++j)
-                    if (level.colour[j] === level.colour[k]) own += level.cover ? level.cover[j] : level.end[j] - level.begin[j];
-                if (own > bestTime) { bestTime = own; best = level.colour[k]; }
+                    if (level.colour[j] === level.colour[k])
+                        own += level.cover ? level.cover[j] : level.end[j] - level.begin[j];
+                if (own > bestTime) {
+                    bestTime = own;
+                    best = level.colour[k];
+                }
             }
-            next.begin[i] = level.begin[4 * i]; next.end[i] = high;
-            next.colour[i] = best < 0 ? 0 : best; next.busy[i] = busy; next.cover[i] = cover;
+            next.begin[i] = level.begin[4 * i];
+            next.end[i] = high;
+            next.colour[i] = best < 0 ? 0 : best;
+            next.busy[i] = busy;
+            next.cover[i] = cover;
         }
-        levels.push(level = next);
+        levels.push((level = next));
     }
     return {levels, share};
 }
@@ -44,19 +62,29 @@ function pickLevel(pyramid, t0, t1, most) {
 
 /** One value per pixel column: time covered, time busy, colour with most of it. */
 function lanePixels(pyramid, t0, t1, width, out) {
-    const {level, from, to, number} = pickLevel(pyramid, t0, t1, width * 4), scale = width / (t1 - t0);
-    out.cover.fill(0, 0, width); out.busy.fill(0, 0, width); out.best.fill(0, 0, width); out.colour.fill(0, 0, width);
+    const {level, from, to, number} = pickLevel(pyramid, t0, t1, width * 4),
+        scale = width / (t1 - t0);
+    out.cover.fill(0, 0, width);
+    out.busy.fill(0, 0, width);
+    out.best.fill(0, 0, width);
+    out.colour.fill(0, 0, width);
     for (let i = from; i < to; ++i) {
-        const begin = (level.begin[i] - t0) * scale, end = (level.end[i] - t0) * scale, size = end - begin;
+        const begin = (level.begin[i] - t0) * scale,
+            end = (level.end[i] - t0) * scale,
+            size = end - begin;
         const cover = level.cover ? level.cover[i] * scale : size;
         const busy = level.busy ? level.busy[i] * scale : size * (pyramid.share ? pyramid.share[i] : 1);
-        const a = Math.max(0, Math.floor(begin)), b = Math.min(width - 1, Math.floor(end));
+        const a = Math.max(0, Math.floor(begin)),
+            b = Math.min(width - 1, Math.floor(end));
         for (let x = a; x <= b; ++x) {
             const part = size > 0 ? (Math.min(end, x + 1) - Math.max(begin, x)) / size : 1;
             if (part <= 0) continue;
             out.cover[x] += cover * part;
             out.busy[x] += busy * part;
-            if (cover * part > out.best[x]) { out.best[x] = cover * part; out.colour[x] = level.colour[i]; }
+            if (cover * part > out.best[x]) {
+                out.best[x] = cover * part;
+                out.colour[x] = level.colour[i];
+            }
         }
     }
     return {number, from, to, level};
@@ -65,21 +93,54 @@ function lanePixels(pyramid, t0, t1, width, out) {
 /** Adds events [from, to) to the bins of the heat map. job: columns, extents of each step as CSR (stepFirst, binRow,
     binBytes), extents from ranges (dynFirst, dynOperand, dynBase, dynSize), rows, columns, mode. */
 function heatAccumulate(job, from, to) {
-    const {step, begin, run, stepMask, runMask, stepFirst, binRow, binBytes, dynFirst, dynOperand, dynBase, dynScale, rows, columns,
-        cells, last, state, byTime, t0, t1, run0, run1, reuse, rangeOperand, rangeOffset, rangeLength, rangePieces, rangeStride,
-        firstRange, fixedRow} = job;
+    const {
+        step,
+        begin,
+        run,
+        stepMask,
+        runMask,
+        stepFirst,
+        binRow,
+        binBytes,
+        dynFirst,
+        dynOperand,
+        dynBase,
+        dynScale,
+        rows,
+        columns,
+        cells,
+        last,
+        state,
+        byTime,
+        t0,
+        t1,
+        run0,
+        run1,
+        reuse,
+        rangeOperand,
+        rangeOffset,
+        rangeLength,
+        rangePieces,
+        rangeStride,
+        firstRange,
+        fixedRow
+    } = job;
     const scale = byTime ? columns / (t1 - t0) : columns / (run1 - run0);
     const touch = (row, column, bytes) => {
         if (row < 0 || row >= rows || !(bytes > 0)) return;
         state[0] += bytes;
         const cell = row * columns + column;
-        if (!reuse) { cells[cell] += bytes; return; }
-        const distance = last[row] < 0 ? 0 : state[0] - bytes - last[row];   // bytes read elsewhere since the last touch
+        if (!reuse) {
+            cells[cell] += bytes;
+            return;
+        }
+        const distance = last[row] < 0 ? 0 : state[0] - bytes - last[row]; // bytes read elsewhere since the last touch
         if (distance > cells[cell]) cells[cell] = distance;
         last[row] = state[0];
     };
     for (let i = from; i < to; ++i) {
-        const s = step[i], r = run[i];
+        const s = step[i],
+            r = run[i];
         if (!stepMask[s] || (r < runMask.length && !runMask[r])) continue;
         const column = Math.floor(byTime ? (begin[i] - t0) * scale : (r - run0) * scale);
         if (column < 0 || column >= columns) continue;
@@ -88,20 +149,35 @@ function heatAccumulate(job, from, to) {
             for (let k = firstRange[i]; k < firstRange[i + 1]; ++k) {
                 if (rangeOperand[k] !== dynOperand[d]) continue;
                 const bytes = rangeLength[k] * (rangePieces[k] || 1);
-                if (fixedRow[d] >= 0) { touch(fixedRow[d], column, bytes); continue; }
+                if (fixedRow[d] >= 0) {
+                    touch(fixedRow[d], column, bytes);
+                    continue;
+                }
                 const low = (dynBase[d] + rangeOffset[k]) * dynScale;
-                const high = (dynBase[d] + rangeOffset[k] + ((rangePieces[k] || 1) - 1) * rangeStride[k] + rangeLength[k]) * dynScale;
-                const a = Math.floor(low), b = Math.max(a, Math.ceil(high) - 1);
+                const high =
+                    (dynBase[d] + rangeOffset[k] + ((rangePieces[k] || 1) - 1) * rangeStride[k] + rangeLength[k]) *
+                    dynScale;
+                const a = Math.floor(low),
+                    b = Math.max(a, Math.ceil(high) - 1);
                 for (let row = a; row <= b; ++row)
-                    touch(row, column, high > low ? bytes * (Math.min(high, row + 1) - Math.max(low, row)) / (high - low) : bytes);
+                    touch(
+                        row,
+                        column,
+                        high > low ? (bytes * (Math.min(high, row + 1) - Math.max(low, row))) / (high - low) : bytes
+                    );
             }
     }
 }
 
 /** Bins of the weights that every step reads whole, for rows by file offset or one row a tensor. */
 function heatExtents(model, axis) {
-    const stepFirst = new Uint32Array(model.steps.length + 1), binRow = [], binBytes = [];
-    const dynFirst = new Uint32Array(model.steps.length + 1), dynOperand = [], dynBase = [], fixedRow = [];
+    const stepFirst = new Uint32Array(model.steps.length + 1),
+        binRow = [],
+        binBytes = [];
+    const dynFirst = new Uint32Array(model.steps.length + 1),
+        dynOperand = [],
+        dynBase = [],
+        fixedRow = [];
     model.steps.forEach((step, s) => {
         stepFirst[s] = binRow.length;
         dynFirst[s] = dynOperand.length;
@@ -112,32 +188,57 @@ function heatExtents(model, axis) {
             if (axis.byFile && t.place < 0) return;
             const row = axis.byFile ? -1 : axis.rowOf[o.ref];
             if (!axis.byFile && row < 0) return;
-            if (o.kind === DYNAMIC) { dynOperand.push(which); dynBase.push(axis.byFile ? t.place - axis.low : 0); fixedRow.push(row); return; }
-            const offset = o.kind === 1 ? o.offset : 0, bytes = o.kind === 1 ? o.length * (o.count || 1) : t.bytes;
-            if (row >= 0) { binRow.push(row); binBytes.push(bytes); return; }
-            const low = (t.place - axis.low + offset) * axis.scale, high = (t.place - axis.low + offset + bytes) * axis.scale;
+            if (o.kind === DYNAMIC) {
+                dynOperand.push(which);
+                dynBase.push(axis.byFile ? t.place - axis.low : 0);
+                fixedRow.push(row);
+                return;
+            }
+            const offset = o.kind === 1 ? o.offset : 0,
+                bytes = o.kind === 1 ? o.length * (o.count || 1) : t.bytes;
+            if (row >= 0) {
+                binRow.push(row);
+                binBytes.push(bytes);
+                return;
+            }
+            const low = (t.place - axis.low + offset) * axis.scale,
+                high = (t.place - axis.low + offset + bytes) * axis.scale;
             for (let y = Math.floor(low); y < Math.max(Math.floor(low) + 1, Math.ceil(high)); ++y) {
                 binRow.push(y);
-                binBytes.push(high > low ? bytes * (Math.min(high, y + 1) - Math.max(low, y)) / (high - low) : bytes);
+                binBytes.push(high > low ? (bytes * (Math.min(high, y + 1) - Math.max(low, y))) / (high - low) : bytes);
             }
         });
     });
     stepFirst[model.steps.length] = binRow.length;
     dynFirst[model.steps.length] = dynOperand.length;
-    return {stepFirst, binRow: Int32Array.from(binRow), binBytes: Float64Array.from(binBytes), dynFirst,
-        dynOperand: Uint16Array.from(dynOperand), dynBase: Float64Array.from(dynBase), fixedRow: Int32Array.from(fixedRow),
-        dynScale: axis.scale ?? 1};
+    return {
+        stepFirst,
+        binRow: Int32Array.from(binRow),
+        binBytes: Float64Array.from(binBytes),
+        dynFirst,
+        dynOperand: Uint16Array.from(dynOperand),
+        dynBase: Float64Array.from(dynBase),
+        fixedRow: Int32Array.from(fixedRow),
+        dynScale: axis.scale ?? 1
+    };
 }
 
 /** Bytes moved per column of the overview strip. */
 function overviewBins(model, width) {
-    const e = model.trace.events, bins = new Float64Array(width), scale = width / (model.end - model.begin);
+    const e = model.trace.events,
+        bins = new Float64Array(width),
+        scale = width / (model.end - model.begin);
     for (let i = 0; i < e.count; ++i) {
-        const a = (e.begin[i] - model.begin) * scale, b = (e.begin[i] + e.duration[i] - model.begin) * scale;
-        const x0 = Math.max(0, Math.floor(a)), x1 = Math.min(width - 1, Math.floor(b));
-        if (x0 === x1 || b <= a) { bins[Math.min(x0, width - 1)] += e.bytes[i]; continue; }
-        for (let x = x0; x <= x1; ++x) bins[x] += e.bytes[i] * (Math.min(b, x + 1) - Math.max(a, x)) / (b - a);
+        const a = (e.begin[i] - model.begin) * scale,
+            b = (e.begin[i] + e.duration[i] - model.begin) * scale;
+        const x0 = Math.max(0, Math.floor(a)),
+            x1 = Math.min(width - 1, Math.floor(b));
+        if (x0 === x1 || b <= a) {
+            bins[Math.min(x0, width - 1)] += e.bytes[i];
+            continue;
+        }
+        for (let x = x0; x <= x1; ++x) bins[x] += (e.bytes[i] * (Math.min(b, x + 1) - Math.max(a, x))) / (b - a);
     }
-    for (let x = 0; x < width; ++x) bins[x] *= scale;   // bytes a nanosecond = GB/s
+    for (let x = 0; x < width; ++x) bins[x] *= scale; // bytes a nanosecond = GB/s
     return bins;
 }
