@@ -31,7 +31,12 @@ KINDS = {"dense": synthetic.dense, "experts": lambda: synthetic.experts(12), "ho
 # How many colours a canvas has, and how many of its pixels are not its most frequent one.
 INK = """(() => {
     const canvas = document.querySelector('#stage > canvas'), seen = new Map();
-    const data = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    const copy = document.createElement('canvas');
+    copy.width = canvas.width;
+    copy.height = canvas.height;
+    const context = copy.getContext('2d', {willReadFrequently: true});
+    context.drawImage(canvas, 0, 0);
+    const data = new Uint32Array(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
     for (let i = 0; i < data.length; i += 7) seen.set(data[i], (seen.get(data[i]) ?? 0) + 1);
     return [seen.size, 1 - Math.max(...seen.values()) / Math.ceil(data.length / 7)];
 })()"""

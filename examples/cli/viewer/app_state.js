@@ -38,6 +38,12 @@ function formatTime(ns) {
     if (a >= 1e3) return `${(ns / 1e3).toFixed(a >= 1e5 ? 0 : 2)} µs`;
     return `${Math.round(ns)} ns`;
 }
+/** A time on an axis, with as many digits as its steps need. */
+function axisTime(ns, step) {
+    const [unit, size] = step >= 1e9 ? ['s', 1e9] : step >= 1e6 ? ['ms', 1e6] : step >= 1e3 ? ['µs', 1e3] : ['ns', 1];
+    const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
+    return `${(ns / size).toFixed(digits)} ${unit}`;
+}
 function formatBytes(n) {
     for (const unit of ['B', 'KiB', 'MiB', 'GiB', 'TiB']) {
         if (Math.abs(n) < 1024 || unit === 'TiB')

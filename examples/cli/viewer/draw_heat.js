@@ -124,6 +124,7 @@ heat.request = (width, height) => {
         heat.rows === 'file'
             ? {
                   byFile: true,
+                  rows,
                   low: heat.full[0] + heat.low * range,
                   scale: rows / ((heat.high - heat.low) * range),
                   mask: masks.tensors
@@ -400,9 +401,11 @@ function drawHeatAxes(g, left, top, w, h) {
     const span = heat.span();
     if (span.byTime) {
         const step = niceStep(span.t1 - span.t0, w / 120);
-        for (let t = Math.ceil((span.t0 - model.begin) / step) * step; t < span.t1 - model.begin; t += step) {
+        const first = Math.ceil((span.t0 - model.begin) / step);
+        for (let n = 0; n < 200 && (first + n) * step < span.t1 - model.begin; ++n) {
+            const t = (first + n) * step;
             const x = left + ((t + model.begin - span.t0) / (span.t1 - span.t0)) * w;
-            if (x > left + 20 && x < left + w - 20) g.fillText(formatTime(t), x, 12);
+            if (x > left + 20 && x < left + w - 20) g.fillText(axisTime(t, step), x, 12);
         }
     } else {
         const runs = model.trace.runs,

@@ -273,15 +273,14 @@ function drawTimeAxis(g, t0, t1, left, w, height) {
     const step = niceStep(t1 - t0, w / 110),
         origin = app.model.begin;
     g.textAlign = 'center';
-    for (let t = Math.ceil((t0 - origin) / step) * step; t <= t1 - origin; t += step) {
+    const first = Math.ceil((t0 - origin) / step);
+    for (let n = 0; n < 200 && (first + n) * step <= t1 - origin; ++n) {
+        const t = (first + n) * step;
         const x = left + ((t + origin - t0) / (t1 - t0)) * w;
         g.fillStyle = themeColour('line');
         g.fillRect(Math.round(x), timeline.axis - 3, 1, height);
         g.fillStyle = themeColour('quiet');
-        const unit = step >= 1e9 ? ['s', 1e9] : step >= 1e6 ? ['ms', 1e6] : step >= 1e3 ? ['µs', 1e3] : ['ns', 1];
-        const digits = Math.max(0, Math.ceil(-Math.log10(step / unit[1]) - 1e-9));
-        const text = `${(t / unit[1]).toFixed(digits)} ${unit[0]}`;
-        if (x > left + 20 && x < left + w - 24) g.fillText(text, x, 11);
+        if (x > left + 20 && x < left + w - 24) g.fillText(axisTime(t, step), x, 11);
     }
     g.textAlign = 'left';
 }

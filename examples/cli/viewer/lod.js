@@ -157,8 +157,8 @@ function heatAccumulate(job, from, to) {
                 const high =
                     (dynBase[d] + rangeOffset[k] + ((rangePieces[k] || 1) - 1) * rangeStride[k] + rangeLength[k]) *
                     dynScale;
-                const a = Math.floor(low),
-                    b = Math.max(a, Math.ceil(high) - 1);
+                const a = Math.max(0, Math.floor(low)),
+                    b = Math.min(rows - 1, Math.max(Math.floor(low), Math.ceil(high) - 1));
                 for (let row = a; row <= b; ++row)
                     touch(
                         row,
@@ -203,7 +203,10 @@ function heatExtents(model, axis) {
             }
             const low = (t.place - axis.low + offset) * axis.scale,
                 high = (t.place - axis.low + offset + bytes) * axis.scale;
-            for (let y = Math.floor(low); y < Math.max(Math.floor(low) + 1, Math.ceil(high)); ++y) {
+            // a file may say more than the tensor has: only rows that are there
+            const from = Math.max(0, Math.floor(low)),
+                to = Math.min(axis.rows, Math.max(Math.floor(low) + 1, Math.ceil(high)));
+            for (let y = from; y < to; ++y) {
                 binRow.push(y);
                 binBytes.push(high > low ? (bytes * (Math.min(high, y + 1) - Math.max(low, y))) / (high - low) : bytes);
             }

@@ -372,7 +372,7 @@ function expertPicks(model, masks, sums) {
     for (const [layer] of chosen)
         for (const t of trace.tensors)
             if (t.layer === layer && t.flags & STACKED) {
-                experts = Math.max(experts, t.ne[2]);
+                experts = Math.max(experts, Math.min(t.ne[2], 4096)); // more is no model
                 slice += t.slice;
             }
     const layers = [...chosen.keys()].sort((a, b) => a - b),
