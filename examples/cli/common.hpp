@@ -30,7 +30,6 @@ Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
 Action add_trace(CLI::App& app);
-Action add_trace_view(CLI::App& trace);  ///< a verb of trace
 
 inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
             if (command->parsed()) return action();
         return 2;
     } catch (const cli::UsageError& error) {
-        return fail(std::string(error.what()) + " (see tinfer " + app.get_subcommands()[0]->get_name() + " --help)", 2);
+        return fail(std::string(error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::cancelled && cli::interrupted()) return cli::kInterrupted;
         return fail(error.what(), 1);

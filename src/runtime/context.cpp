@@ -58,8 +58,8 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
         input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
     map_ = {bound.file->tensors(), layout.caches(),          arena.data(), scratch.data(), scratch.size(),
             input_slots_,          kernels::this_processor()};
-    session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()},
-                                                      layout.table().name, bound.hp.arch);
+    session = std::make_shared<runtime::TraceSession>(
+        runtime::Registry{bound.file->tensors(), layout.caches(), &owner.file()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
     if (layout.encoder() != nullptr) encoder.emplace(*layout.encoder());

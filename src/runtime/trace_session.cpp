@@ -141,6 +141,9 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         info.isa = isa_;
         info.architecture = architecture_;
         info.wall_clock_ns = wall_clock_;
+        info.steady_clock_ns = static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count());
+        info.file = registry_.file;
         info.n_threads = n_threads;
         info.weights = registry_.weights;
         info.caches = registry_.caches;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The page that `tinfer trace view` writes, without a browser: nothing in it leaves it, hostile names are escaped, and
-what is packed in it, unpacked here by the description in examples/cli/view.hpp, is the trace. First argument: the program.
+what is packed in it, unpacked here by the description in examples/cli/trace/view.hpp, is the trace. First argument: the program.
 """
 import base64
 import json
@@ -193,7 +193,7 @@ class Page(unittest.TestCase):
         for data, message in ((b"GGUF" + bytes(300), "not a trace"), (b"TNFTRACE\2\0\0\0" + bytes(300), "version 2.0 not supported"),
                               (synthetic.worked_example()[:40] + b"x" + synthetic.worked_example()[41:], "header is damaged")):
             code = subprocess.run([TINFER, "trace", "view", self.put(data), "-o", FOLDER / "no.html"], capture_output=True, text=True)
-            self.assertNotEqual(code.returncode, 0)
+            self.assertEqual(code.returncode, 2)
             self.assertIn(message, code.stderr)
             self.assertFalse((FOLDER / "no.html").exists())
 

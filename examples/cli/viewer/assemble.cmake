@@ -36,7 +36,7 @@ file(WRITE ${PAGE} "${html}")
 if(SOURCE)
     file(WRITE ${SOURCE} "// SPDX-License-Identifier: MIT
 // Made by viewer/assemble.cmake.
-#include \"view_page.hpp\"
+#include \"trace/view_page.hpp\"
 
 namespace cli {
 

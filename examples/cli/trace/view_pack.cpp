@@ -15,7 +15,6 @@ namespace cli {
 
 namespace {
 
-constexpr auto kDamaged = tinfer::ErrorCode::bad_metadata;
 constexpr std::size_t kHeaderBytes = 128, kBlockHeaderBytes = 56, kEventsHeaderBytes = 40;
 constexpr std::uint32_t kBlockMagic = 0x4b424e54;  // "TNBK"
 constexpr std::uint16_t kEventsBlock = 7;
@@ -255,12 +254,13 @@ PackedTrace pack_trace(std::span<const std::byte> trace, const ViewOptions& opti
         throw tinfer::Error(code, options.file_name + ": " + what);
     };
     if (trace.size() < kHeaderBytes || std::memcmp(trace.data(), "TNFTRACE", 8) != 0)
-        refuse(kDamaged, "not a trace of tinfer");
+        refuse(tinfer::ErrorCode::damaged, "not a trace of tinfer");
     if (load<std::uint16_t>(trace, 8) != 1)
         refuse(tinfer::ErrorCode::unsupported_version,
                "trace version " + std::to_string(load<std::uint16_t>(trace, 8)) + "." +
                    std::to_string(load<std::uint16_t>(trace, 10)) + " not supported");
-    if (load<std::uint32_t>(trace, 124) != crc32c(trace.first(124))) refuse(kDamaged, "the header is damaged");
+    if (load<std::uint32_t>(trace, 124) != crc32c(trace.first(124)))
+        refuse(tinfer::ErrorCode::damaged, "the header is damaged");
 
     PackedTrace out;
     const auto append = [&](std::span<const std::byte> bytes) {

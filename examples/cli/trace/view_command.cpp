@@ -2,7 +2,7 @@
 // tinfer trace view: one page that shows a trace in any browser, from disk, without network.
 #include <fstream>
 
-#include "common.hpp"
+#include "trace.hpp"
 #include "view.hpp"
 
 namespace cli {
@@ -36,7 +36,12 @@ int view(const ViewArgs& args) {
     options.max_events = args.max_events;
     if (!args.detail.empty()) options.detail = parse_runs(args.detail);
     const std::string bytes = empty ? std::string() : read_file(args.in);
-    const PackedTrace packed = empty ? PackedTrace{} : pack_trace(std::as_bytes(std::span(bytes)), options);
+    PackedTrace packed;
+    try {
+        if (!empty) packed = pack_trace(std::as_bytes(std::span(bytes)), options);
+    } catch (const tinfer::Error& error) {
+        throw ExitError(2, error.what());
+    }
     std::ofstream file(args.out, std::ios::binary | std::ios::trunc);
     write_view(empty ? nullptr : &packed, options.file_name,
                [&](std::string_view text) { file.write(text.data(), static_cast<std::streamsize>(text.size())); });
@@ -47,7 +52,7 @@ int view(const ViewArgs& args) {
 
 }  // namespace
 
-Action add_trace_view(CLI::App& trace) {
+Verb add_view(CLI::App& trace) {
     auto args = std::make_shared<ViewArgs>();
     auto* command = trace.add_subcommand("view", "Writes one page that shows a trace in any browser, without network.");
     command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")->type_name("FILE");
@@ -60,12 +65,6 @@ Action add_trace_view(CLI::App& trace) {
         ->type_name("RUNS");
     command->footer("\nExample:\n  tinfer trace view t.tntrace -o t.html");
     return [args] { return view(*args); };
-}
-
-Action add_trace(CLI::App& app) {
-    auto* trace = app.add_subcommand("trace", "Works with recorded traces.");
-    trace->require_subcommand(1);
-    return add_trace_view(*trace);
 }
 
 }  // namespace cli
