@@ -88,7 +88,6 @@ timeline.load = model => {
         }
     }
     timeline.lanes.push({key: 'rate', label: 'GB/s', height: 56, count: 0});
-    timeline.recolour(model);
 };
 
 /** Colours depend on the filter and on the choice of what they mean; so do the pyramids, which keep the strongest. */
@@ -132,10 +131,12 @@ timeline.recolour = model => {
                 pass(i) ? index('part' + steps[e.step[i]].part, partColour(steps[e.step[i]].partName)) : 0
             );
         else lane.colour = events;
-        lane.pyramid = buildPyramid(lane.begin, lane.end, lane.colour, lane.count, lane.share);
+        lane.pyramid = lane.share
+            ? sharePyramid(stepPyramid, lane.share)
+            : buildPyramid(lane.begin, lane.end, lane.colour, lane.count);
         if (lane.key === 'step') stepPyramid = lane.pyramid;
     }
-    timeline.stepPyramid = stepPyramid;
+    timeline.stack = stackRuns(trace, events, palette.length);
 };
 
 timeline.cssColour = index => {
@@ -285,7 +286,55 @@ function drawTimeAxis(g, t0, t1, left, w, height) {
     g.textAlign = 'left';
 }
 
+/** Running sums over runs of the time that each colour has in them: the mix of many runs is a difference. */
+function stackRuns(trace, colour, colours) {
+    const e = trace.events,
+        runs = trace.runs.length;
+    if (runs < 100 || runs * colours > 1 << 23) return null;
+    const sums = new Float64Array((runs + 1) * colours);
+    for (let i = 0; i < e.count; ++i)
+        if (e.run[i] < runs) sums[(e.run[i] + 1) * colours + colour[i]] += e.duration[i];
+    for (let k = colours; k < sums.length; ++k) sums[k] += sums[k - colours];
+    return {sums, colours, begin: Float64Array.from(trace.runs, r => r.begin), runs};
+}
+
+/** Where several runs share a pixel, steps are the mix of their colours, one shape each. */
+function drawStack(g, lane, t0, t1, left, w) {
+    const {sums, colours, begin, runs} = timeline.stack,
+        level = new Float32Array(w),
+        mix = new Float32Array(w * colours);
+    for (let x = 0; x < w; ++x) {
+        let a = lowerBound(begin, runs, t0 + (x / w) * (t1 - t0));
+        const b = Math.max(1, lowerBound(begin, runs, t0 + ((x + 1) / w) * (t1 - t0)));
+        if (a >= b) a = b - 1;
+        let all = 0;
+        for (let c = 0; c < colours; ++c) all += sums[b * colours + c] - sums[a * colours + c];
+        if (all > 0)
+            for (let c = 0; c < colours; ++c) mix[c * w + x] = (sums[b * colours + c] - sums[a * colours + c]) / all;
+    }
+    const bottom = lane.y + lane.h;
+    for (let c = 0; c < colours; ++c) {
+        const part = mix.subarray(c * w, (c + 1) * w);
+        if (!part.some(v => v > 0)) continue;
+        g.fillStyle = timeline.cssColour(c);
+        g.beginPath();
+        for (let x = 0; x < w; ++x) g.lineTo(left + x, bottom - level[x] * lane.h);
+        for (let x = w - 1; x >= 0; --x) {
+            level[x] += part[x];
+            g.lineTo(left + x, bottom - level[x] * lane.h);
+        }
+        g.fill();
+    }
+}
+
 function drawLane(g, lane, t0, t1, left, w, wait) {
+    if (lane.key === 'step' && timeline.stack) {
+        const {begin, runs} = timeline.stack;
+        if (lowerBound(begin, runs, t1) - lowerBound(begin, runs, t0) > w / 3) {
+            drawStack(g, lane, t0, t1, left, w);
+            return;
+        }
+    }
     const p = timeline.pixels,
         {level, from, to, number} = lanePixels(lane.pyramid, t0, t1, w, p),
         scale = w / (t1 - t0);

@@ -2,10 +2,11 @@
 // Many events, few pixels: a pyramid (factor 4) per lane, and the bins of the heat map. Pure functions over typed arrays;
 // those of the heat map also run inside a worker, made from their own text.
 
-/** Levels above a lane of intervals: begin, end, time in it, and the colour that has most of the time. */
-function buildPyramid(begin, end, colour, count, share = null) {
-    let level = {begin, end, colour, count, busy: null, cover: null};
-    const levels = [level];
+/** Levels above a lane of intervals: begin, end, time in it (cover), and the colour that has most of the time. */
+function buildPyramid(begin, end, colour, count) {
+    let level = {begin, end, colour, count, cover: null};
+    const levels = [level],
+        time = new Float64Array(4);
     while (level.count > 64) {
         const n = Math.ceil(level.count / 4);
         const next = {
@@ -13,38 +14,50 @@ function buildPyramid(begin, end, colour, count, share = null) {
             end: new Float64Array(n),
             colour: new Uint8Array(n),
             count: n,
-            busy: new Float64Array(n),
             cover: new Float64Array(n)
         };
         for (let i = 0; i < n; ++i) {
-            const last = Math.min(level.count, 4 * i + 4);
-            let busy = 0,
-                cover = 0,
-                best = -1,
-                bestTime = -1,
+            const first = 4 * i,
+                some = Math.min(4, level.count - first);
+            let cover = 0,
+                best = 0,
+                most = -1,
                 high = 0;
-            for (let k = 4 * i; k < last; ++k) {
-                const time = level.cover ? level.cover[k] : level.end[k] - level.begin[k];
-                const at = level.busy ? level.busy[k] : time * (share ? share[k] : 1);
-                busy += at;
-                cover += time;
-                if (level.end[k] > high) high = level.end[k];
-                let own = 0;
-                for (let j = 4 * i; j < last; ++j)
-                    if (level.colour[j] === level.colour[k])
-                        own += level.cover ? level.cover[j] : level.end[j] - level.begin[j];
-                if (own > bestTime) {
-                    bestTime = own;
-                    best = level.colour[k];
-                }
+            for (let k = 0; k < some; ++k) {
+                const at = first + k;
+                time[k] = level.cover ? level.cover[at] : level.end[at] - level.begin[at];
+                cover += time[k];
+                if (level.end[at] > high) high = level.end[at];
+                for (let j = 0; j < k; ++j)
+                    if (level.colour[first + j] === level.colour[at]) {
+                        time[j] += time[k]; // the first of a colour gathers its time
+                        break;
+                    }
             }
-            next.begin[i] = level.begin[4 * i];
+            for (let k = 0; k < some; ++k)
+                if (time[k] > most) {
+                    most = time[k];
+                    best = level.colour[first + k];
+                }
+            next.begin[i] = level.begin[first];
             next.end[i] = high;
-            next.colour[i] = best < 0 ? 0 : best;
-            next.busy[i] = busy;
+            next.colour[i] = best;
             next.cover[i] = cover;
         }
         levels.push((level = next));
+    }
+    return {levels, share: null};
+}
+
+/** The same intervals of which only shares are busy: shares the other's columns and adds busy time. */
+function sharePyramid(base, share) {
+    const levels = base.levels.map(level => ({...level, busy: null}));
+    for (let l = 1; l < levels.length; ++l) {
+        const below = levels[l - 1],
+            busy = new Float64Array(levels[l].count);
+        for (let k = 0; k < below.count; ++k)
+            busy[k >> 2] += below.busy ? below.busy[k] : (below.end[k] - below.begin[k]) * share[k];
+        levels[l].busy = busy;
     }
     return {levels, share};
 }
