@@ -68,11 +68,13 @@ function layoutGraph(model, plan) {
     for (const step of all) {
         const to = nodeOf.get(step.index);
         for (const o of step.operands) {
+            if (o.flags & 1) continue; // scratch carries nothing from step to step
             const from = writer.get(o.ref);
             if (o.mode & READS && from && from !== to && from.order < to.order)
                 edges.set(from.order * 65536 + to.order, {from, to});
         }
-        for (const o of step.operands) if (o.mode & WRITES && o.kind !== ELIDED) writer.set(o.ref, to);
+        for (const o of step.operands)
+            if (o.mode & WRITES && o.kind !== ELIDED && !(o.flags & 1)) writer.set(o.ref, to);
     }
     const columns = [];
     for (const node of nodes) {
@@ -213,7 +215,7 @@ graph.draw = canvas => {
         g.strokeStyle = themeColour('line');
         g.lineWidth = 1;
         g.beginPath();
-        g.roundRect(X(box.x0 - 18), Y(-46), (box.x1 - box.x0 + 36) * z, (box.h + 64) * z, 12 * z);
+        g.roundRect(X(box.x0 - 18), Y(-56), (box.x1 - box.x0 + 36) * z, (box.h + 74) * z, 12 * z);
         g.fill();
         g.stroke();
         const l = box.group.layers,
@@ -226,14 +228,14 @@ graph.draw = canvas => {
                 ? `× ${l.length}   layers ${dense ? `${l[0]}–${l[l.length - 1]}` : l.slice(0, 4).join(', ') + (l.length > 4 ? ' …' : '')}`
                 : `layer ${l[0]}`,
             X(box.x1 + 4),
-            Y(-29)
+            Y(-39)
         );
     }
     g.textAlign = 'left';
     g.font = size(12);
     for (const c of p.columns) {
         g.fillStyle = themeColour('quiet');
-        g.fillText(c.section, X(c.x), Y(c.group ? -29 : -14));
+        g.fillText(c.section, X(c.x), Y(-16));
     }
     g.lineWidth = Math.max(0.6, 1.1 * z);
     for (const {from, to} of p.edges) {

@@ -54,9 +54,9 @@ roofline.toolbar = () => {
         ),
         box('read GB/s', 'read', 'What memory gives'),
         box('GMAC/s', 'macs', 'Multiply-adds a second'),
-        el('span', {class: 'quiet'}, roofline.measured ? 'roofs as recorded' : 'no roofs in the file: type yours in'),
+        el('span', {class: 'quiet'}, roofline.measured ? 'roofs as recorded' : 'type your roofs in'),
         el('span', {class: 'grow'}),
-        el('span', {class: 'quiet'}, 'area of a point: its share of time')
+        el('span', {class: 'quiet'}, 'area: share of time')
     ];
 };
 roofline.groups = () => {

@@ -25,7 +25,7 @@ function buildModel(trace) {
     for (let i = 1; i < bases.length; ++i) bases[i] = bases[i - 1] + (bases[i] ?? 0);
     for (const t of trace.tensors) {
         t.place = t.offset < 0 ? -1 : (bases[t.file] ?? 0) + t.offset; // in all files together
-        t.roleName = name('role', t.role);
+        t.roleName = names.role?.[t.role] ?? (t.role ? `role ${t.role}` : 'other');
         t.typeName = name('type', t.type);
         t.shape = t.ne.slice(0, Math.max(1, t.dims)).join(' × ');
         t.label = t.name || '(no name)';
