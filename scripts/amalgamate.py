@@ -181,9 +181,9 @@ def table_text(common):
     writer = Writer(shared)
     for table in TABLES:
         path = ISA_FOLDER / f"{table}.cpp"
-        pattern = rf'= make_table<tinfer::kernels::{table}>\("{table}"\);'
+        pattern = rf'=\s+make_table<tinfer::kernels::{table}>\("{table}"\);'
         if not re.search(pattern, path.read_text(encoding="utf-8")):
-            sys.exit(f"{path.relative_to(ROOT)}: no line that ends in '{pattern}'")
+            sys.exit(f"{path.relative_to(ROOT)}: not made as '{pattern}'")
         for header in sorted(closure([path]) - {path} - shared):
             if header not in writer.done:
                 writer.add(header)

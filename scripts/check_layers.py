@@ -41,7 +41,7 @@ KERNEL_ROOMS = {
     "": ["simd"],
     "simd": [],
 }
-MAX_LINES = 600
+MAX_LINES = 500
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parser: one pass over header, metadata and tensor directory (specification of the format: versions 1 to 3). Every
-// count is compared with the bytes that are left before it sizes anything. Rule numbers V1 … V25 name the checks.
+// The parser: one pass over header, metadata and tensor directory of versions 1 to 3. docs/gguf.md has the format and
+// the rules, V1 to V25 of which are checked here. Every count is compared with the bytes left before it sizes anything.
 #include <limits>
 
 #include "base/bytes.hpp"

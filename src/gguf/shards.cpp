@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From paths to one directory: opens files, finds the shards of a split set by name, merges their tensors. Rules V17
-// (names across shards) and V26 to V31 (placement in the file) are checked here.
+// From paths to one directory: opens files, finds the shards of a split set by name, merges their tensors. Of the rules
+// in docs/gguf.md, V17 (names across shards) and V26 to V31 (placement in the file) are checked here.
 #include <algorithm>
 #include <charconv>
 #include <new>

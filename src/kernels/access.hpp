@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What each op touches and how much work it is, apart from how it is computed: shared by the kernels of every table, so
-// that a trace of one instruction set reads like a trace of another. tracing.md §6.1 is the contract.
+// that a trace of one instruction set reads like a trace of another. trace-design §6.1 is the contract.
 //
 // Offsets of ranges count from the operand's own first byte; where an operand is a view, whoever owns the sink knows
 // where in the tensor it begins. Ranges of one operand come sorted, disjoint and merged. resolve functions look at

@@ -92,7 +92,7 @@ struct HParams {
     std::optional<std::uint32_t>
         decoder_start;  ///< of a decoder behind an encoder: its first token, unless BOS or padding is
 
-    // RoPE (spec: architectures §2.5)
+    // RoPE (architectures §2.5)
     RopeKind rope = RopeKind::none;
     std::vector<bool> rope_layers;  ///< layers that rotate; empty = all of them
     int n_rot = 0;

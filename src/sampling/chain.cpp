@@ -16,7 +16,7 @@
 namespace tinfer::sampling {
 namespace {
 
-/// A seed from the hardware; never the value that asks for one, so that it can be given again.
+/// A seed from the hardware. It is never kRandomSeed, so that a user can pass it again and get the same draws.
 std::uint32_t hardware_seed() {
     try {
         std::random_device device;
@@ -35,11 +35,11 @@ LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, con
         case 'k': return make_top_k(o.top_k);
         case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep, ops);
         case 'm': return make_min_p(o.min_p, o.min_keep);
-        default: return make_temperature(o.temp);  // validate() has seen the letters
+        default: return make_temperature(o.temp);  // 't': validate() has refused all other letters
     }
 }
 
-/// Our links sort by logit and trust the flag: neither NaN nor a stale flag may reach them.
+/// The library's own links sort by logit and trust `sorted`, so a NaN or a wrong flag must not reach them.
 void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
     for (const Candidate& candidate : candidates.data)
         if (std::isnan(candidate.logit))
@@ -56,7 +56,7 @@ Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& o
     options.validate();
     candidates_.reserve(n_vocab);
     append(make_logit_bias(options.logit_bias));
-    // Temperature 0 makes the rest of the list superfluous: what truncates never drops the best.
+    // At temperature 0 truncating links change nothing, because none of them drops the best candidate.
     for (const char letter : options.order)
         if (!is_greedy_ || letter == 'e') append(make_link(letter, n_vocab, options, ops));
     append(is_greedy_ ? make_greedy() : make_dist(n_vocab, seed_, ops));
@@ -71,7 +71,7 @@ Chain::Chain(const Chain& other)
     links_.reserve(other.links_.size());
     for (const Link& link : other.links_) {
         auto copy = link.link->clone();
-        // A clone is of its original's class.
+        // A clone has the class of its original.
         auto* const row_link = link.row_link != nullptr ? static_cast<RowLink*>(copy.get()) : nullptr;
         links_.push_back({std::move(copy), row_link, link.is_users});
     }
@@ -109,7 +109,7 @@ Token Chain::draw(std::span<const float> logits) {
         fail(ErrorCode::no_candidates, cat("the chain selected candidate ", candidates.selected, " of ", n_left));
     const auto selected = static_cast<std::size_t>(candidates.selected);
     Candidate chosen = is_row ? row_.chosen() : candidates.data[selected];
-    if (is_greedy_) keep({std::span(&chosen, 1), 0, true});  // as a draw at temperature 0 would leave it
+    if (is_greedy_) keep({std::span(&chosen, 1), 0, true});  // what a draw at temperature 0 would leave
     else if (is_row) row_.hold();
     else keep(candidates);
     left_row_ = is_row && !is_greedy_;
@@ -118,7 +118,7 @@ Token Chain::draw(std::span<const float> logits) {
     return Token{chosen.id};
 }
 
-/// Runs the links: on the row for as long as they can, then on candidates. True where the row is what is left.
+/// Runs the links, on the row as long as they can work on it, then on candidates. True if the result is still the row.
 bool Chain::apply(CandidateArray& candidates) {
     bool is_row = true;
     for (const auto& [link, row_link, is_users] : links_) {
@@ -139,7 +139,7 @@ bool Chain::apply(CandidateArray& candidates) {
     return is_row;
 }
 
-/// Remembers what is left, also where a user's link put its own storage in place of ours.
+/// Keeps the candidates that are left. A user's link may have replaced the array by one of its own; it is copied then.
 void Chain::keep(const CandidateArray& candidates) {
     const Candidate* const begin = candidates_.data();
     const Candidate* const data = candidates.data.data();

@@ -20,8 +20,8 @@ double uniform(std::mt19937& generator) {
     return static_cast<double>(high << 32 | low) * 0x1p-64;
 }
 
-/// A choice by probabilities. Their running sum goes by blocks, whose own sums do not wait for one another; up to a
-/// block it is the plain one.
+/// Chooses by probabilities. The running sum is formed from the sums of blocks, which are independent of each other;
+/// for one block it is the plain running sum.
 class Draw {
 public:
     explicit Draw(std::size_t n) : sums_(n_blocks(n)) {}
@@ -71,7 +71,7 @@ public:
         candidates.selected = draw_(candidates.data.size(), p, next());
     }
 
-    /// A sorted row would be summed in another order.
+    /// False for a sorted row: its candidates are summed in another order.
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
         return row.best() >= 0 && !row.is_ordered();
     }

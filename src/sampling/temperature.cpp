@@ -19,7 +19,7 @@ public:
     void apply(CandidateArray& candidates) override {
         const Candidate* const best = best_candidate(candidates.data);
         if (best == nullptr) return;
-        // An infinite logit wins alone, whether it came so or t is small enough to make it so.
+        // An infinite logit is the only one that counts, whether it was infinite before or becomes so by a small t.
         if (t_ <= 0.0f || !std::isfinite(best->logit / t_)) {
             for (Candidate& candidate : candidates.data)
                 if (&candidate != best) candidate.logit = -std::numeric_limits<float>::infinity();
@@ -29,7 +29,8 @@ public:
         for (Candidate& candidate : candidates.data) candidate.logit /= t_;
     }
 
-    /// Different logits may become equal: a sorted row would have them in the order they had before.
+    /// False for a sorted row. Logits that differ may become equal: a sorted array keeps their order, but a row would
+    /// be sorted anew, ties by id.
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
         return t_ > 0.0f && !row.is_ordered() && std::isfinite(row.max() / t_);
     }

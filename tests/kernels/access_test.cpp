@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What kernels say they touch: the ranges of tracing.md §6.1, checked against sets of rows counted the naive way.
+// What kernels say they touch: the ranges of trace-design §6.1, checked against sets of rows counted the naive way.
 #include <doctest/doctest.h>
 
 #include <algorithm>

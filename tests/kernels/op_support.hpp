@@ -110,4 +110,16 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
     return true;
 }
 
+inline std::size_t count(const Shape& ne) { return static_cast<std::size_t>(ne[0] * ne[1] * ne[2] * ne[3]); }
+
+/// out = op(inputs…), all packed, one thread.
+inline std::vector<float> packed(Op op, const Shape& ne, std::vector<kernels::Operand> inputs,
+                                 const OpParams& params = {}, int threads = 1) {
+    std::vector<float> out(count(ne), -7.0f);
+    kernels::KernelCall call = call_of({f32(out, ne)}, params);
+    for (std::size_t i = 0; i < inputs.size(); ++i) call.operands[i + 1] = inputs[i];
+    run(kernels::reference_table, op, DType::none, call, threads);
+    return out;
+}
+
 }  // namespace tinfer::test

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <thread>
 
+#include "support/code_of.hpp"
 #include "support/sanitizers.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
@@ -24,16 +25,6 @@ constexpr double kSlowBuild = kEmulated ? 10 : 1;
 #endif
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-
-ErrorCode code_of(const auto& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.code();
-    }
-    FAIL("no Error was thrown");
-    return ErrorCode::io_error;
-}
 
 /// Processor time, which a busy machine does not stretch.
 double seconds(const auto& action) {

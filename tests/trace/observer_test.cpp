@@ -11,6 +11,7 @@
 
 #include "base/access.hpp"
 #include "base/error.hpp"
+#include "support/code_of.hpp"
 #include "trace/trace_support.hpp"
 
 using namespace tinfer;
@@ -66,15 +67,6 @@ private:
     char letter_;
     std::string& list_;
 };
-
-ErrorCode code_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& error) {
-        return error.code();
-    }
-    throw std::runtime_error("nothing was thrown");
-}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The two shapes into which every quantized format unpacks, so that products, panels and dequantization are written
-// once. A format is one header in this folder: a struct with its sizes and one `unpack`, the formula of
-// quant-formats.md as integers. Codes are signed here whatever the file stores; sub-block scales are integers; what
-// remains is one float.
+// once. A format is one header in this folder: a struct with its sizes and one `unpack`, the format's own formula in
+// integers. Codes are signed here whatever the file stores; sub-block scales are integers; what remains is one
+// float.
 //
 //   super-blocks (256 values):  y[e] = (d · scale[e/16]) · q[e]  −  dmin · min[e/16]
 //   blocks of 32 values:        y[e] = d[e/16] · q[e]  +  m

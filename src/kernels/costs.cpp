@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// What a step costs: multiply-accumulates, and bytes of scratch.
+#include <algorithm>
+
+#include "kernels/access.hpp"
+#include "kernels/attention/kv_quantize.hpp"
+
+namespace tinfer::kernels {
+
+namespace {
+
+std::uint64_t unsigned_bytes(std::int64_t n) noexcept { return static_cast<std::uint64_t>(n); }
+
+std::uint64_t scratch_floats(const StepShape& shape, std::int64_t per_thread) noexcept {
+    return unsigned_bytes((per_thread * 4 + 63) / 64 * 64 * shape.n_threads);
+}
+
+}  // namespace
+
+std::uint64_t macs_mul_mat(const KernelCall& call) noexcept {
+    return unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]) * unsigned_bytes(call[2].n_rows());
+}
+
+std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
+    return unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]) *
+           unsigned_bytes(call[3].ne[0] * call[3].n_rows());
+}
+
+std::uint64_t macs_attention(const KernelCall& call) noexcept {
+    const AttentionParams& p = call.params.attention;
+    std::uint64_t visible = 0;
+    for (std::int64_t t = 0; t < call[6].ne[1]; ++t) {
+        const auto* span = call[6].row<const std::int32_t>(t);
+        visible += unsigned_bytes(std::max(span[2] - span[1], 0));
+    }
+    return visible * unsigned_bytes(p.n_head) * unsigned_bytes(p.head_dim_k + p.head_dim_v);
+}
+
+std::uint64_t macs_moe_sum(const KernelCall& call) noexcept { return unsigned_bytes(call[1].ne[0] * call[1].n_rows()); }
+
+std::uint64_t macs_causal_conv(const KernelCall& call) noexcept {
+    return unsigned_bytes(call[2].ne[0]) * unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]);
+}
+
+template <int StateSlot, int PerElement>
+std::uint64_t macs_recurrent(const KernelCall& call) noexcept {
+    const Operand &state = call[StateSlot], &rows = call[StateSlot + 1];
+    return static_cast<std::uint64_t>(state.ne[0] * rows.ne[1]) * PerElement;
+}
+template std::uint64_t macs_recurrent<6, 4>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 3>(const KernelCall&) noexcept;
+template std::uint64_t macs_recurrent<7, 5>(const KernelCall&) noexcept;
+
+std::uint64_t scratch_row(const StepShape& shape) noexcept { return scratch_floats(shape, shape[0].ne[0]); }
+
+std::uint64_t scratch_attention(const StepShape& shape) noexcept {
+    const AttentionParams& p = shape.params.attention;
+    return scratch_floats(shape, 2 * ((p.head_dim_v + std::int64_t{15}) / 16 * 16) + CodedQuery::floats(p.head_dim_k));
+}
+
+std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {
+    return scratch_floats(shape, std::max(shape.params.attention.head_dim_k, shape.params.attention.head_dim_v));
+}
+}  // namespace tinfer::kernels

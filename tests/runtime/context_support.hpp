@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// A tiny model with tokens for it, and how a test looks at rows of logits and at refusals.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <vector>
+
+#include "support/code_of.hpp"
+#include "support/differences.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer {
+
+using test::bits_of;
+using test::code_of;
+using test::TinyModel;
+
+struct Fixture {
+    test::TempFolder folder;
+    Model model = Model::load(TinyModel{}.save(folder.path()));
+    std::vector<Token> tokens = test::random_tokens(48, 128, 7);
+    std::vector<std::uint32_t> alone(std::span<const Token> list) const {
+        return bits_of(test::logits_of(model, list));
+    }
+};
+
+inline std::vector<std::uint32_t> row_bits(const Context& context, int index) { return bits_of(context.logits(index)); }
+
+inline std::vector<std::uint32_t> slice(const std::vector<std::uint32_t>& all, std::size_t row, std::size_t width) {
+    return {all.begin() + static_cast<std::ptrdiff_t>(row * width),
+            all.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
+}
+
+}  // namespace tinfer
