@@ -86,8 +86,8 @@ json to_json(const Report& report) {
 class Run {
 public:
     Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
-        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()), context_(model, context_options()),
-          sampler_(model.vocab(), args.sampler.get()),
+        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
+          context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
@@ -295,9 +295,8 @@ Action add_run(CLI::App& app) {
     hooks->name = "run";
     hooks->description =
         "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.";
-    hooks->footer =
-        "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
-        "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
+    hooks->footer = "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
+                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
     return add_run_command(app, std::move(hooks));
 }
 

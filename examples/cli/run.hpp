@@ -11,10 +11,10 @@ namespace cli {
 struct RunHooks {
     std::string name, description, footer;
     std::function<void(CLI::App&)> add_options;
-    std::function<void(const ModelArgs&)> check;                          ///< before anything is loaded
-    std::function<void(const tinfer::Model&, tinfer::Context&)> start;    ///< before the first decode
-    std::function<void()> finish;                                         ///< behind the last decode
-    std::int64_t repeat = 1;                                              ///< how often the same is generated
+    std::function<void(const ModelArgs&)> check;                        ///< before anything is loaded
+    std::function<void(const tinfer::Model&, tinfer::Context&)> start;  ///< before the first decode
+    std::function<void()> finish;                                       ///< behind the last decode
+    std::int64_t repeat = 1;                                            ///< how often the same is generated
 };
 
 /// A sub-command with all options of `tinfer run`.

@@ -589,6 +589,7 @@ void TraceSession::end_run(RunStatus status) {
     result.rolled_back = status != RunStatus::ok;
     result.observed_weight_bytes = observed_weight_bytes();
     result.expected_weight_bytes = expected_weight_bytes();
+    result.end = now();         // what observers do with the events is not the run's time
     std::exception_ptr thrown;  // by an observer now; every observer still sees the run end
     try {
         deliver_batched();
@@ -597,7 +598,6 @@ void TraceSession::end_run(RunStatus status) {
         result.status = EventStatus::failed;
         result.rolled_back = true;
     }
-    result.end = now();
     try {
         for_each_observer([&](Attached& a) { a.observer->on_run_end(result); });
     } catch (const Error&) {

@@ -62,7 +62,8 @@ Selection::Ranges parse_ranges(const std::string& text, std::string_view option)
             const auto [behind, wrong] = std::from_chars(at + 1, end, last);
             at = behind, error = wrong;
         }
-        if (error != std::errc() || at != end || last < first) refuse_value(option, word, "a number or a range like 3-10");
+        if (error != std::errc() || at != end || last < first)
+            refuse_value(option, word, "a number or a range like 3-10");
         ranges.emplace_back(first, last);
     }
     return ranges;
@@ -107,17 +108,20 @@ bool Selection::keeps(const tinfer::StepView& step) const {
 }
 
 bool Selection::keeps(const tinfer::TensorInfo& tensor) const {
-    return tensors.empty() || std::ranges::any_of(tensors, [&](const std::string& glob) { return matches_glob(glob, tensor.name); });
+    return tensors.empty() ||
+           std::ranges::any_of(tensors, [&](const std::string& glob) { return matches_glob(glob, tensor.name); });
 }
 
 bool Selection::keeps(const tinfer::KernelEvent& event) const {
-    return keeps(*event.step) && (tensors.empty() || std::ranges::any_of(event.accesses, [&](const tinfer::Access& access) {
-                                      return keeps(*access.tensor);
-                                  }));
+    return keeps(*event.step) &&
+           (tensors.empty() ||
+            std::ranges::any_of(event.accesses, [&](const tinfer::Access& access) { return keeps(*access.tensor); }));
 }
 
 void TraceArgs::add_file(CLI::App& verb) {
-    verb.add_option("trace,-i,--input", file, "the trace, as `tinfer trace record` writes it")->type_name("FILE")->group("Trace");
+    verb.add_option("trace,-i,--input", file, "the trace, as `tinfer trace record` writes it")
+        ->type_name("FILE")
+        ->group("Trace");
 }
 
 void TraceArgs::add_model(CLI::App& verb) {

@@ -32,7 +32,8 @@ int cut_trace(const EditArgs& args) {
     what.layers.assign(selection.layers.begin(), selection.layers.end());
     for (const auto& run : trace.runs()) {
         const auto inside = [](const Selection::Ranges& ranges, std::uint64_t value) {
-            return ranges.empty() || std::ranges::any_of(ranges, [&](const auto& r) { return value >= r.first && value <= r.second; });
+            return ranges.empty() ||
+                   std::ranges::any_of(ranges, [&](const auto& r) { return value >= r.first && value <= r.second; });
         };
         const std::string phase(trace.session_value("phase." + std::to_string(run.record.phase)));
         if (inside(selection.runs, run.record.run) && inside(selection.tokens, run.record.decode) &&
@@ -44,7 +45,10 @@ int cut_trace(const EditArgs& args) {
     write_trace(args.output, bytes, args.overwrite);
     const auto part = tinfer::TraceReader::from_bytes(bytes, args.output);
     if (args.style.as_json)
-        print_line({{"file", args.output}, {"runs", part.runs().size()}, {"events", part.header().n_events}, {"bytes", bytes.size()}});
+        print_line({{"file", args.output},
+                    {"runs", part.runs().size()},
+                    {"events", part.header().n_events},
+                    {"bytes", bytes.size()}});
     else
         note(args.output + ": " + counted(part.runs().size(), "run") + ", " + counted(part.header().n_events, "event") +
              ", " + size_text(bytes.size()));
@@ -61,13 +65,19 @@ int recover_trace(const EditArgs& args) {
     for (const auto& damage : trace.damage()) {
         lost += damage.bytes;
         if (!args.style.as_json)
-            note(counted(damage.bytes, "byte") + " at " + std::to_string(damage.offset) + " left out: " + harmless_text(damage.what));
+            note(counted(damage.bytes, "byte") + " at " + std::to_string(damage.offset) +
+                 " left out: " + harmless_text(damage.what));
     }
     if (args.style.as_json)
-        print_line({{"file", args.output}, {"runs", whole.runs().size()}, {"complete_runs", complete}, {"events", whole.header().n_events}, {"lost_bytes", lost}, {"bytes", bytes.size()}});
+        print_line({{"file", args.output},
+                    {"runs", whole.runs().size()},
+                    {"complete_runs", complete},
+                    {"events", whole.header().n_events},
+                    {"lost_bytes", lost},
+                    {"bytes", bytes.size()}});
     else
-        note(args.output + ": " + counted(whole.runs().size(), "run") + ", " + std::to_string(complete) + " complete, " +
-             counted(whole.header().n_events, "event") + ", " + counted(lost, "byte") + " lost");
+        note(args.output + ": " + counted(whole.runs().size(), "run") + ", " + std::to_string(complete) +
+             " complete, " + counted(whole.header().n_events, "event") + ", " + counted(lost, "byte") + " lost");
     return 0;
 }
 
@@ -107,7 +117,8 @@ Verb add_cut(CLI::App& trace) {
 
 Verb add_recover(CLI::App& trace) {
     auto args = std::make_shared<EditArgs>();
-    auto* verb = trace.add_subcommand("recover", "Writes what can be read of a damaged or unfinished trace, whole again.");
+    auto* verb =
+        trace.add_subcommand("recover", "Writes what can be read of a damaged or unfinished trace, whole again.");
     args->add_file(*verb);
     args->add_target(*verb);
     args->add_output(*verb, false);

@@ -64,11 +64,15 @@ public:
             const int layer = tensor.layer == tinfer::trace_format::kNoLayer16 ? tinfer::kNoLayer : tensor.layer;
             if (!selection.layers.empty() && !selection.layers.contains(layer)) continue;
             const std::string name(trace.text(tensor.name));
-            if (!selection.tensors.empty() && std::ranges::none_of(selection.tensors, [&](const auto& g) { return matches_glob(g, name); })) continue;
+            if (!selection.tensors.empty() &&
+                std::ranges::none_of(selection.tensors, [&](const auto& g) { return matches_glob(g, name); }))
+                continue;
             const std::string role(tensor.role == 0 ? "" : trace.session_value("role." + std::to_string(tensor.role)));
             const auto seen = read.find(tensor.id);
             const auto same = part_of_role.find(role);
-            const std::string part = seen != read.end() ? seen->second : same != part_of_role.end() ? same->second : usual_part(role);
+            const std::string part = seen != read.end()           ? seen->second
+                                     : same != part_of_role.end() ? same->second
+                                                                  : usual_part(role);
             if (!selection.parts.empty() && !selection.parts.contains(part)) continue;
             MatrixCell& cell = cells[{layer, by_ == "role" ? role : part}];
             ++cell.n_weights;
@@ -117,11 +121,13 @@ void print_matrix(const Matrix& matrix, const LayersArgs& args, std::uint64_t n_
         std::vector<Cell> row{layer_text(layer)};
         for (const auto& name : names) {
             const auto found = matrix.cells.find({layer, name});
-            row.emplace_back(found == matrix.cells.end() ? std::string() : cell_text(found->second, args, matrix.all_ms));
+            row.emplace_back(found == matrix.cells.end() ? std::string()
+                                                         : cell_text(found->second, args, matrix.all_ms));
         }
         table.add(row);
     }
-    std::string out = counted(matrix.n_runs, "run") + ", " + args.show + " by layer and " + args.by + "\n" + table.text(false);
+    std::string out =
+        counted(matrix.n_runs, "run") + ", " + args.show + " by layer and " + args.by + "\n" + table.text(false);
     std::string separator;
     bool all_seen = true;
     for (const auto& [type, n] : matrix.types) {
@@ -140,18 +146,30 @@ int show_layers(const LayersArgs& args) {
     matrix.visit();
     matrix.add_weights();
     std::uint64_t n_missing = 0;
-    Table rows({{"layer"}, {args.by}, {"tensors", Unit::count}, {"tensors_read", Unit::count}, {"bytes", Unit::bytes}, {"ms", Unit::real}, {"share", Unit::percent}, {"status"}, {"missing"}});
+    Table rows({{"layer"},
+                {args.by},
+                {"tensors", Unit::count},
+                {"tensors_read", Unit::count},
+                {"bytes", Unit::bytes},
+                {"ms", Unit::real},
+                {"share", Unit::percent},
+                {"status"},
+                {"missing"}});
     for (const auto& [place, cell] : matrix.cells) {
         n_missing += cell.missing.size();
         std::string missing;
         for (const auto& name : cell.missing) missing += (missing.empty() ? "" : " ") + name;
         rows.add({layer_text(place.first), place.second, cell.n_weights, cell.n_read, cell.bytes, cell.ms,
                   matrix.all_ms > 0 ? cell.ms / matrix.all_ms : 0,
-                  std::string(!cell.missing.empty() ? "MISSING" : cell.n_weights > 0 ? "ok" : "no weights"), missing});
+                  std::string(!cell.missing.empty() ? "MISSING"
+                              : cell.n_weights > 0  ? "ok"
+                                                    : "no weights"),
+                  missing});
     }
     if (args.style.as_json || args.style.as_csv) {
         json types = json::array();
-        for (const auto& [type, n] : matrix.types) types.push_back({{"type", type}, {"tensors", n.first}, {"seen", n.second}});
+        for (const auto& [type, n] : matrix.types)
+            types.push_back({{"type", type}, {"tensors", n.first}, {"seen", n.second}});
         print_result(args.style, {{"runs", matrix.n_runs}, {"missing", n_missing}, {"types", types}}, "cells", rows);
     } else {
         print_matrix(matrix, args, n_missing);
@@ -163,14 +181,22 @@ int show_layers(const LayersArgs& args) {
 
 Verb add_layers(CLI::App& trace) {
     auto args = std::make_shared<LayersArgs>();
-    auto* verb = trace.add_subcommand("layers", "Shows layers by parts: what was read of each; exit 1 where something is missing.");
+    auto* verb = trace.add_subcommand(
+        "layers", "Shows layers by parts: what was read of each; exit 1 where something is missing.");
     args->add_file(*verb);
     args->add_model(*verb);
     args->add_selection(*verb);
-    verb->add_option("--by", args->by, "columns: part or role")->check(one_of({"part", "role"}))->type_name("WHAT")->group("Output");
-    verb->add_option("--show", args->show, "bytes of weights, ms or share of the time")->check(one_of({"bytes", "ms", "share"}))->type_name("WHAT")->group("Output");
+    verb->add_option("--by", args->by, "columns: part or role")
+        ->check(one_of({"part", "role"}))
+        ->type_name("WHAT")
+        ->group("Output");
+    verb->add_option("--show", args->show, "bytes of weights, ms or share of the time")
+        ->check(one_of({"bytes", "ms", "share"}))
+        ->type_name("WHAT")
+        ->group("Output");
     args->add_output(*verb);
-    verb->footer("\nExamples:\n  tinfer trace layers t.tntrace\n  tinfer trace layers t.tntrace --by role --phase decode --show ms");
+    verb->footer("\nExamples:\n  tinfer trace layers t.tntrace\n  tinfer trace layers t.tntrace --by role --phase "
+                 "decode --show ms");
     return [args] { return show_layers(*args); };
 }
 

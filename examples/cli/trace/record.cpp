@@ -17,7 +17,7 @@ namespace {
 
 struct RecordArgs {
     std::string output, level = "steps", mode = "sync", flush = "auto", when_full = "wait", extras, ring = "64M",
-                max_bytes = "0", filter_text;
+                        max_bytes = "0", filter_text;
     bool check = false, no_token_ids = false, drop_cache = false, overwrite = false;
     std::shared_ptr<tinfer::TraceFile> file;
     std::shared_ptr<tinfer::CoverageCheck> coverage;
@@ -77,7 +77,8 @@ tinfer::TraceFileOptions RecordArgs::options() const {
         else if (extra == "router") options.extras.router = true;
         else if (extra == "value_hash") options.extras.value_hash = true;
         else if (extra == "addresses") options.extras.addresses = true;
-        else if (extra != "token_ids") throw UsageError("--extras: '" + extra + "' is none of pages, router, value_hash, addresses, token_ids");
+        else if (extra != "token_ids")
+            throw UsageError("--extras: '" + extra + "' is none of pages, router, value_hash, addresses, token_ids");
     }
     const Selection selection = parse_filter(filter_text);
     options.filter.layers.assign(selection.layers.begin(), selection.layers.end());
@@ -141,8 +142,9 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
         ->type_name("SIZE")
         ->group(more);
     command
-        .add_option("--filter", args.filter_text,
-                    "record such events alone: words as layer:0,5-7 part:ffn op:mul_mat tensor:*down* phase:decode run:3-10")
+        .add_option(
+            "--filter", args.filter_text,
+            "record such events alone: words as layer:0,5-7 part:ffn op:mul_mat tensor:*down* phase:decode run:3-10")
         ->type_name("WORDS")
         ->group(group);
 }
@@ -173,11 +175,11 @@ void finish_record(RecordArgs& args) {
     args.attachments.clear();
     const auto& file = *args.file;
     args.file->close();
-    std::string line = "trace       " + args.output + ": " + counted(file.events(), "event") + ", " + size_text(file.bytes());
+    std::string line =
+        "trace       " + args.output + ": " + counted(file.events(), "event") + ", " + size_text(file.bytes());
     if (file.filtered() > 0) line += ", " + std::to_string(file.filtered()) + " filtered";
     note(line, Look::dim);
-    if (file.dropped() > 0)
-        note("tinfer: warning: " + counted(file.dropped(), "event") + " dropped", Look::warning);
+    if (file.dropped() > 0) note("tinfer: warning: " + counted(file.dropped(), "event") + " dropped", Look::warning);
     if (args.coverage == nullptr) return;
     for (const auto& difference : args.coverage->differences()) note_error(difference);
     if (!args.coverage->differences().empty())
@@ -192,9 +194,8 @@ Verb add_record(CLI::App& trace) {
     auto hooks = std::make_shared<RunHooks>();
     hooks->name = "record";
     hooks->description = "Runs a model as `tinfer run` does, and records every step of it.";
-    hooks->footer =
-        "\nExamples:\n  tinfer trace record model.gguf -p 'Once upon a time' -n 8 -o t.tntrace\n"
-        "  tinfer trace record moe.gguf -f prompt.txt -n 64 --extras router --level threads -o t.tntrace";
+    hooks->footer = "\nExamples:\n  tinfer trace record model.gguf -p 'Once upon a time' -n 8 -o t.tntrace\n"
+                    "  tinfer trace record moe.gguf -f prompt.txt -n 64 --extras router --level threads -o t.tntrace";
     hooks->add_options = [args, hooks = hooks.get()](CLI::App& command) {
         add_record_options(command, *args);
         command.add_option("--repeat", hooks->repeat, "generate the same so often, from an empty context each time")

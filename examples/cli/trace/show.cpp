@@ -21,8 +21,30 @@ class Show : public Visitor {
 public:
     Show(const tinfer::TraceReader& trace, const TraceArgs& args, bool events)
         : Visitor(trace, args.selection()), args_(args), by_event_(events),
-          table(events ? std::vector<Column>{{"event", Unit::count}, {"time", Unit::ms}, {"token", Unit::count}, {"run", Unit::count}, {"phase"}, {"layer"}, {"part"}, {"op"}, {"kernel"}, {"read", Unit::bytes}, {"written", Unit::bytes}, {"duration", Unit::ms}, {"nodes"}}
-                       : std::vector<Column>{{"event", Unit::count}, {"time", Unit::ms}, {"token", Unit::count}, {"layer"}, {"op"}, {"kernel"}, {"mode"}, {"tensor"}, {"range"}, {"size", Unit::bytes}, {"duration", Unit::ms}}) {}
+          table(events ? std::vector<Column>{{"event", Unit::count},
+                                             {"time", Unit::ms},
+                                             {"token", Unit::count},
+                                             {"run", Unit::count},
+                                             {"phase"},
+                                             {"layer"},
+                                             {"part"},
+                                             {"op"},
+                                             {"kernel"},
+                                             {"read", Unit::bytes},
+                                             {"written", Unit::bytes},
+                                             {"duration", Unit::ms},
+                                             {"nodes"}}
+                       : std::vector<Column>{{"event", Unit::count},
+                                             {"time", Unit::ms},
+                                             {"token", Unit::count},
+                                             {"layer"},
+                                             {"op"},
+                                             {"kernel"},
+                                             {"mode"},
+                                             {"tensor"},
+                                             {"range"},
+                                             {"size", Unit::bytes},
+                                             {"duration", Unit::ms}}) {}
 
     void see(const tinfer::KernelEvent& event) override {
         if (by_event_) return add_event(event);

@@ -77,12 +77,27 @@ public:
         if (args.sort != "name")
             std::ranges::stable_sort(rows, [&](const auto& a, const auto& b) { return key(a) > key(b); });
         if (by_ == "thread") {
-            Table table({{"thread"}, {"calls", Unit::count}, {"busy", Unit::ms}, {"wait", Unit::ms}, {"busy_share", Unit::percent}});
+            Table table({{"thread"},
+                         {"calls", Unit::count},
+                         {"busy", Unit::ms},
+                         {"wait", Unit::ms},
+                         {"busy_share", Unit::percent}});
             for (const auto& [name, g] : rows)
                 table.add({name, g->calls, g->ms, g->waited, g->ms + g->waited > 0 ? g->ms / (g->ms + g->waited) : 0});
             return table;
         }
-        Table table({{by_}, {"calls", Unit::count}, {"time", Unit::ms}, {"share", Unit::percent}, {"min", Unit::ms}, {"median", Unit::ms}, {"max", Unit::ms}, {"read", Unit::bytes}, {"written", Unit::bytes}, {"streamed", Unit::bytes}, {"macs", Unit::count}, {"gbps", Unit::gbps}});
+        Table table({{by_},
+                     {"calls", Unit::count},
+                     {"time", Unit::ms},
+                     {"share", Unit::percent},
+                     {"min", Unit::ms},
+                     {"median", Unit::ms},
+                     {"max", Unit::ms},
+                     {"read", Unit::bytes},
+                     {"written", Unit::bytes},
+                     {"streamed", Unit::bytes},
+                     {"macs", Unit::count},
+                     {"gbps", Unit::gbps}});
         for (const auto& [name, g] : rows) {
             if (args.limit > 0 && table.size() >= args.limit) break;
             auto each = g->each;
@@ -123,7 +138,8 @@ private:
     [[nodiscard]] std::string name_of(const tinfer::TensorInfo& tensor) const {
         if (by_ == "tensor") return std::string(tensor.name);
         if (by_ == "role") return std::string(tensor.role.empty() ? tensor.name : tensor.role);
-        if (by_ == "type") return std::string(trace.session_value("type." + std::to_string(std::uint32_t(tensor.type))));
+        if (by_ == "type")
+            return std::string(trace.session_value("type." + std::to_string(std::uint32_t(tensor.type))));
         if (by_ == "class") return class_name(tensor);
         return "as_in_file";
     }
@@ -214,7 +230,8 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
         if (tensor.layer != tinfer::trace_format::kNoLayer16) layers.insert(tensor.layer);
     }
     json by_type = json::array();
-    for (const auto& [type, sums] : types) by_type.push_back({{"type", type}, {"tensors", sums.first}, {"bytes", sums.second}});
+    for (const auto& [type, sums] : types)
+        by_type.push_back({{"type", type}, {"tensors", sums.first}, {"bytes", sums.second}});
     json files = json::array();
     for (const auto& file : trace.files()) files.push_back({{"name", trace.text(file.name)}, {"bytes", file.bytes}});
     std::uint64_t n_events = 0;
@@ -235,44 +252,61 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
             {"level", trace.session_value("level." + std::to_string(header.level))},
             {"closed", trace.is_closed()},
             {"damage", trace.damage().size()},
-            {"runs", std::accumulate(s.phases.begin(), s.phases.end(), std::uint64_t{0}, [](std::uint64_t n, const auto& p) { return n + p.second; })},
+            {"runs", std::accumulate(s.phases.begin(), s.phases.end(), std::uint64_t{0},
+                                     [](std::uint64_t n, const auto& p) { return n + p.second; })},
             {"phases", s.phases},
             {"tokens", s.n_tokens},
             {"events", n_events},
             {"dropped", header.n_dropped},
             {"filtered", header.n_filtered},
-            {"coverage", {{"status", is_filtered ? "not applicable" : complete ? "complete" : "incomplete"}, {"weights_read", s.weights_read.size()}, {"weights", n_weights}, {"decode_weight_bytes", s.decode_weight_bytes}, {"difference_bytes", s.difference}}},
-            {"per_token", {{"decode_ms", decode_ms}, {"kernels", kernels}, {"gaps", s.n_decode > 0 ? 1 - kernels : 0}, {"gbps", s.kernel_ns > 0 ? double(s.decode_bytes) / double(s.kernel_ns) : 0}, {"streamed_bytes", s.n_decode > 0 ? s.decode_bytes / s.n_decode : 0}}},
+            {"coverage",
+             {{"status", is_filtered ? "not applicable"
+                         : complete  ? "complete"
+                                     : "incomplete"},
+              {"weights_read", s.weights_read.size()},
+              {"weights", n_weights},
+              {"decode_weight_bytes", s.decode_weight_bytes},
+              {"difference_bytes", s.difference}}},
+            {"per_token",
+             {{"decode_ms", decode_ms},
+              {"kernels", kernels},
+              {"gaps", s.n_decode > 0 ? 1 - kernels : 0},
+              {"gbps", s.kernel_ns > 0 ? double(s.decode_bytes) / double(s.kernel_ns) : 0},
+              {"streamed_bytes", s.n_decode > 0 ? s.decode_bytes / s.n_decode : 0}}},
             {"by_type", by_type}};
 }
 
 void print_summary(const json& s, bool exact) {
     const auto size = [&](const json& bytes) { return bytes_text(bytes.get<std::uint64_t>(), exact); };
     const auto text = [](const json& value) { return harmless_text(value.get<std::string>()); };
-    const std::string name = text(s["model"]).empty() ? (s["files"].empty() ? "?" : text(s["files"][0]["name"])) : text(s["model"]);
+    const std::string name =
+        text(s["model"]).empty() ? (s["files"].empty() ? "?" : text(s["files"][0]["name"])) : text(s["model"]);
     std::string out = "model      " + name + " (" + text(s["architecture"]) + ", " + s["n_layer"].dump() + " layers)";
     if (!s["file_matches"].is_null()) out += "   file matches: yes";
     out += "\nruns       " + s["runs"].dump() + " (";
     std::string separator;
     for (const auto& [phase, n] : s["phases"].items()) out += std::exchange(separator, ", ") + n.dump() + " " + phase;
-    out += ")   events " + s["events"].dump() + "   dropped " + s["dropped"].dump() + "   filtered " + s["filtered"].dump();
+    out += ")   events " + s["events"].dump() + "   dropped " + s["dropped"].dump() + "   filtered " +
+           s["filtered"].dump();
     if (!s["closed"].get<bool>() || s["damage"] != 0)
         out += s["closed"].get<bool>() ? "   DAMAGED" : "   not closed (see tinfer trace recover)";
     const auto& c = s["coverage"];
-    out += "\ncoverage   " + text(c["status"]) + ": " + c["weights_read"].dump() + "/" + c["weights"].dump() + " weights, " +
-           size(c["decode_weight_bytes"]) + " per decode token, difference " + c["difference_bytes"].dump() + " bytes\n";
+    out += "\ncoverage   " + text(c["status"]) + ": " + c["weights_read"].dump() + "/" + c["weights"].dump() +
+           " weights, " + size(c["decode_weight_bytes"]) + " per decode token, difference " +
+           c["difference_bytes"].dump() + " bytes\n";
     const auto& t = s["per_token"];
-    out += "per token  decode " + fixed(t["decode_ms"], 2) + " ms   kernels " + fixed(100 * t["kernels"].get<double>(), 1) +
-           " %   gaps " + fixed(100 * t["gaps"].get<double>(), 1) + " %   " + fixed(t["gbps"], 1) + " GB/s\nby type    ";
+    out += "per token  decode " + fixed(t["decode_ms"], 2) + " ms   kernels " +
+           fixed(100 * t["kernels"].get<double>(), 1) + " %   gaps " + fixed(100 * t["gaps"].get<double>(), 1) +
+           " %   " + fixed(t["gbps"], 1) + " GB/s\nby type    ";
     separator.clear();
     for (const auto& type : s["by_type"]) {
         std::string upper = text(type["type"]);
         std::ranges::transform(upper, upper.begin(), [](unsigned char ch) { return char(std::toupper(ch)); });
-        out += std::exchange(separator, " | ") + upper + " " + type["tensors"].dump() + " tensors " + size(type["bytes"]);
+        out +=
+            std::exchange(separator, " | ") + upper + " " + type["tensors"].dump() + " tensors " + size(type["bytes"]);
     }
     print(out + "\n");
 }
-
 
 class RunSets : public Visitor {
 public:
@@ -284,7 +318,8 @@ public:
             if (access.scratch || class_name(*access.tensor) == "value") continue;
             for (const auto& range : ranges_of(access))
                 for (std::uint32_t i = 0; i < range.count; ++i)
-                    runs.back().push_back({access.tensor->id, range.offset + i * range.stride, range.offset + i * range.stride + range.length});
+                    runs.back().push_back({access.tensor->id, range.offset + i * range.stride,
+                                           range.offset + i * range.stride + range.length});
         }
     }
     std::vector<Intervals> runs;
@@ -307,13 +342,20 @@ json window_of(const tinfer::TraceReader& trace, const StatsArgs& args) {
     std::vector<std::uint64_t> sizes;
     for (std::size_t first = 0; first + args.window <= sets.runs.size(); ++first) {
         RunSets::Intervals all;
-        for (std::size_t r = first; r < first + args.window; ++r) all.insert(all.end(), sets.runs[r].begin(), sets.runs[r].end());
+        for (std::size_t r = first; r < first + args.window; ++r)
+            all.insert(all.end(), sets.runs[r].begin(), sets.runs[r].end());
         sizes.push_back(size_of_union(std::move(all)));
     }
     if (sizes.empty())
-        throw UsageError("--window " + std::to_string(args.window) + ": the trace has only " + counted(sets.runs.size(), "run"));
-    const double sum = std::accumulate(sizes.begin(), sizes.end(), 0.0, [](double a, std::uint64_t b) { return a + double(b); });
-    return {{"window", args.window}, {"windows", sizes.size()}, {"min_bytes", *std::ranges::min_element(sizes)}, {"mean_bytes", sum / double(sizes.size())}, {"max_bytes", *std::ranges::max_element(sizes)}};
+        throw UsageError("--window " + std::to_string(args.window) + ": the trace has only " +
+                         counted(sets.runs.size(), "run"));
+    const double sum =
+        std::accumulate(sizes.begin(), sizes.end(), 0.0, [](double a, std::uint64_t b) { return a + double(b); });
+    return {{"window", args.window},
+            {"windows", sizes.size()},
+            {"min_bytes", *std::ranges::min_element(sizes)},
+            {"mean_bytes", sum / double(sizes.size())},
+            {"max_bytes", *std::ranges::max_element(sizes)}};
 }
 
 int show_stats(const StatsArgs& args) {
@@ -323,8 +365,9 @@ int show_stats(const StatsArgs& args) {
         const json window = window_of(trace, args);
         if (args.style.as_json) print_line(window);
         else
-            print("working set of " + counted(args.window, "run") + ": min " + bytes_text(window["min_bytes"], args.style.exact) +
-                  ", mean " + size_text(std::uint64_t(window["mean_bytes"].get<double>())) + ", max " +
+            print("working set of " + counted(args.window, "run") + ": min " +
+                  bytes_text(window["min_bytes"], args.style.exact) + ", mean " +
+                  size_text(std::uint64_t(window["mean_bytes"].get<double>())) + ", max " +
                   bytes_text(window["max_bytes"], args.style.exact) + "\n");
         return 0;
     }
@@ -332,7 +375,8 @@ int show_stats(const StatsArgs& args) {
     summary.visit();
     json document = summary_of(trace, summary, args);
     const auto class_words = parse_words(args.classes);
-    Grouping grouping(trace, args.selection(), args.by.empty() ? "op" : args.by, {class_words.begin(), class_words.end()});
+    Grouping grouping(trace, args.selection(), args.by.empty() ? "op" : args.by,
+                      {class_words.begin(), class_words.end()});
     grouping.visit();
     if (args.by == "thread") document["steps_with_over_20_percent_wait"] = grouping.n_unbalanced;
     const Table table = grouping.table(args);
@@ -348,21 +392,33 @@ int show_stats(const StatsArgs& args) {
 
 Verb add_stats(CLI::App& trace) {
     auto args = std::make_shared<StatsArgs>();
-    auto* verb = trace.add_subcommand("stats", "Sums up a trace: runs, coverage, cost of a token, tables by any grouping.");
+    auto* verb =
+        trace.add_subcommand("stats", "Sums up a trace: runs, coverage, cost of a token, tables by any grouping.");
     args->add_file(*verb);
     args->add_model(*verb);
     args->add_selection(*verb);
-    verb->add_option("--class", args->classes, "bytes of these alone: weight, kv, state, adapter, value")->type_name("LIST")->group("Selection");
-    verb->add_option("--by", args->by, "op, kernel, layer, part, phase; tensor, role, type, layout, class, expert: the time of a step is shared by bytes; thread (level threads)")
-        ->check(one_of({"op", "kernel", "layer", "part", "tensor", "role", "type", "layout", "phase", "thread", "expert", "class"}))
+    verb->add_option("--class", args->classes, "bytes of these alone: weight, kv, state, adapter, value")
+        ->type_name("LIST")
+        ->group("Selection");
+    verb->add_option("--by", args->by,
+                     "op, kernel, layer, part, phase; tensor, role, type, layout, class, expert: the time of a step is "
+                     "shared by bytes; thread (level threads)")
+        ->check(one_of({"op", "kernel", "layer", "part", "tensor", "role", "type", "layout", "phase", "thread",
+                        "expert", "class"}))
         ->type_name("WHAT")
         ->group("Output");
     args->sort = "time";
-    verb->add_option("--sort", args->sort, "time, bytes, name or calls")->check(one_of({"time", "bytes", "name", "calls"}))->type_name("HOW")->group("Output");
-    verb->add_option("--window", args->window, "instead: the size of all that N runs in a row touch")->type_name("N")->group("Output");
+    verb->add_option("--sort", args->sort, "time, bytes, name or calls")
+        ->check(one_of({"time", "bytes", "name", "calls"}))
+        ->type_name("HOW")
+        ->group("Output");
+    verb->add_option("--window", args->window, "instead: the size of all that N runs in a row touch")
+        ->type_name("N")
+        ->group("Output");
     args->add_output(*verb);
     args->add_limit(*verb, 0);
-    verb->footer("\nExamples:\n  tinfer trace stats t.tntrace --by part --phase decode\n  tinfer trace stats t.tntrace --window 8 --json");
+    verb->footer("\nExamples:\n  tinfer trace stats t.tntrace --by part --phase decode\n  tinfer trace stats t.tntrace "
+                 "--window 8 --json");
     return [args] { return show_stats(*args); };
 }
 

@@ -53,7 +53,8 @@ std::string csv_field(std::string_view text) {
 
 std::string Table::text(bool exact) const {
     std::vector<std::vector<std::string>> lines(1);
-    for (const Column& column : columns_) lines[0].push_back(column.unit == Unit::ms ? column.name + " ms" : column.name);
+    for (const Column& column : columns_)
+        lines[0].push_back(column.unit == Unit::ms ? column.name + " ms" : column.name);
     for (const auto& row : rows_) {
         auto& line = lines.emplace_back();
         for (std::size_t c = 0; c < columns_.size(); ++c) line.push_back(shown(row[c], columns_[c].unit, exact));

@@ -32,7 +32,18 @@ int show_tensors(const TraceArgs& args, bool unused) {
     args.check_model(trace);
     Tensors tensors(trace, args.selection());
     tensors.visit();
-    Table table({{"id", Unit::count}, {"tensor"}, {"class"}, {"type"}, {"layer"}, {"role"}, {"size", Unit::bytes}, {"accesses", Unit::count}, {"bytes", Unit::bytes}, {"runs", Unit::count}, {"first_event", Unit::count}, {"last_event", Unit::count}});
+    Table table({{"id", Unit::count},
+                 {"tensor"},
+                 {"class"},
+                 {"type"},
+                 {"layer"},
+                 {"role"},
+                 {"size", Unit::bytes},
+                 {"accesses", Unit::count},
+                 {"bytes", Unit::bytes},
+                 {"runs", Unit::count},
+                 {"first_event", Unit::count},
+                 {"last_event", Unit::count}});
     for (const auto& tensor : trace.tensors()) {
         const std::string name(trace.text(tensor.name));
         if (!tensors.selection.tensors.empty() &&
@@ -59,14 +70,16 @@ int show_tensors(const TraceArgs& args, bool unused) {
 Verb add_tensors(CLI::App& trace) {
     auto args = std::make_shared<TraceArgs>();
     auto unused = std::make_shared<bool>(false);
-    auto* verb = trace.add_subcommand("tensors", "Lists every tensor with when, how often and how much of it was touched.");
+    auto* verb =
+        trace.add_subcommand("tensors", "Lists every tensor with when, how often and how much of it was touched.");
     args->add_file(*verb);
     args->add_model(*verb);
     args->add_selection(*verb);
     verb->add_flag("--unused", *unused, "weights that nothing has read")->group("Selection");
     args->add_output(*verb);
     args->add_limit(*verb, 0);
-    verb->footer("\nExamples:\n  tinfer trace tensors t.tntrace --tensor 'blk.0.*'\n  tinfer trace tensors t.tntrace --unused");
+    verb->footer(
+        "\nExamples:\n  tinfer trace tensors t.tntrace --tensor 'blk.0.*'\n  tinfer trace tensors t.tntrace --unused");
     return [args, unused] { return show_tensors(*args, *unused); };
 }
 

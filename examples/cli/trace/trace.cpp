@@ -11,8 +11,9 @@ Action add_trace(CLI::App& app) {
     trace->footer("\nExamples:\n  tinfer trace record model.gguf -p 'Once upon a time' -n 8 -o t.tntrace\n"
                   "  tinfer trace stats t.tntrace");
     auto verbs = std::make_shared<std::vector<std::pair<const CLI::App*, Verb>>>();
-    for (const auto add : {add_record, add_show, add_stats, add_layers, add_validate, add_tensors, add_cut, add_recover,
-                           add_hash, add_view}) {
+    for (const auto add :
+         {add_record, add_show, add_stats, add_layers, add_validate, add_tensors, add_reuse, add_experts, add_roofline,
+          add_cold, add_io, add_hash, add_diff, add_export, add_view, add_cut, add_recover}) {
         auto verb = add(*trace);
         CLI::App* command = trace->get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();

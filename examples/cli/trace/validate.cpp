@@ -16,7 +16,8 @@ Examined::Examined(const tinfer::TraceReader& reader) : trace(reader) {
     has_times = trace.header().level > 0;
     for (const auto& [key, value] : trace.session()) {
         std::uint16_t number = 0;
-        if (key.starts_with("op.") && std::from_chars(key.data() + 3, key.data() + key.size(), number).ec == std::errc())
+        if (key.starts_with("op.") &&
+            std::from_chars(key.data() + 3, key.data() + key.size(), number).ec == std::errc())
             ops[number] = value;
     }
 }
@@ -89,7 +90,12 @@ int validate(const TraceArgs& args) {
         n_warned += verdict.state == Verdict::State::warn ? 1 : 0;
         const std::string word(word_of(verdict.state));
         table.add({std::string(rule.name), word, std::string(rule.title), verdict.n_cases, verdict.reason});
-        rules.push_back({{"rule", rule.name}, {"state", word}, {"title", rule.title}, {"reason", verdict.reason}, {"n_cases", verdict.n_cases}, {"cases", verdict.cases}});
+        rules.push_back({{"rule", rule.name},
+                         {"state", word},
+                         {"title", rule.title},
+                         {"reason", verdict.reason},
+                         {"n_cases", verdict.n_cases},
+                         {"cases", verdict.cases}});
         std::string line(rule.name);
         line += std::string(5 - line.size(), ' ') + word;
         line += std::string(11 - line.size(), ' ') + rule.title;
@@ -99,7 +105,11 @@ int validate(const TraceArgs& args) {
         for (const auto& example : verdict.cases) text += "             " + example + "\n";
     }
     if (args.style.as_json)
-        print_line({{"file", args.file}, {"valid", n_failed == 0}, {"failed", n_failed}, {"warnings", n_warned}, {"rules", rules}});
+        print_line({{"file", args.file},
+                    {"valid", n_failed == 0},
+                    {"failed", n_failed},
+                    {"warnings", n_warned},
+                    {"rules", rules}});
     else print(args.style.as_csv ? table.csv() : text);
     return n_failed > 0 ? 1 : 0;
 }
@@ -108,11 +118,13 @@ int validate(const TraceArgs& args) {
 
 Verb add_validate(CLI::App& trace) {
     auto args = std::make_shared<TraceArgs>();
-    auto* verb = trace.add_subcommand("validate", "Checks a trace by all rules; exit 1 on a finding, 3 where --model is another.");
+    auto* verb = trace.add_subcommand("validate",
+                                      "Checks a trace by all rules; exit 1 on a finding, 3 where --model is another.");
     args->add_file(*verb);
     args->add_model(*verb);
     args->add_output(*verb);
-    verb->footer("\nExamples:\n  tinfer trace validate t.tntrace\n  tinfer trace validate t.tntrace --model model.gguf --json");
+    verb->footer(
+        "\nExamples:\n  tinfer trace validate t.tntrace\n  tinfer trace validate t.tntrace --model model.gguf --json");
     return [args] { return validate(*args); };
 }
 

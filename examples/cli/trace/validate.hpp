@@ -52,11 +52,11 @@ void check_drops(const Examined& x, Verdict& v);         // V17
 void check_filter(const Examined& x, Verdict& v);        // V18
 void check_gaps(const Examined& x, Verdict& v);          // V19
 // validate_accesses.cpp
-void check_weights(const Examined& x, Verdict& v);       // V9
-void check_embedding(const Examined& x, Verdict& v);     // V10
-void check_experts(const Examined& x, Verdict& v);       // V11
-void check_cache(const Examined& x, Verdict& v);         // V12
-void check_totals(const Examined& x, Verdict& v);        // V15
+void check_weights(const Examined& x, Verdict& v);                                   // V9
+void check_embedding(const Examined& x, Verdict& v);                                 // V10
+void check_experts(const Examined& x, Verdict& v);                                   // V11
+void check_cache(const Examined& x, Verdict& v);                                     // V12
+void check_totals(const Examined& x, Verdict& v);                                    // V15
 void check_directory(const Examined& x, const tinfer::ModelFile& file, Verdict& v);  // V13
 
 }  // namespace cli

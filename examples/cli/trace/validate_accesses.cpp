@@ -119,7 +119,8 @@ void check_weights(const Examined& x, Verdict& v) {
                 Bytes& bytes = expected[ref];
                 const auto* routing = routings.find(seen);
                 if (op == "mul_mat_id" && routing != nullptr && n == 0 && tensor.slice_bytes > 0) {
-                    for (const auto& pick : routing->picks) bytes.emplace_back(pick.expert * tensor.slice_bytes, (pick.expert + 1) * tensor.slice_bytes);
+                    for (const auto& pick : routing->picks)
+                        bytes.emplace_back(pick.expert * tensor.slice_bytes, (pick.expert + 1) * tensor.slice_bytes);
                 } else if (op == "get_rows" || op == "mul_mat_id" || op == "add_id" || (node.flags & reads_view) != 0) {
                     in_part.insert(ref);
                 } else {
@@ -138,9 +139,11 @@ void check_weights(const Examined& x, Verdict& v) {
             if (in_part.contains(ref)) {
                 const std::uint64_t unit = tensor.slice_bytes > 0 ? tensor.slice_bytes : tensor.row_bytes;
                 if (size_of(got) == 0 || (unit > 0 && size_of(got) % unit != 0 && tensor.slice_bytes > 0))
-                    v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") + " were read, which are no rows");
+                    v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") +
+                           " were read, which are no rows");
             } else if (want != got) {
-                v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") + " were read, " + std::to_string(size_of(want)) + " expected");
+                v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") + " were read, " +
+                       std::to_string(size_of(want)) + " expected");
             }
         }
         for (const auto& [ref, bytes] : observed)
@@ -156,7 +159,8 @@ void check_embedding(const Examined& x, Verdict& v) {
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
             const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
             if (!is_weight_ref(x, operand.ref) || operand.kind != OperandKind::dynamic) continue;
-            if (x.trace.session_value("role." + std::to_string(x.trace.tensor(operand.ref)->role)) != "token_embd") continue;
+            if (x.trace.session_value("role." + std::to_string(x.trace.tensor(operand.ref)->role)) != "token_embd")
+                continue;
             any = true;
             std::map<std::uint32_t, std::uint64_t> want, got;
             for (const auto& token : seen.run.tokens)
@@ -165,9 +169,12 @@ void check_embedding(const Examined& x, Verdict& v) {
             for (const auto& range : seen.events.ranges_of(seen.i)) {
                 if (range.operand != o) continue;
                 got[range.tag] += range.weight;
-                if (row == 0 || range.offset != range.tag * row || range.length != row) v.fail(seen.text() + ": row " + std::to_string(range.tag) + " lies elsewhere");
+                if (row == 0 || range.offset != range.tag * row || range.length != row)
+                    v.fail(seen.text() + ": row " + std::to_string(range.tag) + " lies elsewhere");
             }
-            if (want != got) v.fail(seen.text() + ": " + counted(got.size(), "row") + " for " + counted(want.size(), "different token"));
+            if (want != got)
+                v.fail(seen.text() + ": " + counted(got.size(), "row") + " for " +
+                       counted(want.size(), "different token"));
         }
     });
     if (!any) v.skip("no lookup of tokens");
@@ -188,7 +195,9 @@ void check_experts(const Examined& x, Verdict& v) {
             got.clear();
             for (const auto& range : seen.events.ranges_of(seen.i))
                 if (range.operand == o) got[range.tag] += range.weight;
-            if (want != got) v.fail(seen.text() + ": slices of " + counted(got.size(), "expert") + ", the router chose " + std::to_string(want.size()));
+            if (want != got)
+                v.fail(seen.text() + ": slices of " + counted(got.size(), "expert") + ", the router chose " +
+                       std::to_string(want.size()));
         }
     });
 }
@@ -202,7 +211,8 @@ void check_cache(const Examined& x, Verdict& v) {
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
             const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
             const auto* tensor = (operand.ref & kValueBit) == 0 ? x.trace.tensor(operand.ref) : nullptr;
-            if (tensor == nullptr || (tensor->tensor_class != 1 && tensor->tensor_class != 2) || tensor->row_bytes == 0) continue;
+            if (tensor == nullptr || (tensor->tensor_class != 1 && tensor->tensor_class != 2) || tensor->row_bytes == 0)
+                continue;
             if (operand.mode != 1) {
                 Bytes& all = written[operand.ref];
                 const Bytes now = touched(x, seen, o);
@@ -213,12 +223,18 @@ void check_cache(const Examined& x, Verdict& v) {
                 for (const auto& range : seen.events.ranges_of(seen.i))
                     if (range.operand == o) rows += range.length / tensor->row_bytes * range.count;
                 const bool writes_tokens = op == "kv_write" || op == "rope_kv_write";
-                if (writes_tokens && rows != seen.run.record.n_tokens) v.fail(seen.text() + ": " + counted(rows, "row") + " of " + x.name_of(operand.ref) + " written for " + counted(seen.run.record.n_tokens, "token"));
+                if (writes_tokens && rows != seen.run.record.n_tokens)
+                    v.fail(seen.text() + ": " + counted(rows, "row") + " of " + x.name_of(operand.ref) +
+                           " written for " + counted(seen.run.record.n_tokens, "token"));
             } else if (op == "attention" && !x.starts_late && !x.is_filtered) {
                 for (const auto& [begin, end] : touched(x, seen, o, false)) {
                     const auto& all = written[operand.ref];
-                    const bool inside = std::ranges::any_of(all, [&, b = begin, e = end](const auto& piece) { return piece.first <= b && e <= piece.second; });
-                    if (!inside) v.fail(seen.text() + ": rows of " + x.name_of(operand.ref) + " are read that nothing has written");
+                    const bool inside = std::ranges::any_of(all, [&, b = begin, e = end](const auto& piece) {
+                        return piece.first <= b && e <= piece.second;
+                    });
+                    if (!inside)
+                        v.fail(seen.text() + ": rows of " + x.name_of(operand.ref) +
+                               " are read that nothing has written");
                 }
             }
         }
@@ -232,15 +248,18 @@ void check_totals(const Examined& x, Verdict& v) {
     for_each_complete(x, [&](const Seen& seen) {
         auto& sum = observed[seen.run.record.run];
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o)
-            if (is_weight_ref(x, seen.plan.operands[seen.step.first_operand + o].ref)) sum += size_of(touched(x, seen, o));
+            if (is_weight_ref(x, seen.plan.operands[seen.step.first_operand + o].ref))
+                sum += size_of(touched(x, seen, o));
     });
     for (const auto& run : x.trace.runs()) {
         if (!x.is_complete(run) || x.trace.plan(run.record.plan) == nullptr) continue;
         const std::string where = "run " + std::to_string(run.record.run);
         if (run.end->observed_weight_bytes != observed[run.record.run])
-            v.fail(where + " says " + counted(run.end->observed_weight_bytes, "byte") + " of weights, its events " + std::to_string(observed[run.record.run]));
+            v.fail(where + " says " + counted(run.end->observed_weight_bytes, "byte") + " of weights, its events " +
+                   std::to_string(observed[run.record.run]));
         if (run.end->observed_weight_bytes != run.end->expected_weight_bytes)
-            v.fail(where + ": " + counted(run.end->observed_weight_bytes, "byte") + " of weights, " + std::to_string(run.end->expected_weight_bytes) + " expected");
+            v.fail(where + ": " + counted(run.end->observed_weight_bytes, "byte") + " of weights, " +
+                   std::to_string(run.end->expected_weight_bytes) + " expected");
     }
 }
 
@@ -248,7 +267,8 @@ void check_directory(const Examined& x, const tinfer::ModelFile& file, Verdict& 
     const auto tensors = file.tensors();
     std::size_t n_weights = 0;
     for (const auto& tensor : x.trace.tensors()) n_weights += tensor.tensor_class == 0 ? 1 : 0;
-    if (n_weights != tensors.size()) v.fail(counted(n_weights, "weight") + ", the file has " + std::to_string(tensors.size()));
+    if (n_weights != tensors.size())
+        v.fail(counted(n_weights, "weight") + ", the file has " + std::to_string(tensors.size()));
     for (const auto& tensor : tensors) {
         const auto* recorded = x.trace.tensor(tensor.id);
         const std::string name = harmless_text(tensor.name);
@@ -260,7 +280,9 @@ void check_directory(const Examined& x, const tinfer::ModelFile& file, Verdict& 
         for (std::size_t d = 0; d < 4; ++d) same_shape = same_shape && recorded->ne[d] == std::uint64_t(tensor.ne[d]);
         if (recorded->type != std::uint32_t(tensor.type)) v.fail(name + ": another type");
         if (!same_shape || recorded->bytes != tensor.bytes) v.fail(name + ": another shape or size");
-        if (recorded->file_offset != tensor.file_offset) v.fail(name + ": at " + std::to_string(recorded->file_offset) + ", the file has it at " + std::to_string(tensor.file_offset));
+        if (recorded->file_offset != tensor.file_offset)
+            v.fail(name + ": at " + std::to_string(recorded->file_offset) + ", the file has it at " +
+                   std::to_string(tensor.file_offset));
     }
 }
 

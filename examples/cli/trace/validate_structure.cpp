@@ -24,17 +24,20 @@ void for_each_event(const tinfer::TraceReader& trace, Fn&& fn) {
 
 void check_blocks(const Examined& x, Verdict& v) {
     for (const auto& damage : x.trace.damage())
-        v.fail("byte " + std::to_string(damage.offset) + ": " + counted(damage.bytes, "byte") + ": " + harmless_text(damage.what));
+        v.fail("byte " + std::to_string(damage.offset) + ": " + counted(damage.bytes, "byte") + ": " +
+               harmless_text(damage.what));
     std::uint64_t next = 0;
     for (const auto& block : x.trace.blocks()) {
         if (block.header.sequence != next)
-            v.fail("byte " + std::to_string(block.offset) + ": block " + std::to_string(block.header.sequence) + " where " + std::to_string(next) + " was due");
+            v.fail("byte " + std::to_string(block.offset) + ": block " + std::to_string(block.header.sequence) +
+                   " where " + std::to_string(next) + " was due");
         next = block.header.sequence + 1;
     }
     if (!x.trace.is_closed()) return;
     const auto& header = x.trace.header();
     if (header.file_bytes != x.trace.file_bytes())
-        v.fail("the header says " + counted(header.file_bytes, "byte") + ", the file has " + std::to_string(x.trace.file_bytes()));
+        v.fail("the header says " + counted(header.file_bytes, "byte") + ", the file has " +
+               std::to_string(x.trace.file_bytes()));
     const auto& blocks = x.trace.blocks();
     if (blocks.empty() || blocks.back().header.type != BlockType::index || blocks.back().offset != header.index_offset)
         v.fail("the index is not where the header says");
@@ -67,11 +70,14 @@ void check_indices(const Examined& x, Verdict& v) {
     if (!any && next == 0) return;
     const auto& header = x.trace.header();
     const std::uint64_t all = next - std::min(first, next);
-    const std::uint64_t dropped = x.trace.is_closed() ? header.n_dropped : x.trace.blocks().empty() ? 0 : x.trace.blocks().back().header.dropped;
+    const std::uint64_t dropped = x.trace.is_closed()        ? header.n_dropped
+                                  : x.trace.blocks().empty() ? 0
+                                                             : x.trace.blocks().back().header.dropped;
     if (!x.trace.is_closed() && x.is_filtered) return v.skip("not closed: what was filtered is not known");
     const std::uint64_t known = n_events + dropped + header.n_filtered;
     if (all != known)
-        v.fail(std::to_string(all) + " numbers, but " + std::to_string(n_events) + " events, " + std::to_string(dropped) + " dropped and " + std::to_string(header.n_filtered) + " filtered");
+        v.fail(std::to_string(all) + " numbers, but " + std::to_string(n_events) + " events, " +
+               std::to_string(dropped) + " dropped and " + std::to_string(header.n_filtered) + " filtered");
     if (x.trace.is_closed() && header.n_events != n_events)
         v.fail("the header says " + counted(header.n_events, "event") + ", there are " + std::to_string(n_events));
 }
@@ -88,11 +94,14 @@ void check_steps(const Examined& x, Verdict& v) {
         std::uint32_t next = 0;
         for (const auto& events : run.events)
             for (const auto& event : events.events) {
-                if (event.step != next) v.fail(at_run(run) + ": step " + std::to_string(event.step) + " where " + std::to_string(next) + " was due");
+                if (event.step != next)
+                    v.fail(at_run(run) + ": step " + std::to_string(event.step) + " where " + std::to_string(next) +
+                           " was due");
                 next = event.step + 1;
             }
         if (next != plan->steps.size() || run.end->n_events != plan->steps.size())
-            v.fail(at_run(run) + ": " + std::to_string(run.end->n_events) + " events for " + counted(plan->steps.size(), "step"));
+            v.fail(at_run(run) + ": " + std::to_string(run.end->n_events) + " events for " +
+                   counted(plan->steps.size(), "step"));
     }
 }
 
@@ -111,7 +120,8 @@ void check_times(const Examined& x, Verdict& v) {
                 last = (event.flags & saturated) != 0 ? event.begin : end;
                 for (std::uint32_t t = 0; t < events.n_threads; ++t) {
                     const Span& span = events.spans[i * events.n_threads + t];
-                    if ((event.flags & saturated) == 0 && std::uint64_t{span.begin} + span.busy > std::uint64_t{event.duration} + 1000)
+                    if ((event.flags & saturated) == 0 &&
+                        std::uint64_t{span.begin} + span.busy > std::uint64_t{event.duration} + 1000)
                         v.fail(at_event(events.index(i)) + ": thread " + std::to_string(t) + " works behind its end");
                 }
             }
@@ -124,29 +134,37 @@ void check_references(const Examined& x, Verdict& v) {
     for (const auto& tensor : x.trace.tensors()) {
         const auto name = x.trace.text(tensor.name);
         if (name.empty()) v.fail("tensor " + std::to_string(tensor.id) + " has no name");
-        else if (!names.emplace(tensor.tensor_class, name).second) v.fail("the name " + harmless_text(name) + " is there twice");
-        if (tensor.file_index != kNoFile && tensor.file_index >= x.trace.files().size()) v.fail(harmless_text(name) + " lies in a file that is not listed");
+        else if (!names.emplace(tensor.tensor_class, name).second)
+            v.fail("the name " + harmless_text(name) + " is there twice");
+        if (tensor.file_index != kNoFile && tensor.file_index >= x.trace.files().size())
+            v.fail(harmless_text(name) + " lies in a file that is not listed");
     }
     for (const auto& plan : x.trace.plans()) {
         std::set<std::uint32_t> values;
         for (const auto& value : plan.values) values.insert(value.id);
         const auto check = [&](std::uint32_t ref, const std::string& whose) {
-            const bool there = (ref & kValueBit) != 0 ? values.contains(ref & ~kValueBit) : x.trace.tensor(ref) != nullptr;
-            if (!there) v.fail("plan " + std::to_string(plan.header.id) + ": " + whose + " refers to what is not there");
+            const bool there =
+                (ref & kValueBit) != 0 ? values.contains(ref & ~kValueBit) : x.trace.tensor(ref) != nullptr;
+            if (!there)
+                v.fail("plan " + std::to_string(plan.header.id) + ": " + whose + " refers to what is not there");
         };
         for (const auto& operand : plan.operands) check(operand.ref, "an operand");
         for (const auto& node : plan.nodes) check(node.value, "a node");
         for (const auto ref : plan.inputs)
             if (ref != kNone) check(ref, "an input");
         for (const auto& step : plan.steps)
-            if (x.trace.text(step.kernel).empty() || !x.ops.contains(step.op)) v.fail("plan " + std::to_string(plan.header.id) + ": step " + std::to_string(step.number) + " has no kernel or op");
+            if (x.trace.text(step.kernel).empty() || !x.ops.contains(step.op))
+                v.fail("plan " + std::to_string(plan.header.id) + ": step " + std::to_string(step.number) +
+                       " has no kernel or op");
     }
     for_each_event(x.trace, [&](const auto& run, const auto& events, std::size_t i) {
         const auto* plan = x.trace.plan(run.record.plan);
         const Event& event = events.events[i];
-        if (plan == nullptr || event.step >= plan->steps.size()) return v.fail(at_event(events.index(i)) + ": its plan or step is not there");
+        if (plan == nullptr || event.step >= plan->steps.size())
+            return v.fail(at_event(events.index(i)) + ": its plan or step is not there");
         for (const auto& range : events.ranges_of(i))
-            if (range.operand >= plan->steps[event.step].n_operands) v.fail(at_event(events.index(i)) + ": a range of no operand");
+            if (range.operand >= plan->steps[event.step].n_operands)
+                v.fail(at_event(events.index(i)) + ": a range of no operand");
     });
 }
 
@@ -157,22 +175,28 @@ void check_partition(const Examined& x, Verdict& v) {
             for (std::uint32_t i = 0; i < step.n_nodes; ++i) {
                 const std::uint32_t node = plan.step_nodes[step.first_step_node + i];
                 ++uses[node];
-                if (plan.nodes[node].step != step.number) v.fail("plan " + std::to_string(plan.header.id) + ": node " + harmless_text(x.trace.text(plan.nodes[node].name)) + " names another step");
+                if (plan.nodes[node].step != step.number)
+                    v.fail("plan " + std::to_string(plan.header.id) + ": node " +
+                           harmless_text(x.trace.text(plan.nodes[node].name)) + " names another step");
             }
         for (std::size_t n = 0; n < uses.size(); ++n)
             if (uses[n] != (plan.nodes[n].step == kNone ? 0 : 1))
-                v.fail("plan " + std::to_string(plan.header.id) + ": node " + harmless_text(x.trace.text(plan.nodes[n].name)) + " lies in " + std::to_string(uses[n]) + " steps");
+                v.fail("plan " + std::to_string(plan.header.id) + ": node " +
+                       harmless_text(x.trace.text(plan.nodes[n].name)) + " lies in " + std::to_string(uses[n]) +
+                       " steps");
     }
 }
 
 void check_ranges(const Examined& x, Verdict& v) {
     const auto size_of = [&](const tinfer::RecordedPlan& plan, std::uint32_t ref) -> std::uint64_t {
-        if ((ref & kValueBit) == 0) return x.trace.tensor(ref) != nullptr ? x.trace.tensor(ref)->bytes : ~std::uint64_t{0};
+        if ((ref & kValueBit) == 0)
+            return x.trace.tensor(ref) != nullptr ? x.trace.tensor(ref)->bytes : ~std::uint64_t{0};
         for (const auto& value : plan.values)
             if (value.id == (ref & ~kValueBit)) return value.bytes;
         return ~std::uint64_t{0};
     };
-    const auto is_inside = [](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count, std::uint64_t size) {
+    const auto is_inside = [](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count,
+                              std::uint64_t size) {
         if (count == 0 || length == 0 || (count == 1 && stride != 0) || (count > 1 && stride < length)) return false;
         if (count > 1 && stride > size / (count - 1)) return false;
         const std::uint64_t last = offset + (count > 1 ? stride * (count - 1) : 0);
@@ -180,7 +204,8 @@ void check_ranges(const Examined& x, Verdict& v) {
     };
     for (const auto& plan : x.trace.plans())
         for (const auto& operand : plan.operands)
-            if (operand.kind == OperandKind::range && !is_inside(operand.offset, operand.length, operand.stride, operand.count, size_of(plan, operand.ref)))
+            if (operand.kind == OperandKind::range &&
+                !is_inside(operand.offset, operand.length, operand.stride, operand.count, size_of(plan, operand.ref)))
                 v.fail("plan " + std::to_string(plan.header.id) + ": an operand's range lies outside its tensor");
     for_each_event(x.trace, [&](const auto& run, const auto& events, std::size_t i) {
         const auto* plan = x.trace.plan(run.record.plan);
@@ -195,7 +220,9 @@ void check_ranges(const Examined& x, Verdict& v) {
                 continue;
             }
             auto& end = ends[range.operand];
-            if (range.offset < end) v.fail(at_event(events.index(i)) + ": ranges of operand " + std::to_string(range.operand) + " are not sorted and apart");
+            if (range.offset < end)
+                v.fail(at_event(events.index(i)) + ": ranges of operand " + std::to_string(range.operand) +
+                       " are not sorted and apart");
             end = range.offset + range.length;
         }
     });
@@ -217,10 +244,13 @@ void check_names(const Examined& x, Verdict& v) {
                 continue;  // no usual form
             }
             role = name.rfind('.') > dot ? name.substr(dot + 1, name.rfind('.') - dot - 1) : name.substr(dot + 1);
-            if (tensor.layer != layer) v.fail(harmless_text(name) + " is recorded as of layer " + std::to_string(tensor.layer));
+            if (tensor.layer != layer)
+                v.fail(harmless_text(name) + " is recorded as of layer " + std::to_string(tensor.layer));
         }
-        const auto recorded = tensor.role == 0 ? std::string_view() : x.trace.session_value("role." + std::to_string(tensor.role));
-        if (!recorded.empty() && name.starts_with("blk.") && recorded != role) v.fail(harmless_text(name) + " is recorded with the role " + harmless_text(recorded));
+        const auto recorded =
+            tensor.role == 0 ? std::string_view() : x.trace.session_value("role." + std::to_string(tensor.role));
+        if (!recorded.empty() && name.starts_with("blk.") && recorded != role)
+            v.fail(harmless_text(name) + " is recorded with the role " + harmless_text(recorded));
     }
 }
 
@@ -231,14 +261,18 @@ void check_static_parts(const Examined& x, Verdict& v) {
         if (is_new) continue;
         const auto& other = *found->second;
         const auto same_step = [](const Step& a, const Step& b) {
-            return a.op == b.op && a.layer == b.layer && a.kernel == b.kernel && a.part == b.part && a.n_operands == b.n_operands && a.n_nodes == b.n_nodes;
+            return a.op == b.op && a.layer == b.layer && a.kernel == b.kernel && a.part == b.part &&
+                   a.n_operands == b.n_operands && a.n_nodes == b.n_nodes;
         };
         if (!std::ranges::equal(plan.steps, other.steps, same_step))
-            v.fail("plans " + std::to_string(plan.header.id) + " and " + std::to_string(other.header.id) + " have one hash and different steps");
+            v.fail("plans " + std::to_string(plan.header.id) + " and " + std::to_string(other.header.id) +
+                   " have one hash and different steps");
     }
     for (const auto& run : x.trace.runs())
-        if (const auto* plan = x.trace.plan(run.record.plan); run.found && plan != nullptr && run.record.n_tokens > 0 && plan->header.n_tokens != run.record.n_tokens)
-            v.fail(at_run(run) + " has " + counted(run.record.n_tokens, "token") + ", its plan " + std::to_string(plan->header.n_tokens));
+        if (const auto* plan = x.trace.plan(run.record.plan);
+            run.found && plan != nullptr && run.record.n_tokens > 0 && plan->header.n_tokens != run.record.n_tokens)
+            v.fail(at_run(run) + " has " + counted(run.record.n_tokens, "token") + ", its plan " +
+                   std::to_string(plan->header.n_tokens));
 }
 
 void check_drops(const Examined& x, Verdict& v) {
@@ -246,11 +280,14 @@ void check_drops(const Examined& x, Verdict& v) {
     for (const auto& drop : x.trace.drops()) in_records += drop.count;
     if (x.trace.header().n_dropped > 0) v.warn(counted(x.trace.header().n_dropped, "event") + " dropped");
     if (x.trace.is_closed() && in_records != x.trace.header().n_dropped)
-        v.fail("the header says " + std::to_string(x.trace.header().n_dropped) + " dropped, the records " + std::to_string(in_records));
+        v.fail("the header says " + std::to_string(x.trace.header().n_dropped) + " dropped, the records " +
+               std::to_string(in_records));
 }
 
 void check_filter(const Examined& x, Verdict& v) {
-    if (x.is_filtered) return v.skip("filtered: " + std::to_string(x.trace.header().n_filtered) + " events left out, V4 and V9 say nothing");
+    if (x.is_filtered)
+        return v.skip("filtered: " + std::to_string(x.trace.header().n_filtered) +
+                      " events left out, V4 and V9 say nothing");
     if (x.trace.header().n_filtered > 0 && !x.starts_late && x.trace.runs().size() < 2)
         v.fail(counted(x.trace.header().n_filtered, "event") + " filtered in a trace that is not marked so");
 }
@@ -269,7 +306,8 @@ void check_gaps(const Examined& x, Verdict& v) {
             }
         const std::uint64_t all = run.end->end - run.record.begin;
         if (double(steps + gaps) < 0.99 * double(all))
-            v.warn(at_run(run) + ": steps and the gaps between them are " + fixed(100 * double(steps + gaps) / double(all), 1) + " % of it");
+            v.warn(at_run(run) + ": steps and the gaps between them are " +
+                   fixed(100 * double(steps + gaps) / double(all), 1) + " % of it");
     }
 }
 
