@@ -19,7 +19,7 @@ def shrink(path):
         from PIL import Image
     except ImportError:
         return
-    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def main(arguments):

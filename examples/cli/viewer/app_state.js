@@ -39,8 +39,8 @@ function formatTime(ns) {
     return `${Math.round(ns)} ns`;
 }
 /** A time on an axis, with as many digits as its steps need. */
-function axisTime(ns, step) {
-    const [unit, size] = step >= 1e9 ? ['s', 1e9] : step >= 1e6 ? ['ms', 1e6] : step >= 1e3 ? ['µs', 1e3] : ['ns', 1];
+function axisTime(ns, step, most) {
+    const [unit, size] = most >= 1e10 ? ['s', 1e9] : most >= 1e7 ? ['ms', 1e6] : most >= 1e4 ? ['µs', 1e3] : ['ns', 1];
     const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
     return `${(ns / size).toFixed(digits)} ${unit}`;
 }

@@ -40,7 +40,7 @@ experts.toolbar = () => [
                 app.render();
             }
         }),
-        'sort each layer by load'
+        'sort by load'
     ),
     el('span', {class: 'legend', id: 'experts-legend'}),
     el('span', {class: 'grow'}),

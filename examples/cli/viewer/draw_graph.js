@@ -28,7 +28,7 @@ graph.sectionOf = step =>
     })[step.partName] ?? step.partName;
 
 /** Nodes, edges and boxes of a plan, in units of the drawing. */
-function layoutGraph(model, plan) {
+function layoutGraph(model, plan, ratio = 1.6) {
     const all = model.steps.slice(plan.base, plan.base + plan.steps.length),
         tensorsOf = model.trace.tensors;
     const byLayer = new Map();
@@ -94,8 +94,7 @@ function layoutGraph(model, plan) {
         cardH = 54,
         gapX = 14,
         gapY = 24;
-    let x = 0,
-        bottom = 0;
+    let x = 0;
     for (const column of columns) {
         const ranks = [];
         for (const node of column.nodes) {
@@ -116,10 +115,57 @@ function layoutGraph(model, plan) {
             );
         });
         column.height = ranks.length * (cardH + gapY) - gapY;
-        bottom = Math.max(bottom, column.height);
+        column.y = 0;
         x += column.width + 56;
     }
-    return {nodes, edges: [...edges.values()], columns, width: x - 56, height: bottom};
+    return Object.assign({nodes, edges: [...edges.values()], columns}, wrapColumns(columns, ratio));
+}
+
+/** Puts the columns into the number of rows that can be drawn largest; the columns of a group stay together. */
+function wrapColumns(columns, ratio) {
+    const units = [];
+    for (const column of columns) {
+        const last = units[units.length - 1];
+        if (last && column.group && last[0].group === column.group) last.push(column);
+        else units.push([column]);
+    }
+    const end = c => c.x + c.width,
+        total = end(columns[columns.length - 1]);
+    let best = null;
+    for (let rows = 1; rows <= Math.min(5, units.length); ++rows) {
+        const lines = [[]],
+            most = total / rows;
+        for (const unit of units) {
+            const line = lines[lines.length - 1];
+            if (line.length && end(unit[unit.length - 1]) - line[0][0].x > most * 1.15 && lines.length < rows)
+                lines.push([unit]);
+            else line.push(unit);
+        }
+        let width = 0,
+            height = -110;
+        for (const line of lines) {
+            const all = line.flat();
+            width = Math.max(width, end(all[all.length - 1]) - all[0].x);
+            height += Math.max(...all.map(c => c.height)) + 110;
+        }
+        const zoom = Math.min(1 / width, 1 / ((height + 100) * ratio));
+        if (!best || zoom > best.zoom * 1.1) best = {zoom, lines, width, height};
+    }
+    let y = 0;
+    for (const line of best.lines) {
+        const all = line.flat(),
+            left = all[0].x;
+        for (const column of all) {
+            for (const node of column.nodes) {
+                node.x -= left;
+                node.y += y;
+            }
+            column.x -= left;
+            column.y = y;
+        }
+        y += Math.max(...all.map(c => c.height)) + 110;
+    }
+    return {width: best.width, height: best.height};
 }
 
 graph.toolbar = () => {
@@ -159,6 +205,7 @@ graph.toolbar = () => {
             {
                 onclick: () => {
                     graph.zoom = 0;
+                    graph.fitAll = true;
                     app.render();
                 },
                 title: 'Fit all (0)'
@@ -181,12 +228,14 @@ graph.draw = canvas => {
     }
     if (graph.key_ !== plan) {
         graph.key_ = plan;
-        graph.picture = layoutGraph(app.model, plan);
+        graph.picture = layoutGraph(app.model, plan, width / height);
         graph.zoom = 0;
     }
     const p = graph.picture;
     if (!graph.zoom) {
-        graph.zoom = Math.min(1.25, (width - 70) / p.width, Math.max(0.45, (height - 100) / p.height));
+        const fit = Math.min(1.25, (width - 70) / p.width, (height - 100) / p.height);
+        graph.zoom = graph.fitAll ? fit : Math.max(fit, 0.62); // below that nobody can read it
+        graph.fitAll = false;
         graph.panX = Math.max(36, (width - p.width * graph.zoom) / 2);
         graph.panY = Math.max(62, (height - p.height * graph.zoom) / 2);
     }
@@ -203,7 +252,7 @@ graph.draw = canvas => {
     // a box around the columns of a group of layers
     const boxes = new Map();
     for (const c of p.columns) {
-        const box = boxes.get(c.group ?? c) ?? {x0: c.x, x1: 0, h: 0, group: c.group};
+        const box = boxes.get(c.group ?? c) ?? {x0: c.x, x1: 0, y: c.y, h: 0, group: c.group};
         box.x1 = Math.max(box.x1, c.x + c.width);
         box.h = Math.max(box.h, c.height);
         box.x0 = Math.min(box.x0, c.x);
@@ -215,7 +264,7 @@ graph.draw = canvas => {
         g.strokeStyle = themeColour('line');
         g.lineWidth = 1;
         g.beginPath();
-        g.roundRect(X(box.x0 - 18), Y(-56), (box.x1 - box.x0 + 36) * z, (box.h + 74) * z, 12 * z);
+        g.roundRect(X(box.x0 - 18), Y(box.y - 56), (box.x1 - box.x0 + 36) * z, (box.h + 74) * z, 12 * z);
         g.fill();
         g.stroke();
         const l = box.group.layers,
@@ -228,14 +277,14 @@ graph.draw = canvas => {
                 ? `× ${l.length}   layers ${dense ? `${l[0]}–${l[l.length - 1]}` : l.slice(0, 4).join(', ') + (l.length > 4 ? ' …' : '')}`
                 : `layer ${l[0]}`,
             X(box.x1 + 4),
-            Y(-39)
+            Y(box.y - 39)
         );
     }
     g.textAlign = 'left';
     g.font = size(12);
     for (const c of p.columns) {
         g.fillStyle = themeColour('quiet');
-        g.fillText(c.section, X(c.x), Y(-16));
+        g.fillText(c.section, X(c.x), Y(c.y - 16));
     }
     g.lineWidth = Math.max(0.6, 1.1 * z);
     for (const {from, to} of p.edges) {
@@ -396,6 +445,7 @@ graph.key = key => {
         s: () => move(0, -80),
         0: () => {
             graph.zoom = 0;
+            graph.fitAll = true;
             app.render();
         }
     };

@@ -68,8 +68,8 @@ heat.toolbar = () => {
         ]),
         choice('Colour', 'mode', [
             ['bytes', 'bytes read'],
-            ['reuse', 'bytes since last touch'],
-            ['cold', 'pages not resident', noPages]
+            ['reuse', 'since last touch'],
+            ['cold', 'cold pages', noPages]
         ]),
         el('span', {class: 'legend', id: 'heat-legend'}),
         el('span', {class: 'grow'})
@@ -405,7 +405,7 @@ function drawHeatAxes(g, left, top, w, h) {
         for (let n = 0; n < 200 && (first + n) * step < span.t1 - model.begin; ++n) {
             const t = (first + n) * step;
             const x = left + ((t + model.begin - span.t0) / (span.t1 - span.t0)) * w;
-            if (x > left + 20 && x < left + w - 20) g.fillText(axisTime(t, step), x, 12);
+            if (x > left + 20 && x < left + w - 20) g.fillText(axisTime(t, step, span.t1 - model.begin), x, 12);
         }
     } else {
         const runs = model.trace.runs,

@@ -59,7 +59,16 @@ timeline.load = model => {
             mergeEvents(model, s => (steps[s].layer + 1) * 64 + steps[s].part),
             {key: 'part', label: 'part', height: 22}
         ),
-        {key: 'step', label: 'step', height: 40, begin: e.begin, end, count: e.count, name: i => steps[e.step[i]].label}
+        {
+            key: 'step',
+            label: 'step',
+            height: 40,
+            begin: e.begin,
+            end,
+            count: e.count,
+            short: i => steps[e.step[i]].brief,
+            name: i => steps[e.step[i]].label
+        }
     ];
     const [, layer, part] = timeline.lanes;
     layer.name = i => (layer.keys[i] < 0 ? steps[e.step[layer.first[i]]].partName : String(layer.keys[i]));
@@ -281,7 +290,7 @@ function drawTimeAxis(g, t0, t1, left, w, height) {
         g.fillStyle = themeColour('line');
         g.fillRect(Math.round(x), timeline.axis - 3, 1, height);
         g.fillStyle = themeColour('quiet');
-        if (x > left + 20 && x < left + w - 24) g.fillText(axisTime(t, step), x, 11);
+        if (x > left + 20 && x < left + w - 24) g.fillText(axisTime(t, step, t1 - origin), x, 11);
     }
     g.textAlign = 'left';
 }
@@ -404,8 +413,9 @@ function drawInterval(g, lane, i, a, b, low, high, wait, scale) {
     g.fillStyle = rgb ? inkOn(rgb.slice(1).map(v => parseInt(v, 16))) : '#fff';
     if (lane.h > 34 && lane.key === 'step') {
         const e = app.model.trace.events,
-            middle = lane.y + lane.h / 2;
-        g.fillText(fitText(g, lane.name(i), to - from - 10), from + 5, middle - 8);
+            middle = lane.y + lane.h / 2,
+            name = g.measureText(lane.name(i)).width > to - from - 10 ? lane.short(i) : lane.name(i);
+        g.fillText(fitText(g, name, to - from - 10), from + 5, middle - 8);
         g.globalAlpha = 0.8;
         g.fillText(
             fitText(g, `${formatTime(e.duration[i])}  ${formatRate(e.bytes[i], e.duration[i])}`, to - from - 10),

@@ -50,6 +50,7 @@ details.findings = () => {
                     ]),
                 top.time
             ),
+            details.pause(top),
             el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'All layers'))
         );
     }
@@ -217,5 +218,26 @@ details.twice = card => {
                   ` are walked more than once inside a step${phases.length ? ` (${phases.join(', ')})` : ''}: ${formatBytes(extra)} again.`
               )
             : null
+    );
+};
+
+/** Where one step makes up much of a group's time, that is more likely the system's doing than the step's: say so. */
+details.pause = group => {
+    const {model, sums} = app,
+        e = model.trace.events;
+    const longest = group.steps.reduce((best, s) => (sums.stepMax[s] > sums.stepMax[best] ? s : best), group.steps[0]);
+    if (group.count < 2 * group.steps.length || sums.stepMax[longest] < 0.2 * group.time) return null;
+    const own = model.stepEvents.subarray(model.stepFirst[longest], model.stepFirst[longest + 1]);
+    const i = own.find(k => k >= sums.first && k < sums.last && e.duration[k] === sums.stepMax[longest]);
+    if (i === undefined) return null;
+    return el(
+        'div',
+        {class: 'quiet'},
+        `${formatShare(e.duration[i] / group.time)} of it is `,
+        details.link('one step', () => {
+            app.setTab('timeline');
+            timeline.pinEvent(i);
+        }),
+        `, ${formatTime(e.duration[i])} long: was it interrupted?`
     );
 };

@@ -83,6 +83,7 @@ function buildModel(trace) {
     for (const step of steps) {
         const weights = step.weights.map(t => trace.tensors[t].roleName);
         step.label = step.opName + (weights.length ? ` ${weights.join(' + ')}` : '');
+        step.brief = weights.join(' + ') || step.opName;
         step.place = step.layer < 0 ? step.partName : `layer ${step.layer} ${step.partName}`;
     }
     const model = {trace, steps, names, name};
