@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "common.hpp"
+#include "../common.hpp"
 #include "table.hpp"
 
 namespace cli {
