@@ -70,9 +70,9 @@ Bytes touched(const Examined& x, const Seen& seen, std::uint32_t o, bool with_pa
 }
 
 const std::string& op_of(const Examined& x, std::uint16_t number) {
-    static const std::string format::kNone;
+    static const std::string kNothing;
     const auto found = x.ops.find(number);
-    return found == x.ops.end() ? format::kNone : found->second;
+    return found == x.ops.end() ? kNothing : found->second;
 }
 
 /// The router's record of the layer of an event, the last one before it, by event.
