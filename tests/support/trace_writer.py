@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes .tntrace files, format 1.0, from Python alone, so that the readers in C++, Python and JavaScript are
+"""Writes .tntrace files (docs/trace-file.md) from Python alone, so that the readers in C++, Python and JavaScript are
 tested against bytes that none of them wrote. numpy is used for checksums where it is installed, and is not needed.
 """
 import struct

@@ -4,7 +4,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "options.hpp"
+#include "../options.hpp"
 #include "reuse.hpp"
 
 namespace cli {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace experts: which experts were chosen, how evenly, how alike from token to token, what a cache of them would
-// hit, what several tokens together need, and how well the next choice can be told.
+// tinfer trace experts: which experts were chosen, how evenly, how alike from token to token, what a cache of them
+// would hit, what several tokens together need, and how well the next choice can be told.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

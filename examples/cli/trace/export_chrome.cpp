@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Exports of timelines: the JSON that Chrome's tracing reads, and the protocol buffers of Perfetto, written by hand. Both
-// show runs, in them parts, in them steps, and a track for every thread.
+// Exports of timelines: the JSON that Chrome's tracing reads, and the protocol buffers of Perfetto, written by hand.
+// Both show runs, in them parts, in them steps, and a track for every thread.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -10,7 +10,7 @@ namespace cli {
 
 namespace {
 
-using namespace tinfer::trace_format;
+namespace format = tinfer::trace_format;
 
 std::string dot_text(std::string_view text) {
     std::string out = "\"";
@@ -47,12 +47,12 @@ public:
         : trace_(trace), plan_(plan), args_(args), selection_(args.selection()) {
         for (std::size_t n = 0; n < plan.nodes.size(); ++n)
             producer_[plan.nodes[n].value].push_back(static_cast<std::uint32_t>(n));
-        for (const Step& step : plan.steps) {
+        for (const format::Step& step : plan.steps) {
             const auto found = costs.costs.find({plan.header.id, step.number});
             costs_.push_back(found == costs.costs.end() ? StepCost{} : found->second);
             most_ = std::max(most_, costs_.back().ms);
         }
-        for (const Value& value : plan.values) values_[value.id] = &value;
+        for (const format::Value& value : plan.values) values_[value.id] = &value;
         find_alike();
     }
 
@@ -63,7 +63,7 @@ public:
         for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
             if (is_drawn(n)) clusters[plan_.nodes[n].layer][plan_.nodes[n].part] += box(n);
         for (const auto& [layer, parts] : clusters) {
-            const bool is_layer = layer != kNoLayer16;
+            const bool is_layer = layer != format::kNoLayer16;
             if (is_layer)
                 out_ +=
                     "  subgraph cluster_" + std::to_string(layer) + " { label=" + dot_text(layer_label(layer)) + ";\n";
@@ -91,8 +91,8 @@ private:
     /// The layers that look like an earlier one, by the ops, parts and names of their nodes.
     void find_alike() {
         std::map<std::uint16_t, std::string> shapes;
-        for (const Node& node : plan_.nodes) {
-            if (node.layer == kNoLayer16) continue;
+        for (const format::Node& node : plan_.nodes) {
+            if (node.layer == format::kNoLayer16) continue;
             std::string name(trace_.text(node.name));
             name.resize(std::min(name.rfind('-'), name.size()));
             shapes[node.layer] += name + ":" + std::to_string(node.op) + ":" + std::to_string(node.part) + ":" +
@@ -119,11 +119,11 @@ private:
         return "× " + std::to_string(group.size()) + " (layers " + list + ")";
     }
     [[nodiscard]] bool is_drawn(std::size_t n) const {
-        const Node& node = plan_.nodes[n];
-        if (node.step == kNone) return false;
-        if (node.layer != kNoLayer16 && like_.at(node.layer) != node.layer) return false;
+        const format::Node& node = plan_.nodes[n];
+        if (node.step == format::kNone) return false;
+        if (node.layer != format::kNoLayer16 && like_.at(node.layer) != node.layer) return false;
         if (!selection_.layers.empty() &&
-            !selection_.layers.contains(node.layer == kNoLayer16 ? tinfer::kNoLayer : node.layer))
+            !selection_.layers.contains(node.layer == format::kNoLayer16 ? tinfer::kNoLayer : node.layer))
             return false;
         if (!selection_.parts.empty() &&
             !selection_.parts.contains(std::string(trace_.session_value("part." + std::to_string(node.part)))))
@@ -132,19 +132,19 @@ private:
     }
     /// With --steps the last node of a step stands for it.
     [[nodiscard]] std::size_t id_of(std::size_t n) const {
-        const Node& node = plan_.nodes[n];
-        if (!args_.steps || node.step == kNone) return n;
-        const Step& step = plan_.steps[node.step];
+        const format::Node& node = plan_.nodes[n];
+        if (!args_.steps || node.step == format::kNone) return n;
+        const format::Step& step = plan_.steps[node.step];
         return step.n_nodes > 0 ? plan_.step_nodes[step.first_step_node + step.n_nodes - 1u] : n;
     }
     [[nodiscard]] std::string box(std::size_t n) const {
-        const Node& node = plan_.nodes[n];
-        const Step& step = plan_.steps[node.step];
+        const format::Node& node = plan_.nodes[n];
+        const format::Step& step = plan_.steps[node.step];
         std::string label =
             harmless_text(trace_.text(node.name)) + "\n" +
             std::string(args_.steps ? trace_.text(step.kernel) : trace_.session_value("op." + std::to_string(node.op)));
-        if (const auto value = values_.find(node.value & ~kValueBit);
-            (node.value & kValueBit) != 0 && value != values_.end()) {
+        if (const auto value = values_.find(node.value & ~format::kValueBit);
+            (node.value & format::kValueBit) != 0 && value != values_.end()) {
             label += "\n" + std::string(trace_.session_value("type." + std::to_string(value->second->type))) + " {";
             for (std::size_t d = 0; d < 4 && (d == 0 || value->second->ne[d] > 1); ++d)
                 label += (d > 0 ? ", " : "") + std::to_string(value->second->ne[d]);
@@ -157,7 +157,7 @@ private:
             style = std::string(" fillcolor=\"") + kShades[shade] + "\"" + (shade >= 3 ? " fontcolor=white" : "");
             label += "\n" + fixed(cost.ms, 3) + " ms, " + size_text(cost.bytes);
         }
-        if ((step.flags & fused) != 0) style += " style=\"rounded,filled,dashed\"";
+        if ((step.flags & format::fused) != 0) style += " style=\"rounded,filled,dashed\"";
         return "    n" + std::to_string(n) + " [label=" + text_of_lines(label) + style + "];\n";
     }
     static std::string text_of_lines(const std::string& lines) {
@@ -172,21 +172,21 @@ private:
     void edges(std::size_t n) {
         std::vector<std::size_t> nodes{n};
         if (args_.steps) {
-            const Step& step = plan_.steps[plan_.nodes[n].step];
+            const format::Step& step = plan_.steps[plan_.nodes[n].step];
             nodes.clear();
             for (std::uint32_t i = 0; i < step.n_nodes; ++i)
                 nodes.push_back(plan_.step_nodes[step.first_step_node + i]);
         }
         for (const std::size_t each : nodes) {
-            const Node& node = plan_.nodes[each];
+            const format::Node& node = plan_.nodes[each];
             for (std::uint32_t k = 0; k < node.n_inputs; ++k) edge(n, each, plan_.inputs[node.first_input + k], k + 1);
         }
     }
     void edge(std::size_t to, std::size_t of_node, std::uint32_t ref, std::uint32_t slot) {
-        if (ref == kNone) return;
+        if (ref == format::kNone) return;
         const std::string end =
             " -> n" + std::to_string(to) + " [label=\"" + std::to_string(slot) + "\" fontsize=8];\n";
-        if ((ref & kValueBit) == 0) {
+        if ((ref & format::kValueBit) == 0) {
             if (args_.no_weights) return;
             const auto* tensor = trace_.tensor(ref);
             const std::string name = "w" + std::to_string(ref);
@@ -203,11 +203,11 @@ private:
         std::size_t from = plan_.nodes.size();
         if (makers != producer_.end())
             for (const std::uint32_t maker : makers->second)
-                if (maker < of_node && plan_.nodes[maker].step != kNone) from = maker;
+                if (maker < of_node && plan_.nodes[maker].step != format::kNone) from = maker;
         if (from == plan_.nodes.size()) {
-            const auto value = values_.find(ref & ~kValueBit);
+            const auto value = values_.find(ref & ~format::kValueBit);
             if (value == values_.end()) return;
-            const std::string name = "v" + std::to_string(ref & ~kValueBit);
+            const std::string name = "v" + std::to_string(ref & ~format::kValueBit);
             if (drawn_weights_.insert(ref).second)
                 weights_ += "  " + name + " [shape=ellipse style=filled fillcolor=white label=" +
                             dot_text(trace_.text(value->second->name)) + "];\n";
@@ -219,7 +219,7 @@ private:
         if (is_drawn(from)) {
             out_ += "  n" + std::to_string(from) + end;
         } else if (const std::uint16_t layer = plan_.nodes[from].layer;
-                   layer != kNoLayer16 && like_.at(layer) != layer) {
+                   layer != format::kNoLayer16 && like_.at(layer) != layer) {
             for (std::size_t n = 0; n < plan_.nodes.size(); ++n)
                 if (is_drawn(n) && plan_.nodes[n].layer == like_.at(layer) && stem(n) == stem(from)) {
                     out_ += "  n" + std::to_string(n) + end;
@@ -237,7 +237,7 @@ private:
     const ExportArgs& args_;
     Selection selection_;
     std::map<std::uint32_t, std::vector<std::uint32_t>> producer_;  // nodes by the value they make
-    std::map<std::uint32_t, const Value*> values_;
+    std::map<std::uint32_t, const format::Value*> values_;
     std::map<std::uint16_t, std::uint16_t> like_;
     std::map<std::uint16_t, std::vector<std::uint16_t>> group_;
     std::vector<StepCost> costs_;

@@ -8,7 +8,7 @@
 #    include <unistd.h>
 #endif
 
-#include "run.hpp"
+#include "../run.hpp"
 #include "trace.hpp"
 
 namespace cli {

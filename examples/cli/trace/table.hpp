@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "output.hpp"
+#include "../output.hpp"
 
 namespace cli {
 

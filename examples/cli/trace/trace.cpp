@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace: records what a model reads and writes, and answers questions about such records.
 #include "trace.hpp"
+#include "view.hpp"
 
 namespace cli {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "common.hpp"
+#include "../common.hpp"
 #include "table.hpp"
 
 namespace cli {
@@ -104,7 +104,6 @@ Verb add_io(CLI::App& trace);
 Verb add_hash(CLI::App& trace);
 Verb add_diff(CLI::App& trace);
 Verb add_export(CLI::App& trace);
-Verb add_view(CLI::App& trace);
 Verb add_cut(CLI::App& trace);
 Verb add_recover(CLI::App& trace);
 

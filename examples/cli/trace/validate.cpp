@@ -6,13 +6,13 @@
 
 namespace cli {
 
-using namespace tinfer::trace_format;
+namespace format = tinfer::trace_format;
 
 Examined::Examined(const tinfer::TraceReader& reader) : trace(reader) {
     const auto flags = trace.header().flags;
-    is_filtered = (flags & Flags::filtered) != 0;
-    has_ids = (flags & Flags::token_ids) != 0;
-    starts_late = (flags & Flags::mid_session) != 0;
+    is_filtered = (flags & format::Flags::filtered) != 0;
+    has_ids = (flags & format::Flags::token_ids) != 0;
+    starts_late = (flags & format::Flags::mid_session) != 0;
     has_times = trace.header().level > 0;
     for (const auto& [key, value] : trace.session()) {
         std::uint16_t number = 0;

@@ -6,7 +6,7 @@
 
 namespace cli {
 
-using namespace tinfer::trace_format;
+namespace format = tinfer::trace_format;
 
 namespace {
 
@@ -31,7 +31,7 @@ std::uint64_t size_of(const Bytes& bytes) {
 struct Seen {
     const tinfer::RecordedRun& run;
     const tinfer::RecordedPlan& plan;
-    const Step& step;
+    const format::Step& step;
     const tinfer::RecordedEvents& events;
     std::size_t i;
     [[nodiscard]] std::uint64_t index() const { return events.index(i); }
@@ -52,26 +52,27 @@ void for_each_complete(const Examined& x, Fn&& fn) {
 
 /// Bytes that operand `o` of an event touched.
 Bytes touched(const Examined& x, const Seen& seen, std::uint32_t o, bool with_padding = true) {
-    const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+    const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
     Bytes bytes;
     const auto add = [&](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count) {
         for (std::uint32_t k = 0; k < std::min<std::uint32_t>(count, 1u << 20); ++k)
             bytes.emplace_back(offset + k * stride, offset + k * stride + length);
     };
-    if (operand.kind == OperandKind::whole && (operand.ref & kValueBit) == 0 && x.trace.tensor(operand.ref) != nullptr)
+    if (operand.kind == format::OperandKind::whole && (operand.ref & format::kValueBit) == 0 &&
+        x.trace.tensor(operand.ref) != nullptr)
         add(0, x.trace.tensor(operand.ref)->bytes, 0, 1);
-    if (operand.kind == OperandKind::range) add(operand.offset, operand.length, operand.stride, operand.count);
-    if (operand.kind == OperandKind::dynamic)
+    if (operand.kind == format::OperandKind::range) add(operand.offset, operand.length, operand.stride, operand.count);
+    if (operand.kind == format::OperandKind::dynamic)
         for (const auto& range : seen.events.ranges_of(seen.i))
-            if (range.operand == o && (with_padding || (range.flags & padding) == 0))
+            if (range.operand == o && (with_padding || (range.flags & format::padding) == 0))
                 add(range.offset, range.length, range.stride, range.count);
     return merged(std::move(bytes));
 }
 
 const std::string& op_of(const Examined& x, std::uint16_t number) {
-    static const std::string kNone;
+    static const std::string kNothing;
     const auto found = x.ops.find(number);
-    return found == x.ops.end() ? kNone : found->second;
+    return found == x.ops.end() ? kNothing : found->second;
 }
 
 /// The router's record of the layer of an event, the last one before it, by event.
@@ -95,7 +96,7 @@ private:
 };
 
 bool is_weight_ref(const Examined& x, std::uint32_t ref) {
-    const auto* tensor = (ref & kValueBit) == 0 ? x.trace.tensor(ref) : nullptr;
+    const auto* tensor = (ref & format::kValueBit) == 0 ? x.trace.tensor(ref) : nullptr;
     return tensor != nullptr && tensor->tensor_class == 0;
 }
 
@@ -110,18 +111,19 @@ void check_weights(const Examined& x, Verdict& v) {
         std::map<std::uint32_t, Bytes> expected, observed;
         std::set<std::uint32_t> in_part;  // how much is not known: rows, slices or views
         for (std::uint32_t k = 0; k < seen.step.n_nodes; ++k) {
-            const Node& node = seen.plan.nodes[seen.plan.step_nodes[seen.step.first_step_node + k]];
+            const format::Node& node = seen.plan.nodes[seen.plan.step_nodes[seen.step.first_step_node + k]];
             const std::string& op = op_of(x, node.op);
             for (std::uint32_t n = 0; n < node.n_inputs; ++n) {
                 const std::uint32_t ref = seen.plan.inputs[node.first_input + n];
                 if (!is_weight_ref(x, ref)) continue;
-                const Tensor& tensor = *x.trace.tensor(ref);
+                const format::Tensor& tensor = *x.trace.tensor(ref);
                 Bytes& bytes = expected[ref];
                 const auto* routing = routings.find(seen);
                 if (op == "mul_mat_id" && routing != nullptr && n == 0 && tensor.slice_bytes > 0) {
                     for (const auto& pick : routing->picks)
                         bytes.emplace_back(pick.expert * tensor.slice_bytes, (pick.expert + 1) * tensor.slice_bytes);
-                } else if (op == "get_rows" || op == "mul_mat_id" || op == "add_id" || (node.flags & reads_view) != 0) {
+                } else if (op == "get_rows" || op == "mul_mat_id" || op == "add_id" ||
+                           (node.flags & format::reads_view) != 0) {
                     in_part.insert(ref);
                 } else {
                     bytes.emplace_back(0, tensor.bytes);
@@ -129,13 +131,13 @@ void check_weights(const Examined& x, Verdict& v) {
             }
         }
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
-            const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
-            if (!is_weight_ref(x, operand.ref) || operand.kind == OperandKind::elided) continue;
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            if (!is_weight_ref(x, operand.ref) || operand.kind == format::OperandKind::elided) continue;
             for (const auto& piece : touched(x, seen, o)) observed[operand.ref].push_back(piece);
         }
         for (auto& [ref, bytes] : expected) {
             const Bytes want = merged(bytes), got = merged(observed[ref]);
-            const Tensor& tensor = *x.trace.tensor(ref);
+            const format::Tensor& tensor = *x.trace.tensor(ref);
             if (in_part.contains(ref)) {
                 const std::uint64_t unit = tensor.slice_bytes > 0 ? tensor.slice_bytes : tensor.row_bytes;
                 if (size_of(got) == 0 || (unit > 0 && size_of(got) % unit != 0 && tensor.slice_bytes > 0))
@@ -157,8 +159,8 @@ void check_embedding(const Examined& x, Verdict& v) {
     for_each_complete(x, [&](const Seen& seen) {
         if (op_of(x, seen.step.op) != "get_rows") return;
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
-            const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
-            if (!is_weight_ref(x, operand.ref) || operand.kind != OperandKind::dynamic) continue;
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            if (!is_weight_ref(x, operand.ref) || operand.kind != format::OperandKind::dynamic) continue;
             if (x.trace.session_value("role." + std::to_string(x.trace.tensor(operand.ref)->role)) != "token_embd")
                 continue;
             any = true;
@@ -190,7 +192,7 @@ void check_experts(const Examined& x, Verdict& v) {
         std::map<std::uint32_t, std::uint64_t> want, got;
         for (const auto& pick : routing->picks) ++want[pick.expert];
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
-            const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
             if (!is_weight_ref(x, operand.ref) || x.trace.tensor(operand.ref)->slice_bytes == 0) continue;
             got.clear();
             for (const auto& range : seen.events.ranges_of(seen.i))
@@ -209,8 +211,8 @@ void check_cache(const Examined& x, Verdict& v) {
     for_each_complete(x, [&](const Seen& seen) {
         const std::string& op = op_of(x, seen.step.op);
         for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
-            const Operand& operand = seen.plan.operands[seen.step.first_operand + o];
-            const auto* tensor = (operand.ref & kValueBit) == 0 ? x.trace.tensor(operand.ref) : nullptr;
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            const auto* tensor = (operand.ref & format::kValueBit) == 0 ? x.trace.tensor(operand.ref) : nullptr;
             if (tensor == nullptr || (tensor->tensor_class != 1 && tensor->tensor_class != 2) || tensor->row_bytes == 0)
                 continue;
             if (operand.mode != 1) {

@@ -6,7 +6,7 @@
 
 namespace cli {
 
-using namespace tinfer::trace_format;
+namespace format = tinfer::trace_format;
 
 namespace {
 
@@ -39,7 +39,8 @@ void check_blocks(const Examined& x, Verdict& v) {
         v.fail("the header says " + counted(header.file_bytes, "byte") + ", the file has " +
                std::to_string(x.trace.file_bytes()));
     const auto& blocks = x.trace.blocks();
-    if (blocks.empty() || blocks.back().header.type != BlockType::index || blocks.back().offset != header.index_offset)
+    if (blocks.empty() || blocks.back().header.type != format::BlockType::index ||
+        blocks.back().offset != header.index_offset)
         v.fail("the index is not where the header says");
     for (const auto& entry : x.trace.index()) {
         const auto found = std::ranges::lower_bound(blocks, entry.offset, {}, &tinfer::TraceBlock::offset);
@@ -113,14 +114,14 @@ void check_times(const Examined& x, Verdict& v) {
         std::uint64_t last = run.record.begin;
         for (const auto& events : run.events)
             for (std::size_t i = 0; i < events.events.size(); ++i) {
-                const Event& event = events.events[i];
+                const format::Event& event = events.events[i];
                 const std::uint64_t end = event.begin + event.duration;
                 if (event.begin < last) v.fail(at_event(events.index(i)) + " begins before the one before it ends");
                 if (run.end && end > run.end->end) v.fail(at_event(events.index(i)) + " ends behind its run");
-                last = (event.flags & saturated) != 0 ? event.begin : end;
+                last = (event.flags & format::saturated) != 0 ? event.begin : end;
                 for (std::uint32_t t = 0; t < events.n_threads; ++t) {
-                    const Span& span = events.spans[i * events.n_threads + t];
-                    if ((event.flags & saturated) == 0 &&
+                    const format::Span& span = events.spans[i * events.n_threads + t];
+                    if ((event.flags & format::saturated) == 0 &&
                         std::uint64_t{span.begin} + span.busy > std::uint64_t{event.duration} + 1000)
                         v.fail(at_event(events.index(i)) + ": thread " + std::to_string(t) + " works behind its end");
                 }
@@ -136,22 +137,22 @@ void check_references(const Examined& x, Verdict& v) {
         if (name.empty()) v.fail("tensor " + std::to_string(tensor.id) + " has no name");
         else if (!names.emplace(tensor.tensor_class, name).second)
             v.fail("the name " + harmless_text(name) + " is there twice");
-        if (tensor.file_index != kNoFile && tensor.file_index >= x.trace.files().size())
+        if (tensor.file_index != format::kNoFile && tensor.file_index >= x.trace.files().size())
             v.fail(harmless_text(name) + " lies in a file that is not listed");
     }
     for (const auto& plan : x.trace.plans()) {
         std::set<std::uint32_t> values;
         for (const auto& value : plan.values) values.insert(value.id);
         const auto check = [&](std::uint32_t ref, const std::string& whose) {
-            const bool there =
-                (ref & kValueBit) != 0 ? values.contains(ref & ~kValueBit) : x.trace.tensor(ref) != nullptr;
+            const bool there = (ref & format::kValueBit) != 0 ? values.contains(ref & ~format::kValueBit)
+                                                              : x.trace.tensor(ref) != nullptr;
             if (!there)
                 v.fail("plan " + std::to_string(plan.header.id) + ": " + whose + " refers to what is not there");
         };
         for (const auto& operand : plan.operands) check(operand.ref, "an operand");
         for (const auto& node : plan.nodes) check(node.value, "a node");
         for (const auto ref : plan.inputs)
-            if (ref != kNone) check(ref, "an input");
+            if (ref != format::kNone) check(ref, "an input");
         for (const auto& step : plan.steps)
             if (x.trace.text(step.kernel).empty() || !x.ops.contains(step.op))
                 v.fail("plan " + std::to_string(plan.header.id) + ": step " + std::to_string(step.number) +
@@ -159,7 +160,7 @@ void check_references(const Examined& x, Verdict& v) {
     }
     for_each_event(x.trace, [&](const auto& run, const auto& events, std::size_t i) {
         const auto* plan = x.trace.plan(run.record.plan);
-        const Event& event = events.events[i];
+        const format::Event& event = events.events[i];
         if (plan == nullptr || event.step >= plan->steps.size())
             return v.fail(at_event(events.index(i)) + ": its plan or step is not there");
         for (const auto& range : events.ranges_of(i))
@@ -180,7 +181,7 @@ void check_partition(const Examined& x, Verdict& v) {
                            harmless_text(x.trace.text(plan.nodes[node].name)) + " names another step");
             }
         for (std::size_t n = 0; n < uses.size(); ++n)
-            if (uses[n] != (plan.nodes[n].step == kNone ? 0 : 1))
+            if (uses[n] != (plan.nodes[n].step == format::kNone ? 0 : 1))
                 v.fail("plan " + std::to_string(plan.header.id) + ": node " +
                        harmless_text(x.trace.text(plan.nodes[n].name)) + " lies in " + std::to_string(uses[n]) +
                        " steps");
@@ -189,10 +190,10 @@ void check_partition(const Examined& x, Verdict& v) {
 
 void check_ranges(const Examined& x, Verdict& v) {
     const auto size_of = [&](const tinfer::RecordedPlan& plan, std::uint32_t ref) -> std::uint64_t {
-        if ((ref & kValueBit) == 0)
+        if ((ref & format::kValueBit) == 0)
             return x.trace.tensor(ref) != nullptr ? x.trace.tensor(ref)->bytes : ~std::uint64_t{0};
         for (const auto& value : plan.values)
-            if (value.id == (ref & ~kValueBit)) return value.bytes;
+            if (value.id == (ref & ~format::kValueBit)) return value.bytes;
         return ~std::uint64_t{0};
     };
     const auto is_inside = [](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count,
@@ -204,13 +205,13 @@ void check_ranges(const Examined& x, Verdict& v) {
     };
     for (const auto& plan : x.trace.plans())
         for (const auto& operand : plan.operands)
-            if (operand.kind == OperandKind::range &&
+            if (operand.kind == format::OperandKind::range &&
                 !is_inside(operand.offset, operand.length, operand.stride, operand.count, size_of(plan, operand.ref)))
                 v.fail("plan " + std::to_string(plan.header.id) + ": an operand's range lies outside its tensor");
     for_each_event(x.trace, [&](const auto& run, const auto& events, std::size_t i) {
         const auto* plan = x.trace.plan(run.record.plan);
         if (plan == nullptr || events.events[i].step >= plan->steps.size()) return;
-        const Step& step = plan->steps[events.events[i].step];
+        const format::Step& step = plan->steps[events.events[i].step];
         std::map<std::uint16_t, std::uint64_t> ends;
         for (const auto& range : events.ranges_of(i)) {
             if (range.operand >= step.n_operands) continue;
@@ -232,7 +233,7 @@ void check_names(const Examined& x, Verdict& v) {
     for (const auto& tensor : x.trace.tensors()) {
         if (tensor.tensor_class != 0) continue;
         const auto name = x.trace.text(tensor.name);
-        std::uint64_t layer = kNoLayer16;
+        std::uint64_t layer = format::kNoLayer16;
         auto role = name.substr(0, name.rfind('.') == name.npos ? name.size() : name.rfind('.'));
         if (name.starts_with("blk.")) {
             const auto dot = name.find('.', 4);
@@ -260,7 +261,7 @@ void check_static_parts(const Examined& x, Verdict& v) {
         const auto [found, is_new] = plans.emplace(plan.header.hash, &plan);
         if (is_new) continue;
         const auto& other = *found->second;
-        const auto same_step = [](const Step& a, const Step& b) {
+        const auto same_step = [](const format::Step& a, const format::Step& b) {
             return a.op == b.op && a.layer == b.layer && a.kernel == b.kernel && a.part == b.part &&
                    a.n_operands == b.n_operands && a.n_nodes == b.n_nodes;
         };

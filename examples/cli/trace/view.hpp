@@ -14,7 +14,14 @@
 #include <utility>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace cli {
+
+/// The verb view of `tinfer trace`.
+[[nodiscard]] std::function<int()> add_view(CLI::App& trace);
 
 struct ViewOptions {
     std::string file_name;                 ///< shown on the page

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bytes to columns. Two ways in, one result: a .tntrace file (format 1.0) dropped on the page, or what
+// Bytes to columns. Two ways in, one result: a .tntrace file (docs/trace-file.md) dropped on the page, or what
 // `tinfer trace view` put into the page: the file's blocks without EVENTS, and the events packed (see unpackEvents).
 // No page is needed here; every count is checked against the bytes that are there.
 

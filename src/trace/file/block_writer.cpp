@@ -5,7 +5,7 @@
 
 namespace tinfer {
 
-std::string_view trace_format::to_string(BlockType type) noexcept {
+std::string_view trace_format::to_string(trace_format::BlockType type) noexcept {
     constexpr std::string_view kNames[] = {"strings", "session", "files",  "tensors", "plan",  "run",
                                            "events",  "run_end", "sample", "mark",    "pages", "router",
                                            "hashes",  "drops",   "index",  "samplers"};
@@ -15,12 +15,10 @@ std::string_view trace_format::to_string(BlockType type) noexcept {
 
 namespace trace {
 
-using namespace trace_format;
-
 namespace {
 
 constexpr std::size_t kIndexReserve = 1 << 14;  // half a megabyte: no growth while a model decodes
-constexpr std::size_t kMaxIndex = kMaxPayload / sizeof(Index);
+constexpr std::size_t kMaxIndex = trace_format::kMaxPayload / sizeof(trace_format::Index);
 constexpr std::size_t kStringsPerBlock = 1u << 20;  // bytes
 
 template <class Record>
@@ -30,24 +28,24 @@ std::span<const std::byte> record_bytes_of(const Record& record) {
 
 }  // namespace
 
-Header sealed(Header header) {
-    header.crc = crc32c(record_bytes_of(header).first(offsetof(Header, crc)));
+trace_format::Header sealed(trace_format::Header header) {
+    header.crc = crc32c(record_bytes_of(header).first(offsetof(trace_format::Header, crc)));
     return header;
 }
 
-void BlockWriter::start(const Header& first) {
+void BlockWriter::start(const trace_format::Header& first) {
     header = first;
-    Header open = first;
-    open.flags &= ~std::uint32_t{closed};
+    trace_format::Header open = first;
+    open.flags &= ~std::uint32_t{trace_format::closed};
     open.index_offset = open.n_events = open.n_dropped = open.n_filtered = open.file_bytes = 0;
     put(pending, sealed(open));
-    bytes_ = sizeof(Header);
+    bytes_ = sizeof(trace_format::Header);
     index_.reserve(kIndexReserve);
     started_ = true;
 }
 
 void BlockWriter::append(const Block& block, std::span<const std::byte> payload) {
-    BlockHeader head;
+    trace_format::BlockHeader head;
     head.type = block.type;
     head.payload_bytes = static_cast<std::uint32_t>(payload.size());
     head.records = block.records;
@@ -56,23 +54,25 @@ void BlockWriter::append(const Block& block, std::span<const std::byte> payload)
     head.dropped = header.n_dropped;
     head.record_bytes = block.record_bytes;
     head.payload_crc = crc32c(payload);
-    head.crc = crc32c(record_bytes_of(head).first(offsetof(BlockHeader, crc)));
+    head.crc = crc32c(record_bytes_of(head).first(offsetof(trace_format::BlockHeader, crc)));
     put(pending, head);
     put_all(pending, payload);
     const std::size_t padding = (8 - payload.size() % 8) % 8;
     pending.resize(pending.size() + padding);
-    if (block.type != BlockType::index && index_.size() < kMaxIndex)
+    if (block.type != trace_format::BlockType::index && index_.size() < kMaxIndex)
         index_.push_back({bytes_, block.earliest, block.first, block.records, block.type, 0});
     bytes_ += sizeof head + payload.size() + padding;
 }
 
-Header BlockWriter::finish() {
+trace_format::Header BlockWriter::finish() {
     header.index_offset = bytes_;
     std::vector<std::byte> payload;
-    put_all(payload, std::span<const Index>(index_));
-    append({BlockType::index, static_cast<std::uint32_t>(index_.size()), sizeof(Index), 0, 0}, payload);
+    put_all(payload, std::span<const trace_format::Index>(index_));
+    append(
+        {trace_format::BlockType::index, static_cast<std::uint32_t>(index_.size()), sizeof(trace_format::Index), 0, 0},
+        payload);
     header.file_bytes = bytes_;
-    header.flags |= closed;
+    header.flags |= trace_format::closed;
     return sealed(header);
 }
 
@@ -90,7 +90,7 @@ void StringTable::flush(BlockWriter& writer) {
     std::vector<std::byte> payload;
     std::uint32_t records = 0;
     const auto write = [&] {
-        if (records > 0) writer.append({BlockType::strings, records, 0, 0, 0}, payload);
+        if (records > 0) writer.append({trace_format::BlockType::strings, records, 0, 0, 0}, payload);
         payload.clear();
         records = 0;
     };

@@ -8,8 +8,6 @@
 
 namespace tinfer::trace {
 
-using namespace trace_format;
-
 std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t before) noexcept {
     for (const std::byte byte : bytes) before = (before ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3ull;
     return before;
@@ -37,10 +35,10 @@ void ExtraRecords::before(const StepView& step) {
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
         const Access& access = step.operands[i];
         if (access.kind == AccessKind::elided || access.tensor->tensor_class != TensorClass::weight) continue;
-        Pages record;
+        trace_format::Pages record;
         record.operand = static_cast<std::uint16_t>(i);
         record.page_bytes = system_page_bytes();
-        record.flags = unknown_residency;
+        record.flags = trace_format::unknown_residency;
         if (access.kind == AccessKind::whole && access.tensor->address != nullptr) {
             const PageCount count = count_pages(access.tensor->address, access.tensor->bytes);
             record.n_pages = count.pages;
@@ -60,7 +58,7 @@ void ExtraRecords::after(const KernelEvent& event, const StepValues& values) {
         // The process counts its faults as one, so the first weight of the step has them all.
         step_pages_[0].minor_faults = static_cast<std::uint32_t>(now.minor - faults_before_.minor);
         step_pages_[0].major_faults = static_cast<std::uint32_t>(now.major - faults_before_.major);
-        for (Pages& record : step_pages_) {
+        for (trace_format::Pages& record : step_pages_) {
             record.event = event.index;
             pages.push_back(record);
         }

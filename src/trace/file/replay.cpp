@@ -9,13 +9,11 @@
 
 namespace tinfer {
 
-using namespace trace_format;
-
 namespace {
 
 constexpr std::size_t kEventsAtOnce = 8192;
 
-int layer_of(std::uint16_t layer) { return layer == kNoLayer16 ? kNoLayer : layer; }
+int layer_of(std::uint16_t layer) { return layer == trace_format::kNoLayer16 ? kNoLayer : layer; }
 
 /// Numbers of a file by their names, so that a later version may number anew. What has no name here becomes `other`.
 template <class Enum>
@@ -49,13 +47,13 @@ struct EnumNumbers {
           phases(numbers_of<Phase>(trace, "phase.", static_cast<int>(Phase::maintenance) + 1, Phase::decode)) {}
 };
 
-TensorInfo info_of_value(const TraceReader::Impl& trace, const Value& value) {
+TensorInfo info_of_value(const TraceReader::Impl& trace, const trace_format::Value& value) {
     TensorInfo info;
-    info.id = kValueBit | value.id;
+    info.id = trace_format::kValueBit | value.id;
     info.name = trace.text(value.name);
-    info.tensor_class = (value.flags & output_value) != 0  ? TensorClass::output
-                        : (value.flags & input_value) != 0 ? TensorClass::input
-                                                           : TensorClass::value;
+    info.tensor_class = (value.flags & trace_format::output_value) != 0  ? TensorClass::output
+                        : (value.flags & trace_format::input_value) != 0 ? TensorClass::input
+                                                                         : TensorClass::value;
     info.type = static_cast<DType>(value.type);
     info.layer = layer_of(value.layer);
     info.role = info.name;
@@ -68,7 +66,7 @@ TensorInfo info_of_value(const TraceReader::Impl& trace, const Value& value) {
     info.bytes = value.bytes;
     const std::uint64_t n_rows = value.ne[1] * value.ne[2] * value.ne[3];
     info.row_bytes = n_rows > 0 ? value.bytes / n_rows : 0;
-    if (value.id == kScratchValue) {
+    if (value.id == trace_format::kScratchValue) {
         info.id = 0xFFFFFFFF;
         info.tensor_class = TensorClass::scratch;
         info.role = "scratch";
@@ -101,27 +99,28 @@ private:
 };
 
 const TensorInfo* ReplayedPlan::tensor(const TraceReader::Impl& trace, std::uint32_t ref) const {
-    if ((ref & kValueBit) == 0) {
+    if ((ref & trace_format::kValueBit) == 0) {
         const TensorInfo* info = trace.info(ref);
         return info != nullptr ? info : &lost;
     }
-    const auto found =
-        std::ranges::lower_bound(places, ref & ~kValueBit, {}, &std::pair<std::uint32_t, std::size_t>::first);
-    return found != places.end() && found->first == (ref & ~kValueBit) ? &values[found->second] : &lost;
+    const auto found = std::ranges::lower_bound(places, ref & ~trace_format::kValueBit, {},
+                                                &std::pair<std::uint32_t, std::size_t>::first);
+    return found != places.end() && found->first == (ref & ~trace_format::kValueBit) ? &values[found->second] : &lost;
 }
 
 ReplayedPlan::ReplayedPlan(const TraceReader::Impl& trace, const RecordedPlan& plan, const EnumNumbers& numbers)
     : recorded(plan) {
-    for (const Value& value : plan.values) {
+    for (const trace_format::Value& value : plan.values) {
         places.emplace_back(value.id, values.size());
         values.push_back(info_of_value(trace, value));
     }
     std::ranges::sort(places);
     nodes.reserve(plan.nodes.size());
-    for (const std::uint32_t ref : plan.inputs) inputs.push_back(ref == kNone ? nullptr : tensor(trace, ref));
+    for (const std::uint32_t ref : plan.inputs)
+        inputs.push_back(ref == trace_format::kNone ? nullptr : tensor(trace, ref));
     shapes.resize(inputs.size());
     for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-        const Node& node = plan.nodes[i];
+        const trace_format::Node& node = plan.nodes[i];
         NodeView& seen = nodes.emplace_back();
         seen.number = static_cast<std::uint32_t>(i);
         seen.name = trace.text(node.name);
@@ -135,29 +134,29 @@ ReplayedPlan::ReplayedPlan(const TraceReader::Impl& trace, const RecordedPlan& p
     }
     for (const std::uint32_t node : plan.step_nodes) step_nodes.push_back(&nodes[node]);
     ranges.reserve(plan.operands.size());
-    for (const Operand& operand : plan.operands) {
+    for (const trace_format::Operand& operand : plan.operands) {
         Access& access = operands.emplace_back();
         access.tensor = tensor(trace, operand.ref);
         access.slot = operand.slot;
         access.mode = static_cast<AccessMode>(operand.mode);
         access.passes = operand.passes;
-        access.scratch = (operand.flags & scratch) != 0;
-        access.kind = operand.kind == OperandKind::whole    ? AccessKind::whole
-                      : operand.kind == OperandKind::elided ? AccessKind::elided
-                                                            : AccessKind::ranges;
-        if (operand.kind != OperandKind::range) continue;
+        access.scratch = (operand.flags & trace_format::scratch) != 0;
+        access.kind = operand.kind == trace_format::OperandKind::whole    ? AccessKind::whole
+                      : operand.kind == trace_format::OperandKind::elided ? AccessKind::elided
+                                                                          : AccessKind::ranges;
+        if (operand.kind != trace_format::OperandKind::range) continue;
         ranges.push_back(
             {.offset = operand.offset, .length = operand.length, .stride = operand.stride, .count = operand.count});
         access.ranges = std::span(ranges).last(1);
     }
-    for (const Step& step : plan.steps) {
+    for (const trace_format::Step& step : plan.steps) {
         StepView& seen = steps.emplace_back();
         seen.number = step.number;
         seen.op = by_number(numbers.ops, step.op, Op::none);
         seen.kernel = trace.text(step.kernel);
         seen.layer = layer_of(step.layer);
         seen.part = by_number(numbers.parts, step.part, Part::none);
-        seen.fused = (step.flags & fused) != 0;
+        seen.fused = (step.flags & trace_format::fused) != 0;
         seen.macs = step.macs;
         seen.nodes = std::span(step_nodes).subspan(step.first_step_node, step.n_nodes);
         seen.operands = std::span(operands).subspan(step.first_operand, step.n_operands);
@@ -244,18 +243,19 @@ void Replay::add_accesses(const RecordedEvents& events, std::size_t i, const Rep
         accesses_.push_back(access);
         access_places_.emplace_back(0, 0);
     };
-    const Operand* operands = plan.recorded.operands.data() + plan.recorded.steps[step.number].first_operand;
+    const trace_format::Operand* operands =
+        plan.recorded.operands.data() + plan.recorded.steps[step.number].first_operand;
     for (std::size_t o = 0; o < step.operands.size(); ++o)
-        if (operands[o].kind != OperandKind::dynamic) add(step.operands[o]);
+        if (operands[o].kind != trace_format::OperandKind::dynamic) add(step.operands[o]);
     for (std::size_t o = 0; o < step.operands.size(); ++o) {
-        if (operands[o].kind != OperandKind::dynamic) continue;
+        if (operands[o].kind != trace_format::OperandKind::dynamic) continue;
         add(step.operands[o]);
         Access& access = accesses_.back();
         const std::size_t first = ranges_.size();
-        for (const Range& range : events.ranges_of(i))
+        for (const trace_format::Range& range : events.ranges_of(i))
             if (range.operand == o)
                 ranges_.push_back({range.offset, range.length, range.stride, range.count, range.tag, range.weight,
-                                   (range.flags & padding) != 0});
+                                   (range.flags & trace_format::padding) != 0});
         const std::size_t n = ranges_.size() - first;
         if (n == 1 && ranges_.back().tag == 0 && ranges_.back().weight == 0 && ranges_.back().offset == 0 &&
             ranges_.back().length == access.tensor->bytes) {
@@ -268,7 +268,7 @@ void Replay::add_accesses(const RecordedEvents& events, std::size_t i, const Rep
 }
 
 void Replay::add_event(const RecordedEvents& events, std::size_t i, const ReplayedPlan& plan, std::uint64_t end) {
-    const Event& record = events.events[i];
+    const trace_format::Event& record = events.events[i];
     const StepView& step = plan.steps[record.step];
     KernelEvent& event = events_.emplace_back();
     Places& places = event_places_.emplace_back();
@@ -276,7 +276,7 @@ void Replay::add_event(const RecordedEvents& events, std::size_t i, const Replay
     event.step = &step;
     event.begin = record.begin;
     event.end = record.begin + record.duration;
-    if ((record.flags & saturated) != 0)
+    if ((record.flags & trace_format::saturated) != 0)
         event.end = i + 1 < events.events.size() ? events.events[i + 1].begin : std::max(end, event.end);
     event.status = static_cast<EventStatus>(std::min<std::uint8_t>(record.status, 2));
     places.access = accesses_.size();
@@ -285,7 +285,7 @@ void Replay::add_event(const RecordedEvents& events, std::size_t i, const Replay
     places.span = spans_.size();
     places.n_spans = events.n_threads;
     for (std::uint32_t t = 0; t < events.n_threads; ++t) {
-        const Span& span = events.spans[i * events.n_threads + t];
+        const trace_format::Span& span = events.spans[i * events.n_threads + t];
         spans_.push_back({span.begin, span.busy, span.work_items, span.cpu});
     }
 }
@@ -320,12 +320,13 @@ void Replay::show_events(const RecordedEvents& events, const ReplayedPlan& plan,
 void Replay::show_run(const RecordedRun& run) {
     const ReplayedPlan* plan = plan_of(run);
     if (plan == nullptr) return;
-    const Run& record = run.record;
+    const trace_format::Run& record = run.record;
     show_marks_until(record.begin);
     std::vector<TokenView> tokens;
-    for (const RunToken& token : run.tokens)
+    for (const trace_format::RunToken& token : run.tokens)
         tokens.push_back({Token{token.id}, Pos{token.position}, SeqId{static_cast<std::int32_t>(token.sequence)},
-                          (token.flags & output) != 0, (token.flags & several_sequences) != 0});
+                          (token.flags & trace_format::output) != 0,
+                          (token.flags & trace_format::several_sequences) != 0});
     RunInfo info;
     info.run = record.run;
     info.decode = record.decode;
@@ -345,13 +346,14 @@ void Replay::show_run(const RecordedRun& run) {
     result.end = record.begin;
     for (const RecordedEvents& events : run.events) {
         result.events += static_cast<std::uint32_t>(events.events.size());
-        for (const Event& event : events.events) result.end = std::max(result.end, event.begin + event.duration);
+        for (const trace_format::Event& event : events.events)
+            result.end = std::max(result.end, event.begin + event.duration);
     }
     if (run.end) {
         result.end = run.end->end;
         result.events = run.end->n_events;
         result.status = static_cast<EventStatus>(std::min<std::uint32_t>(run.end->status, 2));
-        result.rolled_back = (run.end->flags & rolled_back) != 0;
+        result.rolled_back = (run.end->flags & trace_format::rolled_back) != 0;
         result.expected_weight_bytes = run.end->expected_weight_bytes;
         result.observed_weight_bytes = run.end->observed_weight_bytes;
     }
@@ -377,7 +379,7 @@ void Replay::operator()() {
         show_run(run);
         for (; next_sample_ < trace_.samples.size() && trace_.samples[next_sample_].run <= run.record.run;
              ++next_sample_) {
-            const Sample& sample = trace_.samples[next_sample_];
+            const trace_format::Sample& sample = trace_.samples[next_sample_];
             show_marks_until(sample.time);
             observer_.on_sample({sample.run, sample.time, sample.duration, static_cast<int>(sample.output_index),
                                  Token{sample.token}, sample.p, sample.candidates_left});
@@ -409,9 +411,9 @@ void TraceReader::Impl::resolve() {
         if (number >= roles.size()) roles.resize(number + std::size_t{1});
         roles[number] = value;
     }
-    std::ranges::stable_partition(tensors, [](const Tensor& tensor) { return tensor.tensor_class == 0; });
+    std::ranges::stable_partition(tensors, [](const trace_format::Tensor& tensor) { return tensor.tensor_class == 0; });
     for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-        const Tensor& tensor = tensors[i];
+        const trace_format::Tensor& tensor = tensors[i];
         tensor_places.emplace_back(tensor.id, i);
         TensorInfo& info = infos.emplace_back();
         info.id = tensor.id;
@@ -426,7 +428,7 @@ void TraceReader::Impl::resolve() {
         info.bytes = tensor.bytes;
         info.row_bytes = tensor.row_bytes;
         info.slice_bytes = tensor.slice_bytes;
-        info.file_index = tensor.file_index == kNoFile ? -1 : tensor.file_index;
+        info.file_index = tensor.file_index == trace_format::kNoFile ? -1 : tensor.file_index;
         info.file_offset = tensor.file_offset;
         if (tensor.file_offset != kNoOffset && tensor.file_index < files.size() &&
             files[tensor.file_index].data_start <= tensor.file_offset)

@@ -12,8 +12,6 @@
 
 namespace tinfer::trace {
 
-using namespace trace_format;
-
 namespace {
 
 class Pairs {
@@ -57,7 +55,7 @@ std::array<std::uint8_t, 16> hash_of_start(const std::filesystem::path& path, st
 void add_files(SessionBlocks& blocks, const ModelFile& file, StringTable& strings) {
     const auto paths = file.paths();
     for (std::size_t i = 0; i < paths.size(); ++i) {
-        File record;
+        trace_format::File record;
         record.name = strings.id(paths[i].filename().string());
         record.index = static_cast<std::uint32_t>(i);
         std::error_code error;
@@ -82,8 +80,8 @@ SessionBlocks encode_session(const SessionInfo& info, const TraceFileOptions& op
     const bool has_head = std::ranges::any_of(info.weights, [](const TensorInfo& t) { return t.role == "output"; });
     for (const auto tensors : {info.weights, info.caches})
         for (const TensorInfo& tensor : tensors) {
-            Tensor record = encode_tensor(tensor, strings, roles, options.extras.addresses);
-            if (tensor.role == "token_embd" && !has_head) record.flags |= tied;
+            trace_format::Tensor record = encode_tensor(tensor, strings, roles, options.extras.addresses);
+            if (tensor.role == "token_embd" && !has_head) record.flags |= trace_format::tied;
             put(blocks.tensors, record);
             ++blocks.n_tensors;
         }

@@ -9,9 +9,6 @@
 
 namespace tinfer {
 
-using namespace trace;
-using namespace trace_format;
-
 namespace {
 
 template <class Record>
@@ -20,16 +17,16 @@ std::span<const std::byte> raw(const Record& record) {
 }
 
 std::span<const std::byte> payload_of(const TraceReader& trace, const TraceBlock& block) {
-    return trace.bytes().subspan(block.offset + sizeof(BlockHeader), block.header.payload_bytes);
+    return trace.bytes().subspan(block.offset + sizeof(trace_format::BlockHeader), block.header.payload_bytes);
 }
 
 /// What a trace consists of that belongs to no run.
-bool is_static(BlockType type) {
-    return type == BlockType::strings || type == BlockType::session || type == BlockType::files ||
-           type == BlockType::tensors;
+bool is_static(trace_format::BlockType type) {
+    return type == trace_format::BlockType::strings || type == trace_format::BlockType::session ||
+           type == trace_format::BlockType::files || type == trace_format::BlockType::tensors;
 }
 
-void copy_block(BlockWriter& writer, const TraceReader& trace, const TraceBlock& block) {
+void copy_block(trace::BlockWriter& writer, const TraceReader& trace, const TraceBlock& block) {
     writer.append({block.header.type, block.header.records, block.header.record_bytes, block.header.earliest, 0},
                   payload_of(trace, block));
 }
@@ -41,8 +38,8 @@ std::uint64_t events_in(const RecordedRun& run) {
 }
 
 /// The file in `writer`, with its final header in front.
-std::vector<std::byte> finished(BlockWriter& writer) {
-    const Header header = writer.finish();
+std::vector<std::byte> finished(trace::BlockWriter& writer) {
+    const trace_format::Header header = writer.finish();
     std::ranges::copy(raw(header), writer.pending.begin());
     return std::move(writer.pending);
 }
@@ -54,18 +51,20 @@ public:
     std::vector<std::byte> operator()() {
         for (const RecordedRun& run : trace_.runs())
             if (keeps(run)) runs_.push_back(&run);
-        Header header = trace_.header();
-        header.header_bytes = sizeof(Header);
+        trace_format::Header header = trace_.header();
+        header.header_bytes = sizeof(trace_format::Header);
         header.minor = 0;
-        if (!what_.layers.empty()) header.flags |= filtered;
-        if (!runs_.empty() && runs_[0] != &trace_.runs()[0]) header.flags |= mid_session;
+        if (!what_.layers.empty()) header.flags |= trace_format::filtered;
+        if (!runs_.empty() && runs_[0] != &trace_.runs()[0]) header.flags |= trace_format::mid_session;
         writer_.start(header);
         for (const TraceBlock& block : trace_.blocks())
             if (is_static(block.header.type)) copy_block(writer_, trace_, block);
         for (const RecordedRun* run : runs_) write_run(*run);
-        for (const Drop& drop : trace_.drops())
+        for (const trace_format::Drop& drop : trace_.drops())
             if (drop.first_event >= first_event_ && drop.first_event < next_event_) {
-                writer_.append({BlockType::drops, 1, sizeof(Drop), drop.first_time, drop.first_event}, raw(drop));
+                writer_.append(
+                    {trace_format::BlockType::drops, 1, sizeof(trace_format::Drop), drop.first_time, drop.first_event},
+                    raw(drop));
                 n_dropped_ += drop.count;
             }
         write_marks();
@@ -86,7 +85,8 @@ private:
         if (what_.layers.empty()) return true;
         if (plan == nullptr || step >= plan->steps.size()) return false;
         const std::uint16_t layer = plan->steps[step].layer;
-        return std::ranges::find(what_.layers, layer == kNoLayer16 ? kNoLayer : layer) != what_.layers.end();
+        return std::ranges::find(what_.layers, layer == trace_format::kNoLayer16 ? kNoLayer : layer) !=
+               what_.layers.end();
     }
 
     void write_plan(const RecordedRun& run) {
@@ -101,34 +101,38 @@ private:
         write_plan(run);
         if (run.found) {
             std::vector<std::byte> payload;
-            put(payload, run.record);
-            put_all(payload, run.tokens);
-            writer_.append({BlockType::run, 1, 0, run.record.begin, run.record.run}, payload);
+            trace::put(payload, run.record);
+            trace::put_all(payload, run.tokens);
+            writer_.append({trace_format::BlockType::run, 1, 0, run.record.begin, run.record.run}, payload);
         }
         const RecordedPlan* plan = trace_.plan(run.record.plan);
         for (const RecordedEvents& events : run.events) write_events(run, events, plan);
         write_extras();
         if (run.end)
-            writer_.append({BlockType::run_end, 1, sizeof(RunEnd), run.end->end, run.record.run}, raw(*run.end));
-        for (const Sample& sample : trace_.samples())
+            writer_.append(
+                {trace_format::BlockType::run_end, 1, sizeof(trace_format::RunEnd), run.end->end, run.record.run},
+                raw(*run.end));
+        for (const trace_format::Sample& sample : trace_.samples())
             if (sample.run == run.record.run)
-                writer_.append({BlockType::sample, 1, sizeof(Sample), sample.time, sample.run}, raw(sample));
+                writer_.append(
+                    {trace_format::BlockType::sample, 1, sizeof(trace_format::Sample), sample.time, sample.run},
+                    raw(sample));
         if (n_runs_++ == 0) first_event_ = run.record.first_event;
         next_event_ = run.record.first_event + (run.end ? run.end->n_events : events_in(run));
     }
 
     void write_events(const RecordedRun& run, const RecordedEvents& from, const RecordedPlan* plan) {
-        std::vector<Event> events;
-        std::vector<Range> ranges;
-        std::vector<Span> spans;
-        EventsHeader head;
+        std::vector<trace_format::Event> events;
+        std::vector<trace_format::Range> ranges;
+        std::vector<trace_format::Span> spans;
+        trace_format::EventsHeader head;
         head.run = run.record.run;
         head.n_threads = from.n_threads;
         for (std::size_t i = 0; i < from.events.size(); ++i) {
             if (!keeps(plan, from.events[i].step)) continue;
             if (events.empty()) head.first_event = from.index(i);
             kept_.push_back(from.index(i));
-            Event event = from.events[i];
+            trace_format::Event event = from.events[i];
             event.first_range = static_cast<std::uint32_t>(ranges.size());
             const auto own = from.ranges_of(i);
             ranges.insert(ranges.end(), own.begin(), own.end());
@@ -140,11 +144,11 @@ private:
         head.n_events = static_cast<std::uint32_t>(events.size());
         head.n_ranges = static_cast<std::uint32_t>(ranges.size());
         std::vector<std::byte> payload;
-        put(payload, head);
-        put_all(payload, std::span<const Event>(events));
-        put_all(payload, std::span<const Range>(ranges));
-        put_all(payload, std::span<const Span>(spans));
-        writer_.append({BlockType::events, head.n_events, 0, events[0].begin, head.first_event}, payload);
+        trace::put(payload, head);
+        trace::put_all(payload, std::span<const trace_format::Event>(events));
+        trace::put_all(payload, std::span<const trace_format::Range>(ranges));
+        trace::put_all(payload, std::span<const trace_format::Span>(spans));
+        writer_.append({trace_format::BlockType::events, head.n_events, 0, events[0].begin, head.first_event}, payload);
         n_events_ += events.size();
     }
 
@@ -152,39 +156,40 @@ private:
     void write_extras() {
         std::ranges::sort(kept_);
         const auto is_kept = [&](std::uint64_t event) { return std::ranges::binary_search(kept_, event); };
-        for (const Pages& record : trace_.pages())
+        for (const trace_format::Pages& record : trace_.pages())
             if (is_kept(record.event))
-                writer_.append({BlockType::pages, 1, sizeof(Pages), 0, record.event}, raw(record));
+                writer_.append({trace_format::BlockType::pages, 1, sizeof(trace_format::Pages), 0, record.event},
+                               raw(record));
         for (const RecordedRouting& routing : trace_.routings()) {
             if (!is_kept(routing.header.event)) continue;
             std::vector<std::byte> payload;
-            put(payload, routing.header);
-            put_all(payload, routing.picks);
-            writer_.append({BlockType::router, 1, 0, 0, routing.header.event}, payload);
+            trace::put(payload, routing.header);
+            trace::put_all(payload, routing.picks);
+            writer_.append({trace_format::BlockType::router, 1, 0, 0, routing.header.event}, payload);
         }
-        std::vector<Hash> hashes;
-        for (const Hash& record : trace_.hashes())
+        std::vector<trace_format::Hash> hashes;
+        for (const trace_format::Hash& record : trace_.hashes())
             if (is_kept(record.event)) hashes.push_back(record);
         if (!hashes.empty())
-            writer_.append(
-                {BlockType::hashes, static_cast<std::uint32_t>(hashes.size()), sizeof(Hash), 0, hashes[0].event},
-                std::as_bytes(std::span(hashes)));
+            writer_.append({trace_format::BlockType::hashes, static_cast<std::uint32_t>(hashes.size()),
+                            sizeof(trace_format::Hash), 0, hashes[0].event},
+                           std::as_bytes(std::span(hashes)));
         kept_.clear();
     }
 
     void write_marks() {
-        for (const Mark& mark : trace_.marks()) {
+        for (const trace_format::Mark& mark : trace_.marks()) {
             const bool inside = std::ranges::any_of(runs_, [&](const RecordedRun* run) {
                 return mark.time >= run->record.begin && (!run->end || mark.time <= run->end->end);
             });
             if (inside || what_.runs.empty())
-                writer_.append({BlockType::mark, 1, sizeof(Mark), mark.time, 0}, raw(mark));
+                writer_.append({trace_format::BlockType::mark, 1, sizeof(trace_format::Mark), mark.time, 0}, raw(mark));
         }
     }
 
     const TraceReader& trace_;
     const TraceCut& what_;
-    BlockWriter writer_;
+    trace::BlockWriter writer_;
     std::vector<const RecordedRun*> runs_;
     std::vector<std::uint32_t> plans_;
     std::vector<std::uint64_t> kept_;
@@ -193,10 +198,10 @@ private:
 
 void hash_run(Sha256& hash, const TraceReader& trace, const RecordedRun& run) {
     const auto number = [&](auto value) { hash.update(raw(value)); };
-    const bool has_ids = (trace.header().flags & token_ids) != 0;
+    const bool has_ids = (trace.header().flags & trace_format::token_ids) != 0;
     number(run.record.phase);
     number(run.record.n_tokens);
-    for (const RunToken& token : run.tokens) {
+    for (const trace_format::RunToken& token : run.tokens) {
         number(token.position);
         if (has_ids) number(token.id);
     }
@@ -214,7 +219,7 @@ void hash_run(Sha256& hash, const TraceReader& trace, const RecordedRun& run) {
 }  // namespace
 
 TraceHash content_hash(const TraceReader& trace) {
-    const std::uint8_t has_ids = (trace.header().flags & token_ids) != 0 ? 1 : 0;
+    const std::uint8_t has_ids = (trace.header().flags & trace_format::token_ids) != 0 ? 1 : 0;
     Sha256 all;
     all.update(raw(has_ids));
     TraceHash result;
@@ -235,17 +240,17 @@ std::vector<std::byte> cut(const TraceReader& trace, const TraceCut& what) {
 
 std::vector<std::byte> recover(const TraceReader& trace) {
     return reporting_memory("recovering a trace: an allocation failed", [&] {
-        BlockWriter writer;
-        Header header = trace.header();
-        header.header_bytes = sizeof(Header);
+        trace::BlockWriter writer;
+        trace_format::Header header = trace.header();
+        header.header_bytes = sizeof(trace_format::Header);
         header.minor = 0;
         std::uint64_t n_events = 0, n_missing = 0, n_dropped = 0;
         writer.start(header);
         for (const TraceBlock& block : trace.blocks()) {
             n_dropped = std::max(n_dropped, block.header.dropped);
-            if (block.header.type != BlockType::index) copy_block(writer, trace, block);
+            if (block.header.type != trace_format::BlockType::index) copy_block(writer, trace, block);
         }
-        const bool is_filtered = (header.flags & filtered) != 0;
+        const bool is_filtered = (header.flags & trace_format::filtered) != 0;
         for (const RecordedRun& run : trace.runs()) {
             const std::uint64_t here = events_in(run);
             n_events += here;
@@ -253,8 +258,10 @@ std::vector<std::byte> recover(const TraceReader& trace) {
             const std::uint64_t missing = run.end->n_events - here - run.end->n_dropped;
             n_missing += missing;
             if (is_filtered) continue;
-            const Drop drop{run.record.begin, run.end->end, run.record.first_event, missing};
-            writer.append({BlockType::drops, 1, sizeof(Drop), drop.first_time, drop.first_event}, raw(drop));
+            const trace_format::Drop drop{run.record.begin, run.end->end, run.record.first_event, missing};
+            writer.append(
+                {trace_format::BlockType::drops, 1, sizeof(trace_format::Drop), drop.first_time, drop.first_event},
+                raw(drop));
         }
         writer.header.n_events = n_events;
         writer.header.n_dropped = n_dropped + (is_filtered ? 0 : n_missing);

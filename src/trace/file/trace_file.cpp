@@ -15,9 +15,6 @@
 
 namespace tinfer {
 
-using namespace trace;
-using namespace trace_format;
-
 namespace {
 
 constexpr std::size_t kWriteBytes = 64 * 1024, kPendingReserve = 256 * 1024;
@@ -26,7 +23,7 @@ constexpr std::uint64_t kWriteAfter = 250'000'000;  // ns
 /// Blocks of a run that wait in a flight recorder.
 struct KeptRun {
     struct Kept {
-        BlockWriter::Block block;
+        trace::BlockWriter::Block block;
         std::vector<std::byte> payload;
     };
     std::vector<Kept> blocks;
@@ -38,7 +35,7 @@ struct KeptRun {
 struct TraceFile::Impl {
     Impl(std::unique_ptr<TraceSink> to, TraceFileOptions what) : options(std::move(what)) {
         if (options.mode == TraceMode::async) {
-            auto async_sink = std::make_unique<AsyncSink>(std::move(to));
+            auto async_sink = std::make_unique<trace::AsyncSink>(std::move(to));
             async = async_sink.get();
             sink = std::move(async_sink);
         } else {
@@ -47,9 +44,10 @@ struct TraceFile::Impl {
         writer.pending.reserve(kPendingReserve);
         header.level = static_cast<std::uint32_t>(options.level);
         const auto& e = options.extras;
-        header.flags = (e.token_ids ? Flags::token_ids : 0u) | (e.addresses ? Flags::addresses : 0u) |
-                       (e.pages ? Flags::pages : 0u) | (e.value_hash ? value_hashes : 0u) |
-                       (e.router ? Flags::router : 0u) | (is_filtered() ? Flags::filtered : 0u);
+        header.flags =
+            (e.token_ids ? trace_format::Flags::token_ids : 0u) | (e.addresses ? trace_format::Flags::addresses : 0u) |
+            (e.pages ? trace_format::Flags::pages : 0u) | (e.value_hash ? trace_format::value_hashes : 0u) |
+            (e.router ? trace_format::Flags::router : 0u) | (is_filtered() ? trace_format::Flags::filtered : 0u);
         std::random_device random;
         for (std::uint8_t& byte : header.session_id) byte = static_cast<std::uint8_t>(random());
     }
@@ -67,54 +65,56 @@ struct TraceFile::Impl {
         if (!writer.started()) writer.start(header);
     }
     /// A block of the session as a whole: always written.
-    void append_static(const BlockWriter::Block& block, std::span<const std::byte> data) {
+    void append_static(const trace::BlockWriter::Block& block, std::span<const std::byte> data) {
         if (is_silent()) return;
         strings.flush(writer);
         writer.append(block, data);
     }
     /// A block of one run: kept where the trace is a flight recorder's.
-    void append(const BlockWriter::Block& block, std::span<const std::byte> data) {
+    void append(const trace::BlockWriter::Block& block, std::span<const std::byte> data) {
         if (is_silent()) return;
         if (options.mode != TraceMode::ring) return writer.append(block, data);
-        if (kept.empty() || block.type == BlockType::run) kept.emplace_back();
+        if (kept.empty() || block.type == trace_format::BlockType::run) kept.emplace_back();
         KeptRun& last = kept.back();
         last.blocks.push_back({block, {data.begin(), data.end()}});
-        last.bytes += data.size() + sizeof(BlockHeader);
-        kept_bytes += data.size() + sizeof(BlockHeader);
+        last.bytes += data.size() + sizeof(trace_format::BlockHeader);
+        kept_bytes += data.size() + sizeof(trace_format::BlockHeader);
     }
     template <class Record>
-    void append_record(BlockType type, const Record& record, std::uint64_t earliest, std::uint64_t first) {
+    void append_record(trace_format::BlockType type, const Record& record, std::uint64_t earliest,
+                       std::uint64_t first) {
         append({type, 1, sizeof(Record), earliest, first}, std::as_bytes(std::span(&record, 1)));
     }
     /// Nothing more is written: the sink has failed, or the file is as large as it may be.
-    [[nodiscard]] bool is_silent() const noexcept { return !error.empty() || is_full || closed; }
+    [[nodiscard]] bool is_silent() const noexcept { return !error.empty() || is_full || trace_format::closed; }
 
     void begin_run_block(std::uint64_t first_event) {
         if (run_written) return;
         run_written = true;
         run.first_event = first_event;
-        if (n_seen == 0 && n_filtered == 0 && first_event > 0) header.flags |= mid_session;
+        if (n_seen == 0 && n_filtered == 0 && first_event > 0) header.flags |= trace_format::mid_session;
         payload.clear();
-        put(payload, run);
-        put_all(payload, std::span<const RunToken>(tokens));
-        append({BlockType::run, 1, 0, run.begin, run.run}, payload);
+        trace::put(payload, run);
+        trace::put_all(payload, std::span<const trace_format::RunToken>(tokens));
+        append({trace_format::BlockType::run, 1, 0, run.begin, run.run}, payload);
     }
 
     void append_events() {
         if (batch.empty()) return;
         n_seen += batch.size();
         const std::uint64_t first = batch.first_event(), earliest = batch.earliest();
-        const std::size_t size = batch.bytes() + sizeof(BlockHeader);
+        const std::size_t size = batch.bytes() + sizeof(trace_format::BlockHeader);
         if (options.max_bytes > 0 && writer.bytes() + size > options.max_bytes) is_full = true;
-        const bool no_room =
-            async != nullptr && options.when_full == WhenFull::drop &&
-            async->room() < std::min(size + writer.pending.size(), AsyncSink::kBuffers * AsyncSink::kBufferBytes);
+        const bool no_room = async != nullptr && options.when_full == WhenFull::drop &&
+                             async->room() < std::min(size + writer.pending.size(),
+                                                      trace::AsyncSink::kBuffers * trace::AsyncSink::kBufferBytes);
         if (is_silent() || no_room) {
             drop(first, batch.size(), earliest, batch.latest());
         } else {
             append_drops();
             batch.write(payload);
-            append({BlockType::events, static_cast<std::uint32_t>(batch.size()), 0, earliest, first}, payload);
+            append({trace_format::BlockType::events, static_cast<std::uint32_t>(batch.size()), 0, earliest, first},
+                   payload);
             if (options.mode == TraceMode::ring) {
                 KeptRun& last = kept.back();
                 if (last.n_events == 0) last.first_event = first, last.first_time = earliest;
@@ -137,24 +137,24 @@ struct TraceFile::Impl {
     }
     void append_drops() {
         if (drops.count == 0) return;
-        append_record(BlockType::drops, drops, drops.first_time, drops.first_event);
+        append_record(trace_format::BlockType::drops, drops, drops.first_time, drops.first_event);
         drops = {};
     }
 
     void append_extras() {
         if (!extras.pages.empty())
-            append({BlockType::pages, static_cast<std::uint32_t>(extras.pages.size()), sizeof(Pages), run.begin,
-                    extras.pages[0].event},
+            append({trace_format::BlockType::pages, static_cast<std::uint32_t>(extras.pages.size()),
+                    sizeof(trace_format::Pages), run.begin, extras.pages[0].event},
                    std::as_bytes(std::span(extras.pages)));
-        for (const ExtraRecords::Routing& routing : extras.routings) {
+        for (const trace::ExtraRecords::Routing& routing : extras.routings) {
             payload.clear();
-            put(payload, routing.header);
-            put_all(payload, std::span(extras.picks).subspan(routing.first_pick, routing.n_picks));
-            append({BlockType::router, 1, 0, run.begin, routing.header.event}, payload);
+            trace::put(payload, routing.header);
+            trace::put_all(payload, std::span(extras.picks).subspan(routing.first_pick, routing.n_picks));
+            append({trace_format::BlockType::router, 1, 0, run.begin, routing.header.event}, payload);
         }
         if (!extras.hashes.empty())
-            append({BlockType::hashes, static_cast<std::uint32_t>(extras.hashes.size()), sizeof(Hash), run.begin,
-                    extras.hashes[0].event},
+            append({trace_format::BlockType::hashes, static_cast<std::uint32_t>(extras.hashes.size()),
+                    sizeof(trace_format::Hash), run.begin, extras.hashes[0].event},
                    std::as_bytes(std::span(extras.hashes)));
         extras.clear();
     }
@@ -166,7 +166,7 @@ struct TraceFile::Impl {
             n_written -= oldest.n_events;
             n_pending -= oldest.n_events;
             if (!dumped) {
-                header.flags |= mid_session;
+                header.flags |= trace_format::mid_session;
             } else if (oldest.n_events > 0) {
                 if (drops.count == 0) drops = {oldest.first_time, oldest.last_time, oldest.first_event, 0};
                 drops.last_time = oldest.last_time;
@@ -180,8 +180,9 @@ struct TraceFile::Impl {
     void write_kept() {
         start();
         if (drops.count > 0 && options.mode == TraceMode::ring) {  // of before what is kept
-            writer.append({BlockType::drops, 1, sizeof(Drop), drops.first_time, drops.first_event},
-                          std::as_bytes(std::span(&drops, 1)));
+            writer.append(
+                {trace_format::BlockType::drops, 1, sizeof(trace_format::Drop), drops.first_time, drops.first_event},
+                std::as_bytes(std::span(&drops, 1)));
             drops = {};
         }
         for (const KeptRun& each : kept)
@@ -219,24 +220,24 @@ struct TraceFile::Impl {
 
     TraceFileOptions options;
     std::unique_ptr<TraceSink> sink;
-    AsyncSink* async = nullptr;
-    Header header;
-    BlockWriter writer;
-    StringTable strings;
-    RoleNumbers roles;
+    trace::AsyncSink* async = nullptr;
+    trace_format::Header header;
+    trace::BlockWriter writer;
+    trace::StringTable strings;
+    trace::RoleNumbers roles;
     bool has_session = false, closed = false, is_full = false, dumped = false;
     std::string error;
     std::vector<std::vector<bool>> dynamic;  // by plan id, then step; empty: not seen
     std::uint64_t n_seen = 0, n_written = 0, n_pending = 0, n_dropped = 0, n_filtered = 0;
     std::uint64_t next_event = 0, oldest_pending = 0;
-    Drop drops;
+    trace_format::Drop drops;
     // of the running run
-    Run run;
-    std::vector<RunToken> tokens;
+    trace_format::Run run;
+    std::vector<trace_format::RunToken> tokens;
     bool run_written = false;
     std::uint64_t run_dropped = 0, run_seen = 0;
-    EventBatch batch;
-    ExtraRecords extras;
+    trace::EventBatch batch;
+    trace::ExtraRecords extras;
     std::vector<std::byte> payload;
     // of the running decode: sequences by output
     std::uint64_t decode = ~std::uint64_t{0};
@@ -258,7 +259,7 @@ std::string_view to_string(TraceMode mode) noexcept {
 std::string_view to_string(WhenFull when_full) noexcept { return when_full == WhenFull::wait ? "wait" : "drop"; }
 
 TraceFile::TraceFile(const std::filesystem::path& path, TraceFileOptions options)
-    : TraceFile(open_file_sink(path, options.overwrite), std::move(options)) {}
+    : TraceFile(trace::open_file_sink(path, options.overwrite), std::move(options)) {}
 
 TraceFile::TraceFile(std::unique_ptr<TraceSink> sink, TraceFileOptions options)
     : impl_(std::make_unique<Impl>(std::move(sink), std::move(options))) {}
@@ -296,10 +297,13 @@ void TraceFile::on_session(const SessionInfo& info) {
     m.extras.begin_session(info, m.options.extras);
     m.start();
     m.has_session = true;
-    const SessionBlocks blocks = encode_session(info, m.options, m.strings, m.roles);
-    m.append_static({BlockType::session, blocks.n_pairs, 8, 0, 0}, blocks.session);
-    if (blocks.n_files > 0) m.append_static({BlockType::files, blocks.n_files, sizeof(File), 0, 0}, blocks.files);
-    m.append_static({BlockType::tensors, blocks.n_tensors, sizeof(Tensor), 0, 0}, blocks.tensors);
+    const trace::SessionBlocks blocks = trace::encode_session(info, m.options, m.strings, m.roles);
+    m.append_static({trace_format::BlockType::session, blocks.n_pairs, 8, 0, 0}, blocks.session);
+    if (blocks.n_files > 0)
+        m.append_static({trace_format::BlockType::files, blocks.n_files, sizeof(trace_format::File), 0, 0},
+                        blocks.files);
+    m.append_static({trace_format::BlockType::tensors, blocks.n_tensors, sizeof(trace_format::Tensor), 0, 0},
+                    blocks.tensors);
     m.flush();
 }
 
@@ -307,9 +311,9 @@ void TraceFile::on_plan(const PlanView& plan) {
     Impl& m = *impl_;
     if (plan.id < m.dynamic.size() && !m.dynamic[plan.id].empty()) return;
     if (plan.id >= m.dynamic.size()) m.dynamic.resize(plan.id + 1);
-    m.dynamic[plan.id] = dynamic_steps(plan);
-    const std::vector<std::byte> payload = encode_plan(plan, m.strings);
-    m.append_static({BlockType::plan, 1, 0, 0, plan.id}, payload);
+    m.dynamic[plan.id] = trace::dynamic_steps(plan);
+    const std::vector<std::byte> payload = trace::encode_plan(plan, m.strings);
+    m.append_static({trace_format::BlockType::plan, 1, 0, 0, plan.id}, payload);
 }
 
 void TraceFile::on_run_begin(const RunInfo& info) {
@@ -330,11 +334,12 @@ void TraceFile::on_run_begin(const RunInfo& info) {
     m.tokens.clear();
     for (const TokenView& token : info.tokens) {
         const auto sequence = static_cast<std::uint32_t>(token.first_seq);
-        const auto same = [&](const RunToken& other) { return other.sequence == sequence; };
+        const auto same = [&](const trace_format::RunToken& other) { return other.sequence == sequence; };
         if (std::ranges::none_of(m.tokens, same)) ++m.run.n_sequences;
-        m.tokens.push_back({m.options.extras.token_ids ? static_cast<std::int32_t>(token.id) : -1,
-                            static_cast<std::int32_t>(token.pos), sequence,
-                            (token.output ? output : 0u) | (token.several_seqs ? several_sequences : 0u)});
+        m.tokens.push_back(
+            {m.options.extras.token_ids ? static_cast<std::int32_t>(token.id) : -1,
+             static_cast<std::int32_t>(token.pos), sequence,
+             (token.output ? trace_format::output : 0u) | (token.several_seqs ? trace_format::several_sequences : 0u)});
         if (!token.output) continue;
         ++m.run.n_outputs;
         m.output_sequences.push_back(sequence);
@@ -373,7 +378,7 @@ void TraceFile::on_run_end(const RunResult& result) {
     m.append_extras();
     m.next_event = m.run.first_event + result.events;
     m.n_filtered += result.events - m.run_seen;
-    RunEnd end;
+    trace_format::RunEnd end;
     end.run = m.run.run;
     end.end = result.end;
     end.status = static_cast<std::uint32_t>(result.status);
@@ -381,8 +386,8 @@ void TraceFile::on_run_end(const RunResult& result) {
     end.n_dropped = m.run_dropped;
     end.expected_weight_bytes = result.expected_weight_bytes;
     end.observed_weight_bytes = result.observed_weight_bytes;
-    end.flags = result.rolled_back ? rolled_back : 0;
-    m.append_record(BlockType::run_end, end, result.end, end.run);
+    end.flags = result.rolled_back ? trace_format::rolled_back : 0;
+    m.append_record(trace_format::BlockType::run_end, end, result.end, end.run);
     if (m.options.mode == TraceMode::ring) {
         m.forget_old_runs();
         if (m.options.dump_on_failure && result.status != EventStatus::ok) dump();
@@ -397,7 +402,7 @@ void TraceFile::on_run_end(const RunResult& result) {
 
 void TraceFile::on_sample(const SampleEvent& event) {
     Impl& m = *impl_;
-    Sample sample;
+    trace_format::Sample sample;
     sample.run = event.run;
     sample.time = event.time;
     sample.duration = event.duration;
@@ -406,14 +411,14 @@ void TraceFile::on_sample(const SampleEvent& event) {
     sample.p = event.p;
     sample.candidates_left = event.candidates_left;
     if (sample.output_index < m.output_sequences.size()) sample.sequence = m.output_sequences[sample.output_index];
-    m.append_record(BlockType::sample, sample, event.time, event.run);
+    m.append_record(trace_format::BlockType::sample, sample, event.time, event.run);
 }
 
 void TraceFile::on_mark(std::uint64_t time, std::string_view text) {
     Impl& m = *impl_;
-    const Mark mark{time, m.strings.id(text), 0};
+    const trace_format::Mark mark{time, m.strings.id(text), 0};
     if (!m.is_silent()) m.strings.flush(m.writer);
-    m.append_record(BlockType::mark, mark, time, 0);
+    m.append_record(trace_format::BlockType::mark, mark, time, 0);
     m.flush();
 }
 
@@ -441,7 +446,7 @@ void TraceFile::close() {
     m.writer.header.n_events = m.n_written;
     m.writer.header.n_dropped = m.n_dropped;
     m.writer.header.n_filtered = m.n_filtered;
-    const Header final_header = m.writer.finish();
+    const trace_format::Header final_header = m.writer.finish();
     m.flush();
     try {
         if (m.error.empty()) {

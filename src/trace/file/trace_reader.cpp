@@ -9,8 +9,6 @@
 
 namespace tinfer {
 
-using namespace trace_format;
-
 namespace {
 
 constexpr std::size_t kMaxDamages = 1000;
@@ -31,35 +29,38 @@ void need(std::span<const std::byte> payload, std::uint64_t at, std::uint64_t n,
 }  // namespace
 
 void TraceReader::Impl::read_header() {
-    if (bytes.size() < sizeof(Header))
-        fail(ErrorCode::damaged, cat(name, ": no trace: ", bytes.size(), " bytes, a header has ", sizeof(Header)));
-    header = record_at<Header>(bytes, 0);
-    if (header.magic != kMagic) fail(ErrorCode::damaged, cat(name, ": no trace: it does not begin with TNFTRACE"));
-    if (header.byte_order != kByteOrder) fail(ErrorCode::damaged, cat(name, ": the trace's byte-order mark is wrong"));
+    if (bytes.size() < sizeof(trace_format::Header))
+        fail(ErrorCode::damaged,
+             cat(name, ": no trace: ", bytes.size(), " bytes, a header has ", sizeof(trace_format::Header)));
+    header = record_at<trace_format::Header>(bytes, 0);
+    if (header.magic != trace_format::kMagic)
+        fail(ErrorCode::damaged, cat(name, ": no trace: it does not begin with TNFTRACE"));
+    if (header.byte_order != trace_format::kByteOrder)
+        fail(ErrorCode::damaged, cat(name, ": the trace's byte-order mark is wrong"));
     if (header.major > 1)
         fail(ErrorCode::unsupported_version,
              cat(name, ": trace version ", header.major, '.', header.minor, " not supported"));
-    if (header.major < 1 || header.header_bytes < sizeof(Header) || header.header_bytes % 8 != 0 ||
+    if (header.major < 1 || header.header_bytes < sizeof(trace_format::Header) || header.header_bytes % 8 != 0 ||
         header.header_bytes > bytes.size())
         fail(ErrorCode::damaged, cat(name, ": the trace's header is damaged"));
-    if (crc32c(std::span(bytes).first(offsetof(Header, crc))) != header.crc)
+    if (crc32c(std::span(bytes).first(offsetof(trace_format::Header, crc))) != header.crc)
         fail(ErrorCode::damaged, cat(name, ": the trace's header is damaged: its checksum is wrong"));
 }
 
-bool TraceReader::Impl::header_at(std::uint64_t at, BlockHeader& head) const {
-    if (at > bytes.size() || bytes.size() - at < sizeof(BlockHeader)) return false;
-    head = record_at<BlockHeader>(bytes, at);
-    return head.magic == kBlockMagic && head.payload_bytes <= kMaxPayload &&
-           crc32c(std::span(bytes).subspan(at, offsetof(BlockHeader, crc))) == head.crc;
+bool TraceReader::Impl::header_at(std::uint64_t at, trace_format::BlockHeader& head) const {
+    if (at > bytes.size() || bytes.size() - at < sizeof(trace_format::BlockHeader)) return false;
+    head = record_at<trace_format::BlockHeader>(bytes, at);
+    return head.magic == trace_format::kBlockMagic && head.payload_bytes <= trace_format::kMaxPayload &&
+           crc32c(std::span(bytes).subspan(at, offsetof(trace_format::BlockHeader, crc))) == head.crc;
 }
 
 std::uint64_t TraceReader::Impl::next_header(std::uint64_t from) const {
-    const auto magic = std::as_bytes(std::span(kBlockMagic));
+    const auto magic = std::as_bytes(std::span(trace_format::kBlockMagic));
     while (from < bytes.size()) {
         const auto found = std::ranges::search(std::span(bytes).subspan(from), magic);
         if (found.empty()) break;
         from = static_cast<std::uint64_t>(found.data() - bytes.data());
-        if (BlockHeader head; header_at(from, head)) return from;
+        if (trace_format::BlockHeader head; header_at(from, head)) return from;
         ++from;
     }
     return bytes.size();
@@ -75,12 +76,12 @@ void TraceReader::Impl::scan() {
         at = next;
     };
     while (at < bytes.size()) {
-        BlockHeader head;
+        trace_format::BlockHeader head;
         if (crc_bytes > most_crc_bytes) {
             skip(bytes.size(), "too many damaged blocks");
         } else if (!header_at(at, head)) {
             skip(next_header(at + 1),
-                 bytes.size() - at < sizeof(BlockHeader) ? "a cut block header" : "no block header");
+                 bytes.size() - at < sizeof(trace_format::BlockHeader) ? "a cut block header" : "no block header");
         } else if (head.payload_bytes > bytes.size() - at - sizeof head) {
             skip(next_header(at + sizeof head), cat("a ", to_string(head.type), " block that is cut"));
         } else {
@@ -126,11 +127,11 @@ void TraceReader::Impl::append_records(const TraceBlock& block, Bytes payload, s
 }
 
 void TraceReader::Impl::read_block(const TraceBlock& block) {
-    const auto payload =
-        std::span<const std::byte>(bytes).subspan(block.offset + sizeof(BlockHeader), block.header.payload_bytes);
+    const auto payload = std::span<const std::byte>(bytes).subspan(block.offset + sizeof(trace_format::BlockHeader),
+                                                                   block.header.payload_bytes);
     switch (block.header.type) {
-        case BlockType::strings: return read_strings(payload, block.header.records);
-        case BlockType::session: {
+        case trace_format::BlockType::strings: return read_strings(payload, block.header.records);
+        case trace_format::BlockType::session: {
             const std::uint64_t n = block.header.records, stride = block.header.record_bytes;
             if (stride < 8) refuse_block("pairs of less than 8 bytes");
             need(payload, 0, n * stride, "pairs");
@@ -139,25 +140,25 @@ void TraceReader::Impl::read_block(const TraceBlock& block) {
                                          record_at<std::uint32_t>(payload, i * stride + 4));
             return;
         }
-        case BlockType::files: return append_records(block, payload, files);
-        case BlockType::tensors: return append_records(block, payload, tensors);
-        case BlockType::plan: return read_plan(payload, block.offset);
-        case BlockType::run: return read_run(payload, block.offset);
-        case BlockType::events: return read_events(payload, block.offset);
-        case BlockType::run_end: {
-            std::vector<RunEnd> ends;
+        case trace_format::BlockType::files: return append_records(block, payload, files);
+        case trace_format::BlockType::tensors: return append_records(block, payload, tensors);
+        case trace_format::BlockType::plan: return read_plan(payload, block.offset);
+        case trace_format::BlockType::run: return read_run(payload, block.offset);
+        case trace_format::BlockType::events: return read_events(payload, block.offset);
+        case trace_format::BlockType::run_end: {
+            std::vector<trace_format::RunEnd> ends;
             append_records(block, payload, ends);
-            for (const RunEnd& end : ends) run_of(end.run, block.offset).end = end;
+            for (const trace_format::RunEnd& end : ends) run_of(end.run, block.offset).end = end;
             return;
         }
-        case BlockType::sample: return append_records(block, payload, samples);
-        case BlockType::mark: return append_records(block, payload, marks);
-        case BlockType::pages: return append_records(block, payload, pages);
-        case BlockType::router: return read_router(payload, block.header.records);
-        case BlockType::hashes: return append_records(block, payload, hashes);
-        case BlockType::drops: return append_records(block, payload, drops);
-        case BlockType::index: return append_records(block, payload, index);
-        case BlockType::samplers: return;  // nothing here reads them yet
+        case trace_format::BlockType::sample: return append_records(block, payload, samples);
+        case trace_format::BlockType::mark: return append_records(block, payload, marks);
+        case trace_format::BlockType::pages: return append_records(block, payload, pages);
+        case trace_format::BlockType::router: return read_router(payload, block.header.records);
+        case trace_format::BlockType::hashes: return append_records(block, payload, hashes);
+        case trace_format::BlockType::drops: return append_records(block, payload, drops);
+        case trace_format::BlockType::index: return append_records(block, payload, index);
+        case trace_format::BlockType::samplers: return;  // nothing here reads them yet
     }
 }
 
@@ -174,14 +175,14 @@ void TraceReader::Impl::read_strings(Bytes payload, std::uint32_t n) {
 }
 
 void TraceReader::Impl::read_plan(Bytes payload, std::uint64_t offset) {
-    need(payload, 0, sizeof(PlanHeader), "fields");
+    need(payload, 0, sizeof(trace_format::PlanHeader), "fields");
     RecordedPlan plan;
     plan.offset = offset;
-    const PlanHeader& head = plan.header = record_at<PlanHeader>(payload, 0);
-    if (head.step_bytes < sizeof(Step) || head.operand_bytes < sizeof(Operand) || head.node_bytes < sizeof(Node) ||
-        head.value_bytes < sizeof(Value))
+    const trace_format::PlanHeader& head = plan.header = record_at<trace_format::PlanHeader>(payload, 0);
+    if (head.step_bytes < sizeof(trace_format::Step) || head.operand_bytes < sizeof(trace_format::Operand) ||
+        head.node_bytes < sizeof(trace_format::Node) || head.value_bytes < sizeof(trace_format::Value))
         refuse_block("records that are shorter than those of version 1.0");
-    std::uint64_t at = sizeof(PlanHeader);
+    std::uint64_t at = sizeof(trace_format::PlanHeader);
     const auto take = [&](std::uint64_t n, std::uint64_t stride) {
         need(payload, at, n * stride, "arrays");
         const Bytes taken = payload.subspan(at, n * stride);
@@ -191,27 +192,27 @@ void TraceReader::Impl::read_plan(Bytes payload, std::uint64_t offset) {
     const auto steps = take(head.n_steps, head.step_bytes), operands = take(head.n_operands, head.operand_bytes),
                nodes = take(head.n_nodes, head.node_bytes), inputs = take(head.n_inputs, 4),
                values = take(head.n_values, head.value_bytes), step_nodes = take(head.n_step_nodes, 4);
-    plan.steps = view<Step>(steps, head.n_steps, head.step_bytes);
-    plan.operands = view<Operand>(operands, head.n_operands, head.operand_bytes);
-    plan.nodes = view<Node>(nodes, head.n_nodes, head.node_bytes);
+    plan.steps = view<trace_format::Step>(steps, head.n_steps, head.step_bytes);
+    plan.operands = view<trace_format::Operand>(operands, head.n_operands, head.operand_bytes);
+    plan.nodes = view<trace_format::Node>(nodes, head.n_nodes, head.node_bytes);
     plan.inputs = view<std::uint32_t>(inputs, head.n_inputs, 4);
-    plan.values = view<Value>(values, head.n_values, head.value_bytes);
+    plan.values = view<trace_format::Value>(values, head.n_values, head.value_bytes);
     plan.step_nodes = view<std::uint32_t>(step_nodes, head.n_step_nodes, 4);
     const auto inside = [](std::uint64_t first, std::uint64_t n, std::uint64_t size) {
         return first <= size && n <= size - first;
     };
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-        const Step& step = plan.steps[i];
+        const trace_format::Step& step = plan.steps[i];
         if (step.number != i) refuse_block(cat("step ", i, " has the number ", step.number));
         if (!inside(step.first_operand, step.n_operands, plan.operands.size()) ||
             !inside(step.first_step_node, step.n_nodes, plan.step_nodes.size()))
             refuse_block(cat("step ", i, " reaches beyond the arrays"));
     }
-    for (const Operand& operand : plan.operands)
-        if (operand.mode < 1 || operand.mode > 3 || operand.kind > OperandKind::elided)
+    for (const trace_format::Operand& operand : plan.operands)
+        if (operand.mode < 1 || operand.mode > 3 || operand.kind > trace_format::OperandKind::elided)
             refuse_block("an operand of unknown mode or kind");
-    for (const Node& node : plan.nodes)
-        if ((node.step != kNone && node.step >= plan.steps.size()) ||
+    for (const trace_format::Node& node : plan.nodes)
+        if ((node.step != trace_format::kNone && node.step >= plan.steps.size()) ||
             !inside(node.first_input, node.n_inputs, plan.inputs.size()))
             refuse_block("a node that reaches beyond the arrays");
     for (const std::uint32_t node : plan.step_nodes)
@@ -232,20 +233,22 @@ RecordedRun& TraceReader::Impl::run_of(std::uint64_t run, std::uint64_t offset) 
 }
 
 void TraceReader::Impl::read_run(Bytes payload, std::uint64_t offset) {
-    need(payload, 0, sizeof(Run), "fields");
-    const auto record = record_at<Run>(payload, 0);
-    need(payload, sizeof(Run), std::uint64_t{record.n_tokens} * sizeof(RunToken), "tokens");
+    need(payload, 0, sizeof(trace_format::Run), "fields");
+    const auto record = record_at<trace_format::Run>(payload, 0);
+    need(payload, sizeof(trace_format::Run), std::uint64_t{record.n_tokens} * sizeof(trace_format::RunToken), "tokens");
     if (run_places.contains(record.run)) refuse_block(cat("run ", record.run, " is there twice"));
     RecordedRun& run = run_of(record.run, offset);
     run.found = true;
     run.record = record;
-    run.tokens = view<RunToken>(payload.subspan(sizeof(Run)), record.n_tokens, sizeof(RunToken));
+    run.tokens = view<trace_format::RunToken>(payload.subspan(sizeof(trace_format::Run)), record.n_tokens,
+                                              sizeof(trace_format::RunToken));
 }
 
 void TraceReader::Impl::read_events(Bytes payload, std::uint64_t offset) {
-    need(payload, 0, sizeof(EventsHeader), "fields");
-    const auto head = record_at<EventsHeader>(payload, 0);
-    if (head.event_bytes < sizeof(Event) || head.range_bytes < sizeof(Range) || head.span_bytes < sizeof(Span))
+    need(payload, 0, sizeof(trace_format::EventsHeader), "fields");
+    const auto head = record_at<trace_format::EventsHeader>(payload, 0);
+    if (head.event_bytes < sizeof(trace_format::Event) || head.range_bytes < sizeof(trace_format::Range) ||
+        head.span_bytes < sizeof(trace_format::Span))
         refuse_block("records that are shorter than those of version 1.0");
     const std::uint64_t event_bytes = std::uint64_t{head.n_events} * head.event_bytes,
                         range_bytes = std::uint64_t{head.n_ranges} * head.range_bytes;
@@ -253,15 +256,16 @@ void TraceReader::Impl::read_events(Bytes payload, std::uint64_t offset) {
     need(payload, sizeof head + event_bytes, range_bytes, "ranges");
     const std::uint64_t spans_at = sizeof head + event_bytes + range_bytes,
                         n_spans = std::uint64_t{head.n_events} * head.n_threads;
-    if (n_spans > payload.size() / sizeof(Span)) refuse_block("spans reach beyond the payload");
+    if (n_spans > payload.size() / sizeof(trace_format::Span)) refuse_block("spans reach beyond the payload");
     need(payload, spans_at, n_spans * head.span_bytes, "spans");
     RecordedEvents events;
     events.first_event = head.first_event;
     events.n_threads = head.n_threads;
-    events.events = view<Event>(payload.subspan(sizeof head), head.n_events, head.event_bytes);
-    events.ranges = view<Range>(payload.subspan(sizeof head + event_bytes), head.n_ranges, head.range_bytes);
-    events.spans = view<Span>(payload.subspan(spans_at), n_spans, head.span_bytes);
-    for (const Event& event : events.events)
+    events.events = view<trace_format::Event>(payload.subspan(sizeof head), head.n_events, head.event_bytes);
+    events.ranges =
+        view<trace_format::Range>(payload.subspan(sizeof head + event_bytes), head.n_ranges, head.range_bytes);
+    events.spans = view<trace_format::Span>(payload.subspan(spans_at), n_spans, head.span_bytes);
+    for (const trace_format::Event& event : events.events)
         if (event.first_range > head.n_ranges || event.n_ranges > head.n_ranges - event.first_range)
             refuse_block("an event whose ranges are not there");
     if (!events.events.empty()) run_of(head.run, offset).events.push_back(events);
@@ -270,15 +274,15 @@ void TraceReader::Impl::read_events(Bytes payload, std::uint64_t offset) {
 void TraceReader::Impl::read_router(Bytes payload, std::uint32_t n) {
     std::uint64_t at = 0;
     for (std::uint32_t i = 0; i < n; ++i) {
-        need(payload, at, sizeof(RouterHeader), "fields");
+        need(payload, at, sizeof(trace_format::RouterHeader), "fields");
         RecordedRouting routing;
-        routing.header = record_at<RouterHeader>(payload, at);
-        at += sizeof(RouterHeader);
+        routing.header = record_at<trace_format::RouterHeader>(payload, at);
+        at += sizeof(trace_format::RouterHeader);
         const std::uint64_t n_picks = std::uint64_t{routing.header.n_tokens} * routing.header.k;
-        if (n_picks > payload.size() / sizeof(RouterPick)) refuse_block("picks reach beyond the payload");
-        need(payload, at, n_picks * sizeof(RouterPick), "picks");
-        routing.picks = view<RouterPick>(payload.subspan(at), n_picks, sizeof(RouterPick));
-        at += n_picks * sizeof(RouterPick);
+        if (n_picks > payload.size() / sizeof(trace_format::RouterPick)) refuse_block("picks reach beyond the payload");
+        need(payload, at, n_picks * sizeof(trace_format::RouterPick), "picks");
+        routing.picks = view<trace_format::RouterPick>(payload.subspan(at), n_picks, sizeof(trace_format::RouterPick));
+        at += n_picks * sizeof(trace_format::RouterPick);
         routings.push_back(routing);
     }
 }
@@ -327,8 +331,8 @@ TraceReader TraceReader::open(const std::filesystem::path& path) {
     });
 }
 
-const Header& TraceReader::header() const noexcept { return impl_->header; }
-bool TraceReader::is_closed() const noexcept { return (impl_->header.flags & closed) != 0; }
+const trace_format::Header& TraceReader::header() const noexcept { return impl_->header; }
+bool TraceReader::is_closed() const noexcept { return (impl_->header.flags & trace_format::closed) != 0; }
 std::string_view TraceReader::name() const noexcept { return impl_->name; }
 std::uint64_t TraceReader::file_bytes() const noexcept { return impl_->bytes.size(); }
 std::span<const std::byte> TraceReader::bytes() const noexcept { return impl_->bytes; }
@@ -339,19 +343,19 @@ std::string_view TraceReader::session_value(std::string_view key) const noexcept
 std::span<const std::pair<std::string_view, std::string_view>> TraceReader::session() const noexcept {
     return impl_->session;
 }
-std::span<const File> TraceReader::files() const noexcept { return impl_->files; }
-std::span<const Tensor> TraceReader::tensors() const noexcept { return impl_->tensors; }
+std::span<const trace_format::File> TraceReader::files() const noexcept { return impl_->files; }
+std::span<const trace_format::Tensor> TraceReader::tensors() const noexcept { return impl_->tensors; }
 std::span<const RecordedPlan> TraceReader::plans() const noexcept { return impl_->plans; }
 std::span<const RecordedRun> TraceReader::runs() const noexcept { return impl_->runs; }
-std::span<const Sample> TraceReader::samples() const noexcept { return impl_->samples; }
-std::span<const Mark> TraceReader::marks() const noexcept { return impl_->marks; }
-std::span<const Pages> TraceReader::pages() const noexcept { return impl_->pages; }
+std::span<const trace_format::Sample> TraceReader::samples() const noexcept { return impl_->samples; }
+std::span<const trace_format::Mark> TraceReader::marks() const noexcept { return impl_->marks; }
+std::span<const trace_format::Pages> TraceReader::pages() const noexcept { return impl_->pages; }
 std::span<const RecordedRouting> TraceReader::routings() const noexcept { return impl_->routings; }
-std::span<const Hash> TraceReader::hashes() const noexcept { return impl_->hashes; }
-std::span<const Drop> TraceReader::drops() const noexcept { return impl_->drops; }
-std::span<const Index> TraceReader::index() const noexcept { return impl_->index; }
+std::span<const trace_format::Hash> TraceReader::hashes() const noexcept { return impl_->hashes; }
+std::span<const trace_format::Drop> TraceReader::drops() const noexcept { return impl_->drops; }
+std::span<const trace_format::Index> TraceReader::index() const noexcept { return impl_->index; }
 
-const Tensor* TraceReader::tensor(std::uint32_t id) const noexcept {
+const trace_format::Tensor* TraceReader::tensor(std::uint32_t id) const noexcept {
     const auto& places = impl_->tensor_places;
     const auto found = std::ranges::lower_bound(places, id, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
     return found != places.end() && found->first == id ? &impl_->tensors[found->second] : nullptr;
