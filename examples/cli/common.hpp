@@ -29,6 +29,7 @@ Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
+Action add_trace(CLI::App& app);
 
 inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 

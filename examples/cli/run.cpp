@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
-#include "common.hpp"
+#include "run.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -85,9 +85,9 @@ json to_json(const Report& report) {
 /// One run of the program, from the tokens of the prompt to the last line of the statistics.
 class Run {
 public:
-    Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt)
-        : args_(args), model_(model), prompt_(prompt), tokens_(encode()), context_(model, context_options()),
-          sampler_(model.vocab(), args.sampler.get()),
+    Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
+        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
+          context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
@@ -96,8 +96,11 @@ public:
 
     int operator()() {
         try {
+            if (hooks_.start) hooks_.start(model_, context_);
             if (args_.echo) show(prompt_);
             if (encode_text()) generate();
+            for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
+                generate_again();
         } catch (const tinfer::Error& error) {
             const tinfer::Error cause = cause_of(error);
             give_up({{"code", tinfer::to_string(cause.code())}, {"message", cause.what()}});
@@ -107,6 +110,7 @@ public:
             throw;
         }
         report_.stop = to_string(*generation_.stop());
+        if (hooks_.finish) hooks_.finish();
         finish();
         return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
@@ -182,6 +186,16 @@ private:
                                     std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
     }
 
+    /// The same once more, from an empty context; nobody sees the text.
+    void generate_again() {
+        context_.clear();
+        if (!encode_text()) return;
+        tinfer::Sampler sampler(model_.vocab(), args_.sampler.get());
+        tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
+        while (again.next(context_, sampler)) {
+        }
+    }
+
     void show(std::string_view text) {
         report_.text += text;
         if (!args_.as_json && !text.empty()) print(text);
@@ -226,6 +240,7 @@ private:
     }
 
     const RunArgs& args_;
+    const RunHooks& hooks_;
     const tinfer::Model& model_;
     std::string_view prompt_;
     std::vector<tinfer::Token> tokens_;
@@ -236,22 +251,22 @@ private:
     Report report_;
 };
 
-int run(const RunArgs& args) {
+int run(const RunArgs& args, const RunHooks& hooks) {
     args.model.require();
+    if (hooks.check) hooks.check(args.model);
     const std::string prompt = args.text.read();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
     const auto model = args.model.load();
-    return Run(args, model, prompt)();
+    return Run(args, model, prompt, hooks)();
 }
 
 }  // namespace
 
-Action add_run(CLI::App& app) {
+Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     auto args = std::make_shared<RunArgs>();
-    auto* command = app.add_subcommand(
-        "run",
-        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.");
+    auto* command = app.add_subcommand(hooks->name, hooks->description);
+    if (hooks->add_options) hooks->add_options(*command);
     args->text.add_to(*command);
     args->model.add_to(*command);
     args->encode.add_to(*command);
@@ -271,9 +286,18 @@ Action add_run(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
-    command->footer("\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
-                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json");
-    return [args] { return run(*args); };
+    command->footer(hooks->footer);
+    return [args, hooks] { return run(*args, *hooks); };
+}
+
+Action add_run(CLI::App& app) {
+    auto hooks = std::make_shared<RunHooks>();
+    hooks->name = "run";
+    hooks->description =
+        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.";
+    hooks->footer = "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
+                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
+    return add_run_command(app, std::move(hooks));
 }
 
 }  // namespace cli

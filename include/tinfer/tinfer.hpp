@@ -37,5 +37,7 @@
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"
+#include "tinfer/trace_format.hpp"
+#include "tinfer/trace_file.hpp"
 #include "tinfer/hash.hpp"
 // clang-format on

@@ -64,6 +64,7 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::encoder_missing: return "encoder_missing";
         case ErrorCode::no_output: return "no_output";
         case ErrorCode::index_out_of_range: return "index_out_of_range";
+        case ErrorCode::damaged: return "damaged";
         case ErrorCode::bad_sequence: return "bad_sequence";
         case ErrorCode::shared_cell: return "shared_cell";
         case ErrorCode::unsupported_operation: return "unsupported_operation";

@@ -55,8 +55,8 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
         input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
     plans_.emplace(layout, runtime::MemoryMap{bound.file->tensors(), layout.caches(), arena.data(), scratch.data(),
                                               scratch.size(), input_slots_, kernels::this_processor()});
-    session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()},
-                                                      layout.table().name, bound.hp.arch);
+    session = std::make_shared<runtime::TraceSession>(
+        runtime::Registry{bound.file->tensors(), layout.caches(), &owner.file()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
     keep_ends_.resize(static_cast<std::size_t>(options.n_seq_max));

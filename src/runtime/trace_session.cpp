@@ -127,6 +127,9 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         info.isa = isa_;
         info.architecture = architecture_;
         info.wall_clock_ns = wall_clock_;
+        info.steady_clock_ns = static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count());
+        info.file = registry_.file;
         info.n_threads = n_threads;
         info.weights = registry_.weights;
         info.caches = registry_.caches;
@@ -294,6 +297,7 @@ void TraceSession::end_run(RunStatus status) {
     result.rolled_back = status != RunStatus::ok;
     result.observed_weight_bytes = observed_weight_bytes();
     result.expected_weight_bytes = expected_weight_bytes();
+    result.end = now();         // what observers do with the events is not the run's time
     std::exception_ptr thrown;  // by an observer now; every observer still sees the run end
     try {
         deliver_batched();
@@ -302,7 +306,6 @@ void TraceSession::end_run(RunStatus status) {
         result.status = EventStatus::failed;
         result.rolled_back = true;
     }
-    result.end = now();
     try {
         for_each_observer([&](Attached& a) { a.observer->on_run_end(result); });
     } catch (const Error&) {
