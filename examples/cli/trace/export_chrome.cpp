@@ -164,19 +164,16 @@ class Perfetto : public Slices {
 public:
     Perfetto(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out) : Slices(trace, args), out_(out) {
         packet(
-            Message().message(60, Message().number(1, kProcess).message(3, Message().number(1, 1).text(6, "tinfer"))),
-            0);
+            Message().message(60, Message().number(1, kProcess).message(3, Message().number(1, 1).text(6, "tinfer"))));
         for (std::uint32_t t = 0; t < n_tracks(trace); ++t)
             packet(
-                Message().message(60, Message().number(1, kFirstTrack + t).text(2, track_name(t)).number(5, kProcess)),
-                0);
+                Message().message(60, Message().number(1, kFirstTrack + t).text(2, track_name(t)).number(5, kProcess)));
         for (std::uint64_t c = 0; c < 2; ++c)
             packet(Message().message(60, Message()
                                              .number(1, kCounters + c)
                                              .text(2, c == 0 ? "cells used" : "GB/s")
                                              .number(5, kProcess)
-                                             .message(8, Message())),
-                   0);
+                                             .message(8, Message())));
     }
     void slice(const Slice& s) override {
         Message begin;
@@ -184,36 +181,35 @@ public:
             begin.message(4, Message().text(10, "tensors").text(6, tensors))
                 .message(4, Message().text(10, "bytes").number(3, bytes));
         begin.number(9, 1).number(11, kFirstTrack + s.track).text(22, "tinfer").text(23, s.name);
-        open_.push_back({s.track, s.end});
         events_.push_back({s.begin, begin.bytes()});
-        ends_.push_back({s.end, Message().number(9, 2).number(11, kFirstTrack + s.track).bytes()});
+        ends_.push_back(
+            {s.end, s.end == s.begin ? 2 : 0, Message().number(9, 2).number(11, kFirstTrack + s.track).bytes()});
     }
     void counter(std::string_view name, std::uint64_t time, double value) override {
         events_.push_back(
             {time, Message().number(9, 4).number(11, kCounters + (name == "GB/s" ? 1 : 0)).real(44, value).bytes()});
     }
-    // A run's packets by time; at one time ends stand before begins, inner ends first.
+    // A run's packets by time. At one time ends stand before begins, inner ends first, and behind them the ends of slices
+    // without length.
     void end(const tinfer::RunResult& result) override {
-        events_.clear(), ends_.clear(), open_.clear();
+        events_.clear(), ends_.clear();
         Slices::end(result);
-        struct Packet {
-            std::uint64_t time;
-            int order;
-            std::string bytes;
-        };
-        std::vector<Packet> all;
-        for (std::size_t i = ends_.size(); i-- > 0;) all.push_back({ends_[i].first, 0, std::move(ends_[i].second)});
+        std::vector<Packet> all(ends_.rbegin(), ends_.rend());
         for (auto& [time, bytes_of_event] : events_) all.push_back({time, 1, std::move(bytes_of_event)});
-        // A slice without length begins before it ends.
         std::ranges::stable_sort(all, [](const Packet& a, const Packet& b) {
             return a.time != b.time ? a.time < b.time : a.order < b.order;
         });
-        for (const auto& p : all) packet(Message().number(8, p.time).text(11, p.bytes), p.time);
+        for (const auto& p : all) packet(Message().number(8, p.time).text(11, p.bytes));
     }
 
 private:
+    struct Packet {
+        std::uint64_t time;
+        int order;
+        std::string bytes;
+    };
     static constexpr std::uint64_t kProcess = 1, kFirstTrack = 1000, kCounters = 100;
-    void packet(Message message, std::uint64_t) {
+    void packet(Message message) {
         message.number(10, 1);
         if (first_) message.number(13, 1);  // the state of the sequence begins here
         first_ = false;
@@ -221,8 +217,8 @@ private:
     }
     Out& out_;
     bool first_ = true;
-    std::vector<std::pair<std::uint64_t, std::string>> events_, ends_;
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> open_;
+    std::vector<std::pair<std::uint64_t, std::string>> events_;
+    std::vector<Packet> ends_;
 };
 
 }  // namespace

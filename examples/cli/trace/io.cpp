@@ -10,8 +10,8 @@ namespace cli {
 namespace {
 
 struct IoArgs : TraceArgs {
-    std::string cache = "0", policy = "lru", page = "4096", order = "file", device;
-    bool lead = false, sizes = false, cost = false;
+    std::string cache = "0", policy = "lru", page = "4096", order = "file", cost;
+    bool lead = false, sizes = false;
 };
 
 /// The least steady rate at which all requests would be there when they are needed, reading ahead in order.
@@ -58,13 +58,14 @@ int show_io(const IoArgs& args) {
     std::uint64_t bytes = 0;
     for (const auto& request : requests) bytes += request.length;
     const std::uint64_t begin = reads.empty() ? 0 : reads[0].time;
+    const bool wants_order = args.order == "trace" || !args.cost.empty();
     json summary = {{"requests", requests.size()},
                     {"bytes", bytes},
                     {"page", page},
                     {"cache", capacity},
                     {"not_adjacent", n_apart(requests)},
                     {"needed_gbps", needed_rate(requests, begin)}};
-    if (args.cost) {
+    if (wants_order) {
         const auto moved = page_misses(in_trace_order(trace, reads), page, capacity, args.policy);
         summary["not_adjacent_in_trace_order"] = n_apart(moved);
     }
@@ -101,7 +102,7 @@ int show_io(const IoArgs& args) {
         print(std::to_string(requests.size()) + " requests of " + bytes_text(bytes, args.style.exact) + ", " +
               summary["not_adjacent"].dump() + " not behind the one before; read ahead at " +
               fixed(summary["needed_gbps"], 2) + " GB/s none would wait\n");
-        if (args.cost)
+        if (wants_order)
             print("with tensors in the order of their use " + summary["not_adjacent_in_trace_order"].dump() +
                   " would not be\n");
     }
@@ -126,8 +127,14 @@ Verb add_io(CLI::App& trace) {
     verb->add_flag("--lead", args->lead, "with each request the time since the event before it (always shown)")
         ->group(group);
     verb->add_flag("--sizes", args->sizes, "a histogram of the requests' sizes instead")->group(group);
-    verb->add_flag("--cost,--seek", args->cost,
-                   "also how many requests were not adjacent if tensors lay in the order of their use")
+    verb->add_option("--order", args->order,
+                     "trace: also how many requests would be apart if tensors lay in the order of use")
+        ->check(one_of({"file", "trace"}))
+        ->type_name("ORDER")
+        ->group(group);
+    verb->add_option("--cost", args->cost, "seek: the same; requests that are not behind the one before are counted")
+        ->check(one_of({"seek"}))
+        ->type_name("COST")
         ->group(group);
     args->add_output(*verb);
     args->add_limit(*verb, 20);
