@@ -63,7 +63,7 @@ std::size_t count_left(std::span<const Candidate> candidates) noexcept {
         candidates, [](const Candidate& c) { return c.logit != -std::numeric_limits<float>::infinity(); }));
 }
 
-/// Our links sort by logit and trust the flag: neither NaN nor a stale flag may reach them.
+/// The library's own links sort by logit and trust `sorted`, so a NaN or a wrong flag must not reach them.
 void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
     for (const Candidate& candidate : candidates.data)
         if (std::isnan(candidate.logit))
