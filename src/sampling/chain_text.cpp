@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chains as text. One row per link: its names, its letter in an order, and its values, which are read and printed alike.
+// Chains as text. One row per link: its names, its letter in an order, and its values, which are read and printed
+// alike.
 #include "sampling/chain_text.hpp"
 
 #include <algorithm>

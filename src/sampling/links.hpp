@@ -116,7 +116,8 @@ struct AdaptiveOptions {
 /// Prefers candidates with p near a target and draws. The last link of a chain.
 [[nodiscard]] LinkPtr make_adaptive_p(std::size_t n_vocab, const AdaptiveOptions& options, std::uint32_t seed,
                                       const RowOps& ops = reference_row_ops);
-/// What the next token should have for the mean to become `target`, and l = 5 − 10 x² / (1 + x), x = |p − target| / 0.3.
+/// What the next token should have for the mean to become `target`; and l = 5 − 10 x² / (1 + x) with
+/// x = |p − target| / 0.3.
 [[nodiscard]] double adaptive_target(double target, double weighted_sum, double total) noexcept;
 void adaptive_transform(CandidateArray& candidates, double target) noexcept;
 

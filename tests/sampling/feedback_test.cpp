@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Links that learn from what was drawn, and those that look at the vocabulary: means converge, copies and draws that are
-// taken back keep the state, repetitions end at breakers.
+// Links that learn from what was drawn, and those that look at the vocabulary: means converge, copies and draws that
+// are taken back keep the state, repetitions end at breakers.
 #include <doctest/doctest.h>
 
 #include <cmath>
