@@ -95,10 +95,13 @@ std::vector<float> KeyReader::find_global_numbers(std::string_view key, int n_la
 
 std::vector<float> KeyReader::numbers(const std::string& name, int n_layer) const {
     const auto n = static_cast<std::size_t>(n_layer);
+    const auto refuse = [&](const auto& value, std::string_view rule) {
+        fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(name), "' = ", value,
+                                     " is invalid: ", rule, " (architecture '", escaped(arch_), "')"));
+    };
     const auto checked = [&](double value) {
         if (!(std::abs(value) <= std::numeric_limits<float>::max()))
-            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(name), "' = ", value,
-                                         " is invalid: must be finite, also as a 32-bit float"));
+            refuse(value, "must be finite, also as a 32-bit float");
         return static_cast<float>(value);
     };
     if (!file_->is_array(name)) {
@@ -106,9 +109,7 @@ std::vector<float> KeyReader::numbers(const std::string& name, int n_layer) cons
         return value ? std::vector<float>(n, checked(*value)) : std::vector<float>{};
     }
     const auto array = *file_->find_array(name);
-    if (array.size() != n)
-        fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(name), "' = ", array.size(),
-                                     " elements is invalid: needs one per layer, ", n_layer));
+    if (array.size() != n) refuse(array.size(), cat("needs one per layer, ", n_layer));
     std::vector<float> out;
     for (std::size_t il = 0; il < n; ++il) out.push_back(checked(array.number(il)));
     return out;

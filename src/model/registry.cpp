@@ -237,10 +237,14 @@ bool is_draft_head(std::string_view name) {
            name == "dflash";
 }
 
-std::string supported_names() {
-    std::string out;
-    for (const Architecture& row : kRegistry) out += cat(out.empty() ? "" : ", ", row.info.name);
-    return out;
+// How many there are, and those whose names begin alike: all of them are more than an error holds.
+std::string supported_names(std::string_view name) {
+    constexpr std::size_t kAlike = 3;
+    std::string near;
+    for (const Architecture& row : kRegistry)
+        if (name.size() >= kAlike && row.info.name.starts_with(name.substr(0, kAlike)))
+            near += cat(near.empty() ? ", among them " : ", ", row.info.name);
+    return cat(std::size(kRegistry), " architectures", near, " (tinfer::architectures() lists them)");
 }
 
 }  // namespace
@@ -255,12 +259,12 @@ const Architecture& find_architecture(const gguf::File& file, std::string_view n
             fail(ErrorCode::unsupported_arch,
                  cat(file.name(), ": architecture '", name, "' is known but not implemented",
                      name == kProjector ? ": a projector for images or sound, not a model" : "",
-                     "; supported: ", supported_names()));
+                     "; supported: ", supported_names(name)));
     if (is_draft_head(name))
         fail(ErrorCode::unsupported_arch,
              cat(file.name(), ": architecture '", escaped(name), "' is a draft head and cannot be loaded as a model"));
     fail(ErrorCode::unknown_arch,
-         cat(file.name(), ": unknown architecture '", escaped(name), "'; supported: ", supported_names()));
+         cat(file.name(), ": unknown architecture '", escaped(name), "'; supported: ", supported_names(name)));
 }
 
 }  // namespace tinfer::model

@@ -132,6 +132,10 @@ void Context::Impl::check_movable(std::string_view operation) const {
     if (layout.model().hp.n_pos_table > 0)
         fail(ErrorCode::unsupported_operation,
              cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
+    if (layout.model().hp.head_norms_behind_rope)
+        fail(ErrorCode::unsupported_operation,
+             cat(operation, ": keys of architecture '", layout.model().hp.arch,
+                 "' are normed behind their rotation, and cannot be turned any more"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {

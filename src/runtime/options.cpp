@@ -30,7 +30,7 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
     o.n_ubatch = o.n_ubatch == 0 ? o.n_batch : std::min(o.n_ubatch, o.n_batch);
     if (o.pooling != Pooling::none)
         o.n_outputs = o.pooling == Pooling::mean ? o.n_batch : o.n_seq_max;  // rows it is made of
-    const bool all = o.logits_all || (o.embeddings && !hp.causal);
+    const bool all = o.logits_all || hp.diffusion || (o.embeddings && !hp.causal);
     if (o.n_outputs == 0) o.n_outputs = all ? o.n_batch : o.n_seq_max;
     o.n_outputs = std::min(o.n_outputs, o.n_batch);
 }

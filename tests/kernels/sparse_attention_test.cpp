@@ -61,14 +61,14 @@ struct Indexed {
         std::vector<std::int32_t> out(static_cast<std::size_t>(k * block * n_group * kQueries), 99);
         kernels::KernelCall call;
         call.params = params;
-        call[0] = f32(out, {std::int64_t{k} * block, n_group, kQueries, 1});
-        call[1] = f32(q, {kSize, kHeads, kQueries, 1});
-        call[2] = f32(cache, {kSize, 64 * kPages, 1, 1});
-        if (weighted) call[3] = f32(weights, {kHeads, kQueries, 1, 1});
-        call[4] = f32(table, {4, 2, 1, 1});
-        call[5] = f32(seqs, {2, 1, 1, 1});
-        call[6] = f32(spans, {4, kQueries, 1, 1});
-        call[7] = f32(positions, {64 * kPages, 1, 1, 1});
+        call.operands[0] = f32(out, {std::int64_t{k} * block, n_group, kQueries, 1});
+        call.operands[1] = f32(q, {kSize, kHeads, kQueries, 1});
+        call.operands[2] = f32(cache, {kSize, 64 * kPages, 1, 1});
+        if (weighted) call.operands[3] = f32(weights, {kHeads, kQueries, 1, 1});
+        call.operands[4] = f32(table, {4, 2, 1, 1});
+        call.operands[5] = f32(seqs, {2, 1, 1, 1});
+        call.operands[6] = f32(spans, {4, kQueries, 1, 1});
+        call.operands[7] = f32(positions, {64 * kPages, 1, 1, 1});
         run(reference_table, Op::select_keys, DType::none, call, n_threads);
         return out;
     }
@@ -151,12 +151,12 @@ TEST_CASE("sparse attention: attends to the KV slots of a list alone, with sinks
             values[static_cast<std::size_t>(x.slots[static_cast<std::size_t>(i)] * kSize + c)] = std::nanf("");
     kernels::KernelCall call;
     call.params.attention = {.n_head = kHeads, .n_head_kv = 1, .head_dim_k = kSize, .head_dim_v = kSize, .scale = 0.4f};
-    call[0] = f32(out, {kSize * kHeads, kQueries, 1, 1});
-    call[1] = f32(x.q, {kSize, kHeads, kQueries, 1});
-    call[2] = f32(cache, {kSize, 64 * kPages, 1, 1});
-    call[3] = f32(values, {kSize, 64 * kPages, 1, 1});
-    call[4] = f32(lists, {kListed, 1, kQueries, 1});
-    call[5] = f32(sinks, {kHeads, 1, 1, 1});
+    call.operands[0] = f32(out, {kSize * kHeads, kQueries, 1, 1});
+    call.operands[1] = f32(x.q, {kSize, kHeads, kQueries, 1});
+    call.operands[2] = f32(cache, {kSize, 64 * kPages, 1, 1});
+    call.operands[3] = f32(values, {kSize, 64 * kPages, 1, 1});
+    call.operands[4] = f32(lists, {kListed, 1, kQueries, 1});
+    call.operands[5] = f32(sinks, {kHeads, 1, 1, 1});
     run(reference_table, Op::sparse_attention, DType::none, call, 2);
     for (std::int32_t t = 0; t < kQueries; ++t)
         for (std::int32_t h = 0; h < kHeads; ++h) {
@@ -184,8 +184,8 @@ TEST_CASE("rope: pairs of the fourth section stand still, in turns or one sectio
         call.params.rope.n_rot = 24;
         std::ranges::copy(sections, call.params.rope.sections);
         call.params.rope.interleaved = interleaved;
-        call[0] = f32(to, {24, 1, 1, 1});
-        call[1] = f32(positions, {1, 1, 1, 1});
+        call.operands[0] = f32(to, {24, 1, 1, 1});
+        call.operands[1] = f32(positions, {1, 1, 1, 1});
         run(reference_table, Op::rope_table, DType::none, call);
     };
     table(plain, {}, 0);

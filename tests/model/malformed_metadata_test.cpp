@@ -101,7 +101,8 @@ std::vector<GgufValue> flawed(const GgufValue& value, Flaw flaw) {
     return out;
 }
 
-// What is accepted on purpose: missing, zero, huge, off by one and negative by their first letters, and why.
+// What is accepted on purpose: missing, zero, huge, off by one, negative and of another type by their first letters, and
+// why.
 struct Accepted {
     std::string_view key, flaws, why;
 };
@@ -113,6 +114,7 @@ constexpr Accepted kAccepted[] = {
     {"attention.indexer.local_blocks", "zho", "any number of blocks"},
     {"attention.indexer.top_k", "o", "one token or block more"},
     {"attention.rope_pattern", "m", "all layers"},
+    {"attention.sliding_window_pattern", "mzho", "the family's; any period"},
     {"attention.temperature_length", "o", "any that is above 0"},
     {"attention.temperature_scale", "mzho", "0 is none"},
     {"attn_res.block_size", "ho", "how often a stream is kept, which no tensor bears out"},
@@ -129,15 +131,15 @@ constexpr Accepted kAccepted[] = {
     {"rope.dimension_count_swa", "m", "rope.dimension_count"},
     {"rope.dimension_sections", "mo", "none; any that the pairs hold"},
     {"rope.freq_base_swa", "mho", "the family's; any that is above 0"},
-    {"swiglu_clamp_exp", "mzho", "0 is none"},
-    {"swiglu_clamp_shexp", "mzho", "0 is none"},
+    {"swiglu_clamp_exp", "mzhow", "0 is none; one number for all layers"},
+    {"swiglu_clamp_shexp", "mzhow", "0 is none; one number for all layers"},
     {"attention.causal", "m", "no, in an encoder"},
     {"attention.clamp_kqv", "mzho", "0 is none, which is what is missing, where the family does not require it"},
     {"attention.head_count", "mho", "none, in a recurrent model, one of which ignores it"},
     {"attention.head_count_kv", "m", "as many as query heads, which the tensors must bear out"},
     {"attention.key_length", "m", "embedding_length / head_count, which the tensors must bear out"},
     {"attention.layer_norm_epsilon", "ho", "any that is above 0"},
-    {"attention.layer_norm_rms_epsilon", "ho", "any that is above 0"},
+    {"attention.layer_norm_rms_epsilon", "mho", "any that is above 0; Nemotron-H has another key too"},
     {"attention.max_alibi_bias", "zho", "0 is no ALiBi"},
     {"attention.output_scale", "mho", "Grok's factor of the release"},
     {"attention.scale", "mzho", "0 is 1/sqrt(head size)"},
@@ -158,6 +160,7 @@ constexpr Accepted kAccepted[] = {
     {"expert_weights_scale", "mzho", "0 is 1"},
     {"feed_forward_length", "mzo", "unused where there are experts alone, or no feed-forward"},
     {"final_logit_softcapping", "mzho", "0 is none; Gemma 2 has a usual one"},
+    {"leading_dense_block_count", "m", "0"},
     {"logit_scale", "mzho", "any that is above 0; 0 is none in Granite 4.0-H"},
     {"pooling_type", "mzo", "0 is none; another kind"},
     {"rescale_every_n_layers", "mzho", "0 is never; more layers than there are"},
@@ -168,6 +171,7 @@ constexpr Accepted kAccepted[] = {
     {"rope.scaling.attn_factor", "mho", "1, or what YaRN makes of it; any that is above 0"},
     {"rope.scaling.factor", "mzho", "0 is 1"},
     {"rope.scaling.original_context_length", "mo", "context_length"},
+    {"rope.scaling.finetuned", "m", "yes"},
     {"rope.scaling.type", "m", "linear"},
     {"swin_norm", "m", "no"},
     {"token_shift_count", "m", "the family's"},
@@ -190,7 +194,7 @@ bool idle(std::string_view key, const GgufWriter& whole) {
 // A key, perhaps one that the file leaves out, or a tensor, or the architecture with what it cannot do.
 bool names_something(const Verdict& verdict, const std::string& architecture) {
     return verdict.names("key '" + architecture + ".") || verdict.names("tensor '") ||
-           verdict.names("architecture '" + architecture + "': ");
+           verdict.names("architecture '" + architecture + "': ") || verdict.names("key 'xielu.");
 }
 
 void check_key(const std::string& architecture, const GgufWriter& whole, const GgufWriter::Key& key) {
@@ -203,8 +207,8 @@ void check_key(const std::string& architecture, const GgufWriter& whole, const G
         std::vector<GgufWriter> variants;
         if (flaw == Flaw::missing) variants.emplace_back(whole).erase(key.key);
         for (const GgufValue& other : flawed(key.value, flaw)) variants.emplace_back(whole).set(key.key, other);
-        const bool never_right =
-            (flaw == Flaw::negative && !accepted(last, flaw)) || flaw == Flaw::not_finite || flaw == Flaw::wrong_type;
+        const bool unusual = flaw == Flaw::negative || flaw == Flaw::wrong_type;
+        const bool never_right = flaw == Flaw::not_finite || (unusual && !accepted(last, flaw));
         for (const GgufWriter& w : variants) {
             const Verdict verdict = verdict_on(w);
             CAPTURE(verdict.text);
