@@ -18,7 +18,7 @@ struct RunArgs {
     SamplerArgs sampler;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
-    bool echo = false, as_json = false;
+    bool echo = false, as_json = false, explain = false;
 
     [[nodiscard]] std::vector<std::string> stop_texts() const {
         std::vector<std::string> texts;
@@ -90,6 +90,7 @@ public:
           context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
+        sampler_.explain(args.explain);
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
     }
@@ -179,6 +180,7 @@ private:
                 if (n_left == 0) progress.clear();
             }
             show(*text);
+            if (args_.explain && n_left == 0) explain();
         }
         if (generation_.stop() == tinfer::StopReason::context && generation_.tokens().empty())
             throw tinfer::Error(tinfer::ErrorCode::no_room,
@@ -194,6 +196,27 @@ private:
         tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
         while (again.next(context_, sampler)) {
         }
+    }
+
+    /// One line per token: what it is, what every link left, what else could have come.
+    void explain() {
+        if (generation_.tokens().size() + (generation_.stop() == tinfer::StopReason::eog ? 1 : 0) == n_explained_)
+            return;
+        ++n_explained_;
+        const tinfer::DrawReport report = sampler_.report();
+        const auto token = [&](const tinfer::Candidate& c) {
+            std::array<char, 16> share{};
+            std::snprintf(share.data(), share.size(), " %.1f %%", 100.0 * static_cast<double>(c.p));
+            const json text = std::string(model_.vocab().piece(tinfer::Token{c.id}, true));
+            return text.dump(-1, ' ', false, json::error_handler_t::replace) + share.data();
+        };
+        std::string line = token(report.chosen) + "  of";
+        for (const auto& link : report.links)
+            if (link.name != "dist" && link.name != "greedy")
+                line += " " + link.name + " " + std::to_string(link.n_left);
+        for (std::size_t i = 0; i < report.others.size(); ++i)
+            line += (i == 0 ? "; next " : ", ") + token(report.others[i]);
+        note(line);
     }
 
     void show(std::string_view text) {
@@ -247,6 +270,7 @@ private:
     tinfer::Context context_;
     tinfer::Sampler sampler_;
     tinfer::Generation generation_;
+    std::size_t n_explained_ = 0;
     tinfer::Timings encoded_;
     Report report_;
 };
@@ -286,6 +310,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
+    command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
     command->footer(hooks->footer);
     return [args, hooks] { return run(*args, *hooks); };
 }

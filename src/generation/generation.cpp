@@ -61,6 +61,10 @@ struct Generation::Impl {
     }
 
     DecodeStatus decode(Context& context, std::size_t piece, std::size_t rest) {
+        if (context.options().attention != AttentionKind::causal)
+            fail(ErrorCode::unsupported_operation,
+                 "generation: the context sees the whole text at once and remembers none of it; text that is made out "
+                 "of masked places takes passes of the program's own");
         batch.clear();
         for (std::size_t i = 0; i < piece; ++i)
             batch.add(pending[n_decoded + i], std::nullopt, std::span(&options.seq, 1), i + 1 == rest);

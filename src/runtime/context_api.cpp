@@ -52,7 +52,7 @@ StepStatus Context::step(std::chrono::nanoseconds budget) {
 }
 
 void Context::abandon() {
-    reporting_memory(kInContext, [&] { impl_->abandon(); });
+    reporting_memory(kInContext, [&] { impl_->rollback(); });
 }
 
 int Context::n_outputs() const noexcept { return impl_->n_outputs; }

@@ -42,6 +42,8 @@ void resolve_results(const model::BoundModel& m, ContextOptions& o) {
         o.attention = m.hp.causal ? AttentionKind::causal : AttentionKind::bidirectional;
     const bool causal = o.attention == AttentionKind::causal;
     require(!causal || m.hp.causal || has_head, "attention", "causal", "the model is an encoder");
+    require(!causal || !m.hp.diffusion, "attention", "causal",
+            "text comes out of masked places: every token sees the whole sequence");
     require(causal || !m.hp.has_states(), "attention", "bidirectional", "recurrent layers see only what came before");
     const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
     o.embeddings = o.embeddings || asked || !has_head;
