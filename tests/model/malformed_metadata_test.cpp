@@ -101,8 +101,8 @@ std::vector<GgufValue> flawed(const GgufValue& value, Flaw flaw) {
     return out;
 }
 
-// What is accepted on purpose: missing, zero, huge, off by one, negative and of another type by their first letters, and
-// why.
+// What is accepted on purpose: missing, zero, huge, off by one, negative and of another type by their first letters,
+// and why.
 struct Accepted {
     std::string_view key, flaws, why;
 };

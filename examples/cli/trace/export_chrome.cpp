@@ -189,8 +189,8 @@ public:
         events_.push_back(
             {time, Message().number(9, 4).number(11, kCounters + (name == "GB/s" ? 1 : 0)).real(44, value).bytes()});
     }
-    // A run's packets by time. At one time ends stand before begins, inner ends first, and behind them the ends of slices
-    // without length.
+    // A run's packets by time. At one time ends stand before begins, inner ends first, and behind them the ends of
+    // slices without length.
     void end(const tinfer::RunResult& result) override {
         events_.clear(), ends_.clear();
         Slices::end(result);
