@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/access.hpp"
 #include "runtime/context.hpp"
@@ -65,7 +66,7 @@ void check_keep(const Model& model, int n_ubatch, int n_a, int n_b) {
     const int n_vocab = model.info().n_vocab;
     const auto a = random_tokens(9, n_vocab, 11), b = random_tokens(4, n_vocab, 12);
     const ContextOptions options{
-        .n_ctx = 1024, .n_seq_max = 2, .n_batch = 64, .n_ubatch = n_ubatch, .n_outputs = 64, .n_threads = 2};
+        .n_ctx = 512, .n_seq_max = 2, .n_batch = 64, .n_ubatch = n_ubatch, .n_outputs = 64, .n_threads = 2};
     Context context(model, options), expected(model, options);
     for (Context* each : {&context, &expected}) {
         REQUIRE(each->decode(random_tokens(8, n_vocab, 13)) == DecodeStatus::ok);
@@ -154,7 +155,7 @@ TEST_CASE(
     };
     for_each_kind([](const Model& model) {
         const int n_vocab = model.info().n_vocab;
-        const ContextOptions options{.n_ctx = 256, .n_seq_max = 2, .n_ubatch = 4};
+        const ContextOptions options{.n_ctx = 256, .n_seq_max = 2, .n_ubatch = 4, .n_outputs = 64};
         Context context(model, options), expected(model, options);
         for (Context* each : {&context, &expected}) {
             REQUIRE(each->decode(random_tokens(8, n_vocab, 13)) == DecodeStatus::ok);
@@ -223,7 +224,7 @@ TEST_CASE("transaction: keeps that the batch does not have are refused, and it s
 
 TEST_CASE("[N6] transaction: keeping a part allocates nothing after the first time") {
     for_each_kind([](const Model& model) {
-        Context context(model, {.n_ctx = 256, .n_seq_max = 2});
+        Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_outputs = 64});
         Batch batch;
         add_tokens(batch, random_tokens(6, model.info().n_vocab, 40), kA);
         for (int i = 0; i < 4; ++i) {
