@@ -111,8 +111,8 @@ public:
             throw;
         }
         report_.stop = to_string(*generation_.stop());
-        if (hooks_.finish) hooks_.finish();
         finish();
+        if (hooks_.finish) hooks_.finish();
         return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
 
