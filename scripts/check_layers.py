@@ -18,6 +18,7 @@ LAYERS = {
     "graph": ["base"],
     "memory": ["graph", "base"],
     "tokenizer": ["gguf", "base"],
+    "grammar": ["tokenizer", "base"],
     "sampling": ["tokenizer", "base"],
     "model": ["graph", "gguf", "base"],
     "trace": ["graph", "base"],

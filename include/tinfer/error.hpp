@@ -38,7 +38,8 @@ enum class ErrorCode : std::uint8_t {
     // cache
     bad_sequence, shared_cell, unsupported_operation, no_room,
     // sampling, chat
-    non_finite_logits, no_candidates, template_syntax, template_runtime, template_error,
+    non_finite_logits, no_candidates, bad_grammar, bad_schema, grammar_violation, grammar_too_ambiguous,
+    template_syntax, template_runtime, template_error,
 };
 // clang-format on
 

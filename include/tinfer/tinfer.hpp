@@ -32,6 +32,7 @@
 #include "tinfer/isa.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
+#include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/operations.hpp"
