@@ -66,16 +66,16 @@ struct GrammarTriggers {
 /// A compiled grammar: a cheap handle to immutable shared state, usable from any thread.
 class TINFER_API Grammar {
 public:
-    /// Of a text in GBNF, whose rule `root` is the start. Throws bad_grammar naming line, column and rule: syntax, rules
-    /// that are not defined, left recursion, too many repetitions; limit_exceeded. Token items such as <|im_end|> need
-    /// the vocabulary.
+    /// Of a text in GBNF, whose rule `root` is the start. Throws bad_grammar naming line, column and rule: syntax,
+    /// rules that are not defined, left recursion, too many repetitions; limit_exceeded. Token items such as <|im_end|>
+    /// need the vocabulary.
     [[nodiscard]] static Grammar parse(std::string_view gbnf, const GrammarOptions& options = {});
     [[nodiscard]] static Grammar parse(std::string_view gbnf, const Vocab& vocab, const GrammarOptions& options = {});
 
     /// Whether the whole text, as bytes, is one of the grammar; token items never match here.
     [[nodiscard]] bool matches(std::string_view text) const;
-    /// The constraint for a generation with this vocabulary, which is indexed at the first call. Throws bad_parameter for
-    /// a trigger that is no regular expression.
+    /// The constraint for a generation with this vocabulary, which is indexed at the first call. Throws bad_parameter
+    /// for a trigger that is no regular expression.
     [[nodiscard]] std::unique_ptr<TokenConstraint> constraint(const Vocab& vocab, GrammarTriggers triggers = {}) const;
 
     [[nodiscard]] std::size_t n_rules() const noexcept;

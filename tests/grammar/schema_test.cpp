@@ -80,9 +80,9 @@ TEST_CASE("[S9] schema: combinations are intersections and unions") {
     CHECK_FALSE(accepts(R"({"oneOf": [{"multipleOf": 3}, {"multipleOf": 5}], "type": "integer"})", "15"));
     CHECK(accepts(R"({"not": {"type": ["string", "number"]}})", "null"));
     CHECK_FALSE(accepts(R"({"not": {"enum": ["a", 1]}})", "\"a\""));
-    CHECK_FALSE(accepts(
-        R"({"if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"required": ["v"]}, "type": "object"})",
-        R"({"k": 1})"));
+    CHECK_FALSE(accepts(R"({"if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"required": ["v"]},)"
+                        R"( "type": "object"})",
+                        R"({"k": 1})"));
     CHECK(accepts(R"({"$defs": {"list": {"type": "object", "properties": {"next": {"$ref": "#/$defs/list"}},
         "additionalProperties": false}}, "$ref": "#/$defs/list"})",
                   R"({"next": {"next": {}}})"));
