@@ -18,10 +18,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ("src", "include", "tests", "examples", "benchmarks", "scripts", "cmake")
 SUFFIXES = {".hpp", ".cpp", ".h", ".py", ".txt", ".cmake", ".in", ""}
-# A page by the names that sources give it.
-PAGES = {"architectures": "architectures.md", "kernels": "kernels.md", "numerics": "numerics.md", "runtime": "runtime.md",
-         "trace-design": "trace-design.md"}
-WORKS = r"arXiv:[\d.]+|doi:\S+|FIPS [\d-]+|Unicode [\d.]+|Intel SDM|RFC \d+|UAX #\d+|the standard"
+PAGES = {page.stem: page.name for page in (ROOT / "docs").glob("*.md")}
+WORKS = r"arXiv:[\d.]+|doi:\S+|FIPS [\d-]+|Unicode [\d.]+|Intel SDM|RFC \d+|UAX #\d+|ECMA-\d+|IEEE \d+|" \
+        r"JSON Schema|the standard"
 NAMED = re.compile(rf"(?P<work>{WORKS})|(?<![\w/-])(?P<page>{'|'.join(PAGES)})(?:\.md)?(?=[\s,]+(?:§|rules?\s))")
 NUMBERS = r"\d+(?:(?:,|\s+and|,\s+and|–|-)\s*\d+)*"
 CITED = re.compile(rf"(?P<before>[\w.-]*)\s*§\s?(?P<section>\d+(?:\.\d+)*)|(?<![\w-])[Rr]ules?\s+(?P<rules>{NUMBERS})")
@@ -67,7 +66,7 @@ def citations(text):
         elif cited["section"]:
             stranger = cited["before"] not in ("", "and", "or") and cited.end("before") > named_to
             yield at, "" if stranger else source, "§", cited["section"]
-        elif source == PAGES["numerics"]:   # "rule 3" of a grammar, say, cites nothing
+        elif source == "numerics.md":   # "rule 3" of a grammar, say, cites nothing
             for number in re.findall(r"\d+", cited["rules"]):
                 yield at, source, "rule", number
 

@@ -237,7 +237,9 @@ std::string export_graph(const Model& model, const ContextOptions& options, cons
 Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
     : impl_(reporting_memory("making a sampler: an allocation failed", [&] {
           const kernels::KernelTable& table = *kernels::look_up_table(Isa::automatic);  // every machine has one
-          return std::make_unique<Impl>(Impl{vocab, sampling::Chain(vocab.size(), options, *table.row_ops)});
+          sampling::Chain chain(vocab.size(), options, *table.row_ops, &vocab);
+          options.seed = chain.seed();
+          return std::make_unique<Impl>(Impl{vocab, std::move(options), std::move(chain)});
       })) {}
 
 Token Sampler::sample(Context& context, int index) {

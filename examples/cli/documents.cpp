@@ -56,11 +56,13 @@ std::string bash(CLI::App& app) {
         std::string words;
         for (const CLI::Option* option : options_of(*command, app))
             for (const auto& word : spellings(*option)) words += " " + word;
-        cases += "        " + command->get_name() + ") words=\"" + words.substr(1) + "\" ;;\n";
+        std::string parts;
+        for (const CLI::App* part : commands_in(*command)) parts += " " + part->get_name();
+        cases += "        " + command->get_name() + ") words=\"" + words.substr(1) + "\" parts=\"" + parts + "\" ;;\n";
     }
     return "# bash completion of tinfer: source <(tinfer completion bash)\n"
            "_tinfer() {\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} words=\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} words= parts=\n"
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
            "        COMPREPLY=($(compgen -W \"" +
@@ -73,7 +75,7 @@ std::string bash(CLI::App& app) {
            "    esac\n"
            "    case $word in\n"
            "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-           "        *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+           "        *) COMPREPLY=($(compgen -W \"$parts\" -- \"$word\") $(compgen -f -- \"$word\")) ;;\n"
            "    esac\n"
            "}\n"
            "complete -o filenames -F _tinfer tinfer\n";
@@ -170,8 +172,14 @@ std::string man(CLI::App& app, CLI::App* command) {
             out += ".TP\n\\fBtinfer\\-" + roff(one->get_name()) + "\\fR(1)\n" + roff(one->get_description()) + "\n";
         out += ".SH OPTIONS\n" + man_options(options_of(app, app));
     } else {
-        out += "\\fBtinfer " + roff(command->get_name()) + "\\fR [options]\n.SH DESCRIPTION\n" + roff(about) +
-               "\n.SH OPTIONS\n" + man_options(options_of(*command, app));
+        out += "\\fBtinfer " + roff(command->get_name()) + "\\fR [options]\n.SH DESCRIPTION\n" + roff(about) + "\n";
+        if (const auto parts = commands_in(*command); !parts.empty()) {
+            out += ".SH COMMANDS\n";
+            for (CLI::App* part : parts)
+                out += ".TP\n\\fB" + roff(command->get_name() + " " + part->get_name()) + "\\fR\n" +
+                       roff(part->get_description()) + "\n" + man_options(options_of(*part, *part));
+        }
+        out += ".SH OPTIONS\n" + man_options(options_of(*command, app));
         out += ".SH ENVIRONMENT\nEvery option can stand in the environment: \\fB\\-\\-top\\-k 1\\fR as "
                "\\fBTINFER_TOP_K=1\\fR.\n";
     }

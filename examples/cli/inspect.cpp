@@ -52,9 +52,19 @@ json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
 /// Hyper-parameters and memory plan; for files that are no model we can run, the reason instead.
 json describe_model(const InspectArgs& args) {
     try {
-        const auto model = args.model.load();
+        json unused = json::array();  // what the loader says of tensors that it leaves alone
+        auto model_options = args.model.options();
+        model_options.log = [&, log = model_options.log](tinfer::LogLevel level, std::string_view text) {
+            constexpr std::string_view kBegin = "tensor '", kMiddle = "' is unused: ";
+            if (const auto at = text.find(kMiddle); text.starts_with(kBegin) && at != std::string_view::npos)
+                unused.push_back({{"name", std::string(text.substr(kBegin.size(), at - kBegin.size()))},
+                                  {"why", std::string(text.substr(at + kMiddle.size()))}});
+            if (log) log(level, text);
+        };
+        const auto model = tinfer::Model::load(args.model.paths(), model_options);
         const auto options = args.context.options(args.model, model.info(), 0);
         return {{"hyperparameters", to_json(model.info())},
+                {"unused", unused},
                 {"memory", to_json(tinfer::plan(model, options), options.n_ctx)}};
     } catch (const tinfer::Error& error) {
         return {{"not_runnable", {{"code", tinfer::to_string(error.code())}, {"message", error.what()}}}};
@@ -110,6 +120,11 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
     else {
         print_fields("hyper-parameters", model["hyperparameters"], false);
         print_fields("memory", model["memory"], true);
+        text = model["unused"].empty() ? "" : "unused\n";
+        for (const json& tensor : model["unused"])
+            text += "  " + column(harmless(tensor["name"].get<std::string>(), 64), 44) +
+                    tensor["why"].get<std::string>() + "\n";
+        if (!text.empty()) print(text + "\n");
     }
 
     text = "types\n";

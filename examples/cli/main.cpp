@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
     for (const auto add : {cli::add_run, cli::add_chat, cli::add_tokenize, cli::add_detokenize, cli::add_template,
                            cli::add_logits, cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_inspect,
-                           cli::add_graph, cli::add_completion, cli::add_man}) {
+                           cli::add_graph, cli::add_trace, cli::add_completion, cli::add_man}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
             if (command->parsed()) return action();
         return 2;
     } catch (const cli::UsageError& error) {
-        return fail(std::string(error.what()) + " (see tinfer " + app.get_subcommands()[0]->get_name() + " --help)", 2);
+        return fail(std::string(error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::cancelled && cli::interrupted()) return cli::kInterrupted;
         return fail(error.what(), 1);

@@ -392,13 +392,57 @@ void SamplerArgs::add_to(CLI::App& command) {
         ->allow_extra_args(false)
         ->type_name("ID=BIAS")
         ->group(more);
-    command.add_option("--order", options.order, "links of the chain: e penalties, k, p, m, t temperature")
+    const auto real = [&](const char* name, float& value, const char* help, double least = -HUGE_VAL,
+                          double most = HUGE_VAL) {
+        command.add_option(name, value, help)->check(number(least, most))->type_name("X")->group(more);
+    };
+    const auto integer = [&](const char* name, int& value, const char* help, std::int64_t least) {
+        command.add_option(name, value, help)->check(whole(least))->type_name("N")->group(more);
+    };
+    real("--top-n-sigma", options.top_n_sigma, "keep what is within n standard deviations of the best; 0 = all");
+    real("--typical-p", options.typical_p, "keep the most typical that sum to p; 1 = all", 0, 1);
+    real("--xtc-probability", options.xtc_probability, "how often the best are left out; 0 = never", 0, 1);
+    real("--xtc-threshold", options.xtc_threshold, "share from which on a token is one of the best", 0);
+    real("--dry-multiplier", options.dry_multiplier, "what going on with a repetition costs; 0 = off", 0);
+    real("--dry-base", options.dry_base, "grows the cost with each repeated token", 0);
+    integer("--dry-allowed-length", options.dry_allowed_length, "tokens that may be repeated for nothing", 0);
+    integer("--dry-penalty-last-n", options.dry_penalty_last_n, "tokens in which repetitions are looked for; -1 = all",
+            -1);
+    command
+        .add_option("--dry-breaker", dry_breakers, "text that ends a repetition; repeatable, replaces the usual ones")
+        ->allow_extra_args(false)
+        ->type_name("TEXT")
+        ->group(more);
+    real("--dynatemp-range", options.dynatemp_range, "the temperature follows the entropy, so far up and down; 0 = off",
+         0);
+    real("--dynatemp-exponent", options.dynatemp_exponent, "how", 0);
+    command.add_option("--mirostat", options.mirostat, "1, 2: that version of Mirostat in place of the chain")
+        ->check(whole(0, 2))
+        ->type_name("N")
+        ->group(more);
+    real("--mirostat-tau", options.mirostat_tau, "mean surprise that is aimed at, in bits", 0);
+    real("--mirostat-eta", options.mirostat_eta, "how fast", 0);
+    real("--adaptive-target", options.adaptive_target, "mean probability of chosen tokens that is aimed at; -1 = off",
+         -1, 1);
+    real("--adaptive-decay", options.adaptive_decay, "of older tokens in that mean", 0, 0.99);
+    command
+        .add_option("--order", options.order,
+                    "letters of the chain: e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p, "
+                    "x xtc, t temperature, i infill; or names with ';' between them")
         ->type_name("LETTERS")
+        ->group(more);
+    command
+        .add_option("--samplers", samplers, "the whole chain as text: \"top_k(40) | top_p(0.95) | temperature(0.8)\"")
+        ->type_name("CHAIN")
         ->group(more);
 }
 
 tinfer::SamplerOptions SamplerArgs::get() const {
     tinfer::SamplerOptions result = options;
+    if (!dry_breakers.empty()) {
+        result.dry_breakers.clear();
+        for (const auto& text : dry_breakers) result.dry_breakers.push_back(unescape(text, "--dry-breaker"));
+    }
     result.seed = seed < 0 ? tinfer::kRandomSeed : static_cast<std::uint32_t>(seed);
     for (const auto& text : logit_bias) {
         const auto equals = std::min(text.find('='), text.size());
@@ -407,6 +451,7 @@ tinfer::SamplerOptions SamplerArgs::get() const {
         if (!id || !bias) refuse("--logit-bias '" + text + "': expected ID=BIAS");
         result.logit_bias.emplace_back(tinfer::Token{*id}, *bias);
     }
+    if (!samplers.empty()) result = tinfer::parse_samplers(samplers, result);
     result.validate();
     return result;
 }

@@ -95,7 +95,8 @@ struct TextArgs {
 struct SamplerArgs {
     tinfer::SamplerOptions options;
     std::int64_t seed = -1;
-    std::vector<std::string> logit_bias;
+    std::vector<std::string> logit_bias, dry_breakers;
+    std::string samplers;
 
     void add_to(CLI::App& command);
     [[nodiscard]] tinfer::SamplerOptions get() const;

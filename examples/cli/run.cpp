@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
-#include "common.hpp"
+#include "run.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@ struct RunArgs {
     SamplerArgs sampler;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
-    bool echo = false, as_json = false;
+    bool echo = false, as_json = false, explain = false;
 
     [[nodiscard]] std::vector<std::string> stop_texts() const {
         std::vector<std::string> texts;
@@ -85,19 +85,23 @@ json to_json(const Report& report) {
 /// One run of the program, from the tokens of the prompt to the last line of the statistics.
 class Run {
 public:
-    Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt)
-        : args_(args), model_(model), prompt_(prompt), tokens_(encode()), context_(model, context_options()),
-          sampler_(model.vocab(), args.sampler.get()),
+    Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
+        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
+          context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
+        sampler_.explain(args.explain);
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
     }
 
     int operator()() {
         try {
+            if (hooks_.start) hooks_.start(model_, context_);
             if (args_.echo) show(prompt_);
             if (encode_text()) generate();
+            for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
+                generate_again();
         } catch (const tinfer::Error& error) {
             const tinfer::Error cause = cause_of(error);
             give_up({{"code", tinfer::to_string(cause.code())}, {"message", cause.what()}});
@@ -108,6 +112,7 @@ public:
         }
         report_.stop = to_string(*generation_.stop());
         finish();
+        if (hooks_.finish) hooks_.finish();
         return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
 
@@ -175,11 +180,43 @@ private:
                 if (n_left == 0) progress.clear();
             }
             show(*text);
+            if (args_.explain && n_left == 0) explain();
         }
         if (generation_.stop() == tinfer::StopReason::context && generation_.tokens().empty())
             throw tinfer::Error(tinfer::ErrorCode::no_room,
                                 "the prompt has " + counted(report_.n_prompt, "token") + ", the context room for " +
                                     std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
+    }
+
+    /// The same once more, from an empty context; nobody sees the text.
+    void generate_again() {
+        context_.clear();
+        if (!encode_text()) return;
+        tinfer::Sampler sampler(model_.vocab(), args_.sampler.get());
+        tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
+        while (again.next(context_, sampler)) {
+        }
+    }
+
+    /// One line per token: what it is, what every link left, what else could have come.
+    void explain() {
+        if (generation_.tokens().size() + (generation_.stop() == tinfer::StopReason::eog ? 1 : 0) == n_explained_)
+            return;
+        ++n_explained_;
+        const tinfer::DrawReport report = sampler_.report();
+        const auto token = [&](const tinfer::Candidate& c) {
+            std::array<char, 16> share{};
+            std::snprintf(share.data(), share.size(), " %.1f %%", 100.0 * static_cast<double>(c.p));
+            const json text = std::string(model_.vocab().piece(tinfer::Token{c.id}, true));
+            return text.dump(-1, ' ', false, json::error_handler_t::replace) + share.data();
+        };
+        std::string line = token(report.chosen) + "  of";
+        for (const auto& link : report.links)
+            if (link.name != "dist" && link.name != "greedy")
+                line += " " + link.name + " " + std::to_string(link.n_left);
+        for (std::size_t i = 0; i < report.others.size(); ++i)
+            line += (i == 0 ? "; next " : ", ") + token(report.others[i]);
+        note(line);
     }
 
     void show(std::string_view text) {
@@ -226,18 +263,21 @@ private:
     }
 
     const RunArgs& args_;
+    const RunHooks& hooks_;
     const tinfer::Model& model_;
     std::string_view prompt_;
     std::vector<tinfer::Token> tokens_;
     tinfer::Context context_;
     tinfer::Sampler sampler_;
     tinfer::Generation generation_;
+    std::size_t n_explained_ = 0;
     tinfer::Timings encoded_;
     Report report_;
 };
 
-int run(const RunArgs& args) {
+int run(const RunArgs& args, const RunHooks& hooks) {
     args.model.require();
+    if (hooks.check) hooks.check(args.model);
     const std::string prompt = args.text.read();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
@@ -245,16 +285,15 @@ int run(const RunArgs& args) {
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
              Look::dim);
-    return Run(args, model, prompt)();
+    return Run(args, model, prompt, hooks)();
 }
 
 }  // namespace
 
-Action add_run(CLI::App& app) {
+Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     auto args = std::make_shared<RunArgs>();
-    auto* command = app.add_subcommand(
-        "run",
-        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.");
+    auto* command = app.add_subcommand(hooks->name, hooks->description);
+    if (hooks->add_options) hooks->add_options(*command);
     args->text.add_to(*command);
     args->model.add_to(*command);
     args->encode.add_to(*command);
@@ -274,9 +313,19 @@ Action add_run(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
-    command->footer("\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
-                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json");
-    return [args] { return run(*args); };
+    command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
+    command->footer(hooks->footer);
+    return [args, hooks] { return run(*args, *hooks); };
+}
+
+Action add_run(CLI::App& app) {
+    auto hooks = std::make_shared<RunHooks>();
+    hooks->name = "run";
+    hooks->description =
+        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.";
+    hooks->footer = "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
+                    "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
+    return add_run_command(app, std::move(hooks));
 }
 
 }  // namespace cli

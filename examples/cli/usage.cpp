@@ -99,15 +99,21 @@ class Help : public CLI::Formatter {
 public:
     std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode mode) const override {
         const CLI::App* parent = app->get_parent();
-        const std::string name = (parent != nullptr ? parent->get_name() + " " : "") + app->get_name();
+        std::string name = app->get_name();
+        for (const CLI::App* above = parent; above != nullptr; above = above->get_parent())
+            name = above->get_name() + " " + name;
         std::string out = app->get_description() + "\n\nUsage: " + name;
-        if (parent == nullptr)
+        if (!commands_of(*app).empty()) {
+            const std::string version = parent == nullptr ? options(*app, "Version") : "";
             return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" +
-                   options(*app, "Options") + options(*app, "Version") + "\ntinfer COMMAND --help tells more.\n" +
+                   options(*app, "Options") + version + "\n" + name + " COMMAND --help tells more.\n" +
                    app->get_footer() + "\n";
+        }
+        const CLI::App* root = parent;
+        while (root->get_parent() != nullptr) root = root->get_parent();
         for (const CLI::Option* option : app->get_options())
             if (option->get_positional())
-                out += " " + (option->check_name("model") ? std::string("MODEL") : option->get_type_name());
+                out += " " + (option->check_lname("model") ? std::string("MODEL") : option->get_type_name());
         out += " [options]\n";
         const bool all = mode == CLI::AppFormatMode::All;
         std::size_t n_hidden = 0;
@@ -120,7 +126,7 @@ public:
                     std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
             if (!text.empty()) out += "\n" + title + ":\n" + text;
         }
-        out += "\nCommon:\n" + options(*app, "Options") + options(*parent, "Options");
+        out += "\nCommon:\n" + options(*app, "Options") + options(*root, "Options");
         if (n_hidden > 0) out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
         else out += "\n";
         return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
@@ -253,19 +259,25 @@ std::string closest(std::string_view word, const std::vector<std::string>& known
     return best == nullptr ? std::string() : *best;
 }
 
+namespace {
+
+void set_up_command(CLI::App& app, CLI::App& command) {
+    command.formatter(app.get_formatter());
+    command.set_help_flag("-h,--help", "this text");
+    if (commands_of(command).empty()) command.set_help_all_flag("--help-all", "all options");
+    for (CLI::Option* option : command.get_options())
+        if (option->get_type_size() != 0 && option->get_default_str().empty() && option->get_items_expected_max() == 1)
+            option->capture_default_str();
+    for (CLI::App* verb : commands_of(command)) set_up_command(app, *verb);
+}
+
+}  // namespace
+
 void set_up_usage(CLI::App& app) {
     app.formatter(std::make_shared<Help>());
     app.config_formatter(std::make_shared<Config>(app));
     app.get_help_ptr()->description("this text");
-    for (CLI::App* command : commands_of(app)) {
-        command->formatter(app.get_formatter());
-        command->set_help_flag("-h,--help", "this text");
-        command->set_help_all_flag("--help-all", "all options");
-        for (CLI::Option* option : command->get_options())
-            if (option->get_type_size() != 0 && option->get_default_str().empty() &&
-                option->get_items_expected_max() == 1)
-                option->capture_default_str();
-    }
+    for (CLI::App* command : commands_of(app)) set_up_command(app, *command);
 }
 
 void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
@@ -281,14 +293,28 @@ void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
         }
     };
     bind(app);
+    CLI::App* place = &app;  // the command that is named so far
     for (const auto& arg : args)
-        for (CLI::App* command : commands_of(app))
-            if (command->get_name() == arg) return bind(*command);
+        for (CLI::App* command : commands_of(*place))
+            if (command->get_name() == arg) {
+                place = command;
+                break;
+            }
+    if (place != &app) bind(*place);
+}
+
+std::string chosen_command(const CLI::App& app) {
+    std::string name = "tinfer";
+    for (const CLI::App* at = &app; !at->get_subcommands().empty(); name += " " + at->get_name())
+        at = at->get_subcommands()[0];
+    return name;
 }
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    const std::string command = chosen.empty() ? "tinfer" : "tinfer " + chosen[0]->get_name();
+    const CLI::App* place = &app;
+    while (!place->get_subcommands().empty()) place = place->get_subcommands()[0];
+    const bool needs_command = !commands_of(*place).empty();
+    const std::string command = chosen_command(app);
     std::string message = error.what();
     message.resize(std::min(message.find('\n'), message.size()));
     if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return message;
@@ -299,19 +325,19 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
     const auto option = std::find_if(rest.begin(), rest.end(), is_option);
     const auto word = std::find_if_not(rest.begin(), rest.end(), is_option);
-    if (chosen.empty() && word != rest.end()) {
+    if (needs_command && word != rest.end()) {
         std::vector<std::string> known;
-        for (const CLI::App* other : commands_of(app)) known.push_back(other->get_name());
+        for (const CLI::App* other : commands_of(*place)) known.push_back(other->get_name());
         message = "unknown command '" + *word + "'" + did_you_mean("", *word, known);
     } else if (option != rest.end()) {
         const std::string name = option->substr(0, option->find('='));
-        const auto known = names_of(chosen.empty() ? app : *chosen[0]);
+        const auto known = names_of(*place);
         const auto first = name.find_first_not_of('-');
         message = "unknown option " + name +
                   did_you_mean("--", first == name.npos ? "" : std::string_view(name).substr(first), known);
     } else if (word != rest.end()) {
         message = "unexpected '" + *word + "': the model is given already, anything else follows the name of an option";
-    } else if (chosen.empty() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    } else if (needs_command && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
         message = "a command is needed";
     }
     return reword(message) + " (see " + command + " --help)";

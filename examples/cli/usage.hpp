@@ -24,6 +24,8 @@ void set_up_usage(CLI::App& app);
 /// Lets every option of the command that the arguments name be read from the environment as TINFER_<OPTION>: the same
 /// name is a text in one command and a number in another.
 void bind_environment(CLI::App& app, const std::vector<std::string>& args);
+/// "tinfer trace show": what the arguments name.
+[[nodiscard]] std::string chosen_command(const CLI::App& app);
 /// One line that says what was wrong, and what may have been meant.
 [[nodiscard]] std::string explain(const CLI::App& app, const CLI::ParseError& error);
 

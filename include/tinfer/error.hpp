@@ -33,10 +33,13 @@ enum class ErrorCode : std::uint8_t {
     bad_vocabulary, unknown_pretokenizer, no_tokenizer, missing_special,
     // context and decode
     bad_cache_type, invalid_batch, compute_failed, encoder_missing, no_output, index_out_of_range, non_finite,
+    // files of our own
+    damaged,
     // cache
     bad_sequence, shared_cell, unsupported_operation, no_room,
     // sampling, chat
-    non_finite_logits, no_candidates, template_syntax, template_runtime, template_error,
+    non_finite_logits, no_candidates, bad_grammar, bad_schema, grammar_violation, grammar_too_ambiguous,
+    template_syntax, template_runtime, template_error,
 };
 // clang-format on
 

@@ -3,8 +3,8 @@
 //
 //     const auto file = tinfer::ModelFile::open("model.gguf");   // header and directory alone: what an inspector needs
 //     std::cout << file.tensors().size() << " tensors, fingerprint " << tinfer::to_hex(file.fingerprint()) << '\n';
-//     const auto log = [](tinfer::LogLevel level, std::string_view line) { std::cerr << level << ": " << line << '\n';
-//     }; const auto model = tinfer::Model::load("model.gguf", {.check_tensors = true, .log = log});
+//     const auto log = [](tinfer::LogLevel, std::string_view line) { std::cerr << line << '\n'; };
+//     const auto model = tinfer::Model::load("model.gguf", {.check_tensors = true, .log = log});
 //     std::cout << model.info().architecture << " of " << model.info().n_params << " parameters\n";
 #pragma once
 

@@ -28,6 +28,7 @@ enum class Op : std::uint16_t {
     add, mul, div, scale,
     silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
     exp, softplus,
+    xielu,                       ///< ap·z² + b·z above 0, an·(exp(min(z, eps)) − 1 − z) + b·z else
     softmax,
     sum_rows,                    ///< y = Σ x, per row
     copy,
@@ -36,18 +37,22 @@ enum class Op : std::uint16_t {
     rope,                        ///< rotates pairs of each head by the table
     relative_bias,               ///< what each head adds to the score of a key so many positions ahead, by buckets (T5)
     kv_write,                    ///< rows of K or V into cells of the cache
+    select_keys,                 ///< which cells a query attends to: those an indexer ranks best (sparse attention)
+    sparse_attention,            ///< attention over the cells of such a choice
     attention,                   ///< online softmax over the visible cells of each query's sequence
     causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
     token_shift,                 ///< the token before minus the token: y = x[t−1] − x[t]
     selective_scan,              ///< h ← h·exp(Δ·a) + Δ·x·B, y = ⟨h, C⟩ + D·x (Mamba)
     wkv6, wkv7,                  ///< the recurrences of RWKV-6 and RWKV-7
     delta_rule,                  ///< S ← γS + k ⊗ β(v − γSᵀk), y = Sᵀq (gated delta net)
+    decay_rule,                  ///< S ← λS + k ⊗ v, y = Sᵀq, λ fixed for each head (lightning attention)
     top_k,                       ///< indices of the k largest, descending, ties by lower index
     moe_weights,                 ///< gate values of the chosen experts, normalized and scaled
     moe_sum,                     ///< weighted sum of expert outputs in the router's order
     keep_groups,                 ///< scores of the best groups of experts, −inf for the others
+    divide_ids,                  ///< floor(id / n)
     add_id,                      ///< adds the bias of the chosen expert to each row
-    log_temperature,             ///< 1 + c · ln(1 + floor((p + 1) / n)) of every position p
+    log_temperature,             ///< 1 + c · ln(1 + floor((p + p0) / n)) of every position p
     segment_sum,                 ///< adds each row to the sum of its segment: pooling
     key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write

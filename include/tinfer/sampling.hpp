@@ -60,28 +60,67 @@ public:
 /// SamplerOptions::seed: one from the hardware.
 inline constexpr std::uint32_t kRandomSeed = 0xFFFFFFFF;
 
-/// Fields in the order of the chain.
+/// Fields in the order of the chain. Every link has values with which it does nothing; those are the defaults of most.
 struct SamplerOptions {
     std::vector<std::pair<Token, float>> logit_bias{};  ///< added to raw logits
-    int penalty_last_n = 64;                            ///< tokens of the window; 0 = off
+    int penalty_last_n = 64;                            ///< tokens of the window; 0 = off, -1 = all
     float penalty_repeat = 1.0f;                        ///< 1 = off
     float penalty_freq = 0.0f;                          ///< 0 = off
     float penalty_present = 0.0f;                       ///< 0 = off
-    int top_k = 40;                                     ///< <= 0: all
-    float top_p = 0.95f;                                ///< 1 = off
-    float min_p = 0.05f;                                ///< 0 = off
-    int min_keep = 0;                                   ///< candidates that top_p and min_p leave at least
-    float temp = 0.8f;                                  ///< <= 0: greedy
-    std::string order = "ekpmt";                        ///< e penalties, k top_k, p top_p, m min_p, t temperature
-    std::uint32_t seed = kRandomSeed;                   ///< kRandomSeed: from the hardware, reported by Sampler::seed()
+    float dry_multiplier = 0.0f;                        ///< 0 = off: what extending a repetition costs at least
+    float dry_base = 1.75f;                             ///< the cost grows by it with each token of the repetition
+    int dry_allowed_length = 2;                         ///< tokens that may be repeated for nothing
+    int dry_penalty_last_n = -1;  ///< tokens that are looked at; 0 = off, -1 = all, at most 65,536
+    std::vector<std::string> dry_breakers{"\n", ":", "\"", "*"};  ///< texts behind which a repetition begins anew
+    float top_n_sigma = -1.0f;                                    ///< standard deviations below the best; <= 0 = off
+    int top_k = 40;                                               ///< <= 0: all
+    float typical_p = 1.0f;                                       ///< 1 = off
+    float top_p = 0.95f;                                          ///< 1 = off
+    float min_p = 0.05f;                                          ///< 0 = off
+    float xtc_probability = 0.0f;                                 ///< 0 = off: how often the best are left out
+    float xtc_threshold = 0.1f;                                   ///< p from which on a candidate is one of the best
+    int min_keep = 0;                   ///< candidates that top_p, typical_p, min_p and xtc leave at least
+    float temp = 0.8f;                  ///< <= 0: greedy
+    float dynatemp_range = 0.0f;        ///< 0 = off: the temperature lies between temp − range and temp + range
+    float dynatemp_exponent = 1.0f;     ///< of the entropy, which says where between
+    int mirostat = 0;                   ///< 1, 2: that version instead of all links but logit_bias and temperature
+    float mirostat_tau = 5.0f;          ///< bits of surprise that are aimed at
+    float mirostat_eta = 0.1f;          ///< how fast
+    float adaptive_target = -1.0f;      ///< from 0 to 1: adaptive_p selects in place of dist; below 0 = off
+    float adaptive_decay = 0.9f;        ///< of older tokens in its mean; at most 0.99
+    bool adaptive_use_current = false;  ///< its mean is of probabilities behind the other links, not of the raw ones
+    /// Letters, or names with ';' between them (penalties, dry, top_n_sigma, top_k, typical_p, top_p, min_p, xtc,
+    /// temperature, infill). e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p, x xtc,
+    /// t temperature, i infill.
+    std::string order = "edskypmxt";
+    std::uint32_t seed = kRandomSeed;  ///< kRandomSeed: from the hardware, reported by Sampler::seed()
     /// Throws bad_parameter naming field and value.
-    void validate() const;
+    TINFER_API void validate() const;
 };
+
+/// A chain written as text: "top_k(40) | top_p(0.95) | temperature(0.8)", or with ';' in place of '|'. A link's values
+/// stand in the order of its fields, or with their names; those that are left out are taken from `base`, as is all that
+/// no link is about. The order is that of the text. Also: logit_bias(7:-1.5, 9:2), dry(0.8, breakers: "\n" ":"),
+/// mirostat(5, 0.1), mirostat_v2(5, 0.1), adaptive_p(0.5), greedy, dist(42). Throws bad_parameter with the place.
+[[nodiscard]] TINFER_API SamplerOptions parse_samplers(std::string_view text, const SamplerOptions& base = {});
+/// The text of options: parse_samplers gives a chain that does the same. With `seed` behind it, if one is given.
+[[nodiscard]] TINFER_API std::string describe(const SamplerOptions& options);
 
 /// ln softmax(logits)[token], in double precision with the largest logit subtracted. Throws index_out_of_range, and
 /// non_finite_logits naming the token where the result would not be finite: a logit is NaN or +inf, or the token's is
 /// -inf.
 [[nodiscard]] TINFER_API double log_prob(std::span<const float> logits, Token token);
+
+/// How a token was drawn: what every link left, and the most probable of what was left in the end.
+struct DrawReport {
+    struct Link {
+        std::string name;
+        std::size_t n_left;  ///< candidates with a logit above -infinity
+    };
+    std::vector<Link> links;
+    Candidate chosen;
+    std::vector<Candidate> others;  ///< the next five, descending; none at temperature 0
+};
 
 /// A chain of links as a value: copying clones every link with its state. One thread at a time; keeps its vocabulary
 /// alive.
@@ -109,8 +148,13 @@ public:
     void insert(std::size_t index, std::unique_ptr<SamplerLink> link);
     void remove(std::size_t index);
     [[nodiscard]] std::vector<std::string> names() const;
+    /// The options it was made with, as text with the seed in use; links of your own are not in it.
+    [[nodiscard]] std::string describe() const;
     /// Of the last sample, after the chain, descending; at temperature 0 that is the chosen token alone.
     [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
+    /// From the next sample on, report() tells how it was drawn. Counting takes about as long as sampling.
+    void explain(bool on);
+    [[nodiscard]] DrawReport report() const;            ///< empty before a sample that was explained
     [[nodiscard]] std::uint32_t seed() const noexcept;  ///< in use: given, or from the hardware
     /// The last n accepted tokens (at most 64 are kept), oldest first.
     [[nodiscard]] std::vector<Token> recent(std::size_t n) const;

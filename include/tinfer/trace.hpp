@@ -39,6 +39,8 @@
 
 namespace tinfer {
 
+class ModelFile;
+
 [[nodiscard]] TINFER_API std::string_view to_string(AccessMode mode) noexcept;
 /// Of an operand: all of its tensor, ranges of it, or nothing, because it stays inside a fused kernel.
 enum class AccessKind : std::uint8_t { whole, ranges, elided };
@@ -94,6 +96,9 @@ struct NodeView {
     std::span<const ViewShape> shapes;  ///< of the inputs
 };
 
+/// StepView::macs of a step whose data decides how much it computes.
+inline constexpr std::uint64_t kDynamicMacs = ~std::uint64_t{0};
+
 /// One step of a plan: one kernel call, standing for one node or, fused, for several.
 struct StepView {
     std::uint32_t number = 0;
@@ -102,6 +107,7 @@ struct StepView {
     int layer = kNoLayer;
     Part part = Part::none;
     bool fused = false;
+    std::uint64_t macs = kDynamicMacs;  ///< of one event; all ones where the run decides
     std::span<const NodeView* const> nodes;
     std::span<const Access> operands;  ///< what is known before running; data-dependent ranges come with the event
 };
@@ -208,7 +214,9 @@ private:
 /// What holds for all runs of a context. Tensors are valid as long as the model (caches: as the context).
 struct SessionInfo {
     std::string_view library_version, isa, architecture;
-    std::uint64_t wall_clock_ns = 0;  ///< at time zero, since 1970
+    std::uint64_t wall_clock_ns = 0;    ///< at time zero, since 1970
+    std::uint64_t steady_clock_ns = 0;  ///< at time zero, of the clock that all times are of
+    const ModelFile* file = nullptr;    ///< the model's; null where it is not at hand (a recorded session)
     int n_threads = 1;
     std::span<const TensorInfo> weights;  ///< every tensor of the GGUF directory, ids 0 …
     std::span<const TensorInfo> caches;   ///< K and V per attention layer, states per recurrent one; ids go on

@@ -59,7 +59,7 @@ BlockCheck check_of(DType type) noexcept {
         case DType::nvfp4: return nullptr;
         default: break;
     }
-    // What else has blocks of weights begins with its scale.
+    // The blocks of every other format of weights begin with the scale.
     const DTypeInfo* info = find_dtype(type);
     return info != nullptr && is_activation(info->activation) ? is_finite_at<0> : nullptr;
 }

@@ -64,6 +64,7 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::encoder_missing: return "encoder_missing";
         case ErrorCode::no_output: return "no_output";
         case ErrorCode::index_out_of_range: return "index_out_of_range";
+        case ErrorCode::damaged: return "damaged";
         case ErrorCode::bad_sequence: return "bad_sequence";
         case ErrorCode::shared_cell: return "shared_cell";
         case ErrorCode::unsupported_operation: return "unsupported_operation";
@@ -71,6 +72,10 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::non_finite: return "non_finite";
         case ErrorCode::non_finite_logits: return "non_finite_logits";
         case ErrorCode::no_candidates: return "no_candidates";
+        case ErrorCode::bad_grammar: return "bad_grammar";
+        case ErrorCode::bad_schema: return "bad_schema";
+        case ErrorCode::grammar_violation: return "grammar_violation";
+        case ErrorCode::grammar_too_ambiguous: return "grammar_too_ambiguous";
         case ErrorCode::template_syntax: return "template_syntax";
         case ErrorCode::template_runtime: return "template_runtime";
         case ErrorCode::template_error: return "template_error";

@@ -19,10 +19,10 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::size_t kMostWork = 128;  // at the same time; more of it is not guarded
-constexpr int kLongestWait = 100000;    // yields
+constexpr std::size_t kMostWork = 128;  // pieces of work that are guarded at the same time; more are not guarded
+constexpr int kLongestWait = 100000;    // yields of the waiting thread
 
-// All that the handler can know. Zero at the start of the program, and without destructors.
+// Everything that the handler reads. It is zero when the program starts, and it has no destructor.
 struct State {
     std::array<GuardedWork::Place, kMostWork> work;
     std::atomic<int> handlers;  ///< that run now
@@ -67,7 +67,7 @@ bool replace_lost(std::uintptr_t address) noexcept {
     return replaced;
 }
 
-/// As the system would have done it without us.
+/// Does what would have happened without this handler.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     const struct sigaction before = state.before;
     const bool sent = info->si_code <= 0;  // by a process; else an instruction has failed
@@ -113,8 +113,8 @@ void GuardedMap::set(std::span<const std::byte> bytes) noexcept {
 
 namespace {
 
-// Not through the library's function where there is a way: sanitizers put their own in its place, which is not made for
-// handlers and takes the new pages for a write that races with other threads' reads.
+// Where possible the system is called directly and not by the C library's mmap(): sanitizers replace that function, and
+// theirs is not made for handlers and takes the new pages for a write that races with the reads of other threads.
 bool map_zeros(std::uintptr_t begin, std::size_t bytes) noexcept {
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
 #if defined(__linux__) && defined(SYS_mmap) && UINTPTR_MAX > 0xFFFFFFFF  // with other arguments on 32 bits
@@ -126,7 +126,7 @@ bool map_zeros(std::uintptr_t begin, std::size_t bytes) noexcept {
 
 }  // namespace
 
-// All behind the page that is lost is lost as a rule; one mapping for it is as good as one for each page.
+// When a page is lost, what follows it is usually lost too. So one mapping replaces all of it.
 bool GuardedMap::replace_lost(std::uintptr_t address) noexcept {
     if (address < begin_ || address >= end_) return false;
     std::uint64_t intact = kIntact;
@@ -190,8 +190,8 @@ GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexc
     }
 }
 
-// A handler that found this work may still read it. (A child of fork() may count one that it does not have: no wait is
-// for ever.)
+// A handler that found this work may still be reading it, so this waits for handlers to end. It does not wait for ever:
+// in a child of fork() the count may include a handler that only the parent has.
 GuardedWork::~GuardedWork() {
     if (place_ == nullptr) return;
     place_->work.store(nullptr, std::memory_order_seq_cst);

@@ -36,7 +36,7 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 31;
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// Whether a number, which is not 0, is 1 or more: told from its digits, since its exponent may be beyond all types.
+// True if a number other than 0 is at least 1. Its digits are counted, because its exponent may fit no type.
 bool is_large(std::string_view number) {
     const std::size_t e = std::min(number.find_first_of("eE"), number.size());
     const std::string_view digits = number.substr(0, e);

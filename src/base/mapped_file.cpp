@@ -64,7 +64,7 @@ void MappedFile::keep_front(std::size_t bytes) noexcept {
 // ---- InputFile ------------------------------------------------------------------------------------------------------
 
 InputFile::InputFile(const std::filesystem::path& path) : name_(display_name(path)) {
-    // Not blocking, because opening a pipe by mistake would wait for a writer; a regular file does not care.
+    // O_NONBLOCK, because opening a pipe by mistake would wait for a writer. It changes nothing for regular files.
     do descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) fail(ErrorCode::io_error, cat(name_, ": cannot open: ", errno_text(errno)));
@@ -117,8 +117,7 @@ MappedFile InputFile::map(int& error) const noexcept {
     if (address == MAP_FAILED) return result;
     result.data_ = static_cast<std::byte*>(address);
     result.size_ = static_cast<std::size_t>(size_);
-    // Where the file system can, pages that have to be read come in pieces of 2 MB and are mapped as such: a tenth more
-    // bytes per second.
+    // Where the file system supports it, the file is read and mapped in pages of 2 MB: a tenth more bytes per second.
     prefer_large_pages(result.bytes());
     return result;
 }

@@ -20,6 +20,10 @@ struct RopeParams {
     float magnitude = 1.0f;
     float beta_fast = 32.0f, beta_slow = 1.0f;
     std::int32_t n_ctx_orig = 0;
+    /// Pairs whose turn follows time, height, width and none of them; all 0: every pair follows the position. Text has
+    /// one position for the first three, and pairs of the fourth stand still.
+    std::int32_t sections[4] = {0, 0, 0, 0};
+    std::int32_t interleaved = 0;  ///< 1: sections take turns pair by pair (Qwen3-VL); 0: they lie one behind another
 };
 
 /// Attention and cache rows: head counts, sizes and score transforms.
@@ -36,11 +40,14 @@ struct OpParams {
     std::int32_t eps_is_floor = 0;  ///< l2_norm: of the norm, instead of an addend under the root
     float scale = 1.0f;             ///< scale; moe_weights
     float low = 0.0f, high = 0.0f;  ///< clamp
-    std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay
+    std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay; select_keys: tokens or blocks chosen
+    std::int32_t block = 1;         ///< select_keys: positions that are chosen together
+    std::int32_t local = 0;         ///< select_keys: newest blocks that come first
+    std::int32_t by_turns = 0;      ///< delta_rule: value head h reads key head h mod Hk
     std::int32_t n_group = 0;       ///< keep_groups
     std::int32_t normalize = 0;     ///< moe_weights: divide by the sum of the chosen gate values
     std::int32_t is_v = 0;          ///< kv_write: the rows go into a V cache (row layout), not a K cache
-    std::int32_t first = 0;         ///< key_shift: first element of a head that is rotated
+    std::int32_t first = 0;         ///< key_shift: first element of a head that is rotated; log_temperature: p0
     std::int32_t max_distance = 0;  ///< relative_bias: positions from which on all share a bucket
     std::int32_t both_sides = 0;    ///< relative_bias: keys behind the query have buckets of their own
     RopeParams rope;

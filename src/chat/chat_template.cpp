@@ -149,7 +149,7 @@ PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool prote
             while (span + 1 < prompt.spans.size() && prompt.spans[span].end <= begin) ++span;
             out.origins.push_back(prompt.spans.empty() ? 0 : prompt.spans[span].origin);
         }
-        if (vocab.add_bos() && !out.origins.empty()) out.origins[0] = 0;  // BOS is nobody's text
+        if (vocab.add_bos() && !out.origins.empty()) out.origins[0] = 0;  // BOS comes from no input
         return out;
     });
 }

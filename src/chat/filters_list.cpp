@@ -113,7 +113,7 @@ Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attr
         test = a.positional[used++].bytes();
     }
     std::vector<Value> out;
-    if (!truth(subject)) return generator(i, {});  // none, too
+    if (!truth(subject)) return generator(i, {});  // none has no items
     for (Value& value : i.items_of(subject)) {
         const Value checked = by_attribute ? item_at(i, value, attribute) : value;
         bool holds = truth(checked);
@@ -190,7 +190,7 @@ Value join(I& i, const Value& subject, Arguments& a) {
 }
 
 Value map(I& i, const Value& subject, Arguments& a) {
-    std::vector<Value> out = truth(subject) ? i.items_of(subject) : std::vector<Value>();  // none is empty, too
+    std::vector<Value> out = truth(subject) ? i.items_of(subject) : std::vector<Value>();  // none has no items
     if (a.positional.empty()) {
         const Parameters p("map", a, {"attribute", "default"});
         if (!p.has(0)) runtime_error("map needs a filter or an attribute");

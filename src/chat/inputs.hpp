@@ -38,7 +38,7 @@ public:
     [[nodiscard]] static OriginOfPath by_name(InputNames& names) { return OriginOfPath(&names, kFromTemplate); }
 
     [[nodiscard]] Origin operator()(const std::vector<PathStep>& path, std::string_view value) const;
-    /// Of the names of the members of an object.
+    /// The origin of the names of an object's members.
     [[nodiscard]] Origin of_keys(const std::vector<PathStep>& path) const;
 
 private:

@@ -65,7 +65,8 @@ OriginText Interpreter::render(const Body& body, const MapObject& inputs) {
     globals_ = make_container<Scope>(heap_, nullptr);
     add_functions(heap_, *globals_);
     for (const auto& [name, value] : inputs.entries) globals_->set(name.bytes(), value);
-    // What the template sets at its top stands in a scope of its own, so that macros see it at the time of their call.
+    // Variables that the template sets at its top level have a scope of their own, so that a macro sees the values they
+    // have when it is called.
     globals_ = make_container<Scope>(heap_, globals_);
     scope_ = globals_;
     OriginText out;
@@ -271,7 +272,8 @@ void Interpreter::set_parameters(const Macro& node, Arguments& given) {
             scope_->set(parameter.name, Undefined{string(parameter.name).as<StringRef>()});
         }
     }
-    // What the macro does not name: the caller's block, and the rest, if it wants that.
+    // Arguments that the macro does not name become `caller`, `varargs` and `kwargs`, the last two only if its body
+    // reads them.
     const auto rest = make_list(heap_, true);
     for (std::size_t i = n; i < given.positional.size(); ++i) rest->push(given.positional[i]);
     const auto rest_by_name = make_map(heap_);

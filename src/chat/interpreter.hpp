@@ -43,7 +43,7 @@ public:
     Value attribute(const Value& subject, std::string_view name);
     /// a[index]: an item, then a method of the type.
     Value item(const Value& subject, const Value& index);
-    /// What a loop over the value sees.
+    /// The items that a loop over the value goes through.
     [[nodiscard]] std::vector<Value> items_of(const Value& value);
 
     [[nodiscard]] Value string(std::string_view bytes, Origin origin = kFromTemplate) const {

@@ -45,8 +45,8 @@ private:
         body.push_back(std::make_unique<Statement>(Statement{place, std::move(node)}));
     }
 
-    /// Statements up to a tag that begins with one of `ends`, which stays to be read behind its "{%"; to the end of the
-    /// template where there is none.
+    /// Reads statements up to a tag that begins with one of `ends`. Its "{%" is read, the rest of the tag is left to
+    /// the caller. Without `ends` it reads to the end of the template.
     Body body(Words ends) {
         const TokenStream::Nested nested(tokens_);
         const Place start = tokens_.place();

@@ -59,7 +59,7 @@ bool is_printable(char32_t c) {
 std::string hex_escape(char32_t c) {
     std::array<char, 12> buffer{};
     const char* format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
-    const auto value = c > 0x10FFFF ? c - 0x110000 : c;  // a byte that is no text
+    const auto value = c > 0x10FFFF ? c - 0x110000 : c;  // an invalid byte of the text
     std::snprintf(buffer.data(), buffer.size(), c > 0x10FFFF ? "\\x%02x" : format, static_cast<unsigned>(value));
     return buffer.data();
 }

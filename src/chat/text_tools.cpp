@@ -136,7 +136,7 @@ OriginText with_case(const OriginText& text, Case form) {
             case Case::swap: one = is_upper(c.value) ? OneCase::lower : OneCase::upper; break;
         }
         after_cased = is_cased(c.value);
-        if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // a byte that is no text
+        if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // an invalid byte of the text
         else if (one == OneCase::lower && c.value == 0x3A3 && is_final_sigma(all, i)) out.append("\xCF\x82", c.origin);
         else out.append(mapped(c.value, one), c.origin);
     }
@@ -259,7 +259,7 @@ OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const 
     if (width <= length) return text;
     const std::int64_t missing = width - length;
     heap.check_text(static_cast<std::size_t>(missing) * std::max<std::size_t>(fill.size(), 1));
-    // Python puts the odd one of the middle at the left where the width is odd.
+    // Centred text: where the padding is odd, Python puts the extra character at the left if the width is odd.
     const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
     OriginText out;
     for (std::int64_t i = 0; i < left; ++i) out.append(fill, kFromTemplate);
@@ -272,7 +272,7 @@ OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const 
 
 namespace {
 
-/// ASCII digits without single underscores between them; empty where an underscore stands wrong.
+/// Removes single underscores between digits; empty where an underscore is misplaced.
 std::string without_underscores(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {

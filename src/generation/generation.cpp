@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop of generation. Each step changes the object only after what may fail has succeeded, so that a step that
-// threw can be taken again.
+// The loop of generation. Each step first does what may fail and then changes the object, so that a step that threw can
+// be repeated.
 #include "tinfer/generation.hpp"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct Generation::Impl {
         auto piece = static_cast<std::size_t>(context.options().n_batch);
         if (options.prompt_piece > 0) piece = std::min(piece, static_cast<std::size_t>(options.prompt_piece));
         piece = std::min(piece, rest);
-        // A prompt that cannot fit as a whole is not begun.
+        // A prompt that does not fit as a whole is not even begun.
         auto status = DecodeStatus::no_room;
         if (rest == piece || static_cast<std::int64_t>(rest) <= context.room(options.seq))
             status = decode(context, piece, rest);
@@ -61,6 +61,10 @@ struct Generation::Impl {
     }
 
     DecodeStatus decode(Context& context, std::size_t piece, std::size_t rest) {
+        if (context.options().attention != AttentionKind::causal)
+            fail(ErrorCode::unsupported_operation,
+                 "generation: the context sees the whole text at once and remembers none of it; text that is made out "
+                 "of masked places takes passes of the program's own");
         batch.clear();
         for (std::size_t i = 0; i < piece; ++i)
             batch.add(pending[n_decoded + i], std::nullopt, std::span(&options.seq, 1), i + 1 == rest);
@@ -89,7 +93,7 @@ struct Generation::Impl {
             finish(StopReason::limit);
     }
 
-    /// What was held back belongs to the text, unless a stop string is what ended it.
+    /// Appends what was held back to the text, unless a stop string ended the generation.
     void finish(StopReason reason) {
         stop = reason;
         if (stops.found()) return;
@@ -100,8 +104,8 @@ struct Generation::Impl {
     Vocab vocab;
     GenerationOptions options;
     std::vector<Token> pending;
-    std::size_t n_decoded = 0, n_accepted = 0;  // of `pending`: by the context, by the sampler
-    bool is_prompt = true;                      // `pending` was given, not drawn
+    std::size_t n_decoded = 0, n_accepted = 0;  // tokens of `pending` that the context, or the sampler, has had
+    bool is_prompt = true;                      // `pending` is of the prompt, not drawn
     std::vector<Token> tokens;
     std::string text;
     Utf8Stream characters;

@@ -14,7 +14,8 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopStrings::push(std::string_view text) {
     if (found_) return {};
     held_ += text;
-    // The one that is complete first counts, of those the longest: that does not depend on how the stream is cut.
+    // The stop string that ends first counts; of several that end at the same place, the longest. So the result does
+    // not depend on how the stream is cut.
     std::size_t first = held_.npos, first_end = held_.npos;
     for (const auto& stop : stops_) {
         const std::size_t begin = held_.find(stop);
@@ -27,12 +28,12 @@ std::string StopStrings::push(std::string_view text) {
         held_.resize(first);
         return flush();
     }
-    // The longest end of what we have that begins a stop string stays here.
+    // The longest suffix of the text that begins a stop string is held back.
     std::size_t keep = 0;
     for (const auto& stop : stops_)
         for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n)
             if (held_.ends_with(std::string_view(stop).substr(0, n))) keep = n;
-    // A stop string may be any bytes: cut between characters only.
+    // A stop string may be any bytes, but the text is cut between characters only.
     const auto is_inside = [&] { return (static_cast<unsigned char>(held_[held_.size() - keep]) & 0xC0) == 0x80; };
     while (keep > 0 && keep < held_.size() && is_inside()) ++keep;
     std::string shown = held_.substr(0, held_.size() - keep);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parser: one pass over header, metadata and tensor directory of versions 1 to 3. docs/gguf.md has the format and the
-// rules, V1 to V25 of which are checked here. Every count is compared with the bytes left before it sizes anything.
+// The parser: one pass over header, metadata and tensor directory of versions 1 to 3. docs/gguf.md has the format and
+// the rules, V1 to V25 of which are checked here. Every count is compared with the bytes left before it sizes anything.
 #include <limits>
 
 #include "base/bytes.hpp"

@@ -84,6 +84,7 @@ public:
 
     // ---- where the nodes that follow belong
     void set_layer(int layer) noexcept { layer_ = layer; }
+    [[nodiscard]] int layer() const noexcept { return layer_; }
     void set_part(Part part) noexcept { part_ = part; }
     /// Gives a result its stable name: name(h, "attn_norm") → "attn_norm-3" in layer 3.
     Tensor name(Tensor x, std::string_view role);
@@ -110,6 +111,7 @@ public:
     Tensor sigmoid(Tensor x);
     Tensor exp(Tensor x);
     Tensor softplus(Tensor x);
+    Tensor xielu(Tensor x, float above, float below, float beta, float eps);
     Tensor softmax(Tensor x);
     Tensor sum_rows(Tensor x);          ///< {1, …}
     Tensor copy(Tensor x);              ///< contiguous
@@ -123,20 +125,31 @@ public:
     Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);
     Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params,
                      Tensor sinks = {});
+    /// KV slots that queries attend to (kernels/ops.hpp). Without weights every head has a list of its own.
+    struct Selection {
+        int k = 0, block = 1, local = 0;
+    };
+    Tensor select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs& kv, const AttentionParams& params,
+                       const Selection& selection);
+    Tensor sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chosen, const AttentionParams& params,
+                            Tensor sinks = {});
     /// Recurrent: each reads a state and leaves the next one in its place.
     Tensor causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state);
     Tensor token_shift(Tensor x, const RecurrentState& state);  ///< the token before minus the token
     Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
     Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);
     Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
-    Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale,
-                      const RecurrentState& state);
+    /// gamma {H, T}, or {S, H, T} where each key decays for itself. Value heads share key heads; by turns: every Hk-th.
+    Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state,
+                      bool by_turns = false);
+    Tensor decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state);
     Tensor top_k(Tensor x, int k);
     Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);
     Tensor moe_sum(Tensor y, Tensor weights);
     Tensor keep_groups(Tensor scores, int n_group, int n_kept);
+    Tensor divide_ids(Tensor ids, int n);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
-    Tensor log_temperature(Tensor positions, float factor, int n);
+    Tensor log_temperature(Tensor positions, float factor, int n, int first);
     Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);  ///< segment of each row of x; what the sums begin with
     /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`.
     Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params,

@@ -17,6 +17,51 @@ const char* kv_write_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* select_keys_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    const std::int64_t n_tokens = s[1].ne[2], n_group = s.has(3) ? 1 : s[1].ne[1];
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, n_tokens), "iq must be f32 {d,h,T}");
+    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && a.n_head_kv == 1 && s[2].ne[0] == a.head_dim_k,
+                "index keys must be a K cache of one head");
+    TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], a.n_head, n_tokens)), "weights must be f32 {h,T}");
+    TINFER_RULE(is_i32(s[4]) && is_shape(s[4], 4, s[4].ne[1]), "kv_table must be i32 {4,entries}");
+    TINFER_RULE(is_i32(s[5]) && is_shape(s[5], 2, s[5].ne[1]), "kv_seqs must be i32 {2,sequences}");
+    TINFER_RULE(is_i32(s[6]) && is_shape(s[6], 4, n_tokens), "kv_spans must be i32 {4,T}");
+    TINFER_RULE(s.params().k > 0 && s.params().block > 0 && s.params().local >= 0,
+                "k and block must be positive, local not negative");
+    TINFER_RULE(s.params().block == 1 || s.has(7), "blocks need kv_positions");
+    TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[2].ne[1])), "kv_positions must be i32 {cells}");
+    TINFER_RULE(is_i32(s[0]) && is_shape(s[0], std::int64_t{s.params().k} * s.params().block, n_group, n_tokens),
+                "result must be i32 {k·block,G,T}");
+    return nullptr;
+}
+
+const char* sparse_attention_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
+                "n_head must be a multiple of n_head_kv");
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, s[1].ne[2]),
+                "q must be f32 {head_dim_k,n_head,T}");
+    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && s[2].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv,
+                "keys must be a K cache of n_head_kv heads");
+    TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
+                "values must be a V cache of n_head_kv heads");
+    TINFER_RULE(is_i32(s[4]) && (s[4].ne[1] == 1 || s[4].ne[1] == a.n_head_kv) && s[4].ne[2] == s[1].ne[2],
+                "chosen must be i32 {n,1|n_head_kv,T}");
+    TINFER_RULE(!s.has(5) || (is_f32(s[5]) && is_shape(s[5], a.n_head)), "sinks must be f32 {n_head}");
+    TINFER_RULE(a.max_bias == 0.0f && a.softcap == 0.0f, "neither ALiBi nor a soft cap");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], std::int64_t{a.head_dim_v} * a.n_head, s[1].ne[2]),
+                "result must be f32 {head_dim_v·n_head,T}");
+    return nullptr;
+}
+
+const char* divide_ids_rule(const Site& s) noexcept {
+    TINFER_RULE(is_i32(s[1]) && is_shape(s[1], s[1].ne[0], s[1].ne[1]), "ids must be i32 {k,T}");
+    TINFER_RULE(s.params().k > 0, "the divisor must be positive");
+    TINFER_RULE(is_i32(s[0]) && s[0].ne == s[1].ne, "result must be i32 like ids");
+    return nullptr;
+}
+
 const char* attention_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
@@ -106,10 +151,19 @@ const char* delta_rule_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[2]) && s[2].ne == s[1].ne, "k must be f32 like q");
     TINFER_RULE(is_f32(s[3]) && is_shape(s[3], size, n_head, n_tokens), "v must be f32 {S,H,T}");
     TINFER_RULE(n_head % n_key_head == 0, "H must be a multiple of Hk");
-    for (const std::uint32_t slot : {4u, 5u})
-        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], n_head, n_tokens), "gamma and beta must be f32 {H,T}");
+    TINFER_RULE(is_f32(s[4]) && (is_shape(s[4], n_head, n_tokens) || is_shape(s[4], size, n_head, n_tokens)),
+                "gamma must be f32 {H,T} or {S,H,T}");
+    TINFER_RULE(is_f32(s[5]) && is_shape(s[5], n_head, n_tokens), "beta must be f32 {H,T}");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == s[3].ne, "result must be f32 like v");
     return state_rule(s, 6, size * size * n_head, n_tokens);
+}
+
+const char* decay_rule_rule(const Site& s) noexcept {
+    const std::int64_t size = s[1].ne[0], n_head = s[1].ne[1], n_tokens = s[1].ne[2];
+    for (std::uint32_t slot = 0; slot <= 3; ++slot)
+        TINFER_RULE(is_f32(s[slot]) && is_shape(s[slot], size, n_head, n_tokens),
+                    "q, k, v and the result must be f32 {S,H,T}");
+    return state_rule(s, 4, size * size * n_head, n_tokens);
 }
 
 const char* top_k_rule(const Site& s) noexcept {

@@ -159,6 +159,14 @@ Tensor Graph::clamp(Tensor x, float low, float high) {
 Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
 Tensor Graph::exp(Tensor x) { return elementwise(Op::exp, x); }
 Tensor Graph::softplus(Tensor x) { return elementwise(Op::softplus, x); }
+Tensor Graph::xielu(Tensor x, float above, float below, float beta, float eps) {
+    OpParams params;
+    params.scale = above;
+    params.low = below;
+    params.high = beta;
+    params.eps = eps;
+    return elementwise(Op::xielu, x, params);
+}
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
 Tensor Graph::sum_rows(Tensor x) {
     Shape ne = operand(Op::sum_rows, 1, x).ne;
@@ -253,6 +261,35 @@ Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv
                 {width, n_tokens, 1, 1}, params);
 }
 
+Tensor Graph::select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs& kv, const AttentionParams& attention,
+                          const Selection& selection) {
+    OpParams params;
+    params.attention = attention;
+    params.k = selection.k;
+    params.block = selection.block;
+    params.local = selection.local;
+    const Shape ne = operand(Op::select_keys, 1, iq).ne;
+    operand(Op::select_keys, 2, keys);
+    if (weights) operand(Op::select_keys, 3, weights);
+    int slot = 4;
+    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::select_keys, slot++, x);
+    if (kv.positions) operand(Op::select_keys, slot, kv.positions);
+    return emit(Op::select_keys, {iq, keys, weights, kv.table, kv.seqs, kv.spans, kv.positions}, DType::i32,
+                {std::int64_t{selection.k} * selection.block, weights ? 1 : ne[1], ne[2], 1}, params);
+}
+
+Tensor Graph::sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chosen, const AttentionParams& attention,
+                               Tensor sinks) {
+    OpParams params;
+    params.attention = attention;
+    const std::int64_t n_tokens = operand(Op::sparse_attention, 1, q).ne[2];
+    int slot = 2;
+    for (const Tensor x : {keys, values, chosen}) operand(Op::sparse_attention, slot++, x);
+    if (sinks) operand(Op::sparse_attention, slot, sinks);
+    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
+    return emit(Op::sparse_attention, {q, keys, values, chosen, sinks}, DType::f32, {width, n_tokens, 1, 1}, params);
+}
+
 // ---- recurrence -----------------------------------------------------------------------------------------------------
 
 // A result like `like`, which is an operand of the node.
@@ -286,10 +323,17 @@ Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor 
 }
 
 Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor,
-                         const RecurrentState& state) {
+                         const RecurrentState& state, bool by_turns) {
     OpParams params;
     params.scale = factor;
+    params.by_turns = by_turns ? 1 : 0;
     return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);
+}
+
+Tensor Graph::decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state) {
+    OpParams params;
+    params.scale = factor;
+    return emit_recurrent(Op::decay_rule, {q, k, v, state.states, state.rows}, v, params);
 }
 
 // ---- mixture of experts ---------------------------------------------------------------------------------------------
@@ -323,6 +367,13 @@ Tensor Graph::keep_groups(Tensor scores, int n_group, int n_kept) {
     return elementwise(Op::keep_groups, scores, params);
 }
 
+Tensor Graph::divide_ids(Tensor ids, int n) {
+    OpParams params;
+    params.k = n;
+    const Shape ne = operand(Op::divide_ids, 1, ids).ne;
+    return emit(Op::divide_ids, {ids}, DType::i32, ne, params);
+}
+
 Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
     const Shape ne = operand(Op::add_id, 1, x).ne;
     operand(Op::add_id, 2, bias);
@@ -332,8 +383,9 @@ Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
 
 // ---- positions as numbers, pooling ----------------------------------------------------------------------------------
 
-Tensor Graph::log_temperature(Tensor positions, float factor, int n) {
+Tensor Graph::log_temperature(Tensor positions, float factor, int n, int first) {
     OpParams params;
+    params.first = first;
     params.scale = factor;
     params.k = n;
     const std::int64_t n_tokens = operand(Op::log_temperature, 1, positions).ne[0];

@@ -40,6 +40,7 @@ constexpr OpRule kOpRules[] = {
     {Op::clamp, 1, 1, false, clamp_rule},
     {Op::exp, 1, 1, false, elementwise_rule},
     {Op::softplus, 1, 1, false, elementwise_rule},
+    {Op::xielu, 1, 1, false, elementwise_rule},
     {Op::softmax, 1, 1, false, softmax_rule},
     {Op::sum_rows, 1, 1, false, sum_rows_rule},
     {Op::copy, 1, 1, false, copy_rule},
@@ -48,6 +49,8 @@ constexpr OpRule kOpRules[] = {
     {Op::rope, 2, 2, false, rope_rule},
     {Op::relative_bias, 1, 1, false, relative_bias_rule},
     {Op::kv_write, 2, 2, true, kv_write_rule},
+    {Op::select_keys, 6, 7, false, select_keys_rule},
+    {Op::sparse_attention, 4, 5, false, sparse_attention_rule},
     {Op::attention, 6, 9, false, attention_rule},
     {Op::causal_conv, 5, 5, false, causal_conv_rule},
     {Op::token_shift, 3, 3, false, token_shift_rule},
@@ -55,10 +58,12 @@ constexpr OpRule kOpRules[] = {
     {Op::wkv6, 7, 7, false, wkv6_rule},
     {Op::wkv7, 8, 8, false, wkv7_rule},
     {Op::delta_rule, 7, 7, false, delta_rule_rule},
+    {Op::decay_rule, 5, 5, false, decay_rule_rule},
     {Op::top_k, 1, 1, false, top_k_rule},
     {Op::moe_weights, 2, 2, false, moe_weights_rule},
     {Op::moe_sum, 2, 2, false, moe_sum_rule},
     {Op::keep_groups, 1, 1, false, keep_groups_rule},
+    {Op::divide_ids, 1, 1, false, divide_ids_rule},
     {Op::add_id, 3, 3, false, add_id_rule},
     {Op::log_temperature, 1, 1, false, log_temperature_rule},
     {Op::segment_sum, 3, 3, false, segment_sum_rule},
@@ -68,7 +73,9 @@ constexpr OpRule kOpRules[] = {
 };
 
 /// The optional operand that stands between mandatory ones.
-bool may_be_absent(Op op, std::size_t input) noexcept { return op == Op::causal_conv && input == 2; }
+bool may_be_absent(Op op, std::size_t input) noexcept {
+    return (op == Op::causal_conv && input == 2) || (op == Op::select_keys && input == 2);
+}
 
 const OpRule* find_rule(Op op) noexcept {
     const auto index = static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::alias);

@@ -281,6 +281,13 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
+void declare_select_keys(const StepShape& shape, AccessSink& sink) noexcept {
+    declare_operand(shape, 0, kWrite, sink);
+    declare_operand(shape, 1, kRead, sink);
+    sink.dynamic(2, kRead);
+    declare_inputs(shape, 3, sink);
+}
+
 void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     sink.dynamic(1, kRead);
@@ -449,6 +456,18 @@ void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_kv_slots(call, sink, 2, kGroup);
     resolve_kv_slots(call, sink, 3, 1);
+}
+
+void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept { resolve_kv_slots(call, sink, 2, 1); }
+
+void resolve_sparse_attention(const KernelCall& call, AccessSink& sink) noexcept {
+    for (const int slot : {2, 3}) {
+        RowRuns runs(sink, slot, kRead, call[slot]);
+        DistinctIds kv_slots(call[4]);
+        for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next())
+            runs.add(kv_slot.id, 1, kv_slot.count);
+        runs.flush();
+    }
 }
 
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {

@@ -17,6 +17,7 @@ void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcep
 void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
+void declare_select_keys(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_in_cache(const StepShape& shape,
@@ -32,7 +33,9 @@ void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;  ///< 
 void resolve_mul_mat_id(const KernelCall& call,
                         AccessSink& sink) noexcept;                      ///< slices; tag = expert, weight = rows routed
 void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;  ///< biases; tag = expert, weight = rows routed
-void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the KV slots
+void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept;       ///< runs of visible KV slots
+void resolve_sparse_attention(const KernelCall& call, AccessSink& sink) noexcept;  ///< the KV slots chosen
+void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;          ///< logical rows of the KV slots
 void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible KV slots; weight = most queries
 /// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
@@ -44,6 +47,8 @@ void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;  ///< l
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept;
 std::uint64_t macs_attention(const KernelCall& call) noexcept;
+std::uint64_t macs_select_keys(const KernelCall& call) noexcept;
+std::uint64_t macs_sparse_attention(const KernelCall& call) noexcept;
 std::uint64_t macs_moe_sum(const KernelCall& call) noexcept;
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept;
 /// A state's elements take the same number of multiply-adds from every token.
@@ -54,6 +59,8 @@ std::uint64_t macs_recurrent(const KernelCall& call) noexcept;  // in access.cpp
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
 /// Two vectors of head_dim_v floats per thread, the chunk's and the whole, and a query as codes.
 std::uint64_t scratch_attention(const StepShape& shape) noexcept;
+/// Per thread a score, a KV slot and a place in the order of all tokens that a sequence may have in its table.
+std::uint64_t scratch_select_keys(const StepShape& shape) noexcept;
 /// A head per thread, where the cache's KV slots are codes.
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept;
 
@@ -95,6 +102,18 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
             kernel.resolve = resolve_kv_write;
             if (type == DType::q8_0 || type == DType::q4_0) kernel.scratch_bytes = scratch_kv_write;
             break;
+        case Op::select_keys:
+            kernel.declare = declare_select_keys;
+            kernel.resolve = resolve_select_keys;
+            kernel.macs = macs_select_keys;
+            kernel.scratch_bytes = scratch_select_keys;
+            break;
+        case Op::sparse_attention:
+            kernel.declare = declare_attention;
+            kernel.resolve = resolve_sparse_attention;
+            kernel.macs = macs_sparse_attention;
+            kernel.scratch_bytes = scratch_attention;
+            break;
         case Op::attention:
             kernel.declare = declare_attention;
             kernel.resolve = resolve_attention;
@@ -135,6 +154,10 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
         case Op::delta_rule:
             describe_recurrent<6>(kernel);
             kernel.macs = macs_recurrent<6, 4>;
+            break;
+        case Op::decay_rule:
+            describe_recurrent<4>(kernel);
+            kernel.macs = macs_recurrent<4, 3>;
             break;
         case Op::moe_sum: kernel.macs = macs_moe_sum; break;
         default: break;

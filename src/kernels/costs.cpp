@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/access.hpp"
+#include "kernels/attention/kv_layout.hpp"
 #include "kernels/attention/kv_quantize.hpp"
 
 namespace tinfer::kernels {
@@ -26,14 +27,32 @@ std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
            unsigned_bytes(call[3].ne[0] * call[3].n_rows());
 }
 
-std::uint64_t macs_attention(const KernelCall& call) noexcept {
-    const AttentionParams& p = call.params.attention;
+namespace {
+
+std::uint64_t visible_tokens(const Operand& spans) noexcept {
     std::uint64_t visible = 0;
-    for (std::int64_t t = 0; t < call[6].ne[1]; ++t) {
-        const auto* span = call[6].row<const std::int32_t>(t);
+    for (std::int64_t t = 0; t < spans.ne[1]; ++t) {
+        const auto* span = spans.row<const std::int32_t>(t);
         visible += unsigned_bytes(std::max(span[2] - span[1], 0));
     }
-    return visible * unsigned_bytes(p.n_head) * unsigned_bytes(p.head_dim_k + p.head_dim_v);
+    return visible;
+}
+
+}  // namespace
+
+std::uint64_t macs_attention(const KernelCall& call) noexcept {
+    const AttentionParams& p = call.params.attention;
+    return visible_tokens(call[6]) * unsigned_bytes(p.n_head) * unsigned_bytes(p.head_dim_k + p.head_dim_v);
+}
+
+std::uint64_t macs_select_keys(const KernelCall& call) noexcept {
+    return visible_tokens(call[6]) * unsigned_bytes(call[1].ne[0] * call[1].ne[1]);
+}
+
+std::uint64_t macs_sparse_attention(const KernelCall& call) noexcept {
+    const AttentionParams& p = call.params.attention;
+    return unsigned_bytes(call[4].ne[0] * call[1].ne[2]) * unsigned_bytes(p.n_head) *
+           unsigned_bytes(p.head_dim_k + p.head_dim_v);
 }
 
 std::uint64_t macs_moe_sum(const KernelCall& call) noexcept { return unsigned_bytes(call[1].ne[0] * call[1].n_rows()); }
@@ -47,6 +66,7 @@ std::uint64_t macs_recurrent(const KernelCall& call) noexcept {
     const Operand &state = call[StateSlot], &rows = call[StateSlot + 1];
     return static_cast<std::uint64_t>(state.ne[0] * rows.ne[1]) * PerElement;
 }
+template std::uint64_t macs_recurrent<4, 3>(const KernelCall&) noexcept;
 template std::uint64_t macs_recurrent<6, 4>(const KernelCall&) noexcept;
 template std::uint64_t macs_recurrent<7, 3>(const KernelCall&) noexcept;
 template std::uint64_t macs_recurrent<7, 5>(const KernelCall&) noexcept;
@@ -56,6 +76,10 @@ std::uint64_t scratch_row(const StepShape& shape) noexcept { return scratch_floa
 std::uint64_t scratch_attention(const StepShape& shape) noexcept {
     const AttentionParams& p = shape.params.attention;
     return scratch_floats(shape, 2 * ((p.head_dim_v + std::int64_t{15}) / 16 * 16) + CodedQuery::floats(p.head_dim_k));
+}
+
+std::uint64_t scratch_select_keys(const StepShape& shape) noexcept {
+    return scratch_floats(shape, 3 * shape[4].ne[1] * kPageSlots);
 }
 
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {

@@ -28,7 +28,7 @@ void CellMoves::add(std::int32_t from, std::int32_t to) noexcept {
     targets_[n_targets_++] = to;
 }
 
-/// A copy that goes on where the last one ended joins it.
+/// Adds a copy to the list, or extends the last one where it continues it.
 void CellMoves::emit(std::int32_t from, std::int32_t to) noexcept {
     std::int32_t* const last = n_rows_ > 0 ? &out_[3 * (n_rows_ - 1)] : nullptr;
     if (last != nullptr && from >= 0 && to >= 0 && last[0] >= 0 && last[1] >= 0 && last[0] + last[2] == from &&
@@ -42,7 +42,7 @@ void CellMoves::emit(std::int32_t from, std::int32_t to) noexcept {
     row[2] = 1;
 }
 
-/// Fills a cell whose own content is out of the way.
+/// Fills a cell whose own content is no longer needed or was moved before.
 void CellMoves::fill(std::int32_t target) noexcept {
     const std::int32_t from = source_[at(target)];
     emit(from, target);
@@ -54,17 +54,18 @@ std::size_t CellMoves::write(std::span<std::int32_t> out) noexcept {
     out_ = out;
     n_rows_ = 0;
     const auto targets = std::span(targets_).first(n_targets_);
-    // Where all cells move towards the front, each target is free when its turn comes, which keeps neighbours together.
+    // First the targets that are free when their turn comes. Where all cells move towards the front that is all of
+    // them, and neighbours stay in one copy.
     for (const std::int32_t target : targets)
         if (target_[at(target)] < 0) fill(target);
-    // Others follow their chain from its free end.
+    // Then chains of cells, each from its free end.
     for (std::int32_t target : targets)
         while (source_[at(target)] >= 0 && target_[at(target)] < 0) {
             const std::int32_t freed = source_[at(target)];
             fill(target);
             target = freed;
         }
-    // What is left are rings: one cell of each goes through the buffer.
+    // Rings are left. One cell of each goes through the buffer.
     for (std::int32_t target : targets) {
         if (source_[at(target)] < 0) continue;
         const std::int32_t buffered = target, to = target_[at(target)];

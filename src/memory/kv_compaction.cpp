@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compaction: the tokens of one sequence after the other are listed in order, each token once, and a list fills pages
-// without a gap. As many pages are free afterwards as if the sequences had just been decoded.
+// Compaction. The tokens of all sequences are put into lists, a list for each sequence, each token once, in order. Each
+// list fills pages without a gap. Afterwards as many pages are free as if the sequences had just been decoded.
 #include <algorithm>
 #include <bit>
 
@@ -9,7 +9,7 @@
 
 namespace tinfer::memory {
 
-/// The longest sequences first: what others share with them then stays in one piece.
+/// Orders sequences by length, the longest first, so that what others share with them stays in one piece.
 void KvCache::order_by_length() noexcept {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq) {
         std::size_t place = index(seq);
@@ -19,8 +19,8 @@ void KvCache::order_by_length() noexcept {
     }
 }
 
-/// The cells of a sequence that are in no list yet are a list, which begins a page. Cells of others between them are
-/// listed with them, so that tokens of several sequences that interleave on one page stay together.
+/// Makes a list of the cells of a sequence that are in no list yet; it begins a page. Cells of other sequences that lie
+/// between them are listed too, so that sequences which interleave on a page stay together.
 void KvCache::list_cells(SeqId seq) noexcept {
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
     const std::size_t begin = n_listed_;
@@ -41,8 +41,8 @@ void KvCache::list_cells(SeqId seq) noexcept {
     while (n_listed_ % kPageSlots != 0) listed_[n_listed_++] = -1;
 }
 
-/// 64 cells of a list whose first one begins a page now stay there; others go to the page of their first cell, or to
-/// any.
+/// Chooses a page for every 64 listed cells: the page of the first of them if that cell begins a page, else that page
+/// if it is free, else any page.
 void KvCache::choose_pages() noexcept {
     const auto n_taken = n_listed_ / kPageSlots;
     const auto taken = std::span(target_page_).first(n_taken);
@@ -63,7 +63,7 @@ void KvCache::choose_pages() noexcept {
     std::ranges::fill(own_, 0);
 }
 
-/// The table of a sequence as it will be; no more of it than `out` has room for.
+/// Writes the table that a sequence will have, as far as `out` has room.
 std::size_t KvCache::pieces(SeqId seq, std::span<KvEntry> out) const noexcept {
     std::size_t n = 0;
     for (const KvEntry& entry : table(seq))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moving tokens to other positions: the numbers change at once, the rotation of their keys is remembered per cell until
-// the runtime takes it.
+// Moves tokens to other positions. The positions change at once; by how much each key must still be rotated is kept per
+// cell until the runtime rotates it.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -33,15 +33,16 @@ void KvCache::refuse_shared(std::int32_t token) {
     fail(ErrorCode::shared_cell, cat("cell shared by sequences [", owners, "] cannot be shifted"));
 }
 
-/// One K row cannot hold two rotations, and a table is in the order of positions.
+/// Throws where the move is not possible: a key in a shared cell cannot be rotated for one sequence alone, and
+/// positions must stay in the order of the table.
 void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) {
     std::int64_t before = -1;   // position of the token before this one, after the move
-    bool before_moves = false;  // those that move together may meet, or have met before; others may not
+    bool before_moves = false;  // tokens that both move, or both stay, may have equal positions
     for_each_cell(seq, [&](const Cell& cell) {
         const bool moves = cell.pos >= begin && cell.pos < end;
         const std::int64_t to = moves ? move.to(cell.pos) : cell.pos;
         if (moves && owners_[index(cell.token)] > 1) refuse_shared(cell.token);
-        if (to < 0 && before < 0) return;  // leaves the sequence, with nothing kept in front of it
+        if (to < 0 && before < 0) return;  // it leaves the sequence, and no token before it stays
         if (to > kHighestPosition || to < before || (to == before && moves != before_moves))
             fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", cell.pos,
                                               " would become ", to, ", behind ", before));

@@ -214,6 +214,17 @@ void Memory::commit() noexcept {
     if (states_) states_->commit();
 }
 
+// The window's pages are released last: they are those that the sequences need without what was cut.
+void Memory::commit_cut(std::span<const Pos> ends) noexcept {
+    in_transaction_ = false;
+    if (kv_) {
+        kv_->commit();
+        for (std::size_t seq = 0; seq < ends.size(); ++seq)
+            kv_->seq_rm(SeqId{static_cast<std::int32_t>(seq)}, ends[seq], Pos{-1});
+    }
+    if (window_) window_->commit(*kv_);
+}
+
 void Memory::rollback() noexcept {
     in_transaction_ = false;
     if (kv_) kv_->rollback();

@@ -93,6 +93,14 @@ public:
     void begin() noexcept;
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
+    /// The transaction can be committed without the tokens of the sequence from `end` on: no state has taken them in,
+    /// and no window would reach back to cells that were released since it began. Else it is rolled back, and what is
+    /// to stay is computed again.
+    [[nodiscard]] bool can_cut(SeqId seq, Pos end) const noexcept {
+        return !states_ && !(window_ && window_->would_miss(*kv_, seq, end, Pos{-1}));
+    }
+    /// Commits without the tokens from ends[s] on of each sequence s, {n_seq_max}, all of which can be cut.
+    void commit_cut(std::span<const Pos> ends) noexcept;
     void rollback() noexcept;
     [[nodiscard]] bool in_transaction() const noexcept { return in_transaction_; }
 

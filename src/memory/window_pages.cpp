@@ -202,7 +202,8 @@ bool WindowPages::is_scattered(const KvCache& cache) noexcept {
     return n_mapped_ > most;
 }
 
-/// Pages with tokens that a window will see get a place, and with them goes all that is there of those pages.
+/// Every page with a token that a window will see gets a place in the pool. All that the pool has of such a page moves
+/// with it.
 bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
     std::ranges::fill(source_, -1);
     std::ranges::fill(next_map_, -1);
@@ -216,7 +217,7 @@ bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
             return true;
         });
     }
-    // Pages keep their place where they have one.
+    // A page that has a place keeps it.
     std::ranges::fill(used_, 0);
     for (std::size_t page = 0; page < map_.size(); ++page)
         if (next_map_[page] == kWanted && map_[page] >= 0) {

@@ -32,6 +32,7 @@ struct BatchShape {
 /// The tensors that a layer remembers its tokens in; null where it has none.
 struct LayerMemory {
     const TensorInfo *k = nullptr, *v = nullptr;         ///< of attention
+    const TensorInfo* index = nullptr;                   ///< keys of an indexer, one head
     std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of HParams::states
 };
 

@@ -46,7 +46,7 @@ void build(const BuildContext& b) {
         const Tensor dense = norm(b, w.ffn_norm, y, "ffn_norm"), routed = norm(b, w.ffn_norm_exps, x, "ffn_norm_exps");
         g.set_part(Part::ffn);
         const Tensor z = add_residual(b, y, gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, dense), "ffn_dense");
-        x = add_residual(b, z, moe_ffn(b, w, routed), "l_out");
+        x = end_layer(b, add_residual(b, z, moe_ffn(b, w, routed)));
     }
     head(b, x);
 }

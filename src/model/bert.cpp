@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// BERT (arXiv:1810.04805) and two that follow it: Nomic BERT (arXiv:2402.01613) with rotated heads and a gated
+// BERT (arXiv:1810.04805) and those that follow it: Nomic BERT (arXiv:2402.01613) with rotated heads and a gated
 // feed-forward, Jina BERT v2 (arXiv:2310.19923) with ALiBi to both sides. Encoders: every token sees every other, norms
 // stand behind each branch, and there is no head but the classifier of a reranker.
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -64,7 +66,7 @@ void post_norm_stack(const BuildContext& b) {
         g.set_part(Part::ffn);
         x = add_residual(b, h, feed_forward(b, w, h), "ffn_sum");
         g.set_part(Part::ffn_norm);
-        x = norm(b, w.ffn_post_norm, x, "l_out");
+        x = end_layer(b, norm(b, w.ffn_post_norm, x, "ffn_post_norm"));
     }
     head(b, x);
 }
@@ -128,5 +130,62 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace jina_bert_v2
+
+namespace {
+
+HParams read_rotated_bert(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox, NormKind::layer);
+    (void)keys.file().require_u32("tokenizer.ggml.token_type_count");
+    hp.causal = false;  // whatever the file says
+    hp.activation = Activation::gelu;
+    return hp;
+}
+
+constexpr BlockParts kRotatedBert{
+    .qkv_bias = Bias::optional, .out_bias = Bias::optional, .ffn = FeedForward::plain, .ffn_bias = Bias::optional};
+
+}  // namespace
+
+namespace jina_bert_v3 {
+
+HParams read(KeyReader& keys) { return read_rotated_bert(keys); }
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_encoder(binder, hp, kRotatedBert); }
+void build(const BuildContext& b) { post_norm_stack(b); }
+
+}  // namespace jina_bert_v3
+
+namespace nomic_bert_moe {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_rotated_bert(keys);
+    hp.expert_layer_step = static_cast<int>(std::min(keys.require_u32("moe_every_n_layers"), 1u << 20));
+    read_plain_experts(keys, hp);
+    if (hp.expert_layer_step > 0) require_experts(keys, hp);
+    if (hp.expert_gating != GatingFunc::softmax)
+        keys.bad("expert_gating_func", cat(static_cast<int>(hp.expert_gating)), "must be 1");
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    BlockParts parts = kRotatedBert;
+    parts.ffn = FeedForward::own;
+    Weights w = bind_encoder(binder, hp, parts);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
+        const std::int64_t e = hp.n_embd, f = hp.n_ff[static_cast<std::size_t>(il)], n = hp.n_expert;
+        if (hp.expert_layer_step == 0 || il % hp.expert_layer_step != 1) {
+            bind_plain_ffn(binder, hp, il, layer, Bias::optional);
+            continue;
+        }
+        layer.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), e, n);
+        layer.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n);
+        layer.ffn_down_exps = binder.experts(block_name(il, "ffn_down_exps"), f, e, n);
+    }
+    return w;
+}
+
+void build(const BuildContext& b) { post_norm_stack(b); }
+
+}  // namespace nomic_bert_moe
 
 }  // namespace tinfer::model

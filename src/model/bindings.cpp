@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/bindings.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace tinfer::model {
@@ -19,9 +21,10 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
     if (hp.rope == RopeKind::none) {
         binder.ignore("rope_freqs.weight");
     } else {
-        w.rope_freqs = binder.find_factors("rope_freqs.weight", hp.n_rot / 2);
-        w.rope_factors_long = binder.find_factors("rope_factors_long.weight", hp.n_rot / 2);
-        w.rope_factors_short = binder.find_factors("rope_factors_short.weight", hp.n_rot / 2);
+        const int n_pair = (hp.rope_window_factors ? std::max(hp.n_rot, hp.n_rot_window) : hp.n_rot) / 2;
+        w.rope_freqs = binder.find_factors("rope_freqs.weight", n_pair);
+        w.rope_factors_long = binder.find_factors("rope_factors_long.weight", n_pair);
+        w.rope_factors_short = binder.find_factors("rope_factors_short.weight", n_pair);
         const bool one_alone = (w.rope_factors_long == nullptr) != (w.rope_factors_short == nullptr);
         if (one_alone ||
             (hp.rope_scaling == RopeScaling::longrope && w.rope_factors_long == nullptr && w.rope_freqs == nullptr))
@@ -34,10 +37,10 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
 
 void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias qkv, Bias out) {
     const auto i = static_cast<std::size_t>(il);
-    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_dim_k,
-                       n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_k;
-    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_dim_v,
-                       n_o = std::int64_t{hp.n_head[i]} * hp.head_dim_v;
+    const std::int64_t n_q = std::int64_t{hp.n_head[i]} * hp.head_k(il),
+                       n_k = std::int64_t{hp.n_head_kv[i]} * hp.head_k(il);
+    const std::int64_t n_v = std::int64_t{hp.n_head_kv[i]} * hp.head_v(il),
+                       n_o = std::int64_t{hp.n_head[i]} * hp.head_v(il);
     w.attn_qkv = binder.find_linear(block_name(il, "attn_qkv"), hp.n_embd, n_q + n_k + n_v, qkv);
     if (!w.attn_qkv) {
         w.attn_q = binder.linear(block_name(il, "attn_q"), hp.n_embd, n_q, qkv);
@@ -48,8 +51,8 @@ void bind_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 void bind_head_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    w.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k});
-    w.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k});
+    w.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_k(il)});
+    w.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_k(il)});
 }
 
 void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
@@ -83,7 +86,7 @@ void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    const std::int64_t e = hp.n_embd, f = hp.n_ff_expert, n = hp.n_expert;
+    const std::int64_t e = hp.n_embd, f = hp.expert_size(static_cast<std::size_t>(il)), n = hp.n_expert;
     w.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), e, n, bias);
     if (binder.exists(block_name(il, "ffn_gate_up_exps.weight"))) {
         w.ffn_gate_up_exps = binder.experts(block_name(il, "ffn_gate_up_exps"), e, 2 * f, n, bias);
@@ -109,6 +112,33 @@ void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, Laye
     else bind_gated_ffn(binder, hp, il, w);
 }
 
+void require_choice_bias(const WeightBinder& binder, int il, const LayerWeights& w) {
+    if (w.ffn_gate_inp && w.exp_probs_b == nullptr) binder.missing(block_name(il, "exp_probs_b.bias"));
+}
+
+void bind_by_router(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    if (!binder.exists(block_name(il, "ffn_gate_inp.weight"))) return bind_gated_ffn(binder, hp, il, w);
+    if (hp.n_expert == 0) binder.unsupported(cat("layer ", il, " has a router, and expert_count is 0"));
+    bind_experts(binder, hp, il, w);
+}
+
+void refuse_factors(const WeightBinder& binder) {
+    for (const char* const name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
+        binder.refuse(name, "RoPE factors not supported under this name");
+}
+
+Norm bare_norm(WeightBinder& binder, std::string_view name, WeightBinder::Shape shape) {
+    if (binder.exists(cat(name, ".weight"))) return binder.norm(name, shape);
+    return {.weight = binder.vectors(name, shape), .present = true};
+}
+
+void bind_attention_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)];
+    const TensorInfo* gate = binder.file().find_tensor(block_name(il, "attn_gate.weight"));
+    const bool per_head = gate != nullptr && gate->ne[1] == n_head;
+    w.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, per_head ? n_head : n_head * hp.head_v(il));
+}
+
 namespace {
 
 void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
@@ -127,7 +157,7 @@ void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeig
 
 void bind_norms_of_heads(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
     const auto i = static_cast<std::size_t>(il);
-    const int size = hp.head_dim_k, n_q = hp.n_head[i], n_k = hp.n_head_kv[i];
+    const int size = hp.head_k(il), n_q = hp.n_head[i], n_k = hp.n_head_kv[i];
     const std::string q = block_name(il, "attn_q_norm"), k = block_name(il, "attn_k_norm");
     const auto if_given = [&](WeightBinder::Shape of_q, WeightBinder::Shape of_k, Bias bias = Bias::none) {
         w.attn_q_norm = binder.find_norm(q, of_q, bias);

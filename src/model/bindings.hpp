@@ -37,6 +37,17 @@ void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights&
 /// Gated feed-forward in the layers in front, experts in the others, with exp_probs_b where the file has it.
 void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 
+/// exp_probs_b must be there.
+void require_choice_bias(const WeightBinder& binder, int il, const LayerWeights& w);
+/// Experts where the layer has a router, else a gated feed-forward.
+void bind_by_router(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
+/// RoPE factors have no meaning here.
+void refuse_factors(const WeightBinder& binder);
+/// A norm's weight, stored with or without ".weight".
+[[nodiscard]] Norm bare_norm(WeightBinder& binder, std::string_view name, WeightBinder::Shape shape);
+/// attn_gate {n_embd, n_head} or {n_embd, n_head · head_dim_v}, by its shape; required.
+void bind_attention_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
+
 /// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; the
 /// family's.
 enum class BlockNorms : std::uint8_t { before, one, after, around, own };

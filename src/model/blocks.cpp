@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "model/blocks.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.hpp"
@@ -25,7 +27,7 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.biases_by_position())
+    if (b.hp.reads_positions())
         full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
     if (b.w.attn_rel_b != nullptr)
         full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
@@ -43,7 +45,8 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
     if (rotates && b.hp.has_window_rope()) {
         in.windowed.rope = b.rope_window;
-        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, factors), "rope_table_window");
+        const Tensor window_factors = b.hp.rope_window_factors ? factors : Tensor{};
+        in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, window_factors), "rope_table_window");
     }
 }
 
@@ -73,16 +76,14 @@ Inputs make_inputs(const BuildContext& b) {
     return in;
 }
 
-Tensor vector(Graph& g, const TensorInfo* weight) {
-    if (weight == nullptr) return {};
-    const Tensor w = g.weight(*weight);
-    return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
-}
-
-Tensor linear(Graph& g, const Linear& map, Tensor x) {
-    Tensor y = g.mul_mat(g.weight(*map.weight), x);
-    if (map.scale != nullptr) y = g.mul(y, vector(g, map.scale));
-    return map.bias == nullptr ? y : g.add(y, vector(g, map.bias));
+Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
+    Tensor out = rows;
+    for (std::int64_t have = 1; have < n;) {  // twice as many each time
+        const std::int64_t more = std::min(have, n - have);
+        out = g.concat(out, more == have ? out : g.view(out, 0, more));
+        have += more;
+    }
+    return out;
 }
 
 namespace {
@@ -92,7 +93,7 @@ Tensor norm_of_kind(const BuildContext& b, NormKind kind, const Norm& w, Tensor 
     Graph& g = b.g;
     const Tensor weight = vector(g, w.weight), bias = vector(g, w.bias);
     if (kind == NormKind::layer) return g.name(g.layer_norm(x, weight, bias, b.hp.layer_norm_eps), name);
-    const Tensor y = g.name(g.rms_norm(x, weight, b.hp.rms_eps), name);
+    const Tensor y = g.name(g.rms_norm(x, weight, w.eps > 0 ? w.eps : b.hp.rms_eps), name);
     return bias ? g.name(g.add(y, bias), name) : y;
 }
 
@@ -108,23 +109,18 @@ AttentionParams attention_params(const BuildContext& b, int il) {
     const auto i = static_cast<std::size_t>(il);
     return {.n_head = b.hp.n_head[i],
             .n_head_kv = b.hp.n_head_kv[i],
-            .head_dim_k = b.hp.head_dim_k,
-            .head_dim_v = b.hp.head_dim_v,
-            .scale = b.hp.attn_scale,
+            .head_dim_k = b.hp.head_k(il),
+            .head_dim_v = b.hp.head_v(il),
+            .scale = b.hp.attn_scale_window > 0 && b.hp.is_windowed(il) ? b.hp.attn_scale_window : b.hp.attn_scale,
             .softcap = b.hp.attn_softcap,
             .max_bias = b.hp.max_alibi_bias};
 }
 
-namespace {
-
-// A projection in heads. Its norm spans the whole row or each head, as its weight says.
-Tensor in_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name) {
+Tensor norm_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name) {
     const bool full = w && w.weight->ne[0] == b.g.value(x).ne[0] && n_head > 1;
     if (full) return b.g.heads(norm_of_kind(b, b.hp.head_norm, w, x, name), n_head);
     return norm_of_kind(b, b.hp.head_norm, w, b.g.heads(x, n_head), name);
 }
-
-}  // namespace
 
 Qkv qkv(const BuildContext& b, int il, Tensor h) {
     Graph& g = b.g;
@@ -134,16 +130,17 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
     Qkv out;
     if (w.attn_qkv) {
         const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
-        const Tensor all = g.name(clamped(linear(g, w.attn_qkv, h)), "qkv");
+        const Tensor all = g.name(clamped(linear(b, w.attn_qkv, h)), "qkv");
         out = {g.view(all, 0, n_q), g.view(all, n_q, n_k),
                g.view(all, n_q + n_k, std::int64_t{p.n_head_kv} * p.head_dim_v)};
     } else {
-        out.q = g.name(clamped(linear(g, w.attn_q, h)), "q");
-        out.k = g.name(clamped(linear(g, w.attn_k, h)), "k");
-        out.v = g.name(clamped(linear(g, w.attn_v, h)), "v");
+        out.q = g.name(clamped(linear(b, w.attn_q, h)), "q");
+        out.k = g.name(clamped(linear(b, w.attn_k, h)), "k");
+        out.v = g.name(clamped(linear(b, w.attn_v, h)), "v");
     }
-    out.q = in_heads(b, w.attn_q_norm, out.q, p.n_head, "q_norm");
-    out.k = in_heads(b, w.attn_k_norm, out.k, p.n_head_kv, "k_norm");
+    const bool later = b.hp.head_norms_behind_rope;
+    out.q = norm_heads(b, later ? Norm{} : w.attn_q_norm, out.q, p.n_head, "q_norm");
+    out.k = norm_heads(b, later ? Norm{} : w.attn_k_norm, out.k, p.n_head_kv, "k_norm");
     out.v = g.heads(out.v, p.n_head_kv);
     return out;
 }
@@ -152,7 +149,7 @@ bool writes_only(const BuildContext& b, int il) noexcept {
     return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes && !b.shape.whole_layers;
 }
 
-Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
+Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor chosen) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
@@ -161,6 +158,7 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.cells, params, false), "cache_k_write");
     const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.cells, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
+    if (chosen) return g.name(g.sparse_attention(x.q, keys, values, chosen, params, vector(g, w.attn_sinks)), "attn");
     return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");
 }
 
@@ -169,7 +167,38 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     if (b.hp.rotates(il)) rotate(b, in, il, x);
-    return attention_out(b, in, il, x);
+    if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
+    if (b.hp.head_norms_behind_rope) {
+        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+        x.q = norm_of_kind(b, b.hp.head_norm, w.attn_q_norm, x.q, "q_norm");
+        x.k = norm_of_kind(b, b.hp.head_norm, w.attn_k_norm, x.k, "k_norm");
+    }
+    return attention_out(b, in, il, x, writes_only(b, il) ? Tensor{} : attention_gate(b, il, h));
+}
+
+Tensor heat(const BuildContext& b, const Inputs& in, Tensor q) {
+    Graph& g = b.g;
+    const std::array<std::int64_t, 4> ne = g.value(q).ne;
+    const Tensor factor =
+        g.name(g.log_temperature(in.positions, b.hp.temperature_scale, b.hp.temperature_length, 0), "attn_temperature");
+    return g.heads(g.name(g.mul(g.reshape(q, {ne[0] * ne[1], ne[2], 1, 1}), factor), "q_scaled"), ne[1]);
+}
+
+Tensor attention_gate(const BuildContext& b, int il, Tensor h) {
+    Graph& g = b.g;
+    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    if (!w.attn_gate) return {};
+    const Tensor z = g.name(linear(b, w.attn_gate, h), "attn_gate_logit");
+    return g.name(b.hp.attn_gate == GateKind::sigmoid ? g.sigmoid(z) : g.softplus(z), "attn_gate");
+}
+
+Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate) {
+    Graph& g = b.g;
+    const std::array<std::int64_t, 4> flat = g.value(a).ne;
+    const std::int64_t n = g.value(gate).ne[0];
+    if (n == flat[0]) return g.name(g.mul(a, gate), "attn_gated");
+    const Tensor per_head = g.reshape(gate, {1, n, flat[1], 1});
+    return g.reshape(g.name(g.mul(g.heads(a, n), per_head), "attn_gated"), flat);
 }
 
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
@@ -179,13 +208,15 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
     x.k = g.name(g.rope(x.k, view.rope_table, view.rope), "k_rope");
 }
 
-Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x) {
+Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate) {
     Graph& g = b.g;
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-    const Tensor a = cached_attention(b, in, il, x);
+    Tensor a = cached_attention(b, in, il, x);
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
-    return g.name(linear(g, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
+    if (gate) a = gate_heads(b, a, gate);
+    const Tensor y = g.name(linear(b, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
+    return b.hp.attn_out_scale == 1.0f ? y : g.name(g.scale(y, b.hp.attn_out_scale), "attn_out_scaled");
 }
 
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
@@ -211,15 +242,19 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
     return x;
 }
 
-struct Routing {
-    Tensor ids, weights;
-};  ///< {n_expert_used, T} each
+// Which layer these weights are of.
+std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
+    const LayerWeights* const first = b.w.layers.data();  // of no layer: as one behind the last, which has no limits
+    const bool inside = !std::less<>()(&w, first) && std::less<>()(&w, first + b.w.layers.size());
+    return inside ? static_cast<std::size_t>(&w - first) : b.w.layers.size();
+}
 
-// The experts of each token and what they count (architectures §2.9, steps 1–8).
+}  // namespace
+
 Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const bool after = b.hp.expert_gating == GatingFunc::softmax_selected;
     Tensor probs = logits;
     if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
@@ -229,7 +264,7 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (b.hp.n_expert_group > 1)
         scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
     Routing out;
-    out.ids = g.name(g.top_k(scores, b.hp.n_expert_used), "ffn_moe_topk");
+    out.ids = g.name(g.top_k(scores, b.hp.experts_used(layer_of(b, w))), "ffn_moe_topk");
     if (!after) {
         out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale),
                              "ffn_moe_weights");
@@ -242,26 +277,14 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return out;
 }
 
-// One matrix per expert, each token's rows against those of its own.
-Tensor expert_linear(Graph& g, const Linear& map, Tensor x, Tensor ids, std::string_view name) {
-    const Tensor y = g.name(g.mul_mat_id(g.weight(*map.weight), x, ids), name);
-    return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
-}
-
-}  // namespace
-
-Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
+Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit) {
     Graph& g = b.g;
-    g.set_part(Part::shared_expert);
-    const Tensor shared = gated_ffn(b, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, h);
-    if (!w.ffn_gate_inp_shexp) return shared;
-    const Tensor gate = g.name(g.sigmoid(g.name(linear(g, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
-    return g.name(g.mul(shared, gate), "shexp_out");
-}
-
-Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names) {
-    Graph& g = b.g;
-    const Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
+    constexpr float kNoLimit = 1e-6f, kLowest = std::numeric_limits<float>::lowest();
+    const bool limited = limit > kNoLimit, before = b.hp.gate_limits.before;
+    if (limited && before) gate = g.name(g.clamp(gate, kLowest, limit), "ffn_gate_limited");
+    Tensor z = g.name(activate(g, b.hp.activation, gate), names.activation);
+    if (limited && !before) z = g.name(g.clamp(z, kLowest, limit), "ffn_act_limited");
+    if (limited) up = g.name(g.clamp(up, -limit, limit), "ffn_up_limited");
     if (b.hp.activation != Activation::swiglu_clamped) return g.name(g.mul(z, up), names.product);
     up = g.name(g.clamp(up, -kSwigluLimit, kSwigluLimit), "ffn_up_clamped");  // z ⊙ (up + 1)
     return g.name(g.add(g.name(g.mul(z, up), "ffn_times_up"), z), names.product);
@@ -280,54 +303,86 @@ GatedNames gated_names(Activation activation) noexcept {
 }  // namespace
 
 Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down, Tensor h,
-                 const Norm& sub_norm) {
+                 const Norm& sub_norm, float limit) {
     Graph& g = b.g;
-    const Tensor z = g.name(linear(g, gate, h), "ffn_gate");
-    const Tensor y = gated(b, z, g.name(linear(g, up, h), "ffn_up"), gated_names(b.hp.activation));
-    return g.name(linear(g, down, norm(b, sub_norm, y, "ffn_sub_norm")), "ffn_out");
+    const Tensor z = g.name(linear(b, gate, h), "ffn_gate");
+    const Tensor y = gated(b, z, g.name(linear(b, up, h), "ffn_up"), gated_names(b.hp.activation), limit);
+    return g.name(linear(b, down, norm(b, sub_norm, y, "ffn_sub_norm")), "ffn_out");
+}
+
+namespace {
+
+// Without a gate of its own: gate and up in one matrix, or Wdown · act(Wup·h).
+Tensor ungated_ffn(const BuildContext& b, const Linear& up_map, const Linear& down, Tensor h, const TensorInfo* scales,
+                   float limit) {
+    Graph& g = b.g;
+    const Tensor up = g.name(linear(b, up_map, h), "ffn_up");
+    const std::int64_t n_ff = down.weight->ne[0];
+    if (g.value(up).ne[0] == 2 * n_ff)
+        return g.name(
+            linear(b, down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation), limit)),
+            "ffn_out");
+    Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
+    if (scales != nullptr) y = g.name(g.div(y, vector(g, scales)), "ffn_act_scaled");
+    return g.name(linear(b, down, y), "ffn_out");
+}
+
+}  // namespace
+
+Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    Graph& g = b.g;
+    g.set_part(Part::shared_expert);
+    const float limit = GateLimits::of(b.hp.gate_limits.dense, layer_of(b, w));
+    const Tensor shared = w.ffn_gate_shexp
+                              ? gated_ffn(b, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, h, {}, limit)
+                              : ungated_ffn(b, w.ffn_up_shexp, w.ffn_down_shexp, h, nullptr, limit);
+    if (!w.ffn_gate_inp_shexp) return shared;
+    const Tensor gate = g.name(g.sigmoid(g.name(linear(b, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
+    return g.name(g.mul(shared, gate), "shexp_out");
 }
 
 Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
     Graph& g = b.g;
     g.set_part(Part::experts);
+    if (!w.ffn_gate_up_exps && !w.ffn_gate_exps) {
+        const Tensor plain = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
+        return expert_linear(b, w.ffn_down_exps, g.name(activate(g, b.hp.activation, plain), "ffn_moe_act"), ids,
+                             "ffn_moe_down");
+    }
     Tensor gate, up;
     if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(g, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
+        const Tensor both = expert_linear(b, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
         const std::int64_t n_ff = g.value(both).ne[0] / 2;
         gate = g.view(both, 0, n_ff);
         up = g.view(both, n_ff, n_ff);
     } else {
-        gate = expert_linear(g, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
-        up = expert_linear(g, w.ffn_up_exps, x, ids, "ffn_moe_up");
+        gate = expert_linear(b, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
+        up = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
     }
-    const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"});
-    return expert_linear(g, w.ffn_down_exps, product, ids, "ffn_moe_down");
+    const float limit = GateLimits::of(b.hp.gate_limits.routed, layer_of(b, w));
+    const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"}, limit);
+    return expert_linear(b, w.ffn_down_exps, product, ids, "ffn_moe_down");
+}
+
+Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing) {
+    return b.g.name(b.g.moe_sum(experts(b, w, x, routing.ids), routing.weights), "ffn_moe_out");
 }
 
 Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
-    const Routing routing = route(b, w, h);
-    const Tensor down = experts(b, w, h, routing.ids);
-    const Tensor routed = g.name(g.moe_sum(down, routing.weights), "ffn_moe_out");
+    const Tensor routed = routed_experts(b, w, h, route(b, w, h));
     if (!w.ffn_up_shexp) return routed;
     const Tensor shared = shared_expert(b, w, h);
     g.set_part(Part::ffn);
-    return g.name(g.add(routed, shared), "ffn_out");
+    const Tensor sum = g.name(g.add(routed, shared), "ffn_out");
+    return b.hp.expert_sum_scale == 1.0f ? sum : g.name(g.scale(sum, b.hp.expert_sum_scale), "ffn_out_scaled");
 }
 
 Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
-    Graph& g = b.g;
     if (w.ffn_gate_inp) return moe_ffn(b, w, h);
-    if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h, w.ffn_sub_norm);
-    const Tensor up = g.name(linear(g, w.ffn_up, h), "ffn_up");
-    const std::int64_t n_ff = w.ffn_down.weight->ne[0];
-    if (g.value(up).ne[0] == 2 * n_ff)
-        return g.name(
-            linear(g, w.ffn_down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation))),
-            "ffn_out");
-    Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
-    if (w.ffn_act_scales != nullptr) y = g.name(g.div(y, vector(g, w.ffn_act_scales)), "ffn_act_scaled");
-    return g.name(linear(g, w.ffn_down, y), "ffn_out");
+    const float limit = GateLimits::of(b.hp.gate_limits.dense, layer_of(b, w));
+    if (w.ffn_gate) return gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, h, w.ffn_sub_norm, limit);
+    return ungated_ffn(b, w.ffn_up, w.ffn_down, h, w.ffn_act_scales, limit);
 }
 
 // ---- the way through the layers -------------------------------------------------------------------------------------
@@ -348,7 +403,12 @@ bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::init
 Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name) {
     if (!y) return x;
     if (b.hp.residual_scale != 1.0f) y = b.g.name(b.g.scale(y, b.hp.residual_scale), "residual");
-    return b.g.name(b.g.add(x, y), name);
+    const Tensor sum = b.g.add(x, y);
+    return name.empty() ? sum : b.g.name(sum, name);
+}
+
+Tensor end_layer(const BuildContext& b, Tensor x) {
+    return b.g.value(x).layer == b.g.layer() ? b.g.name(x, "l_out") : x;
 }
 
 namespace {
@@ -368,9 +428,10 @@ void pool(const BuildContext& b, Tensor h) {
     if (b.shape.pooling ==
         Pooling::rank) {  // a hidden layer and scores, or one of them; of scores alone a distribution
         const bool hidden = static_cast<bool>(b.w.cls), scores = static_cast<bool>(b.w.cls_output);
-        if (hidden) h = g.name(linear(g, b.w.cls, h), "cls");
-        if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
-        if (scores) h = linear(g, b.w.cls_output, h);
+        if (hidden) h = g.name(linear(b, b.w.cls, h), "cls");
+        if (hidden && b.w.cls_norm) h = norm(b, b.w.cls_norm, g.name(g.gelu(h), "cls_gelu"), "cls_norm");
+        else if (hidden && scores) h = g.name(g.tanh(h), "cls_tanh");
+        if (scores) h = linear(b, b.w.cls_output, h);
         if (!hidden) h = g.softmax(g.name(h, "cls_scores"));
     }
     g.output(g.name(h, "result_pooled"));
@@ -396,7 +457,7 @@ void head(const BuildContext& b, Tensor x) {
     if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
-    Tensor logits = linear(g, b.w.output, h);
+    Tensor logits = linear(b, b.w.output, h);
     if (b.hp.logit_scale != 1.0f) logits = g.scale(logits, b.hp.logit_scale);
     if (const float c = b.hp.final_softcap; c > 0) logits = g.scale(g.tanh(g.scale(logits, 1.0f / c)), c);
     if (b.hp.suppressed.begin < b.hp.suppressed.end) logits = suppress(g, logits, b.hp.suppressed);
@@ -428,7 +489,7 @@ void parallel_stack(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"), "l_out");
+        x = end_layer(b, add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches")));
     }
     head(b, x);
 }

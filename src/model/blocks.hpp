@@ -39,8 +39,15 @@ struct Inputs {
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
+/// {1, H} spread out to {n, H}: one number for all n elements of a row
+[[nodiscard]] Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n);
 /// y = W x (+ b), W x times a scale where the map has one
-[[nodiscard]] Tensor linear(Graph& g, const Linear& map, Tensor x);
+[[nodiscard]] Tensor linear(const BuildContext& b, const Linear& map, Tensor x);
+/// The same of the experts `ids` of each token, one matrix per expert: x {n_in, T} or {n_in, k, T} → {n_out, k, T}.
+[[nodiscard]] Tensor expert_linear(const BuildContext& b, const Linear& map, Tensor x, Tensor ids,
+                                   std::string_view name);
+/// One matrix per head, each times its part of x: x {n_in, H, T} → {n_out, H, T}.
+[[nodiscard]] Tensor head_linear(const BuildContext& b, const TensorInfo& weight, Tensor x);
 /// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
 [[nodiscard]] Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name);
 
@@ -55,14 +62,25 @@ struct Qkv {
 /// there are any. Not rotated.
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
-[[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// `chosen`: the cells that are attended to (Graph::select_keys); absent: all that are visible.
+[[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x,
+                                      Tensor chosen = {});
 /// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it
 /// are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
+/// q of each token times HParams::temperature_scale's factor; q contiguous.
+[[nodiscard]] Tensor heat(const BuildContext& b, const Inputs& in, Tensor q);
 /// Wo · cached_attention(q, k, v), with a norm before Wo where the layer has one
-[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x);
+/// `gate`, of attention_gate, multiplies what Wo does.
+[[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});
+/// σ(W_gate·h) or softplus, {n_head, T} or {head_dim_v · n_head, T}; absent where the layer has none.
+[[nodiscard]] Tensor attention_gate(const BuildContext& b, int il, Tensor h);
+/// a {head_dim_v · n_head, T} times a gate of as many values, or of one per head
+[[nodiscard]] Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate);
+/// x in heads, normed each by w, or as a whole where w is as wide
+[[nodiscard]] Tensor norm_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name);
 /// Wo · attend(rope(Wq·h), rope(Wk·h), Wv·h), with all that qkv() knows.
 [[nodiscard]] Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
@@ -72,13 +90,21 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 struct GatedNames {
     std::string_view activation, product;
 };
-[[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names);
+/// limit > 0: the gate at most that, behind its activation (or before: HParams::gate_limits), up within ± it
+[[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit = 0);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h)), with a norm before Wdown where there is one
 [[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down,
-                               Tensor h, const Norm& sub_norm = {});
+                               Tensor h, const Norm& sub_norm = {}, float limit = 0);
+/// What a router chooses for each token, {n_expert_used, T} each (architectures §2.9, steps 1–8).
+struct Routing {
+    Tensor ids, weights;
+};
+[[nodiscard]] Routing route(const BuildContext& b, const LayerWeights& w, Tensor h);
+/// Σ_e w_e · FFN_e(x), in the router's order
+[[nodiscard]] Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing);
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
 [[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
-/// FFN_sh(h), times the sigmoid of one number per token where there is a gate.
+/// FFN_sh(h), gated or plain, times the sigmoid of one number per token where there is a gate.
 [[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);
@@ -94,7 +120,10 @@ struct GatedNames {
 [[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il,
                                     std::initializer_list<Tensor*> streams);
 /// x + residual_scale · y; x itself without a y, of a layer that lacks the part
-[[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name);
+[[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name = {});
+/// What a layer hands to the next, "l_out": every stack ends each layer here. A layer without parts hands on what it
+/// got, under the name it had.
+[[nodiscard]] Tensor end_layer(const BuildContext& b, Tensor x);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
@@ -122,7 +151,7 @@ Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& at
         g.set_part(Part::ffn_norm);
         h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"), "l_out");
+        x = end_layer(b, add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm")));
     }
     return x;
 }

@@ -32,7 +32,7 @@ void build(const BuildContext& b) {
             if (b.hp.n_head_kv[i] > 0) return self_attention(b, in, il, h);
             if (b.hp.n_head[i] == 0) return Tensor{};
             b.g.set_part(Part::attn_out);
-            return b.g.name(linear(b.g, b.w.layers[i].attn_output, h), "attn_out");
+            return b.g.name(linear(b, b.w.layers[i].attn_output, h), "attn_out");
         },
         [&](const LayerWeights& w, Tensor h) { return w.ffn_down ? feed_forward(b, w, h) : Tensor{}; });
 }

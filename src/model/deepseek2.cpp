@@ -53,6 +53,7 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
     hp.yarn_log_multiplier = keys.f32("rope.scaling.yarn_log_multiplier", 0.0f);
     read_latent_sizes(keys, hp);
+    if (hp.mla.absorbed) read_temperature(keys, hp, "attention.temperature_length");  // Mistral Large 3
     if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attn_scale = attention_scale(hp);
     if (hp.yarn_log_multiplier < 0 || !std::isfinite(hp.attn_scale))
         keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.yarn_log_multiplier),

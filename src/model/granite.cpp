@@ -46,4 +46,43 @@ void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace granitemoe
 
+namespace granite_swa {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::norm);
+    hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
+    hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
+    hp.logit_scale = 1.0f / positive_f32(keys, "logit_scale", {});
+    require_window_array(keys, hp);
+    read_window(keys, hp, WindowKind::standard, 0, 0);
+    (void)keys.find_f32("rope.freq_base_swa");  // no effect
+    constexpr std::string_view kRotated = "attention.rope_pattern";
+    if (keys.note(kRotated) && !keys.file().is_array(keys.full(kRotated)))
+        keys.bad(kRotated, "one value", "must be an array, one per layer");
+    if (auto rotated = keys.find_layer_flags("attention.rope_pattern", hp.n_layer + hp.n_layer_draft)) {
+        rotated->resize(static_cast<std::size_t>(hp.n_layer));
+        hp.rope_layers = *rotated;
+    }
+    read_normalized_experts(keys, hp);
+    hp.n_ff_expert = hp.n_ff[0];
+    hp.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    HParams routed = hp;
+    routed.n_ff_shared = 0;  // gate and up of the shared expert are one matrix
+    return bind_stack(binder, routed, Head::tied_if_missing, kBiasesAsGiven, [&](int il, LayerWeights& layer) {
+        const std::int64_t e = hp.n_embd, f = hp.n_ff_shared;
+        layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head[static_cast<std::size_t>(il)]);
+        if (hp.n_expert == 0 || f == 0) return;
+        layer.ffn_up_shexp = binder.linear(block_name(il, "ffn_up_shexp"), e, 2 * f);
+        layer.ffn_down_shexp = binder.linear(block_name(il, "ffn_down_shexp"), f, e);
+    });
+}
+
+void build(const BuildContext& b) { sequential_stack(b); }
+
+}  // namespace granite_swa
+
 }  // namespace tinfer::model

@@ -13,109 +13,10 @@ bool HParams::has_attention() const noexcept {
     return std::ranges::any_of(n_head_kv, [](int n) { return n > 0; });
 }
 
-KeyReader::KeyReader(const gguf::File& file) : file_(&file), arch_(file.require_string("general.architecture")) {}
-
-std::string KeyReader::full(std::string_view key) const { return cat(arch_, ".", key); }
-
-std::optional<std::uint32_t> KeyReader::find_u32(std::string_view key) {
-    asked_.push_back(full(key));
-    return file_->find_u32(asked_.back());
-}
-
-std::uint32_t KeyReader::require_u32(std::string_view key) {
-    asked_.push_back(full(key));
-    return file_->require_u32(asked_.back());
-}
-
-std::optional<float> KeyReader::find_f32(std::string_view key) {
-    asked_.push_back(full(key));
-    const auto value = file_->find_number(asked_.back());
-    if (!value) return std::nullopt;
-    if (!(std::abs(*value) <= std::numeric_limits<float>::max()))
-        bad(key, cat(*value), "must be finite, also as a 32-bit float");
-    return static_cast<float>(*value);
-}
-
-float KeyReader::require_f32(std::string_view key) {
-    const auto value = find_f32(key);
-    if (!value)
-        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
-                                         "' (architecture '", escaped(arch_), "')"));
-    return *value;
-}
-
-std::optional<bool> KeyReader::find_bool(std::string_view key) {
-    asked_.push_back(full(key));
-    return file_->find_bool(asked_.back());
-}
-
-bool KeyReader::require_bool(std::string_view key) {
-    const auto value = find_bool(key);
-    if (!value)
-        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
-                                         "' (architecture '", escaped(arch_), "')"));
-    return *value;
-}
-
-std::optional<std::string_view> KeyReader::find_string(std::string_view key) {
-    asked_.push_back(full(key));
-    return file_->find_string(asked_.back());
-}
-
-std::optional<std::vector<std::uint32_t>> KeyReader::find_per_layer(std::string_view key, std::size_t n_layer) {
-    asked_.push_back(full(key));
-    return file_->find_u32_or_array(asked_.back(), n_layer);
-}
-
-std::optional<std::vector<bool>> KeyReader::find_layer_flags(std::string_view key, int n_layer) {
-    asked_.push_back(full(key));
-    if (!file_->is_array(asked_.back())) {
-        const auto period = file_->find_u32(asked_.back());
-        if (!period) return std::nullopt;
-        return periodic_layers(n_layer, static_cast<int>(std::min(*period, 1u << 20)));
-    }
-    const auto array = *file_->find_array(asked_.back());
-    if (array.size() != static_cast<std::uint64_t>(n_layer))
-        bad(key, cat(array.size(), " elements"), cat("needs one per layer, ", n_layer));
-    std::vector<bool> out(static_cast<std::size_t>(n_layer));
-    for (std::size_t il = 0; il < out.size(); ++il)
-        out[il] = array.element_type() == gguf::ValueType::boolean ? array.boolean(il) : array.integer(il) != 0;
-    return out;
-}
-
 std::vector<bool> periodic_layers(int n_layer, int period) {
     std::vector<bool> out(static_cast<std::size_t>(n_layer));
     for (int il = 0; il < n_layer; ++il) out[static_cast<std::size_t>(il)] = period == 0 || il % period < period - 1;
     return out;
-}
-
-void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {
-    fail(ErrorCode::bad_key,
-         cat(file_->name(), ": metadata: key '", escaped(full(key)), "' = ", value, " is invalid: ", rule));
-}
-
-namespace {
-
-// Keys of these families change what a model computes: one that we do not know is refused (architectures §3.8).
-bool changes_computation(std::string_view key) {
-    const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
-    return has(".attention.") || has(".rope.") || has(".expert_") || has(".ssm.") || has("softcap") ||
-           key.ends_with("_scale");
-}
-
-}  // namespace
-
-void KeyReader::check_unknown(const ModelOptions& options) const {
-    const std::string prefix = arch_ + ".";
-    for (std::size_t i = 0; i < file_->n_keys(); ++i) {
-        const std::string_view key = file_->key(i);
-        if (!key.starts_with(prefix) || std::ranges::find(asked_, key) != asked_.end()) continue;
-        const bool refused = changes_computation(key) && !options.allow_unknown_keys;
-        if (refused)
-            fail(ErrorCode::bad_key, cat(file_->name(), ": metadata: key '", escaped(key),
-                                         "' changes the computation and is not supported"));
-        if (options.log) options.log(LogLevel::warning, cat("metadata: key '", escaped(key), "' is not used"));
-    }
 }
 
 int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit) {
@@ -254,12 +155,12 @@ float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> o
 namespace {
 
 // No layer has attention: the keys that describe it say so, where they are there.
-void read_no_heads(KeyReader& keys, HParams& hp, LayerKinds kinds) {
+void read_no_heads(KeyReader& keys, HParams& hp, LayerKinds kinds, bool ignored) {
     hp.n_head.assign(static_cast<std::size_t>(hp.n_layer), 0);
     hp.n_head_kv = hp.n_head;
     for (const std::string_view key : {"attention.head_count", "attention.head_count_kv"}) {
         if (kinds == LayerKinds::grouped && key.ends_with("_kv")) continue;
-        if (const std::uint32_t n = keys.u32(key, 0); n != 0)
+        if (const std::uint32_t n = keys.u32(key, 0); n != 0 && !ignored)
             keys.bad(key, cat(n), cat("must be 0: '", escaped(hp.arch), "' has no attention"));
     }
 }
@@ -267,6 +168,11 @@ void read_no_heads(KeyReader& keys, HParams& hp, LayerKinds kinds) {
 }  // namespace
 
 HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds kinds) {
+    return read_common(keys, rope, CommonKeys{.norm = norm, .kinds = kinds});
+}
+
+HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
+    const auto [norm, kinds, ff, two_head_sizes, shared_kv, ignores_heads, eps_otherwise] = common;
     HParams hp;
     hp.arch = keys.arch();
     hp.rope = rope;
@@ -277,21 +183,32 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
     const std::vector<int> no_ff(static_cast<std::size_t>(hp.n_layer),
                                  0);  // a recurrent model may have no feed-forward part
     const bool recurrent = kinds == LayerKinds::recurrent || kinds == LayerKinds::grouped;
-    hp.n_ff = per_layer(keys, "feed_forward_length", hp, recurrent ? &no_ff : nullptr,
-                        recurrent || kinds == LayerKinds::pruned ? 0 : 1);
+    const bool may_lack = recurrent || (ff == FeedForwardKey::optional && keys.u32("expert_count", 0) > 0);
+    hp.n_ff = per_layer(keys, "feed_forward_length", hp, may_lack ? &no_ff : nullptr,
+                        recurrent || kinds == LayerKinds::pruned || ff != FeedForwardKey::required ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
-    if (norm == NormKind::rms) hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", {});
+    if (norm == NormKind::rms) {
+        std::optional<float> otherwise;
+        if (!eps_otherwise.empty()) otherwise = positive_f32(keys, eps_otherwise, {});
+        hp.rms_eps = positive_f32(keys, "attention.layer_norm_rms_epsilon", otherwise);
+    }
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
-    recurrent ? read_no_heads(keys, hp, kinds) : read_head_sizes(keys, hp, kinds);
+    recurrent ? read_no_heads(keys, hp, kinds, ignores_heads) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
     leave_out_draft_blocks(keys, hp);
-    if (keys.u32("attention.shared_kv_layers", 0) > 0)
+    if (!shared_kv && keys.u32("attention.shared_kv_layers", 0) > 0)
         unsupported(keys.file(), hp.arch, "shared KV layers not supported");
-    for (const char* const side : {"key", "value"})
-        if (const auto size = keys.find_u32(cat("attention.", side, "_length_swa"));
-            size && static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) !=
-                        (side[0] == 'k' ? hp.head_dim_k : hp.head_dim_v))
-            unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
+    for (const std::string_view side : {"key", "value"}) {
+        const std::string key = cat("attention.", side, "_length_swa");
+        const auto size = keys.find_u32(key);
+        int& of_window = side == "key" ? hp.head_dim_k_window : hp.head_dim_v_window;
+        if (!size || static_cast<int>(std::min<std::uint32_t>(*size, 1u << 30)) ==
+                         (side == "key" ? hp.head_dim_k : hp.head_dim_v))
+            continue;
+        if (!two_head_sizes) unsupported(keys.file(), hp.arch, "per-kind head sizes not supported");
+        if (*size == 0 || *size > 65536) keys.bad(key, cat(*size), "must lie in 1 to 65536");
+        of_window = static_cast<int>(*size);
+    }
     hp.causal = keys.boolean("attention.causal", true);
     const std::uint32_t pooling = keys.u32("pooling_type", 0);
     if (pooling > 4) keys.bad("pooling_type", cat(pooling), "must lie in 0 to 4");
@@ -303,11 +220,73 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
 void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period) {
     const std::uint32_t size = keys.u32("attention.sliding_window", otherwise);
     if (size > 1u << 30) keys.bad("attention.sliding_window", cat(size), "must lie in 0 to 2^30");
-    const auto pattern = keys.find_layer_flags("attention.sliding_window_pattern", hp.n_layer);
+    auto pattern = keys.find_layer_flags("attention.sliding_window_pattern", hp.n_layer + hp.n_layer_draft);
     if (size == 0) return;
+    if (pattern) pattern->resize(static_cast<std::size_t>(hp.n_layer));  // the blocks behind are not run
     hp.windowed = pattern ? *pattern : periodic_layers(hp.n_layer, period);
     if (std::ranges::find(hp.windowed, true) == hp.windowed.end()) return;
     hp.window = {kind, static_cast<std::int32_t>(size), hp.causal};
+}
+
+bool read_window_behind_full(KeyReader& keys, HParams& hp, WindowKind kind, int period) {
+    constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+    const bool is_array = keys.file().is_array(keys.full(kPattern));
+    if (!is_array)
+        period = static_cast<int>(std::min(keys.u32(kPattern, static_cast<std::uint32_t>(period)), 1u << 20));
+    const std::uint32_t size = keys.u32("attention.sliding_window", 0);
+    if (size > 1u << 30) keys.bad("attention.sliding_window", cat(size), "must lie in 0 to 2^30");
+    if (is_array) {
+        read_window(keys, hp, kind, size, 0);
+        return hp.has_windowed_layers();
+    }
+    if (size == 0) return false;
+    for (int il = 0; il < hp.n_layer; ++il) hp.windowed.push_back(period == 0 || il % period != 0);
+    if (std::ranges::find(hp.windowed, true) == hp.windowed.end()) return false;
+    hp.window = {kind, static_cast<std::int32_t>(size), hp.causal};
+    return true;
+}
+
+std::vector<bool> windowed_layers(const HParams& hp) {
+    return hp.windowed.empty() ? std::vector<bool>(static_cast<std::size_t>(hp.n_layer), false) : hp.windowed;
+}
+
+void require_window_array(KeyReader& keys, const HParams& hp) {
+    constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+    const std::uint32_t size = keys.require_u32("attention.sliding_window");
+    if (size == 0) keys.bad("attention.sliding_window", "0", "must be above 0");
+    if (!keys.file().contains(keys.full(kPattern)))
+        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", keys.full(kPattern),
+                                         "' (architecture '", escaped(hp.arch), "')"));
+    if (!keys.file().is_array(keys.full(kPattern))) keys.bad(kPattern, "one number", "must be an array, one per layer");
+}
+
+void read_window_base(KeyReader& keys, HParams& hp, float otherwise) {
+    const float base = keys.f32("rope.freq_base_swa", otherwise > 0 ? otherwise : hp.rope_freq_base);
+    if (!(base > 0)) keys.bad("rope.freq_base_swa", cat(base), "must be above 0");
+    if (base != hp.rope_freq_base) hp.rope_freq_base_window = base;
+}
+
+void read_window_rotation(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n = keys.u32("rope.dimension_count_swa", static_cast<std::uint32_t>(hp.n_rot));
+    if (n < 2 || n % 2 != 0 || n > static_cast<std::uint32_t>(hp.head_dim_k))
+        keys.bad("rope.dimension_count_swa", cat(n), cat("must be even and at most the head size ", hp.head_dim_k));
+    if (static_cast<int>(n) != hp.n_rot) hp.n_rot_window = static_cast<int>(n);
+}
+
+std::vector<float> layer_limits(KeyReader& keys, const HParams& hp, std::string_view key) {
+    std::vector<float> out = keys.find_layer_numbers(key, hp.n_layer + hp.n_layer_draft);
+    for (const float limit : out)
+        if (limit < 0) keys.bad(key, cat(limit), "must not be below 0; 0 is none");
+    return out;
+}
+
+int required_expert_width(KeyReader& keys) {
+    return expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
+}
+
+void require_experts(KeyReader& keys, const HParams& hp) {
+    if (hp.n_expert == 0)
+        keys.bad("expert_count", "0", cat("architecture '", escaped(hp.arch), "' needs expert_count > 0"));
 }
 
 int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise) {
@@ -316,13 +295,30 @@ int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise)
     return static_cast<int>(value);
 }
 
-int shared_width(KeyReader& keys, const HParams& hp) {
-    const std::uint64_t n =
-        std::uint64_t{keys.u32("expert_shared_count", 0)} * static_cast<std::uint32_t>(hp.n_ff_expert);
+int shared_width(KeyReader& keys, const HParams& hp) { return shared_width(keys, hp.n_ff_expert); }
+
+int shared_width(KeyReader& keys, int of_one, std::uint32_t count_otherwise) {
+    const std::uint32_t count = keys.u32("expert_shared_count", count_otherwise);
+    const std::uint64_t n = std::uint64_t{count} * static_cast<std::uint32_t>(of_one);
     if (n > (1u << 24))
-        keys.bad("expert_shared_count", cat(n / static_cast<std::uint32_t>(hp.n_ff_expert)),
-                 "times expert_feed_forward_length must be at most 16777216");
+        keys.bad("expert_shared_count", cat(count), cat("times the width ", of_one, " must be at most 16777216"));
     return static_cast<int>(n);
+}
+
+int optional_width(KeyReader& keys, std::string_view key) {
+    const std::uint32_t value = keys.u32(key, 0);
+    return value == 0 ? 0 : expert_width(keys, key, value);
+}
+
+void require_full_rotation(KeyReader& keys, const HParams& hp) {
+    if (hp.n_rot != hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.n_rot),
+                 cat("must equal head size ", hp.head_dim_k, " for '", escaped(hp.arch), "'"));
+}
+
+void require_gating(KeyReader& keys) {
+    const std::uint32_t gating = keys.require_u32("expert_gating_func");
+    if (gating != 1 && gating != 2) keys.bad("expert_gating_func", cat(gating), "must be 1 or 2");
 }
 
 namespace {
@@ -342,13 +338,9 @@ void read_expert_groups(KeyReader& keys, HParams& hp) {
 
 }  // namespace
 
-void read_experts(KeyReader& keys, HParams& hp) {
-    const std::uint32_t n_expert = keys.u32("expert_count", 0), n_used = keys.u32("expert_used_count", 0);
-    if (n_expert > 1024) keys.bad("expert_count", cat(n_expert), "at most 1024 experts");
-    if (n_used > n_expert || (n_expert > 0) != (n_used > 0))
-        keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
-    hp.n_expert = static_cast<int>(n_expert);
-    hp.n_expert_used = static_cast<int>(n_used);
+namespace {
+
+void read_routing(KeyReader& keys, HParams& hp) {
     hp.expert_weights_scale = keys.f32("expert_weights_scale", 1.0f);
     if (hp.expert_weights_scale < 0)
         keys.bad("expert_weights_scale", cat(hp.expert_weights_scale), "must not be below 0; 0 is 1");
@@ -362,6 +354,106 @@ void read_experts(KeyReader& keys, HParams& hp) {
         keys.bad("leading_dense_block_count", cat(n_dense), cat("must lie in 0 to block_count = ", n_block));
     hp.n_layer_dense = static_cast<int>(n_dense);
     read_expert_groups(keys, hp);
+}
+
+std::uint32_t expert_count(KeyReader& keys) {
+    const std::uint32_t n = keys.u32("expert_count", 0);
+    if (n > 1024) keys.bad("expert_count", cat(n), "at most 1024 experts");
+    return n;
+}
+
+void check_used(KeyReader& keys, std::uint32_t n_used, std::uint32_t n_expert, bool may_be_none) {
+    if (n_used > n_expert || (!may_be_none && (n_expert > 0) != (n_used > 0)))
+        keys.bad("expert_used_count", cat(n_used), cat("must lie in 1 to expert_count = ", n_expert));
+}
+
+}  // namespace
+
+void read_experts(KeyReader& keys, HParams& hp) {
+    const std::uint32_t n_expert = expert_count(keys), n_used = keys.u32("expert_used_count", 0);
+    check_used(keys, n_used, n_expert, false);
+    hp.n_expert = static_cast<int>(n_expert);
+    hp.n_expert_used = static_cast<int>(n_used);
+    read_routing(keys, hp);
+}
+
+void read_layer_experts(KeyReader& keys, HParams& hp) {
+    const auto n = static_cast<std::size_t>(hp.n_layer + hp.n_layer_draft);
+    const std::uint32_t n_expert = expert_count(keys);
+    const auto used = keys.find_per_layer("expert_used_count", n).value_or(std::vector<std::uint32_t>(n, 0));
+    hp.n_expert = static_cast<int>(n_expert);
+    for (const std::uint32_t value : used) {
+        check_used(keys, value, n_expert, true);
+        hp.n_expert_used_in.push_back(static_cast<int>(value));
+        hp.n_expert_used = std::max(hp.n_expert_used, hp.n_expert_used_in.back());
+    }
+    check_used(keys, static_cast<std::uint32_t>(hp.n_expert_used), n_expert, false);
+    read_routing(keys, hp);
+    if (n_expert == 0) return;
+    const auto widths = keys.find_per_layer("expert_feed_forward_length", n);
+    for (std::size_t il = 0; il < n; ++il) {
+        const int k = std::max(hp.n_expert_used_in[il], 1);
+        const std::uint32_t width = widths ? (*widths)[il] : static_cast<std::uint32_t>(hp.n_ff[il] / k);
+        if (width > (1u << 24)) keys.bad("expert_feed_forward_length", cat(width), "must lie in 1 to 16777216");
+        hp.n_ff_expert_in.push_back(static_cast<int>(width));
+    }
+}
+
+namespace {
+
+void read_fixed_experts(KeyReader& keys, HParams& hp, bool normalized) {
+    hp.expert_weights_norm = normalized;
+    read_experts(keys, hp);
+    if (hp.expert_weights_norm != normalized)
+        keys.bad("expert_weights_norm", normalized ? "false" : "true",
+                 cat("architecture '", escaped(hp.arch), normalized ? "' always normalizes" : "' never normalizes"));
+    if (hp.expert_weights_scale != 1.0f)
+        keys.bad("expert_weights_scale", cat(hp.expert_weights_scale),
+                 cat("architecture '", escaped(hp.arch), "' scales by nothing"));
+}
+
+}  // namespace
+
+void read_normalized_experts(KeyReader& keys, HParams& hp) { read_fixed_experts(keys, hp, true); }
+void read_plain_experts(KeyReader& keys, HParams& hp) { read_fixed_experts(keys, hp, false); }
+
+void read_rope_sections(KeyReader& keys, HParams& hp, bool interleaved, bool required) {
+    constexpr std::string_view kKey = "rope.dimension_sections";
+    const std::string name = keys.full(kKey);
+    if (!keys.note(kKey)) {
+        if (!required) return;
+        fail(ErrorCode::missing_key, cat(keys.file().name(), ": metadata: missing required key '", name,
+                                         "' (architecture '", escaped(hp.arch), "')"));
+    }
+    const auto array = keys.file().find_array(name);
+    const auto n = array ? array->size() : 0;
+    if (n < 3 || n > 4) keys.bad(kKey, cat(n, " elements"), "needs 4 counts of pairs");
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::int64_t count = array->integer(i);
+        if (count < 0 || count > hp.n_rot / 2)
+            keys.bad(kKey, cat(count), cat("counts of pairs must lie in 0 to ", hp.n_rot / 2));
+        hp.rope_sections[i] = static_cast<int>(count);
+        sum += count;
+    }
+    if (sum == 0) keys.bad(kKey, "0", "some section must have pairs");
+    hp.rope_interleaved = interleaved;
+}
+
+void read_temperature(KeyReader& keys, HParams& hp, std::string_view length_key) {
+    hp.temperature_scale = keys.f32("attention.temperature_scale", 0.0f);
+    if (hp.temperature_scale < 0)
+        keys.bad("attention.temperature_scale", cat(hp.temperature_scale), "must not be below 0; 0 is none");
+    const std::uint32_t length = keys.u32(length_key, 0);
+    if (hp.temperature_scale == 0.0f) return;
+    if (length == 0 || length > (1u << 30))
+        keys.bad(length_key, cat(length), "must be there, in 1 to 2^30, where attention.temperature_scale is not 0");
+    hp.temperature_length = static_cast<int>(length);
+}
+
+void usual_yarn_ramp(HParams& hp) {
+    hp.yarn_beta_fast = 32.0f;
+    hp.yarn_beta_slow = 1.0f;
 }
 
 }  // namespace tinfer::model

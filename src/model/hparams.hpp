@@ -3,6 +3,7 @@
 // them. Per-layer values are vectors; most files give one value for all layers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,12 +37,27 @@ struct StateShape {
     std::string_view role;
     std::int64_t size = 0;
 };
-inline constexpr std::size_t kMaxStates = 3;
+inline constexpr std::size_t kMaxStates = 4;
 
 /// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention
 /// has it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the
 /// family reads how many heads of keys and values there are.
 enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
+/// feed_forward_length: required of every layer, 0 in layers without a feed-forward of their own, or left out where
+/// experts have a key for their width.
+enum class FeedForwardKey : std::uint8_t { required, zero_allowed, optional };
+
+/// What attention's output is multiplied with before attn_output, of a projection attn_gate: per head or per element.
+enum class GateKind : std::uint8_t { sigmoid, softplus };
+
+/// Limits of the halves of a gated feed-forward, per layer; 0 or less: none.
+struct GateLimits {
+    std::vector<float> routed, dense;  ///< experts; shared experts and dense layers; empty: none
+    bool before = false;               ///< the gate is limited before its activation, not behind
+    [[nodiscard]] static float of(const std::vector<float>& limits, std::size_t il) noexcept {
+        return il < limits.size() ? limits[il] : 0.0f;
+    }
+};
 
 /// State spaces and delta nets (architectures §5.28, §5.34). 0: the model has none.
 struct StateSpaceParams {
@@ -53,6 +69,11 @@ struct StateSpaceParams {
     bool norms = false;  ///< RMS norms of the time step, B and C, with weights or without
 };
 
+/// Constants of xIELU, per layer.
+struct XieluParams {
+    std::vector<float> alpha_n, alpha_p, beta, eps;
+};
+
 /// RWKV (architectures §5.29, §5.30).
 struct RwkvParams {
     int head_size = 0;
@@ -62,6 +83,19 @@ struct RwkvParams {
     int rank_decay = 0, rank_rate = 0, rank_value = 0, rank_gate = 0;  ///< of RWKV-7
 };
 
+/// Sparse attention: small heads that score the tokens a query sees, of which attention gets the best (kernels/ops.hpp:
+/// select_keys). 0 heads: the model has none.
+struct IndexerParams {
+    int n_head = 0, head_dim = 0;
+    int top_k = 0, block = 1, local = 0;  ///< tokens, or blocks of so many positions, of which the newest come first
+    int n_rot = 0;
+    bool neox = false;
+    float eps = 1e-6f;         ///< of the layer norm of its keys
+    int first = 0;             ///< first element of a head that is rotated
+    std::vector<bool> layers;  ///< that have one; the others take the choice of the last one in front that has
+    [[nodiscard]] bool is_in(std::size_t il) const noexcept { return n_head > 0 && layers[il]; }
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
@@ -69,23 +103,55 @@ struct HParams {
     int n_pos_table = 0;                       ///< rows of a learned position table; 0 = none
     std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
+    int head_dim_k_window = 0, head_dim_v_window = 0;  ///< of windowed layers; 0: as all others
+    [[nodiscard]] int head_k(int il) const noexcept {
+        return head_dim_k_window > 0 && is_windowed(il) ? head_dim_k_window : head_dim_k;
+    }
+    [[nodiscard]] int head_v(int il) const noexcept {
+        return head_dim_v_window > 0 && is_windowed(il) ? head_dim_v_window : head_dim_v;
+    }
+    int n_layer_kv = 0;  ///< layers in front that have keys and values of their own; 0: all
+    /// The layer whose keys and values a layer looks at: its own, or the last in front of its kind.
+    [[nodiscard]] int kv_layer(int il) const noexcept {
+        return n_layer_kv == 0 || il < n_layer_kv ? il : n_layer_kv - (is_windowed(il) ? 2 : 1);
+    }
     NormKind norm = NormKind::rms;
     NormKind head_norm = NormKind::rms;     ///< of q and k; as `norm`, but for Chameleon
     float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and `head_norm` are above 0
+    bool head_norms_behind_rope = false;    ///< of q and k, which are rotated first
     bool norms_behind = false;              ///< a block's norms stand behind its branches, under the usual names
     Activation activation = Activation::silu;
     float embd_scale = 1;      ///< rows of token_embd times this
     float residual_scale = 1;  ///< what a sub-layer adds to the stream, times this
     float logit_scale = 1;     ///< logits times this
     TokenRange suppressed;     ///< ids whose logits are the lowest float
-    float final_softcap = 0;   ///< logits = c · tanh(logits / c); 0 = none
-    float attn_scale = 0;      ///< 1/sqrt(head_dim_k) unless the file says otherwise
-    float attn_softcap = 0;    ///< 0 = none
-    float max_alibi_bias = 0;  ///< 0 = no ALiBi
-    int n_rel_bucket = 0;      ///< buckets of distances with a learned bias each; 0 = none
+    float attn_out_scale = 1;  ///< what attention adds, times this
+    GateKind attn_gate = GateKind::sigmoid;
+    GateLimits gate_limits;
+    float final_softcap = 0;      ///< logits = c · tanh(logits / c); 0 = none
+    float attn_scale = 0;         ///< 1/sqrt(head_dim_k) unless the file says otherwise
+    float attn_scale_window = 0;  ///< of windowed layers; 0: as all others
+    float attn_softcap = 0;       ///< 0 = none
+    float max_alibi_bias = 0;     ///< 0 = no ALiBi
+    int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
+    /// Attention asks for the position of the token in each cell.
+    [[nodiscard]] bool reads_positions() const noexcept {
+        return biases_by_position() || indexer.block > 1 || indexer.local > 0;
+    }
+    int n_residual_block = 0;                   ///< layers after which the stream is kept for later mixtures; 0: never
+    float situ_beta = 0, situ_linear_beta = 0;  ///< of the bounded gated activation
+    int n_stream = 0;                           ///< residual streams beside one another; 0: one
+    float stream_eps = 0, stream_magnitude = 1;
     bool parallel_residual = false;  ///< attention and feed-forward read the same stream
-    float qkv_clamp = 0;             ///< projections stay within ±c; 0 = none
+    float temperature_scale = 0;     ///< queries times 1 + t · ln(1 + floor(p / n)); 0 = none
+    int temperature_length = 0;
+    float qkv_clamp = 0;  ///< projections stay within ±c; 0 = none
+
+    // blocks that run several times, each time as layers of their own
+    int n_block = 0;            ///< in the file; 0: as many as layers
+    int n_low_cycle = 0;        ///< passes of the low stack for one of the high one
+    bool norms_passes = false;  ///< between passes, by the last norm
 
     // encoder and decoder
     int n_layer_cross = 0;  ///< of an encoder: layers of the decoder that look at its result
@@ -102,14 +168,27 @@ struct HParams {
     int n_ctx_orig = 0;
     float rope_attn_factor = 1.0f;
     float yarn_log_multiplier = 0.0f;  ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
-    MlaSizes mla;
+    MlaSizes mla, mla_window;          ///< the second of windowed layers, where theirs are others
+    [[nodiscard]] const MlaSizes& mla_of(int il) const noexcept {
+        return mla_window.n_lora_kv > 0 && is_windowed(il) ? mla_window : mla;
+    }
+    IndexerParams indexer;
+    std::array<int, 4> rope_sections{};  ///< pairs that follow time, height, width and none; all 0: all of them
+    bool rope_interleaved = false;       ///< sections take turns pair by pair
+    float yarn_magnitude_share = 0;      ///< a: the magnitude is divided by 1 + 0.1 · a · ln(1/s)
     float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
     float rope_freq_base_window = 0;  ///< of windowed layers; 0: as all others
     bool rope_window_scaled = true;   ///< false: windowed layers turn by plain angles
-    [[nodiscard]] bool has_window_rope() const noexcept { return rope_freq_base_window > 0 || !rope_window_scaled; }
+    bool rope_window_factors = true;  ///< false: the factor tables are not for them
+    int n_rot_window = 0;             ///< of windowed layers; 0: as all others
+    [[nodiscard]] bool has_window_rope() const noexcept {
+        return rope_freq_base_window > 0 || !rope_window_scaled || !rope_window_factors || n_rot_window > 0;
+    }
 
     // what queries see (architectures §2.6)
     bool causal = true;
+    bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
+    bool diffusion = false;        ///< text comes of masked places, filled over several passes: never causal
     Pooling pooling = Pooling::none;
     Window window;               ///< of windowed layers; kind none: there are none
     std::vector<bool> windowed;  ///< per layer; empty: none
@@ -125,17 +204,31 @@ struct HParams {
     [[nodiscard]] bool has_attention() const noexcept;
 
     StateSpaceParams ssm;
+    float decay_lower_bound = 0;  ///< of the logarithm of a delta net's decays; 0: none
+    XieluParams xielu;
     RwkvParams rwkv;
 
     // experts
     int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
+    int n_per_layer = 0;                     ///< width of an input that every layer has of its own; 0: none
+    int n_expert_chunk = 0, n_ff_chunk = 0;  ///< experts that share one, its width; 0: there are none
+    float expert_group_scale = 1.0f;         ///< what those add, times this
+    int n_latent_expert = 0;                 ///< width of what experts read and give; 0: that of the stream
     float expert_weights_scale = 1.0f;
+    float expert_sum_scale = 1.0f;  ///< of routed and shared experts together
     bool expert_weights_norm = false;
     GatingFunc expert_gating = GatingFunc::softmax;
     int n_expert_group = 0, n_expert_group_used = 0;  ///< 0 = no limit by groups
     int n_layer_dense = 0;                            ///< layers in front that have no experts
     int expert_layer_step = 1;                        ///< every so many layers one has experts
 
+    std::vector<int> n_expert_used_in, n_ff_expert_in;  ///< per layer where they differ; empty: all as above
+    [[nodiscard]] int experts_used(std::size_t il) const noexcept {
+        return n_expert_used_in.empty() ? n_expert_used : n_expert_used_in[il];
+    }
+    [[nodiscard]] int expert_size(std::size_t il) const noexcept {
+        return n_ff_expert_in.empty() ? n_ff_expert : n_ff_expert_in[il];
+    }
     [[nodiscard]] bool rotates(int il) const noexcept {
         return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
     }
@@ -164,14 +257,21 @@ public:
     [[nodiscard]] bool require_bool(std::string_view key);
     [[nodiscard]] std::optional<std::string_view> find_string(std::string_view key);
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> find_per_layer(std::string_view key, std::size_t n_layer);
+    /// A number for all layers or an array of one each; empty without the key.
+    [[nodiscard]] std::vector<float> find_layer_numbers(std::string_view key, int n_layer);
+    /// The same of a key without the architecture in front.
+    [[nodiscard]] std::vector<float> find_global_numbers(std::string_view key, int n_layer);
     /// An array of one bool per layer, or a period: of so many layers the last one is false (1: all of them, 0: none).
     [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
+    /// Marks a key as understood; false where the file has none.
+    bool note(std::string_view key);
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
     void check_unknown(const ModelOptions& options) const;
 
 private:
+    [[nodiscard]] std::vector<float> numbers(const std::string& name, int n_layer) const;
     const gguf::File* file_;
     std::string arch_;
     std::vector<std::string> asked_;
@@ -180,21 +280,67 @@ private:
 /// The keys that every attention model shares, with their range rules (architectures §1, §3.4).
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm = NormKind::rms,
                                   LayerKinds kinds = LayerKinds::attention);
+struct CommonKeys {
+    NormKind norm = NormKind::rms;
+    LayerKinds kinds = LayerKinds::attention;
+    FeedForwardKey ff = FeedForwardKey::required;
+    bool two_head_sizes = false;           ///< windowed layers may have heads of another size
+    bool shared_kv = false;                ///< the last layers may look at keys and values of others
+    bool ignores_heads = false;            ///< of a recurrent model, whatever attention.head_count says
+    std::string_view rms_eps_otherwise{};  ///< the key that stands in for attention.layer_norm_rms_epsilon
+};
+[[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common);
 /// A count that must lie in 1 to `limit`.
 [[nodiscard]] int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit);
 /// attention.sliding_window (`otherwise` where the file has no such key; 0: no window) on the layers of
 /// attention.sliding_window_pattern or, without it, of `period`, which works like that key's.
 void read_window(KeyReader& keys, HParams& hp, WindowKind kind, std::uint32_t otherwise, int period);
+/// The same where a period begins with the layer that sees everything. False: there is no window.
+bool read_window_behind_full(KeyReader& keys, HParams& hp, WindowKind kind, int period);
+/// One flag per layer: does it have a window?
+[[nodiscard]] std::vector<bool> windowed_layers(const HParams& hp);
+/// attention.sliding_window must be there and above 0, and its pattern an array.
+void require_window_array(KeyReader& keys, const HParams& hp);
 /// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
 [[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
+/// rope.freq_base_swa, which windowed layers turn by; where the file has none, `otherwise`, or 0 for the base of all.
+void read_window_base(KeyReader& keys, HParams& hp, float otherwise = 0);
+/// rope.dimension_count_swa; rope.dimension_count where the file has none.
+void read_window_rotation(KeyReader& keys, HParams& hp);
+/// A key of one number for all layers or one each, of blocks that only draft too; empty without the key.
+[[nodiscard]] std::vector<float> layer_limits(KeyReader& keys, const HParams& hp, std::string_view key);
+/// The experts of families that always divide by the sum of the chosen gate values and scale by nothing: a file that
+/// says otherwise is refused.
+void read_normalized_experts(KeyReader& keys, HParams& hp);
+/// The same where the gate values stay as they are.
+void read_plain_experts(KeyReader& keys, HParams& hp);
+/// expert_feed_forward_length, which must be there.
+[[nodiscard]] int required_expert_width(KeyReader& keys);
+/// expert_count must be above 0.
+void require_experts(KeyReader& keys, const HParams& hp);
 /// Expert counts and routing keys; leaves n_expert at 0 for dense models.
 void read_experts(KeyReader& keys, HParams& hp);
+/// The same where counts and widths may be arrays, one value per layer, 0 in layers without experts.
+void read_layer_experts(KeyReader& keys, HParams& hp);
+/// rope.dimension_sections: four counts of pairs.
+void read_rope_sections(KeyReader& keys, HParams& hp, bool interleaved, bool required);
+/// attention.temperature_scale; its length must be given by `length_key` where the scale is not 0.
+void read_temperature(KeyReader& keys, HParams& hp, std::string_view length_key);
+/// YaRN's ramp ends where it does by default, whatever the file says.
+void usual_yarn_ramp(HParams& hp);
+/// rope.dimension_count must be the head size.
+void require_full_rotation(KeyReader& keys, const HParams& hp);
+/// expert_gating_func must be there, and 1 or 2.
+void require_gating(KeyReader& keys);
 /// A factor or limit that must be finite and above 0; `otherwise` where the key is absent.
 [[nodiscard]] float positive_f32(KeyReader& keys, std::string_view key, std::optional<float> otherwise);
 /// Throws unsupported_arch: "model.gguf: architecture 'falcon': <text>".
 [[noreturn]] void unsupported(const gguf::File& file, std::string_view arch, std::string_view text);
-/// Width of all shared experts together: expert_shared_count · n_ff_expert.
+/// Width of all shared experts together: expert_shared_count times that of one, which is n_ff_expert.
 [[nodiscard]] int shared_width(KeyReader& keys, const HParams& hp);
+[[nodiscard]] int shared_width(KeyReader& keys, int of_one, std::uint32_t count_otherwise = 0);
+/// A width that may be 0 or left out: then there is no such part.
+[[nodiscard]] int optional_width(KeyReader& keys, std::string_view key);
 /// Width of a hidden layer of experts, given by a key that not every file has.
 [[nodiscard]] int expert_width(KeyReader& keys, std::string_view key, std::uint32_t otherwise);
 

@@ -32,7 +32,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     }
     // q · (1 + 0.1 · ln(1 + floor((p + 1) / 8192))): one number per token
     const AttentionParams p = attention_params(b, il);
-    const Tensor temperature = g.name(g.log_temperature(in.positions, kTemperature, kChunk), "attn_temperature");
+    const Tensor temperature = g.name(g.log_temperature(in.positions, kTemperature, kChunk, 1), "attn_temperature");
     const Tensor rows = g.reshape(x.q, {std::int64_t{p.head_dim_k} * p.n_head, b.shape.n_tokens, 1, 1});
     x.q = g.heads(g.name(g.mul(rows, temperature), "q_scaled"), p.n_head);
     return attention_out(b, in, il, x);
@@ -43,7 +43,7 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (!w.ffn_gate_inp) return feed_forward(b, w, h);
     Graph& g = b.g;
     g.set_part(Part::router);
-    const Tensor logits = g.name(linear(g, w.ffn_gate_inp, h), "ffn_moe_logits");
+    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const Tensor ids = g.name(g.top_k(logits, 1), "ffn_moe_topk");
     const Tensor probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
     const Tensor weight = g.name(g.moe_weights(probs, ids, false, b.hp.expert_weights_scale), "ffn_moe_weights");

@@ -13,6 +13,19 @@ namespace tinfer::model {
 /// attn_q, or attn_q_a with its norm and attn_q_b; attn_kv_a_mqa with its norm; attn_k_b and attn_v_b, or attn_kv_b;
 /// attn_output. Sizes: hp.mla.
 void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
-[[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
+/// `chosen`: what the last indexer in front has chosen; a layer with one writes its own choice there. Null: attention
+/// sees everything.
+[[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h,
+                                      Tensor* chosen = nullptr);
+
+/// The sizes of the split layout, of two kinds of layers where some have a window, and 1/sqrt(head size) as scale.
+void read_split_latent(KeyReader& keys, HParams& hp, bool has_windows = false);
+/// YaRN's magnitude divided by 1 + a·ln(1/s), a = rope.scaling.yarn_log_multiplier, and given back to the scores.
+void share_yarn_magnitude(KeyReader& keys, HParams& hp);
+/// attention.indexer.*, in every layer.
+void read_indexer(KeyReader& keys, HParams& hp, bool neox);
+/// Which layers have an indexer: attention.indexer.types; false where the file does not say.
+bool read_indexer_types(KeyReader& keys, HParams& hp);
+void bind_indexer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 
 }  // namespace tinfer::model

@@ -105,6 +105,8 @@ RopeParams effective_rope(const HParams& hp, ContextOptions o) {
     RopeParams rope;
     rope.n_rot = hp.n_rot;
     rope.neox = hp.rope == RopeKind::neox;
+    std::ranges::copy(hp.rope_sections, rope.sections);
+    rope.interleaved = hp.rope_interleaved ? 1 : 0;
     rope.freq_base = *o.rope_freq_base;
     rope.freq_scale = *o.rope_freq_scale;
     rope.ext_factor = *o.yarn_ext_factor;
@@ -116,12 +118,17 @@ RopeParams effective_rope(const HParams& hp, ContextOptions o) {
     const double factor = 1.0 / static_cast<double>(rope.freq_scale);
     if (rope.ext_factor != 0.0f && factor > 1.0 && hp.yarn_log_multiplier == 0.0f)
         rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
+    if (hp.yarn_magnitude_share != 0.0f && rope.ext_factor != 0.0f && factor > 1.0)
+        rope.magnitude =
+            static_cast<float>(static_cast<double>(rope.magnitude) /
+                               (1.0 + 0.1 * static_cast<double>(hp.yarn_magnitude_share) * math::log(factor)));
     return rope;
 }
 
 RopeParams effective_window_rope(const HParams& hp, ContextOptions options) {
     RopeParams rope = effective_rope(hp, std::move(options));
     if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
+    if (hp.n_rot_window > 0) rope.n_rot = hp.n_rot_window;
     if (hp.rope_window_scaled) return rope;
     rope.freq_scale = rope.magnitude = 1.0f;
     rope.ext_factor = 0.0f;

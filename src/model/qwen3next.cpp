@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Qwen3-Next (arXiv:2412.06464 for its delta net): three of four layers are gated delta nets, the others attention with
-// an output gate and partial RoPE; experts with a gated shared one behind each.
+// Qwen3-Next (arXiv:2412.06464 for its delta net), Qwen3.5 and 3.6: three of four layers are gated delta nets, the
+// others attention with an output gate and partial RoPE; experts with a gated shared one behind each, or, in small
+// models of the second, a gated feed-forward.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -8,7 +9,7 @@
 #include "model/families.hpp"
 #include "model/recurrent.hpp"
 
-namespace tinfer::model::qwen3next {
+namespace tinfer::model {
 
 namespace {
 
@@ -22,10 +23,10 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     const AttentionParams p = attention_params(b, il);
     g.set_part(Part::attn);
-    const Tensor q_gate = g.heads(g.name(linear(g, w.attn_q, h), "q_gate"), p.n_head);
+    const Tensor q_gate = g.heads(g.name(linear(b, w.attn_q, h), "q_gate"), p.n_head);
     const Tensor q = norm(b, w.attn_q_norm, g.view(q_gate, 0, p.head_dim_k), "q_norm");
-    const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(g, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
-    const Tensor v = g.heads(g.name(linear(g, w.attn_v, h), "v"), p.n_head_kv);
+    const Tensor k = norm(b, w.attn_k_norm, g.heads(g.name(linear(b, w.attn_k, h), "k"), p.n_head_kv), "k_norm");
+    const Tensor v = g.heads(g.name(linear(b, w.attn_v, h), "v"), p.n_head_kv);
     const Tensor a = cached_attention(b, in, il,
                                       {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"),
                                        g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
@@ -33,7 +34,7 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     g.set_part(Part::attn_out);
     const Tensor gate = g.name(g.sigmoid(g.view(q_gate, p.head_dim_k, p.head_dim_k)), "attn_gate");
     const Tensor gated = g.name(g.mul(a, g.reshape(gate, g.value(a).ne)), "attn_gated");
-    return g.name(linear(g, w.attn_output, gated), "attn_out");
+    return g.name(linear(b, w.attn_output, gated), "attn_out");
 }
 
 struct Projections {
@@ -42,11 +43,11 @@ struct Projections {
 
 Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qkv, Tensor h) {
     Graph& g = b.g;
-    if (!w.in) return {qkv, g.name(linear(g, w.gate, h), "delta_z")};
+    if (!w.in) return {qkv, g.name(linear(b, w.gate, h), "delta_z")};
     // Older files: for each key head [q | k | its values' v | their z] in one matrix.
     const std::int64_t n_key_head = b.hp.ssm.n_group, size = b.hp.ssm.n_state, n_value = value_width(b.hp) / n_key_head;
     const std::int64_t n_tokens = b.shape.n_tokens;
-    const Tensor all = g.heads(g.name(linear(g, w.in, h), "delta_in"), n_key_head);
+    const Tensor all = g.heads(g.name(linear(b, w.in, h), "delta_in"), n_key_head);
     const auto part = [&](std::int64_t first, std::int64_t n) {
         return g.reshape(g.copy(g.view(all, first, n)), {n * n_key_head, n_tokens, 1, 1});
     };
@@ -66,7 +67,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     g.set_part(Part::state);
 
     const Projections p =
-        project(b, w, layer.attn_qkv ? g.name(linear(g, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
+        project(b, w, layer.attn_qkv ? g.name(linear(b, layer.attn_qkv, h), "delta_qkv") : Tensor{}, h);
     const Tensor mixed = g.name(g.silu(short_conv(b, in, il, p.qkv)), "conv_silu");
     const auto unit = [&](std::int64_t first, std::string_view name) {
         return g.name(g.l2_norm(g.heads(g.view(mixed, first, key_width(hp)), n_key_head), hp.rms_eps), name);
@@ -74,21 +75,28 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const Tensor q = unit(0, "delta_q"), k = unit(key_width(hp), "delta_k");
     const Tensor v = g.heads(g.view(mixed, 2 * key_width(hp), value_width(hp)), n_value_head);
 
-    // For each key head n_shared numbers b, then as many a: β = sigmoid(b), γ = exp(A·softplus(a + bias))
-    const Tensor ba = g.heads(g.name(linear(g, w.ba, h), "delta_ba"), n_key_head);
-    const Tensor beta =
-        g.reshape(g.name(g.sigmoid(g.view(ba, 0, n_shared)), "delta_beta"), {n_value_head, n_tokens, 1, 1});
-    const Tensor a = g.reshape(g.copy(g.view(ba, n_shared, n_shared)), {n_value_head, n_tokens, 1, 1});
+    // For each key head n_shared numbers b, then as many a: β = sigmoid(b), γ = exp(A·softplus(a + bias)). Or two
+    // matrices in the order of the value heads, which then share key heads by turns.
+    const bool by_turns = !w.ba;
+    Tensor beta, a;
+    if (by_turns) {
+        beta = g.name(g.sigmoid(g.name(linear(b, w.beta, h), "delta_b")), "delta_beta");
+        a = g.name(linear(b, w.alpha, h), "delta_a");
+    } else {
+        const Tensor ba = g.heads(g.name(linear(b, w.ba, h), "delta_ba"), n_key_head);
+        beta = g.reshape(g.name(g.sigmoid(g.view(ba, 0, n_shared)), "delta_beta"), {n_value_head, n_tokens, 1, 1});
+        a = g.reshape(g.copy(g.view(ba, n_shared, n_shared)), {n_value_head, n_tokens, 1, 1});
+    }
     const Tensor rate = g.name(g.softplus(g.add(a, vector(g, w.dt_bias))), "delta_rate");
     const Tensor gamma = g.name(g.exp(g.mul(rate, vector(g, w.a))), "delta_gamma");
 
     const float scale = 1.0f / std::sqrt(static_cast<float>(hp.ssm.n_state));
-    const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1)), "delta_rule");
+    const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1), by_turns), "delta_rule");
     if (writes_only(b, il)) return o;
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
     const Tensor gate = g.name(g.silu(p.z), "delta_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(normed, g.value(gate).ne)), "delta_gated");
-    return g.name(linear(g, w.out, gated), "delta_out");
+    return g.name(linear(b, w.out, gated), "delta_out");
 }
 
 void bind_gated_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
@@ -109,7 +117,12 @@ void bind_delta_net(WeightBinder& binder, const HParams& hp, int il, LayerWeight
         w.attn_qkv = binder.linear(name("attn_qkv"), hp.n_embd, conv_width(hp));
         w.ssm.gate = binder.linear(name("attn_gate"), hp.n_embd, value_width(hp));
     }
-    w.ssm.ba = binder.linear(name("ssm_ba"), hp.n_embd, 2 * std::int64_t{hp.ssm.n_rank});
+    if (binder.exists(name("ssm_alpha.weight"))) {
+        w.ssm.alpha = binder.linear(name("ssm_alpha"), hp.n_embd, hp.ssm.n_rank);
+        w.ssm.beta = binder.linear(name("ssm_beta"), hp.n_embd, hp.ssm.n_rank);
+    } else {
+        w.ssm.ba = binder.linear(name("ssm_ba"), hp.n_embd, 2 * std::int64_t{hp.ssm.n_rank});
+    }
     w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {hp.ssm.n_conv, conv_width(hp)});
     w.ssm.dt_bias = binder.vector(name("ssm_dt.bias"), hp.ssm.n_rank);
     w.ssm.a = binder.vector(name("ssm_a"), hp.ssm.n_rank);
@@ -117,10 +130,7 @@ void bind_delta_net(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     w.ssm.out = binder.linear(name("ssm_out"), value_width(hp), hp.n_embd);
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
+void read_delta_net(KeyReader& keys, HParams& hp) {
     read_state_space(keys, hp);
     StateSpaceParams& s = hp.ssm;
     s.n_group = positive_u32(keys, "ssm.group_count", 1u << 16);
@@ -128,32 +138,31 @@ HParams read(KeyReader& keys) {
         keys.bad("ssm.group_count", cat(s.n_group), cat("must divide time_step_rank ", s.n_rank));
     if (s.n_inner != value_width(hp))
         keys.bad("ssm.inner_size", cat(s.n_inner), cat("must be time_step_rank · state_size = ", value_width(hp)));
-    read_experts(keys, hp);
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen3next' needs expert_count > 0");
-    hp.expert_weights_norm = true;
-    hp.n_ff_expert = positive_u32(keys, "expert_feed_forward_length", 1u << 24);
-    hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
-    const std::uint32_t interval = keys.u32("full_attention_interval", 4);
-    if (interval == 0) keys.bad("full_attention_interval", "0", "must be above 0");
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) {
-        if ((il + 1) % interval == 0) continue;
-        hp.n_head_kv[il] = 0;
-        hp.states[il] = {{"conv_state", (s.n_conv - 1) * conv_width(hp)}, {"delta_state", value_width(hp) * s.n_state}};
-    }
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    const BlockParts parts{.ffn_norm = "post_attention_norm", .mixer = Mixer::own, .ffn = FeedForward::experts};
+void add_delta_states(HParams& hp, const std::vector<bool>& recurrent) {
+    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.states.size(); ++il) {
+        if (!recurrent[il]) continue;
+        hp.n_head_kv[il] = 0;
+        hp.states[il] = {{"conv_state", (hp.ssm.n_conv - 1) * conv_width(hp)},
+                         {"delta_state", value_width(hp) * hp.ssm.n_state}};
+    }
+}
+
+Weights bind_delta_stack(WeightBinder& binder, const HParams& hp) {
+    const BlockParts parts{.ffn_norm = "post_attention_norm",
+                           .mixer = Mixer::own,
+                           .ffn = hp.n_expert > 0 ? FeedForward::experts : FeedForward::gated};
     return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
         if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_gated_attention(binder, hp, il, layer);
         else bind_delta_net(binder, hp, il, layer);
-        layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
+        if (hp.n_expert > 0)
+            layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
     });
 }
 
-void build(const BuildContext& b) {
+void delta_stack(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
@@ -163,4 +172,72 @@ void build(const BuildContext& b) {
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }
 
-}  // namespace tinfer::model::qwen3next
+HParams read_qwen35(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
+    read_rope_sections(keys, hp, true, true);
+    read_delta_net(keys, hp);
+    add_delta_states(hp, read_recurrent_layers(keys, hp, 4));
+    return hp;
+}
+
+Weights bind_qwen35(WeightBinder& binder, const HParams& hp) {
+    for (int il = 0; il < hp.n_layer; ++il)
+        for (const char* const role : {"ssm_ba.weight", "ssm_in.weight"})
+            binder.refuse(block_name(il, role), "the layout of qwen3next: its value heads stand in another order");
+    return bind_delta_stack(binder, hp);
+}
+
+}  // namespace
+
+namespace qwen3next {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::neox);
+    read_delta_net(keys, hp);
+    read_experts(keys, hp);
+    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen3next' needs expert_count > 0");
+    hp.expert_weights_norm = true;
+    hp.n_ff_expert = positive_u32(keys, "expert_feed_forward_length", 1u << 24);
+    hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
+    add_delta_states(hp, read_recurrent_layers(keys, hp, 4));
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_delta_stack(binder, hp); }
+void build(const BuildContext& b) { delta_stack(b); }
+
+}  // namespace qwen3next
+
+namespace qwen35 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_qwen35(keys);
+    if (keys.u32("expert_count", 0) > 0)
+        unsupported(keys.file(), hp.arch, "experts have an architecture of their own, qwen35moe");
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
+void build(const BuildContext& b) { delta_stack(b); }
+
+}  // namespace qwen35
+
+namespace qwen35moe {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_qwen35(keys);
+    read_normalized_experts(keys, hp);
+    require_experts(keys, hp);
+    const auto n_ff = static_cast<std::uint32_t>(hp.n_ff[0]);
+    hp.n_ff_expert =
+        expert_width(keys, "expert_feed_forward_length", n_ff / static_cast<std::uint32_t>(hp.n_expert_used));
+    hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", n_ff);
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
+void build(const BuildContext& b) { delta_stack(b); }
+
+}  // namespace qwen35moe
+
+}  // namespace tinfer::model

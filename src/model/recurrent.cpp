@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "model/recurrent.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace tinfer::model {
@@ -20,6 +22,19 @@ void read_state_space(KeyReader& keys, HParams& hp) {
     hp.ssm.n_inner = positive_u32(keys, "ssm.inner_size", 1u << 24);
     hp.ssm.n_state = positive_u32(keys, "ssm.state_size", 1u << 16);
     hp.ssm.n_rank = positive_u32(keys, "ssm.time_step_rank", 1u << 24);
+}
+
+std::vector<bool> read_recurrent_layers(KeyReader& keys, const HParams& hp, std::uint32_t interval) {
+    interval = keys.u32("full_attention_interval", interval);
+    if (interval == 0) keys.bad("full_attention_interval", "0", "must be above 0");
+    std::vector<bool> out;
+    for (int il = 0; il < hp.n_layer; ++il) out.push_back((static_cast<std::uint32_t>(il) + 1) % interval != 0);
+    constexpr std::string_view kLayers = "attention.recurrent_layers";
+    if (keys.note(kLayers) && !keys.file().is_array(keys.full(kLayers)))
+        keys.bad(kLayers, "one value", "must be an array, one per layer");
+    if (const auto given = keys.find_layer_flags(kLayers, hp.n_layer + hp.n_layer_draft))
+        std::copy_n(given->begin(), out.size(), out.begin());
+    return out;
 }
 
 // ---- the selective state space --------------------------------------------------------------------------------------
@@ -61,15 +76,15 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     g.set_part(Part::state);
 
     // [u | z] = W_in·h;  c = silu(conv(u))
-    const Tensor uz = g.name(linear(g, w.in, h), "ssm_in");
+    const Tensor uz = g.name(linear(b, w.in, h), "ssm_in");
     const Tensor c = g.name(g.silu(short_conv(b, in, il, g.view(uz, 0, s.n_inner))), "conv_silu");
 
     // [δ | B | C] = W_x·c;  Δ = softplus(W_dt·δ + b)
-    const Tensor selected = g.name(linear(g, w.x, c), "ssm_x");
+    const Tensor selected = g.name(linear(b, w.x, c), "ssm_x");
     const Tensor low = norm(b, w.dt_norm, g.view(selected, 0, s.n_rank), "ssm_dt_norm");
     const Tensor in_map = norm(b, w.b_norm, g.view(selected, s.n_rank, s.n_state), "ssm_b_norm");
     const Tensor out_map = norm(b, w.c_norm, g.view(selected, s.n_rank + s.n_state, s.n_state), "ssm_c_norm");
-    const Tensor dt = g.name(g.softplus(g.name(linear(g, w.dt, low), "ssm_dt")), "ssm_delta");
+    const Tensor dt = g.name(g.softplus(g.name(linear(b, w.dt, low), "ssm_dt")), "ssm_delta");
 
     // h ← h·exp(Δ·a) + Δ·c·B;  y = ⟨h, C⟩ + D·c, every channel a head of its own
     const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1),
@@ -80,7 +95,7 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     // W_out·(silu(z) ⊙ y)
     const Tensor gate = g.name(g.silu(g.view(uz, s.n_inner, s.n_inner)), "ssm_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(y, g.value(gate).ne)), "ssm_gated");
-    return g.name(linear(g, w.out, gated), "ssm_out");
+    return g.name(linear(b, w.out, gated), "ssm_out");
 }
 
 // ---- models of nothing else -----------------------------------------------------------------------------------------
@@ -95,7 +110,7 @@ void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, con
         const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
         Tensor y = mixer(b, in, il, h);
         if (!keep_output_rows(b, in, il, {&y, &x})) return;
-        x = add_residual(b, x, y, "l_out");
+        x = end_layer(b, add_residual(b, x, y));
     }
     head(b, x);
 }

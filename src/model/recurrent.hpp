@@ -17,6 +17,9 @@ using graph::RecurrentState;
 /// ssm.conv_kernel, .inner_size, .state_size, .time_step_rank, with their limits; the group count stays 1.
 void read_state_space(KeyReader& keys, HParams& hp);
 
+/// Which layers are recurrent: attention.recurrent_layers, else all but every full_attention_interval-th.
+[[nodiscard]] std::vector<bool> read_recurrent_layers(KeyReader& keys, const HParams& hp, std::uint32_t interval);
+
 /// The selective state space of Mamba (arXiv:2312.00752 §3): keys, states, weights and the way from the normed stream
 /// to what is added to it.
 void add_selective_states(HParams& hp, std::size_t il);

@@ -67,10 +67,10 @@ Tensor norm_of_heads(const BuildContext& b, const Norm& w, Tensor y) {
 Tensor channel_mix(const BuildContext& b, const RwkvWeights& w, Tensor n, Tensor s) {
     Graph& g = b.g;
     const Tensor k =
-        g.name(g.relu(linear(g, w.channel_key, lerp(g, n, s, vector(g, w.channel_lerp_k)))), "channel_relu");
-    const Tensor v = g.name(linear(g, w.channel_value, g.name(g.mul(k, k), "channel_key")), "channel_value");
+        g.name(g.relu(linear(b, w.channel_key, lerp(g, n, s, vector(g, w.channel_lerp_k)))), "channel_relu");
+    const Tensor v = g.name(linear(b, w.channel_value, g.name(g.mul(k, k), "channel_key")), "channel_value");
     if (!w.channel_receptance) return v;
-    const Tensor r = g.name(g.sigmoid(linear(g, w.channel_receptance, lerp(g, n, s, vector(g, w.channel_lerp_r)))),
+    const Tensor r = g.name(g.sigmoid(linear(b, w.channel_receptance, lerp(g, n, s, vector(g, w.channel_lerp_r)))),
                             "channel_receptance");
     return g.name(g.mul(r, v), "channel_out");
 }

@@ -47,7 +47,7 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
         g.set_part(Part::ffn);
         s = g.name(g.token_shift(n, state(b, in, il, 1)), "ffn_shift");
         if (!keep_output_rows(b, in, il, {&x, &n, &s})) return;
-        x = add_residual(b, x, channel_mix(b, w.rwkv, n, s), "l_out");
+        x = end_layer(b, add_residual(b, x, channel_mix(b, w.rwkv, n, s)));
         if (b.hp.rwkv.rescale_every > 0 && (il + 1) % b.hp.rwkv.rescale_every == 0)
             x = g.name(g.scale(x, 0.5f), "l_scaled");
     }

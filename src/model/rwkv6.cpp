@@ -42,8 +42,8 @@ void bind_mixing(WeightBinder& binder, const HParams& hp, int il, RwkvWeights& r
 std::array<Tensor, kMixed> mixed(const BuildContext& b, const RwkvWeights& w, Tensor n, Tensor s) {
     Graph& g = b.g;
     const std::int64_t n_embd = b.hp.n_embd;
-    const Tensor low = g.name(g.tanh(linear(g, w.w1, lerp(g, n, s, vector(g, w.lerp_x)))), "time_mix_low");
-    const Tensor shifts = g.mul_mat_heads(g.weight(*w.w2.weight), g.heads(low, kMixed));
+    const Tensor low = g.name(g.tanh(linear(b, w.w1, lerp(g, n, s, vector(g, w.lerp_x)))), "time_mix_low");
+    const Tensor shifts = head_linear(b, *w.w2.weight, g.heads(low, kMixed));
     const Tensor all = g.reshape(g.name(shifts, "time_mix_shifts"), {kMixed * n_embd, b.shape.n_tokens, 1, 1});
     std::array<Tensor, kMixed> z;
     for (std::size_t j = 0; j < z.size(); ++j) {
@@ -57,7 +57,7 @@ std::array<Tensor, kMixed> mixed(const BuildContext& b, const RwkvWeights& w, Te
 // exp(−exp(d + W2·tanh(W1·z_w))), in heads
 Tensor decay_of(const BuildContext& b, const RwkvWeights& w, Tensor z_w) {
     Graph& g = b.g;
-    const Tensor rate = g.exp(g.add(linear(g, w.decay_w2, g.tanh(linear(g, w.decay_w1, z_w))), vector(g, w.decay)));
+    const Tensor rate = g.exp(g.add(linear(b, w.decay_w2, g.tanh(linear(b, w.decay_w1, z_w))), vector(g, w.decay)));
     return g.heads(g.name(g.exp(g.scale(rate, -1.0f)), "time_mix_w"), b.hp.n_embd / b.hp.rwkv.head_size);
 }
 
@@ -73,14 +73,14 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     const std::int64_t n_head = b.hp.n_embd / b.hp.rwkv.head_size;
     const auto [z_w, z_k, z_v, z_r, z_g] = mixed(b, w, n, s);
 
-    const Tensor r = g.heads(g.name(linear(g, w.receptance, z_r), "time_mix_r"), n_head);
-    const Tensor k = g.heads(g.name(linear(g, w.key, z_k), "time_mix_k"), n_head);
-    const Tensor v = g.heads(g.name(linear(g, w.value, z_v), "time_mix_v"), n_head);
-    const Tensor gate = g.name(g.silu(linear(g, w.gate, z_g)), "time_mix_g");
+    const Tensor r = g.heads(g.name(linear(b, w.receptance, z_r), "time_mix_r"), n_head);
+    const Tensor k = g.heads(g.name(linear(b, w.key, z_k), "time_mix_k"), n_head);
+    const Tensor v = g.heads(g.name(linear(b, w.value, z_v), "time_mix_v"), n_head);
+    const Tensor gate = g.name(g.silu(linear(b, w.gate, z_g)), "time_mix_g");
     const Tensor decay = decay_of(b, w, z_w);
 
     const Tensor y = g.name(g.wkv6(r, k, v, decay, vector(g, w.first), state(b, in, il, 2)), "wkv");
-    return g.name(linear(g, w.output, g.mul(norm_of_heads(b, w.ln, y), gate)), "time_mix_out");
+    return g.name(linear(b, w.output, g.mul(norm_of_heads(b, w.ln, y), gate)), "time_mix_out");
 }
 
 }  // namespace
@@ -142,17 +142,17 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n) {
 
     // r / sqrt(S); k ⊙ (1 − decay): what the state forgets is what it takes in
     const Tensor r =
-        g.heads(g.scale(g.name(linear(g, w.receptance, z_r), "time_mix_r"), 1.0f / std::sqrt(static_cast<float>(size))),
+        g.heads(g.scale(g.name(linear(b, w.receptance, z_r), "time_mix_r"), 1.0f / std::sqrt(static_cast<float>(size))),
                 n_head);
     const Tensor decay = decay_of(b, w, z_w);
-    const Tensor k = repeated(b, g.name(linear(g, w.key, z_k), "time_mix_k"));
+    const Tensor k = repeated(b, g.name(linear(b, w.key, z_k), "time_mix_k"));
     const Tensor taken = g.name(g.add(k, g.scale(g.mul(k, decay), -1.0f)), "time_mix_k_taken");
-    const Tensor v = repeated(b, g.name(linear(g, w.value, z_v), "time_mix_v"));
-    const Tensor gate = g.name(g.sigmoid(linear(g, w.gate, z_g)), "time_mix_g");
+    const Tensor v = repeated(b, g.name(linear(b, w.value, z_v), "time_mix_v"));
+    const Tensor gate = g.name(g.sigmoid(linear(b, w.gate, z_g)), "time_mix_g");
 
     const Tensor y = linear_attention(b, r, decay, taken, v, state(b, in, il, 1));
     if (writes_only(b, il)) return y;
-    return g.name(linear(g, w.output, g.mul(g.reshape(y, g.value(gate).ne), gate)), "time_mix_out");
+    return g.name(linear(b, w.output, g.mul(g.reshape(y, g.value(gate).ne), gate)), "time_mix_out");
 }
 
 }  // namespace

@@ -2,15 +2,18 @@
 // RWKV-7 "Goose" (arXiv:2503.14456): the state learns in context, by a generalized delta rule whose decay, rate, value
 // residual and gate come from maps of low rank.
 #include "base/error.hpp"
+#include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/rwkv.hpp"
 
-namespace tinfer::model::rwkv7 {
+namespace tinfer::model {
 
 namespace {
 
 // W2·f(W1·x)
-Tensor low_rank(Graph& g, const Linear& w1, const Linear& w2, Tensor x) { return linear(g, w2, linear(g, w1, x)); }
+Tensor low_rank(const BuildContext& b, const Linear& w1, const Linear& w2, Tensor x) {
+    return linear(b, w2, linear(b, w1, x));
+}
 
 Tensor minus(Graph& g, Tensor x) { return g.scale(x, -1.0f); }
 
@@ -20,22 +23,22 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     const std::int64_t n_embd = b.hp.n_embd, n_head = n_embd / b.hp.rwkv.head_size;
     const std::array<std::int64_t, 4> flat{n_embd, b.shape.n_tokens, 1, 1};
     const auto z = [&](std::int64_t i) { return lerp(g, n, s, part_of(g, w.lerp_fused, n_embd, i)); };
-    const Tensor z_w = z(1), z_v = z(3), z_a = z(4), z_g = z(5);
+    const Tensor z_w = z(1), z_v = z(3), z_a = z(4);
 
-    const Tensor r = g.name(linear(g, w.receptance, z(0)), "time_mix_r");
-    Tensor k = g.name(linear(g, w.key, z(2)), "time_mix_k");
-    Tensor v = g.name(linear(g, w.value, z_v), "time_mix_v");
+    const Tensor r = g.name(linear(b, w.receptance, z(0)), "time_mix_r");
+    Tensor k = g.name(linear(b, w.key, z(2)), "time_mix_k");
+    Tensor v = g.name(linear(b, w.value, z_v), "time_mix_v");
     // decay = exp(−e^−½·sigmoid(w0 + W2·tanh(W1·z_w))); rate a = sigmoid(a0 + A2·A1·z_a); gate = G2·sigmoid(G1·z_g)
-    const Tensor slow = g.sigmoid(g.add(linear(g, w.w2, g.tanh(linear(g, w.w1, z_w))), vector(g, w.w0)));
+    const Tensor slow = g.sigmoid(g.add(linear(b, w.w2, g.tanh(linear(b, w.w1, z_w))), vector(g, w.w0)));
     const Tensor decay = g.name(g.exp(g.scale(slow, -0.606531f)), "time_mix_w");
-    const Tensor a = g.name(g.sigmoid(g.add(low_rank(g, w.a1, w.a2, z_a), vector(g, w.a0))), "time_mix_a");
-    const Tensor gate = g.name(linear(g, w.g2, g.sigmoid(linear(g, w.g1, z_g))), "time_mix_g");
+    const Tensor a = g.name(g.sigmoid(g.add(low_rank(b, w.a1, w.a2, z_a), vector(g, w.a0))), "time_mix_a");
+    const Tensor gate = w.g1 ? g.name(linear(b, w.g2, g.sigmoid(linear(b, w.g1, z(5)))), "time_mix_g") : Tensor{};
 
     // v += (v_first − v) ⊙ sigmoid(v0 + V2·V1·z_v), from the second layer on
     if (il == 0) {
         v_first = v;
     } else {
-        const Tensor share = g.sigmoid(g.add(low_rank(g, w.v1, w.v2, z_v), vector(g, w.v0)));
+        const Tensor share = g.sigmoid(g.add(low_rank(b, w.v1, w.v2, z_v), vector(g, w.v0)));
         v = g.name(g.add(v, g.mul(g.add(v_first, minus(g, v)), share)), "time_mix_v_mixed");
     }
     // κ = k ⊙ k_k, a unit vector per head; k += k ⊙ k_a ⊙ (a − 1)
@@ -44,14 +47,15 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     k = g.name(g.add(k, g.add(g.mul(k_a, a), minus(g, k_a))), "time_mix_k_rated");
 
     const auto heads = [&](Tensor x) { return g.heads(x, n_head); };
-    const Tensor wkv =
-        g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a), state(b, in, il, 2)), "wkv");
+    const Tensor wkv = g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a),
+                                     state(b, in, il, b.hp.states[static_cast<std::size_t>(il)].size() - 1)),
+                              "wkv");
 
     // y = norm(wkv) + v·Σ_head(r ⊙ k ⊙ r_k);  W_o·(y ⊙ gate)
     const Tensor bonus = g.sum_rows(heads(g.mul(g.mul(r, k), vector(g, w.r_k))));
     const Tensor kept = g.reshape(g.name(g.mul(heads(v), bonus), "wkv_bonus"), flat);
-    const Tensor y = g.add(norm_of_heads(b, w.ln, wkv), kept);
-    return g.name(linear(g, w.output, g.mul(y, gate)), "time_mix_out");
+    const Tensor y = g.add(w.ln ? norm_of_heads(b, w.ln, wkv) : g.reshape(wkv, flat), kept);
+    return g.name(linear(b, w.output, gate ? g.mul(y, gate) : y), "time_mix_out");
 }
 
 // Layer 0 makes v_first and mixes nothing in, so the rank of its value maps may be any.
@@ -60,42 +64,51 @@ int value_rank(WeightBinder& binder, const HParams& hp, int il) {
     return il == 0 && v1 != nullptr ? static_cast<int>(v1->ne[1]) : hp.rwkv.rank_value;
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_rwkv(keys);
+void read_ranks(KeyReader& keys, HParams& hp) {
     hp.rwkv.rank_decay = positive_u32(keys, "attention.decay_lora_rank", 1u << 16);
     hp.rwkv.rank_rate = positive_u32(keys, "attention.iclr_lora_rank", 1u << 16);
     hp.rwkv.rank_value = positive_u32(keys, "attention.value_residual_mix_lora_rank", 1u << 16);
+}
+
+// What is RWKV-7's own; five mixing vectors without a gate, six with one.
+void bind_time_mix(WeightBinder& binder, const HParams& hp, int il, RwkvWeights& r, std::int64_t n_lerp) {
+    const std::int64_t n = hp.n_embd;
+    const auto name = [&](std::string_view role) { return block_name(il, role); };
+    const auto low_rank = [&](std::string_view first, std::string_view second, std::int64_t rank, Linear& a,
+                              Linear& b) {
+        a = binder.linear(name(first), n, rank);
+        b = binder.linear(name(second), rank, n);
+    };
+    low_rank("time_mix_w1", "time_mix_w2", hp.rwkv.rank_decay, r.w1, r.w2);
+    low_rank("time_mix_a1", "time_mix_a2", hp.rwkv.rank_rate, r.a1, r.a2);
+    if (n_lerp == 6) low_rank("time_mix_g1", "time_mix_g2", hp.rwkv.rank_gate, r.g1, r.g2);
+    if (il > 0 || binder.exists(name("time_mix_v1.weight"))) {
+        low_rank("time_mix_v1", "time_mix_v2", value_rank(binder, hp, il), r.v1, r.v2);
+        r.v0 = binder.vector(name("time_mix_v0.weight"), n);
+    }
+    r.w0 = binder.vector(name("time_mix_w0.weight"), n);
+    r.a0 = binder.vector(name("time_mix_a0.weight"), n);
+    r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, n_lerp});  // r, w, k, v, a, g
+    r.k_k = binder.vector(name("time_mix_k_k.weight"), n);
+    r.k_a = binder.vector(name("time_mix_k_a.weight"), n);
+    r.r_k = binder.vectors(name("time_mix_r_k.weight"), {n});
+}
+
+}  // namespace
+
+namespace rwkv7 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_rwkv(keys);
+    read_ranks(keys, hp);
     hp.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_rwkv(binder, hp);
-    const std::int64_t n = hp.n_embd;
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto name = [&](std::string_view role) { return block_name(il, role); };
-        const auto low_rank = [&](std::string_view first, std::string_view second, std::int64_t rank, Linear& a,
-                                  Linear& b) {
-            a = binder.linear(name(first), n, rank);
-            b = binder.linear(name(second), rank, n);
-        };
-        RwkvWeights& r = w.layers[static_cast<std::size_t>(il)].rwkv;
-        low_rank("time_mix_w1", "time_mix_w2", hp.rwkv.rank_decay, r.w1, r.w2);
-        low_rank("time_mix_a1", "time_mix_a2", hp.rwkv.rank_rate, r.a1, r.a2);
-        low_rank("time_mix_g1", "time_mix_g2", hp.rwkv.rank_gate, r.g1, r.g2);
-        if (il > 0 || binder.exists(name("time_mix_v1.weight"))) {
-            low_rank("time_mix_v1", "time_mix_v2", value_rank(binder, hp, il), r.v1, r.v2);
-            r.v0 = binder.vector(name("time_mix_v0.weight"), n);
-        }
-        r.w0 = binder.vector(name("time_mix_w0.weight"), n);
-        r.a0 = binder.vector(name("time_mix_a0.weight"), n);
-        r.lerp_fused = binder.vectors(name("time_mix_lerp_fused.weight"), {n, 1, 1, 6});  // r, w, k, v, a, g
-        r.k_k = binder.vector(name("time_mix_k_k.weight"), n);
-        r.k_a = binder.vector(name("time_mix_k_a.weight"), n);
-        r.r_k = binder.vectors(name("time_mix_r_k.weight"), {n});
-    }
+    for (int il = 0; il < hp.n_layer; ++il)
+        bind_time_mix(binder, hp, il, w.layers[static_cast<std::size_t>(il)].rwkv, 6);
     return w;
 }
 
@@ -104,4 +117,50 @@ void build(const BuildContext& b) {
     rwkv_stack(b, [&](const Inputs& in, int il, Tensor n, Tensor s) { return time_mix(b, in, il, n, s, v_first); });
 }
 
-}  // namespace tinfer::model::rwkv7
+}  // namespace rwkv7
+
+namespace arwkv7 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_common(keys, RopeKind::none, CommonKeys{.kinds = LayerKinds::recurrent, .ignores_heads = true});
+    read_head_size(keys, hp, 1);
+    read_ranks(keys, hp);
+    if (const std::uint32_t rank = keys.require_u32("attention.gate_lora_rank"); rank > 0)
+        hp.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
+    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
+                     {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own}, [&](int il, LayerWeights& layer) {
+        const std::int64_t n = hp.n_embd;
+        RwkvWeights& r = layer.rwkv;
+        r.key = binder.linear(block_name(il, "time_mix_key"), n, n);
+        r.value = binder.linear(block_name(il, "time_mix_value"), n, n);
+        r.receptance = binder.linear(block_name(il, "time_mix_receptance"), n, n);
+        r.output = binder.linear(block_name(il, "time_mix_output"), n, n);
+        r.ln = binder.find_norm(block_name(il, "time_mix_ln"), {n}, Bias::required);
+        const TensorInfo* fused = binder.file().find_tensor(block_name(il, "time_mix_lerp_fused.weight"));
+        const bool gated = hp.rwkv.rank_gate > 0 && (fused == nullptr || fused->ne[3] != 5);
+        bind_time_mix(binder, hp, il, r, gated ? 6 : 5);
+    });
+}
+
+// x += time_mix(norm(x)); x += ffn(norm(x)): Qwen2's block with RWKV-7 in the place of attention (arXiv:2501.15570).
+void build(const BuildContext& b) {
+    Graph& g = b.g;
+    Tensor v_first;
+    sequential_stack(
+        b,
+        [&](const Inputs& in, int il, Tensor n) {
+            g.set_part(Part::state);
+            const Tensor s = g.name(g.token_shift(n, state(b, in, il, 0)), "att_shift");
+            return time_mix(b, in, il, n, s, v_first);
+        },
+        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+}
+
+}  // namespace arwkv7
+
+}  // namespace tinfer::model

@@ -104,11 +104,11 @@ Tensor cross_attention(const BuildContext& b, const graph::KvInputs& encoded, in
     const LayerWeights& w = b.w.layers[i];
     g.set_part(Part::attn);
     const AttentionParams params = attention_params(b, il);
-    const Tensor q = g.heads(g.name(linear(g, w.cross_attn_q, h), "cross_q"), params.n_head);
+    const Tensor q = g.heads(g.name(linear(b, w.cross_attn_q, h), "cross_q"), params.n_head);
     const Tensor a =
         g.name(g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params), "cross_attn");
     g.set_part(Part::attn_out);
-    return g.name(linear(g, w.cross_attn_output, a), "cross_attn_out");
+    return g.name(linear(b, w.cross_attn_output, a), "cross_attn_out");
 }
 
 }  // namespace
@@ -167,8 +167,8 @@ void build_encoder(const BuildContext& b) {
     for (std::size_t i = 0; i < b.w.cross.size(); ++i) {
         g.set_layer(static_cast<int>(i));
         g.set_part(Part::attn);
-        const Tensor k = g.name(linear(g, b.w.cross[i].k, encoded), "cross_k"),
-                     v = g.name(linear(g, b.w.cross[i].v, encoded), "cross_v");
+        const Tensor k = g.name(linear(b, b.w.cross[i].k, encoded), "cross_k"),
+                     v = g.name(linear(b, b.w.cross[i].v, encoded), "cross_v");
         g.name(g.kv_write(g.cache(*b.cross[i].k), k, in.full.cells, params, false), "cross_k_write");
         g.name(g.kv_write(g.cache(*b.cross[i].v), v, in.full.cells, params, true), "cross_v_write");
     }
@@ -196,7 +196,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = add_residual(b, x, feed_forward(b, w, h), "l_out");
+        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
     }
     head(b, x);
 }

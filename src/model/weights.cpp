@@ -29,7 +29,7 @@ bool is_leftover(std::string_view name) {
 std::string block_name(int layer, std::string_view role) { return cat("blk.", layer, ".", role); }
 
 WeightBinder::WeightBinder(const gguf::File& file, std::string_view arch)
-    : file_(&file), arch_(arch), used_(file.tensors().size(), false) {}
+    : file_(&file), arch_(arch), used_(file.tensors().size(), false), ignored_(file.tensors().size(), false) {}
 
 const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view name,
                                       std::span<const std::int64_t> shape, bool matrix) {
@@ -128,8 +128,9 @@ Norm WeightBinder::find_norm(std::string_view name, Shape shape, Bias bias) {
 
 void WeightBinder::ignore_blocks(int first, int end) {
     n_blocks_ = end;
+    first_draft_ = first;
     for (const TensorInfo& tensor : file_->tensors())
-        if (tensor.layer >= first && tensor.layer < end) used_[tensor.id] = true;
+        if (tensor.layer >= first && tensor.layer < end) used_[tensor.id] = ignored_[tensor.id] = true;
 }
 
 void WeightBinder::missing(std::string_view name) const {
@@ -144,12 +145,26 @@ void WeightBinder::refuse(std::string_view name, std::string_view text) const {
 }
 
 void WeightBinder::ignore(std::string_view name) {
-    if (const TensorInfo* tensor = file_->find_tensor(name)) used_[tensor->id] = true;
+    if (const TensorInfo* tensor = file_->find_tensor(name)) used_[tensor->id] = ignored_[tensor->id] = true;
+}
+
+std::string_view WeightBinder::why_unused(const TensorInfo& tensor) const noexcept {
+    const std::string_view name = tensor.name;
+    if (name.starts_with("v.") || name.starts_with("mm.") || name.find(".vis_") != std::string_view::npos)
+        return "for images";
+    if (name.starts_with("a.")) return "for sound";
+    return tensor.layer >= first_draft_ && tensor.layer < n_blocks_ ? "of a block that only drafts tokens"
+                                                                    : "the model needs it for nothing";
 }
 
 void WeightBinder::finish(const ModelOptions& options) const {
     for (const TensorInfo& tensor : file_->tensors()) {
-        if (used_[tensor.id] || is_leftover(tensor.name)) continue;
+        if (ignored_[tensor.id] || is_leftover(tensor.name)) {
+            if (options.log)
+                options.log(LogLevel::info, cat("tensor '", escaped(tensor.name), "' is unused: ", why_unused(tensor)));
+            continue;
+        }
+        if (used_[tensor.id]) continue;
         const std::string message =
             cat(file_->name(), ": tensor '", escaped(tensor.name), "' is not used by architecture '", escaped(arch_),
                 tensor.layer >= n_blocks_ ? "'; file has more blocks than block_count"

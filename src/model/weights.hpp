@@ -29,13 +29,17 @@ struct Norm {
     const TensorInfo* weight = nullptr;
     const TensorInfo* bias = nullptr;
     bool present = false;  ///< also without weight and bias
+    float eps = 0;         ///< its own; 0: that of the model
     [[nodiscard]] explicit operator bool() const noexcept { return present; }
 };
 
 /// Of a recurrent layer: convolution and scan (Mamba), convolution alone (LFM2), delta net (Qwen3-Next).
 struct StateSpaceWeights {
-    Linear in, x, dt, out;  ///< projections
-    Linear ba, gate;        ///< of a delta net
+    Linear in, x, dt, out;      ///< projections
+    Linear ba, gate;            ///< of a delta net
+    Linear alpha, beta;         ///< the same as `ba` in two; beta also of a delta net with a decay for each key
+    Linear f_a, f_b, g_a, g_b;  ///< of low rank: decays, output gate; _a alone where the rank is full
+    const TensorInfo *conv_q = nullptr, *conv_k = nullptr, *conv_v = nullptr;
     const TensorInfo *conv = nullptr, *conv_bias = nullptr;
     const TensorInfo *a = nullptr, *d = nullptr, *dt_bias = nullptr;
     Norm norm, dt_norm, b_norm, c_norm;
@@ -56,6 +60,25 @@ struct RwkvWeights {
     Linear channel_key, channel_value, channel_receptance;
 };
 
+/// Of the mixer in front of a branch that reads and writes several residual streams.
+struct StreamWeights {
+    Linear fn;
+    const TensorInfo *base = nullptr, *scale = nullptr;
+};
+
+/// Of Gemma 3n: what predicts and corrects streams, and the path of low rank beside attention.
+struct AltupWeights {
+    Linear predict, correct, router, laurel_l, laurel_r;
+    Norm router_norm, laurel_norm;
+    const TensorInfo* correct_scale = nullptr;
+};
+
+/// Of an indexer, by the roles behind "indexer.".
+struct IndexerWeights {
+    Linear q, k, proj;
+    Norm q_norm, k_norm;
+};
+
 /// Per-layer weights; absent ones are null. Names are GGUF roles, but for norms, which are named by their place: before
 /// or behind attention and feed-forward.
 struct LayerWeights {
@@ -69,17 +92,31 @@ struct LayerWeights {
     Norm attn_q_norm, attn_k_norm;     ///< {head_dim}, {head_dim, n_head} or the full width
     Norm attn_sub_norm, ffn_sub_norm;  ///< of what attn_output and ffn_down multiply
     const TensorInfo* attn_sinks = nullptr;
+    const TensorInfo* head_gain = nullptr;  ///< {1, n_head}
+    const TensorInfo* out_scale = nullptr;  ///< {1}: of what the layer gives, or of what it adds once more
+    Linear inp_gate, inp_proj;              ///< of the input that a layer has of its own
+    Norm inp_post_norm;
+    Linear attn_gate;      ///< of what attn_output multiplies, per head or per element (HParams::attn_gate)
     Norm cross_attn_norm;  ///< of attention over an encoder's result
     Linear cross_attn_q, cross_attn_output;
     Linear ffn_gate, ffn_up, ffn_down;           ///< without gate: plain, or gate and up in one matrix
     const TensorInfo* ffn_act_scales = nullptr;  ///< the activation is divided by them
-    Norm ffn_norm_exps;                          ///< before experts that stand beside a dense feed-forward
-    Linear ffn_gate_inp;                         ///< router
-    const TensorInfo* exp_probs_b = nullptr;     ///< added to the router's probabilities for the choice alone
+    const TensorInfo *router_scale = nullptr, *expert_scales = nullptr;  ///< of its input; {n_expert}
+    Norm dense_post_norm, expert_post_norm;   ///< behind a dense part and experts beside one another
+    Norm ffn_norm_exps;                       ///< before experts that stand beside a dense feed-forward
+    Linear ffn_gate_inp;                      ///< router
+    const TensorInfo* exp_probs_b = nullptr;  ///< added to the router's probabilities for the choice alone
     Linear ffn_gate_exps, ffn_up_exps, ffn_down_exps;
-    Linear ffn_gate_up_exps;  ///< rows of gate and up in one matrix per expert
+    Norm ffn_latent_norm;
+    Linear ffn_gate_chexps, ffn_up_chexps, ffn_down_chexps;  ///< shared by groups of experts
+    Linear ffn_latent_down, ffn_latent_up;  ///< around experts that work on a shorter vector than the stream's
+    Linear ffn_gate_up_exps;                ///< rows of gate and up in one matrix per expert
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
     StateSpaceWeights ssm;
+    IndexerWeights indexer;
+    AltupWeights altup;
+    StreamWeights attn_streams, ffn_streams;
+    const TensorInfo *attn_score = nullptr, *ffn_score = nullptr;  ///< of what a branch reads out of kept streams
     RwkvWeights rwkv;
 };
 
@@ -91,6 +128,14 @@ struct Weights {
     Linear output;                           ///< weight = token_embd where the head is tied
     const TensorInfo* attn_rel_b = nullptr;  ///< {n_head, buckets}: biases of scores by distance, of all layers
     const TensorInfo *rope_freqs = nullptr, *rope_factors_long = nullptr, *rope_factors_short = nullptr;
+    const TensorInfo* z_init = nullptr;      ///< what a second stream begins with
+    const TensorInfo* layer_embd = nullptr;  ///< rows of inputs that every layer has of its own
+    Linear layer_proj;
+    Norm layer_proj_norm;
+    const TensorInfo *altup_proj = nullptr, *altup_unembd_proj = nullptr;  ///< one matrix for each further stream
+    StreamWeights output_streams;
+    const TensorInfo* output_score = nullptr;
+    Norm cls_norm;
     Linear cls, cls_output;  ///< a reranker's classifier: hidden layer, scores; one of them may be missing
     [[nodiscard]] int n_class() const noexcept {
         const TensorInfo* last = cls_output ? cls_output.weight : cls.weight;
@@ -138,7 +183,8 @@ public:
     void ignore(std::string_view name);
     /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
     void ignore_blocks(int first, int end);
-    /// Every tensor is bound or on the ignore list; otherwise unused_tensor (or a warning, by option).
+    /// Every tensor is bound or on the ignore list, whose names go to the log; otherwise unused_tensor (or a warning,
+    /// by option).
     void finish(const ModelOptions& options) const;
 
 private:
@@ -146,8 +192,9 @@ private:
                             bool matrix);
     const gguf::File* file_;
     std::string arch_;
-    std::vector<bool> used_;
-    int n_blocks_ = 1 << 20;
+    [[nodiscard]] std::string_view why_unused(const TensorInfo& tensor) const noexcept;
+    std::vector<bool> used_, ignored_;
+    int n_blocks_ = 1 << 20, first_draft_ = 1 << 20;
 };
 
 /// "blk.3.attn_q"

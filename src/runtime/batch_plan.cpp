@@ -290,6 +290,14 @@ std::size_t BatchPlan::outputs_before(std::size_t row) const noexcept {
     return static_cast<std::size_t>(std::ranges::lower_bound(rows, static_cast<std::int32_t>(row)) - rows.begin());
 }
 
+bool BatchPlan::is_prefill(std::size_t first, std::size_t n) const noexcept {
+    const auto rows = std::span(places_).subspan(first, n);
+    for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t k = 0; k < i; ++k)
+            if (rows[i].seqs.front() == rows[k].seqs.front()) return true;
+    return false;
+}
+
 MicroBatch BatchPlan::micro_batch(std::size_t first) const noexcept {
     const std::size_t left = size_ - first,
                       most = static_cast<std::size_t>(limits_.causal ? limits_.n_together : limits_.n_ubatch);

@@ -74,6 +74,10 @@ public:
         return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];
     }
 
+    /// Of tokens [first, first + n): more than one of any sequence. One token each of some sequences is a step of their
+    /// generation, however many they are. Tokens of a sequence need not be neighbours.
+    [[nodiscard]] bool is_prefill(std::size_t first, std::size_t n) const noexcept;
+
     /// The next micro-batch, from `first` on: what is left, or a share of it where that is more than a micro-batch
     /// takes.
     [[nodiscard]] MicroBatch micro_batch(std::size_t first) const noexcept;

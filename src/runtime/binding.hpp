@@ -32,8 +32,7 @@ struct BoundPlan {
     std::vector<std::uint8_t> barriers;                     ///< per step: all threads meet behind it
     std::vector<std::uint64_t> value_bytes;                 ///< storage of each value
     std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
-    std::uint64_t last_use = 0;                             ///< for the plan cache
-    std::uint32_t id = 0;                                   ///< counts plans of the context, from 1; 0 = empty slot
+    std::uint32_t id = 0;                                   ///< counts plans of the context, from 1
 
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
     [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes,

@@ -7,8 +7,6 @@
 
 namespace tinfer {
 
-using runtime::BoundPlan;
-
 namespace {
 
 const kernels::KernelTable& table_for(Isa isa) {
@@ -44,8 +42,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
       batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()),
       state_data(layout.state_bytes()), arena(layout.arena_bytes()), scratch(layout.scratch_bytes()),
       input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
-      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()),
-      graph_(layout.max_nodes(), layout.max_values()), planner_(layout.max_nodes(), layout.max_values()) {
+      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()) {
     executor.guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
@@ -56,19 +53,19 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     input_slots_.reserve(layout.inputs().size());
     for (const runtime::InputSlot& slot : layout.inputs())
         input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
-    map_ = {bound.file->tensors(), layout.caches(),          arena.data(), scratch.data(), scratch.size(),
-            input_slots_,          kernels::this_processor()};
-    session = std::make_shared<runtime::TraceSession>(runtime::Registry{bound.file->tensors(), layout.caches()},
-                                                      layout.table().name, bound.hp.arch);
+    plans_.emplace(layout, runtime::MemoryMap{bound.file->tensors(), layout.caches(), arena.data(), scratch.data(),
+                                              scratch.size(), input_slots_, kernels::this_processor()});
+    session = std::make_shared<runtime::TraceSession>(
+        runtime::Registry{bound.file->tensors(), layout.caches(), &owner.file()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);
     token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
+    keep_ends_.resize(static_cast<std::size_t>(options.n_seq_max));
     if (layout.encoder() != nullptr) encoder.emplace(*layout.encoder());
-    for (BoundPlan& plan : plans_) plan.reserve(layout.max_nodes(), layout.max_values());
 }
 
 Context::Impl::~Impl() {
     try {
-        abandon();
+        rollback();
     } catch (...) {  // an observer's: nobody is left to hear of it
     }
     session->detach_all();
@@ -78,65 +75,6 @@ std::byte* Context::Impl::input(std::string_view role) noexcept {
     for (const auto& [name, address] : input_slots_)
         if (name == role) return address;
     return nullptr;
-}
-
-// ---- the plan cache -------------------------------------------------------------------------------------------------
-
-// The plan of the graph that graph_ holds now: one made before if the signature is the same, else made in the slot that
-// was used least recently.
-BoundPlan& Context::Impl::bound_plan(runtime::GraphKind kind, bool fallback) {
-    const std::uint64_t signature = graph_.signature();
-    BoundPlan* slot = &plans_[0];
-    for (BoundPlan& plan : plans_) {
-        if (plan.id != 0 && plan.plan.signature == signature) {
-            plan.last_use = ++uses_;
-            return plan;
-        }
-        if (plan.last_use < slot->last_use) slot = &plan;
-    }
-    slot->id = 0;
-    planner_.make(graph_, {.fuse = options.fuse}, slot->plan);
-    if (slot->plan.arena_bytes > arena.size() &&
-        fallback) {  // first fit is not monotone: the largest plan's offsets always fit
-        slot->plan.offsets = layout.worst_offsets(kind);
-        slot->plan.arena_bytes = arena.size();
-    }
-    TINFER_ASSERT(slot->plan.arena_bytes <= arena.size());
-    runtime::bind(graph_, layout.table(), map_, layout.max_threads(), *slot);
-    slot->plan.signature = signature;
-    slot->last_use = ++uses_;
-    slot->id = next_plan_id_++;
-    return *slot;
-}
-
-// For one context the graph is a function of its shape, so what graph_ still holds is not built and signed again: most
-// decodes are the same as the one before.
-const BoundPlan& Context::Impl::plan_for(const GraphShape& shape) {
-    if (shape == built_ && built_plan_ != nullptr) return *built_plan_;
-    built_plan_ = nullptr;
-    shape.encodes ? layout.build_encoder(graph_, shape.n_tokens)
-                  : layout.build(graph_, shape.n_tokens, shape.n_rows, shape.from_embeddings);
-    built_plan_ = &bound_plan({shape.from_embeddings, shape.n_rows > 0, shape.encodes}, true);
-    built_ = shape;
-    return *built_plan_;
-}
-
-const BoundPlan& Context::Impl::page_copy_plan() {
-    built_plan_ = nullptr;
-    layout.build_page_copies(graph_);
-    return bound_plan({}, false);
-}
-
-const BoundPlan& Context::Impl::compaction_plan() {
-    built_plan_ = nullptr;
-    layout.build_compaction(graph_);
-    return bound_plan({}, false);
-}
-
-const BoundPlan& Context::Impl::key_shift_plan() {
-    built_plan_ = nullptr;
-    layout.build_key_shift(graph_);
-    return bound_plan({}, false);
 }
 
 // ---- results and small things ---------------------------------------------------------------------------------------
@@ -194,6 +132,10 @@ void Context::Impl::check_movable(std::string_view operation) const {
     if (layout.model().hp.n_pos_table > 0)
         fail(ErrorCode::unsupported_operation,
              cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
+    if (layout.model().hp.head_norms_behind_rope)
+        fail(ErrorCode::unsupported_operation,
+             cat(operation, ": keys of architecture '", layout.model().hp.arch,
+                 "' are normed behind their rotation, and cannot be turned any more"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {

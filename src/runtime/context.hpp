@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The state behind tinfer::Context: memory placed once, the plan cache, and decode as a transaction — validate, reserve
-// cells, run, commit; cancel, failure or lack of room at any point leaves everything as before the call.
+// cells, run, commit all or a part; cancel, failure or lack of room at any point leaves everything as before the call.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "runtime/layout.hpp"
+#include "runtime/plan_cache.hpp"
 #include "runtime/team_size.hpp"
 #include "runtime/trace_session.hpp"
 
@@ -19,6 +20,12 @@ namespace runtime {
 [[nodiscard]] std::optional<std::size_t> first_non_finite(std::span<const float> values) noexcept;
 [[noreturn]] void refuse_value(std::string_view what, std::span<const float> values, std::size_t i);
 
+/// Of the tokens that a batch has of this sequence, the first n_tokens stay.
+struct Keep {
+    SeqId seq{};
+    std::int32_t n_tokens = 0;
+};
+
 }  // namespace runtime
 
 struct Context::Impl {
@@ -28,7 +35,22 @@ struct Context::Impl {
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
     ~Impl();
 
-    /// begin() and step() to the end.
+    /// A transaction in its parts. The batch is copied, and the context is busy until the transaction has ended.
+    /// Outputs can be read once advance() has said ok, and are those of the whole batch whatever is kept of it.
+    void open(const Batch& batch);
+    /// Computes until the deadline: `pending` asks for another call, after ok follows commit() or rollback(), and
+    /// anything else, or an exception, has rolled back.
+    StepStatus advance(runtime::Executor::Clock::time_point deadline);
+    /// Ends it: sequences that `keeps` does not name keep all their tokens. What follows has the bits it would have had
+    /// the batch been those tokens alone. Where a recurrent state or a window does not let go of the others, the kept
+    /// ones are computed again, without outputs; that may be cancelled or fail, and then nothing is kept.
+    /// bad_parameter for a sequence or a number that the batch does not have, and where sequences share a token that
+    /// not all of them keep; the transaction is open still.
+    DecodeStatus commit(std::span<const runtime::Keep> keeps = {});
+    /// As before open(); nothing where no transaction is open. Outputs are gone.
+    void rollback();
+
+    /// open(), advance() to the end and commit() of all.
     template <class Input>
     DecodeStatus decode(const Input& input);
     /// The same for the encoder in front of the decoder.
@@ -41,8 +63,6 @@ struct Context::Impl {
     void begin(AnyBatch&& batch);
     /// Computes until the deadline. Anything but `pending`, and an exception, ends the transaction.
     StepStatus step(std::chrono::nanoseconds budget);
-    /// Ends a pending transaction as a cancel would.
-    void abandon();
 
     [[nodiscard]] std::span<const float> output_row(std::span<const float> rows, std::size_t width, int index,
                                                     std::string_view what) const;
@@ -98,16 +118,20 @@ struct Context::Impl {
 
 private:
     /// Where a transaction stands: what the next piece of work is.
-    enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute };
+    enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute, computed };
     enum class Pass : std::uint8_t { decode, encode };  ///< encode: of the encoder in front of a decoder
 
     template <class Input>
-    void open(const Input& input, Pass pass);
+    void prepare(const Input& input, Pass pass);
     void check_encoded() const;
     void forget_encoded() noexcept;
     void keep_encoded() noexcept;
     void write_cross_inputs();
-    StepStatus advance(runtime::Executor::Clock::time_point deadline);
+    StepStatus run_until(runtime::Executor::Clock::time_point deadline);
+    StepStatus run_to_the_end();
+    void next_micro_batch() noexcept;
+    std::size_t choose_kept(std::span<const runtime::Keep> keeps);
+    [[nodiscard]] bool is_kept(std::size_t i) const noexcept;
     StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
     void finish(StepStatus status) noexcept;
     void start_micro_batch();
@@ -125,28 +149,11 @@ private:
     void write_pooling_inputs(const runtime::MicroBatch& mb);
     void collect_pooled(const runtime::MicroBatch& mb, std::string_view role, std::span<const float> rows,
                         std::size_t width);
-    struct GraphShape {
-        std::int64_t n_tokens = 0, n_rows = 0;
-        bool from_embeddings = false, encodes = false;
-        bool operator==(const GraphShape&) const = default;
-    };
-    const runtime::BoundPlan& plan_for(const GraphShape& shape);
-    const runtime::BoundPlan& page_copy_plan();
-    const runtime::BoundPlan& compaction_plan();
-    const runtime::BoundPlan& key_shift_plan();
-    runtime::BoundPlan& bound_plan(runtime::GraphKind kind, bool fallback);
     [[nodiscard]] std::byte* input(std::string_view role) noexcept;
     [[nodiscard]] memory::Compaction compaction() noexcept;
 
-    graph::Graph graph_;  ///< of the run that is running or ran last
-    GraphShape built_;
-    const runtime::BoundPlan* built_plan_ = nullptr;  ///< the plan of that shape, while graph_ holds it
-    graph::Planner planner_;
-    runtime::MemoryMap map_;
     std::vector<std::pair<std::string_view, std::byte*>> input_slots_;
-    std::array<runtime::BoundPlan, runtime::kPlanSlots> plans_;
-    std::uint64_t uses_ = 0;
-    std::uint32_t next_plan_id_ = 1;
+    std::optional<runtime::PlanCache> plans_;  ///< always there, once memory is placed
     std::uint64_t n_decodes_ = 0;
     std::vector<TokenView> token_views_;
 
@@ -157,12 +164,14 @@ private:
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;  ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
-    Batch begun_;                ///< what begin() was given
-    memory::Memory::Fit fit_{};  ///< no_room: it ends so before anything runs
-    bool generates_ = false;     ///< the call counts as generation
-    double spent_s_ = 0;         ///< on the call so far
-    std::size_t n_done_ = 0;     ///< tokens of the batch that are computed
-    std::uint32_t number_ = 0;   ///< of the micro-batch
+    Batch begun_;                 ///< what begin() was given
+    memory::Memory::Fit fit_{};   ///< no_room: it ends so before anything runs
+    bool generates_ = false;      ///< the call counts as generation
+    double spent_s_ = 0;          ///< on the call so far
+    std::size_t n_done_ = 0;      ///< tokens of the batch that are computed
+    std::uint32_t number_ = 0;    ///< of the micro-batch
+    std::vector<Pos> keep_ends_;  ///< {n_seq_max}: first position that a sequence does not keep
+    bool repeats_ = false;        ///< the kept tokens are computed again
     runtime::MicroBatch micro_batch_;
     const runtime::BoundPlan* running_ = nullptr;
     runtime::DeferringObserver deferring_;  ///< of a run that has to get to its end

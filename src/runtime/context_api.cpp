@@ -52,7 +52,7 @@ StepStatus Context::step(std::chrono::nanoseconds budget) {
 }
 
 void Context::abandon() {
-    reporting_memory(kInContext, [&] { impl_->abandon(); });
+    reporting_memory(kInContext, [&] { impl_->rollback(); });
 }
 
 int Context::n_outputs() const noexcept { return impl_->n_outputs; }
@@ -142,7 +142,7 @@ void Context::seq_div(SeqId seq, PosRange range, int divisor) {
 
 bool Context::can_shift() const noexcept {
     const auto& hp = impl_->layout.model().hp;
-    return hp.n_pos_table == 0 && !hp.has_states();
+    return hp.n_pos_table == 0 && !hp.has_states() && !hp.head_norms_behind_rope;
 }
 
 void Context::clear(bool zero_data) {

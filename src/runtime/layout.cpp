@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
+// Caches, inputs and sizes; graphs are in layout_graphs.cpp.
 #include "runtime/layout.hpp"
 
 #include <algorithm>
 
-#include "base/checked.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "runtime/context.hpp"
+#include "runtime/sizes.hpp"
 
 namespace tinfer::runtime {
 
@@ -22,19 +23,6 @@ DType cache_dtype(KvType type) noexcept {
     }
     return DType::f16;
 }
-
-// Sizes follow from what the caller asks for, so they may be absurd: that is a limit, not an overflow.
-std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
-    if (const auto sum = checked_add(a, b)) return *sum;
-    fail(ErrorCode::limit_exceeded, cat("context needs more than 2^64 bytes (", a, " + ", b, ")"));
-}
-
-std::uint64_t times(std::uint64_t a, std::uint64_t b) {
-    if (const auto product = checked_mul(a, b)) return *product;
-    fail(ErrorCode::limit_exceeded, cat("context needs more than 2^64 bytes (", a, " · ", b, ")"));
-}
-
-std::uint64_t align64(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
 // ---- what the standard library's objects hold beyond their own size
 
@@ -54,16 +42,6 @@ std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
 }
 
 constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);  // what std::make_shared puts before the object in libstdc++
-
-std::uint64_t n_move_rows(std::int32_t n_pages) noexcept {
-    return memory::CellMoves::n_rows(n_pages * memory::kPageSlots);
-}
-
-constexpr std::uint32_t kNodesPerLayer = 128, kNodesOutside = 64;  // builders use fewer than 110 per layer
-
-}  // namespace
-
-namespace {
 
 bool gives_logits_at_all(const model::BoundModel& model) noexcept { return static_cast<bool>(model.weights.output); }
 
@@ -97,7 +75,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .window = {},
                       .n_batch = options_.n_batch};
     const bool may_release =
-        causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.biases_by_position();
+        causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.reads_positions();
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();
@@ -113,7 +91,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                      .causal = causal(),
                      .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model),
-                     .accepts_embeddings = model.hp.causal || gives_logits_at_all(model),
+                     .accepts_embeddings = (model.hp.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
                      .embeddings = options_.embeddings,
                      .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps,
@@ -143,7 +121,7 @@ void Layout::describe_encoder() {
 // states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
-    std::size_t n = 2 * static_cast<std::size_t>(hp.n_layer);
+    std::size_t n = 3 * static_cast<std::size_t>(hp.n_layer);
     for (const auto& states : hp.states) n += states.size();
     if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
@@ -151,6 +129,7 @@ void Layout::add_caches() {
     layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
     add_kv(hp, memory_limits_, false, "cache_k", layer_memory_);
     add_kv(hp, memory_limits_, true, "cache_v", layer_memory_);
+    add_index_keys();
     add_states();
     n_own_caches_ = caches_.size();
     if (!encoder_) return;
@@ -180,17 +159,39 @@ const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view r
     return &caches_.back();
 }
 
+namespace {
+
+void check_head_size(DType type, std::int32_t head_dim) {
+    const std::int32_t block = find_dtype(type)->block_elems;
+    if (head_dim % block != 0)
+        fail(ErrorCode::bad_cache_type,
+             cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
+}
+
+}  // namespace
+
+// Keys of indexers, in the layers that have one.
+void Layout::add_index_keys() {
+    const model::HParams& hp = model_->hp;
+    const DType type = cache_dtype(options_.type_k);
+    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (!hp.indexer.is_in(i)) continue;
+        check_head_size(type, hp.indexer.head_dim);
+        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, cells);
+    }
+}
+
 void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                     std::vector<model::LayerMemory>& layers) {
     if (!hp.has_attention()) return;
     const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
-    const std::int32_t head_dim = is_v ? hp.head_dim_v : hp.head_dim_k, block = find_dtype(type)->block_elems;
-    if (head_dim % block != 0)
-        fail(ErrorCode::bad_cache_type,
-             cat("cache type ", to_string(type), " needs head size divisible by ", block, ", got ", head_dim));
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0) continue;
+        if (hp.n_head_kv[i] == 0 || hp.kv_layer(il) != il) continue;
+        const std::int32_t head_dim = is_v ? hp.head_v(il) : hp.head_k(il);
+        check_head_size(type, head_dim);
         const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
         const std::int64_t cells =
             std::int64_t{in_pool ? limits.n_window_pages() : limits.kv.n_pages()} * memory::kPageSlots;
@@ -233,7 +234,7 @@ void Layout::add_inputs() {
         }
         const std::int32_t n_pages =
             std::max(memory_limits_.kv.n_pages(), encoder_ ? encoder_->memory_limits.kv.n_pages() : 0);
-        if (model_->hp.biases_by_position())
+        if (model_->hp.reads_positions())
             add("kv_positions", 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
         if (encoder_) {  // the first two stay as the encoder's run has left them
             add("cross_table", 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));
@@ -246,232 +247,13 @@ void Layout::add_inputs() {
     }
     if (memory_limits_.has_states) add("state_rows", 8 * T);
     add("inp_out_rows", 4 * n_out);
-    if (model_->weights.token_types != nullptr) add("inp_types", 4 * T);  // zeros: nobody writes it
+    if (model_->weights.token_types != nullptr || model_->hp.n_per_layer > 0)
+        add("inp_types", 4 * T);  // zeros: nobody writes it
     if (options_.pooling != Pooling::mean) return;
     add("pool_rows", 4 * n_out);
     add("pool_sums",
         times(4 * static_cast<std::uint64_t>(options_.n_seq_max), static_cast<std::uint64_t>(model_->hp.n_embd)));
     add("pool_counts", 4 * static_cast<std::uint64_t>(options_.n_seq_max));
-}
-
-namespace {
-
-bool may_be_kept(const graph::Value& value) noexcept {
-    return value.node != graph::kNone && !value.is_view && value.type == DType::f32;
-}
-
-// The first of its name, where the graph has it.
-std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) noexcept {
-    for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
-        const graph::Value& value = graph.values()[id];
-        if (may_be_kept(value) && value.role == kept.role && value.layer == kept.layer) return id;
-    }
-    return graph::kNone;
-}
-
-}  // namespace
-
-void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
-    graph.reset();
-    const model::BuildContext context{.g = graph,
-                                      .hp = model_->hp,
-                                      .w = model_->weights,
-                                      .shape = {.n_tokens = n_tokens,
-                                                .n_outputs = n_outputs,
-                                                .n_table_entries = table_entries_,
-                                                .n_seqs = run_sequences_,
-                                                .from_embeddings = from_embeddings,
-                                                .want_logits = logits_bytes() > 0,
-                                                .want_embeddings = options_.embeddings,
-                                                .pooling = options_.pooling,
-                                                .window_pool = memory_limits_.has_window_pool(),
-                                                .n_pooled = options_.n_seq_max,
-                                                .whole_layers = whole_layers_,
-                                                .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1,
-                                                .n_cross_seqs = options_.n_seq_max},
-                                      .rope = rope_,
-                                      .rope_window = rope_window_,
-                                      .rope_factors = rope_factors_,
-                                      .memory = layer_memory_,
-                                      .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross)
-                                                        : std::span<const model::LayerMemory>()};
-    model_->architecture->build(context);
-    for (const Kept& kept : kept_)
-        if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
-#if defined(TINFER_CHECKED)
-    graph::verify(graph);
-#endif
-}
-
-void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
-    graph.reset();
-    const model::BuildContext context{.g = graph,
-                                      .hp = model_->encoder->hp,
-                                      .w = model_->encoder->weights,
-                                      .shape = {.n_tokens = n_tokens,
-                                                .n_outputs = 0,
-                                                .n_table_entries = encoder_->table_entries,
-                                                .n_seqs = run_sequences_,
-                                                .encodes = true},
-                                      .rope = {},
-                                      .rope_window = {},
-                                      .memory = encoder_->layers,
-                                      .cross = encoder_->cross};
-    model_->architecture->build_encoder(context);
-#if defined(TINFER_CHECKED)
-    graph::verify(graph);
-#endif
-}
-
-void Layout::build_page_copies(graph::Graph& graph) const {
-    graph.reset();
-    const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
-    const bool pool = memory_limits_.has_window_pool();
-    const graph::Tensor window_pairs =
-        pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
-    graph.set_part(Part::state);
-    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
-        if (cache.tensor_class == TensorClass::recurrent) continue;
-        graph.set_layer(cache.layer);
-        graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs),
-                   cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
-    }
-}
-
-void Layout::build_compaction(graph::Graph& graph) const {
-    graph.reset();
-    const model::HParams& hp = model_->hp;
-    const auto moves_of = [&](std::string_view role, std::int32_t n_pages) {
-        return graph.input(role, DType::i32, {3, static_cast<std::int64_t>(n_move_rows(n_pages)), 1, 1});
-    };
-    const bool pool = memory_limits_.has_window_pool();
-    const graph::Tensor moves = moves_of("kv_moves", memory_limits_.kv.n_pages());
-    const graph::Tensor window_moves = pool ? moves_of("kv_moves_window", memory_limits_.n_window_pages()) : moves;
-    graph.set_part(Part::state);
-    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
-        if (cache.tensor_class == TensorClass::recurrent) continue;
-        const bool is_v = cache.tensor_class == TensorClass::cache_v;
-        const AttentionParams heads{.n_head_kv = hp.n_head_kv[static_cast<std::size_t>(cache.layer)],
-                                    .head_dim_k = hp.head_dim_k,
-                                    .head_dim_v = hp.head_dim_v};
-        graph.set_layer(cache.layer);
-        graph.name(graph.kv_move(graph.cache(cache), hp.is_windowed(cache.layer) ? window_moves : moves, heads, is_v),
-                   is_v ? "cache_v_move" : "cache_k_move");
-    }
-}
-
-// Angles are linear in the position: a key rotated by the difference is the key of the new one, its magnitude being in
-// it already.
-void Layout::build_key_shift(graph::Graph& graph) const {
-    graph.reset();
-    graph.set_part(Part::state);
-    const model::HParams& hp = model_->hp;
-    const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
-    const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne),
-                        cells = graph.input("kv_cells", DType::i32, ne);
-    const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
-    // Cells and angles of layers without a window, and of those with one.
-    struct Side {
-        RopeParams rope;
-        graph::Tensor table, cells;
-    };
-    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor where) {
-        rope.magnitude = 1.0f;
-        return Side{rope, graph.name(graph.rope_table(shifts, rope, factors), name), where};
-    };
-    const Side full = side(rope_, "rope_table", cells);
-    Side windowed = hp.has_window_rope() ? side(rope_window_, "rope_table_window", cells) : full;
-    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
-    const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
-    for (int il = 0; il < hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0 || !hp.rotates(il)) continue;
-        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_dim_k};
-        graph.set_layer(il);
-        const Side& x = hp.is_windowed(il) ? windowed : full;
-        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
-                                   behind ? hp.head_dim_k - hp.n_rot : 0),
-                   "cache_k_shift");
-    }
-}
-
-// "l_out-1" → role "l_out" in layer 1; a name without layer is meant outside the layers.
-void Layout::find_kept(const graph::Graph& graph) {
-    for (const std::string& name : options_.keep) {
-        bool found = false;
-        for (std::uint32_t id = 0; id < graph.values().size() && !found; ++id) {
-            const graph::Value& value = graph.values()[id];
-            if (!may_be_kept(value) || graph.display_name(id) != name) continue;
-            found = true;
-            kept_.push_back({.name = name, .role = value.role, .layer = value.layer});
-            whole_layers_ = whole_layers_ || value.layer == model_->hp.n_layer - 1;
-        }
-        if (!found)
-            fail(ErrorCode::bad_parameter, cat("keep: the graph has no f32 result named '", escaped(name), "'"));
-    }
-}
-
-// Graphs of few tokens show what a value grows with: tokens, outputs or neither.
-void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs) {
-    const auto sizes = [&](std::int32_t tokens, std::int32_t outputs) {
-        build(graph, tokens, outputs, false);
-        std::vector<std::uint64_t> bytes;
-        for (const Kept& kept : kept_) bytes.push_back(graph::storage_bytes(graph.values()[kept_value(graph, kept)]));
-        return bytes;
-    };
-    const auto few = sizes(4, 1), of_tokens = sizes(8, 1), of_outputs = sizes(4, 2), most = sizes(n_tokens, n_outputs);
-    for (std::size_t k = 0; k < kept_.size(); ++k) {
-        Kept& kept = kept_[k];
-        const std::uint64_t of_token = (of_tokens[k] - few[k]) / 4, of_output = of_outputs[k] - few[k];
-        kept.grows = few[k] == 4 * of_token + of_output;
-        kept.bytes = kept.grows ? plus(times(of_token, static_cast<std::uint64_t>(options_.n_batch)),
-                                       times(of_output, static_cast<std::uint64_t>(options_.n_outputs)))
-                                : most[k];
-        kept.offset = kept_bytes_;
-        kept_bytes_ = plus(kept_bytes_, align64(kept.bytes));
-    }
-}
-
-void Layout::measure_graphs() {
-    const int n_layer = model_->hp.n_layer + (encoder_ ? model_->encoder->hp.n_layer : 0);
-    max_nodes_ = kNodesOutside + kNodesPerLayer * static_cast<std::uint32_t>(n_layer);
-    max_values_ = 2 * max_nodes_ + static_cast<std::uint32_t>(model_->file->tensors().size());
-    graph::Graph graph(max_nodes_, max_values_);
-    graph::Planner planner(max_nodes_, max_values_);
-    graph::Plan plan;
-    std::vector<const kernels::KernelDescriptor*> kernels;
-    const auto measure = [&] {
-        planner.make(graph, {.fuse = options_.fuse}, plan);
-        choose_kernels(graph, plan, *table_, kernels);
-        arena_bytes_ = std::max(arena_bytes_, plan.arena_bytes);
-        scratch_bytes_ = std::max(scratch_bytes_, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
-    };
-    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
-                       n_outputs = std::min(options_.n_outputs, n_tokens);
-    build(graph, n_tokens, n_outputs, false);
-    if (!options_.keep.empty()) {
-        find_kept(graph);
-        measure_kept(graph, n_tokens, n_outputs);
-    }
-    for (const GraphKind kind :
-         {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
-        build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
-        measure();
-        worst_offsets_[kind.index()] = plan.offsets;
-    }
-    if (encoder_) {
-        build_encoder(graph, options_.n_ubatch);
-        measure();
-        worst_offsets_[GraphKind{.encodes = true}.index()] = plan.offsets;
-    }
-    if (!memory_limits_.has_attention) return;
-    build_page_copies(graph);
-    measure();
-    build_compaction(graph);
-    measure();
-    if (!rotates_keys()) return;
-    build_key_shift(graph);
-    measure();
 }
 
 std::uint64_t Layout::logits_bytes() const noexcept {
@@ -510,7 +292,8 @@ MemoryPlan Layout::memory() const {
         graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
         kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
         inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
-        static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView);
+        static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
+        static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
     if (encoder_)
         plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) +
                       static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);

@@ -15,7 +15,7 @@
 
 namespace tinfer::runtime {
 
-inline constexpr std::size_t kPlanSlots = 4;  ///< bound plans kept per context
+inline constexpr std::size_t kPlanSlots = 16;  ///< bound plans kept per context
 
 /// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
 [[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
@@ -118,10 +118,12 @@ private:
     void describe_encoder();
     void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                 std::vector<model::LayerMemory>& layers);
+    void add_index_keys();
     void add_states();
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
                                 std::int64_t width, std::int64_t rows);
     void add_inputs();
+    void count_nodes();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
     void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);

@@ -16,6 +16,7 @@ namespace tinfer::runtime {
 /// The tensors a session knows: those of the file, then the caches.
 struct Registry {
     std::span<const TensorInfo> weights, caches;
+    const ModelFile* file = nullptr;
     [[nodiscard]] const TensorInfo* find(std::uint32_t id) const noexcept {
         return id < weights.size() ? &weights[id] : &caches[id - weights.size()];
     }

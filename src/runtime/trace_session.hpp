@@ -3,10 +3,13 @@
 // leader and steers nothing; with nobody attached the executor does not call it at all.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/executor.hpp"
@@ -15,6 +18,11 @@
 namespace tinfer::runtime {
 
 class TraceSession;
+
+/// Text of the exception being handled.
+[[nodiscard]] std::string current_error();
+/// What an observer threw, as the decode reports it.
+[[noreturn]] void throw_observer_failed(const std::exception_ptr& thrown);
 
 /// One attached observer.
 struct Attached {
@@ -160,5 +168,26 @@ private:
     std::size_t n_routing_ = 0;
     std::uint64_t step_begin_ = 0;
 };
+
+// Calls every observer in attach order, and goes on when one throws, so that the others see begins and ends in pairs.
+// The first exception leaves as compute_failed; an observer that asked for it is detached after the decode instead.
+template <class Fn>
+void TraceSession::for_each_observer(Fn&& fn) {
+    std::exception_ptr thrown;
+    for (const auto& attached : attached_) {
+        if (attached->broken) continue;
+        try {
+            fn(*attached);
+        } catch (...) {
+            if (attached->request.on_throw == OnThrow::detach) {
+                attached->broken = attached->detach_requested = true;
+                attached->summary.error = current_error();
+            } else if (!thrown) {
+                thrown = std::current_exception();
+            }
+        }
+    }
+    if (thrown) throw_observer_failed(thrown);
+}
 
 }  // namespace tinfer::runtime

@@ -29,6 +29,9 @@ void keep_front(CandidateArray& candidates, std::size_t k) noexcept;
 /// The candidate of a token, null where it has been removed. Constant time while the array is in identity order.
 [[nodiscard]] Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept;
 
+/// l /= t; where t <= 0, or the largest would become infinite, all but the best become -infinity.
+void apply_temperature(CandidateArray& candidates, float t);
+
 /// p_i = exp(l_i − max) / Σ exp(l_j − max) in float32, with the exp and the 16-lane sum of the kernels. An infinite
 /// logit wins alone. Owns its scratch: nothing is allocated for up to `n` candidates.
 class Softmax {

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
 #include "sampling/candidates.hpp"
+#include "sampling/chain_text.hpp"
 #include "sampling/links.hpp"
 
 namespace tinfer::sampling {
@@ -28,18 +29,41 @@ std::uint32_t hardware_seed() {
     }
 }
 
-LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, const RowOps& ops) {
+LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, std::uint32_t seed, const Vocab* vocab,
+                  const RowOps& ops) {
     switch (letter) {
         case 'e':
             return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
+        case 'd': {
+            auto breakers = std::make_shared<DryBreakers>();
+            if (o.dry_multiplier != 0.0f && vocab != nullptr) *breakers = DryBreakers::of(*vocab, o.dry_breakers);
+            return make_dry({o.dry_multiplier, o.dry_base, o.dry_allowed_length, o.dry_penalty_last_n},
+                            std::move(breakers));
+        }
+        case 's': return make_top_n_sigma(o.top_n_sigma);
         case 'k': return make_top_k(o.top_k);
+        case 'y': return make_typical(n_vocab, o.typical_p, o.min_keep, ops);
         case 'p': return make_top_p(n_vocab, o.top_p, o.min_keep, ops);
         case 'm': return make_min_p(o.min_p, o.min_keep);
-        default: return make_temperature(o.temp);  // validate() has seen the letters
+        case 'x': return make_xtc(n_vocab, {o.xtc_probability, o.xtc_threshold, o.min_keep}, seed, ops);
+        case 'i':
+            if (vocab == nullptr) fail(ErrorCode::bad_parameter, "order: infill needs a vocabulary");
+            return make_infill(*vocab, ops);
+        default: return make_dynamic_temperature(n_vocab, o.temp, o.dynatemp_range, o.dynatemp_exponent, ops);
     }
 }
 
-/// Our links sort by logit and trust the flag: neither NaN nor a stale flag may reach them.
+/// Candidates with a logit above -infinity.
+std::size_t count_left(std::span<const float> logits) noexcept {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(logits, [](float l) { return l != -std::numeric_limits<float>::infinity(); }));
+}
+std::size_t count_left(std::span<const Candidate> candidates) noexcept {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        candidates, [](const Candidate& c) { return c.logit != -std::numeric_limits<float>::infinity(); }));
+}
+
+/// The library's own links sort by logit and trust `sorted`, so a NaN or a wrong flag must not reach them.
 void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
     for (const Candidate& candidate : candidates.data)
         if (std::isnan(candidate.logit))
@@ -50,22 +74,37 @@ void check_users_link(const SamplerLink& link, CandidateArray& candidates) {
 
 }  // namespace
 
-Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops)
+Chain::Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops, const Vocab* vocab)
     : row_(n_vocab, ops), is_greedy_(options.temp <= 0.0f),
       seed_(options.seed == kRandomSeed ? hardware_seed() : options.seed) {
     options.validate();
     candidates_.reserve(n_vocab);
     append(make_logit_bias(options.logit_bias));
+    const auto link = [&](char letter) { append(make_link(letter, n_vocab, options, seed_, vocab, ops)); };
+    if (options.mirostat != 0 && !is_greedy_) {
+        link('t');
+        append(make_mirostat(n_vocab,
+                             {.version = options.mirostat, .tau = options.mirostat_tau, .eta = options.mirostat_eta},
+                             seed_, ops));
+        return;
+    }
     // Temperature 0 makes the rest of the list superfluous: what truncates never drops the best.
-    for (const char letter : options.order)
-        if (!is_greedy_ || letter == 'e') append(make_link(letter, n_vocab, options, ops));
-    append(is_greedy_ ? make_greedy() : make_dist(n_vocab, seed_, ops));
+    for (const char letter : letters_of(options.order))
+        if (letter != 'a' && (!is_greedy_ || letter == 'e' || letter == 'd')) link(letter);
+    if (is_greedy_) append(make_greedy());
+    else if (options.adaptive_target < 0.0f) append(make_dist(n_vocab, seed_, ops));
+    else
+        append(make_adaptive_p(n_vocab, {options.adaptive_target, options.adaptive_decay, options.adaptive_use_current},
+                               seed_, ops));
 }
 
 Chain::Chain(const Chain& other)
     : row_(other.row_), is_greedy_(other.is_greedy_), left_row_(other.left_row_), begin_(other.begin_),
       size_(other.size_), recent_(other.recent_), n_accepted_(other.n_accepted_), last_p_(other.last_p_),
       seed_(other.seed_) {
+    explains_ = other.explains_;
+    left_by_ = other.left_by_;
+    chosen_ = other.chosen_;
     candidates_.reserve(other.candidates_.capacity());
     candidates_ = other.candidates_;
     links_.reserve(other.links_.size());
@@ -100,6 +139,8 @@ Token Chain::draw(std::span<const float> logits) {
     begin_ = size_ = 0;
     left_row_ = false;
     row_.assign(logits);
+    for (const Link& link : links_)
+        if (link.row_link != nullptr) link.row_link->begin(logits);
     CandidateArray candidates;
     const bool is_row = apply(candidates);
     const bool any_left = is_row ? row_.best() >= 0 : best_candidate(candidates.data) != nullptr;
@@ -115,26 +156,31 @@ Token Chain::draw(std::span<const float> logits) {
     left_row_ = is_row && !is_greedy_;
     if (!left_row_) row_.release();
     last_p_ = chosen.p;
+    chosen_ = chosen;
     return Token{chosen.id};
 }
 
 /// Runs the links: on the row for as long as they can, then on candidates. True where the row is what is left.
 bool Chain::apply(CandidateArray& candidates) {
     bool is_row = true;
+    left_by_.clear();
     for (const auto& [link, row_link, is_users] : links_) {
         if (is_row && row_link != nullptr && row_link->can_use(row_)) {
             is_row = row_link->apply_to_row(row_, candidates_, candidates) == RowLink::Left::row;
             if (!is_row) candidates.data = candidates_;
-            continue;
+        } else {
+            if (is_row) {
+                row_.collect(candidates_);
+                candidates.data = candidates_;
+                candidates.sorted = row_.is_ordered();
+                is_row = false;
+            }
+            link->apply(candidates);
+            if (is_users) check_users_link(*link, candidates);
         }
-        if (is_row) {
-            row_.collect(candidates_);
-            candidates.data = candidates_;
-            candidates.sorted = row_.is_ordered();
-            is_row = false;
-        }
-        link->apply(candidates);
-        if (is_users) check_users_link(*link, candidates);
+        if (explains_)
+            left_by_.push_back(
+                {std::string(link->name()), is_row ? count_left(row_.logits()) : count_left(candidates.data)});
     }
     return is_row;
 }
@@ -199,10 +245,16 @@ std::vector<Candidate> Chain::survivors() const {
 }
 
 std::uint32_t Chain::last_candidates() const noexcept {
-    const auto is_left = [](float logit) { return logit != -std::numeric_limits<float>::infinity(); };
-    if (left_row_) return static_cast<std::uint32_t>(std::ranges::count_if(row_.logits(), is_left));
-    return static_cast<std::uint32_t>(
-        std::ranges::count_if(std::span(candidates_).subspan(begin_, size_), is_left, &Candidate::logit));
+    if (left_row_) return static_cast<std::uint32_t>(count_left(row_.logits()));
+    return static_cast<std::uint32_t>(count_left(std::span(candidates_).subspan(begin_, size_)));
+}
+
+DrawReport Chain::report() const {
+    if (left_by_.empty()) return {};
+    DrawReport report{left_by_, chosen_, probs(6)};
+    std::erase_if(report.others, [&](const Candidate& other) { return other.id == chosen_.id; });
+    report.others.resize(std::min<std::size_t>(report.others.size(), 5));
+    return report;
 }
 
 std::vector<Candidate> Chain::probs(std::size_t k) const {

@@ -18,8 +18,10 @@ namespace tinfer::sampling {
 
 class Chain {
 public:
-    /// Throws bad_parameter. `n_vocab` sizes all scratch. `ops` only make it faster.
-    Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops = reference_row_ops);
+    /// Throws bad_parameter. `n_vocab` sizes all scratch. `ops` only make it faster. Without a vocabulary DRY knows no
+    /// breakers, and infill is refused.
+    Chain(std::size_t n_vocab, const SamplerOptions& options, const RowOps& ops = reference_row_ops,
+          const Vocab* vocab = nullptr);
     Chain(const Chain& other);
     Chain(Chain&&) noexcept = default;
     Chain& operator=(const Chain&) = delete;
@@ -46,6 +48,9 @@ public:
     /// The k most probable survivors, descending, with their probabilities.
     [[nodiscard]] std::vector<Candidate> probs(std::size_t k) const;
 
+    void explain(bool on) { explains_ = on; }
+    [[nodiscard]] DrawReport report() const;
+
     /// The last n accepted tokens, at most kRecent, oldest first.
     [[nodiscard]] std::vector<Token> recent(std::size_t n) const;
     static constexpr std::size_t kRecent = 64;
@@ -64,6 +69,9 @@ private:
     LogitRow row_;
     std::vector<Candidate> candidates_;
     bool is_greedy_;
+    bool explains_ = false;
+    std::vector<DrawReport::Link> left_by_;  // each link of the last sample, where it is explained
+    Candidate chosen_{};
     bool left_row_ = false;                // survivors of the last sample are row_, or
     std::size_t begin_ = 0, size_ = 0;     // so many inside candidates_
     std::array<Token, kRecent> recent_{};  // ring
@@ -76,6 +84,7 @@ private:
 
 struct tinfer::Sampler::Impl {
     Vocab vocab;
+    SamplerOptions options;  ///< with the seed in use
     sampling::Chain chain;
     double seconds = 0;
     std::uint64_t samples = 0;

@@ -106,7 +106,8 @@ void LogitRow::collect(float threshold, std::vector<Candidate>& out) const {
     if (is_ordered_) sort_and_cut(out, out.size());
 }
 
-// The k-th largest block maximum is a bound: k logits reach it, so none below it is among the k first.
+// The k-th largest maximum of a block is a bound: at least k logits reach it, so a logit below it is not among the k
+// largest.
 void LogitRow::collect_front(std::size_t k, std::vector<Candidate>& out) {
     float bound = kLowest;
     if (k > 0 && k < maxima_.size()) {

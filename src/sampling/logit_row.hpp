@@ -80,6 +80,18 @@ public:
     [[nodiscard]] virtual bool can_use(const LogitRow&) const noexcept { return true; }
     /// Takes back what the last apply changed of the link itself.
     virtual void undo() noexcept {}
+    /// The logits of a new draw, before any link has changed them; they stay until it ends.
+    virtual void begin(std::span<const float>) {}
+};
+
+/// A link that works on candidates, and leaves a row alone while it has nothing to do.
+class ArrayLink : public RowLink {
+public:
+    [[nodiscard]] bool can_use(const LogitRow&) const noexcept final { return is_off(); }
+    Left apply_to_row(LogitRow&, std::vector<Candidate>&, CandidateArray&) final { return Left::row; }
+
+protected:
+    [[nodiscard]] virtual bool is_off() const noexcept { return false; }
 };
 
 }  // namespace tinfer::sampling

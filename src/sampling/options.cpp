@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "sampling/chain_text.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer {
@@ -19,8 +20,11 @@ void require_share(const char* field, float value) {
 }
 
 constexpr int kLongestWindow = 1 << 24;  // tokens; the window is allocated whole
-constexpr std::string_view kLetters = "ekpmt";
-constexpr std::string_view kLetterNames = "e penalties, k top_k, p top_p, m min_p, t temperature";
+
+void require_at_least(const char* field, float value, float least) {
+    require_finite(field, value);
+    if (value < least) fail(ErrorCode::bad_parameter, cat(field, " = ", value, " is below ", least));
+}
 
 }  // namespace
 }  // namespace sampling
@@ -37,15 +41,32 @@ void SamplerOptions::validate() const {
         fail(ErrorCode::bad_parameter, cat("penalty_repeat = ", penalty_repeat, " is not positive"));
     sampling::require_finite("penalty_freq", penalty_freq);
     sampling::require_finite("penalty_present", penalty_present);
+    sampling::require_at_least("dry_multiplier", dry_multiplier, 0.0f);
+    sampling::require_at_least("dry_base", dry_base, 0.0f);
+    if (dry_allowed_length < 0)
+        fail(ErrorCode::bad_parameter, cat("dry_allowed_length = ", dry_allowed_length, " is negative"));
+    if (dry_penalty_last_n < -1 || dry_penalty_last_n > sampling::kLongestWindow)
+        fail(ErrorCode::bad_parameter,
+             cat("dry_penalty_last_n = ", dry_penalty_last_n, " outside [-1,", sampling::kLongestWindow, "]"));
+    sampling::require_finite("top_n_sigma", top_n_sigma);
+    sampling::require_share("typical_p", typical_p);
     sampling::require_share("top_p", top_p);
     sampling::require_share("min_p", min_p);
+    sampling::require_share("xtc_probability", xtc_probability);
+    sampling::require_at_least("xtc_threshold", xtc_threshold, 0.0f);
     if (min_keep < 0) fail(ErrorCode::bad_parameter, cat("min_keep = ", min_keep, " is negative"));
     sampling::require_finite("temp", temp);
-    for (const char letter : order)
-        if (sampling::kLetters.find(letter) == std::string_view::npos)
-            fail(ErrorCode::bad_parameter,
-                 cat("order: no sampler has the letter '", escaped(std::string_view(&letter, 1)), "' (",
-                     sampling::kLetterNames, ")"));
+    sampling::require_at_least("dynatemp_range", dynatemp_range, 0.0f);
+    sampling::require_at_least("dynatemp_exponent", dynatemp_exponent, 0.0f);
+    if (mirostat < 0 || mirostat > 2)
+        fail(ErrorCode::bad_parameter, cat("mirostat = ", mirostat, " is no version (0 off, 1, 2)"));
+    sampling::require_at_least("mirostat_tau", mirostat_tau, 0.0f);
+    sampling::require_at_least("mirostat_eta", mirostat_eta, 0.0f);
+    sampling::require_finite("adaptive_target", adaptive_target);
+    if (adaptive_target > 1.0f)
+        fail(ErrorCode::bad_parameter, cat("adaptive_target = ", adaptive_target, " is above 1"));
+    sampling::require_share("adaptive_decay", adaptive_decay);
+    (void)sampling::letters_of(order);
 }
 
 }  // namespace tinfer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Penalties for tokens that were said lately. On a row of logits only the tokens of the window are touched; on
-// candidates one pass looks up the count of each.
+// Penalties for tokens that occurred in the last n tokens. On a row of logits only the tokens of that window are
+// touched; on candidates one pass looks up the count of each.
 #include <algorithm>
 #include <cstdlib>
 
@@ -36,12 +36,12 @@ public:
         if (is_neutral() || n_accepted_ == 0) return Left::row;
         const auto punish = [&](std::size_t id) { row.set(id, punished(row.logits()[id], counts_[id])); };
         const std::size_t n = std::min(counts_.size(), row.size());
-        if (window_.empty()) {  // all that was ever said: no list of it is kept
+        if (window_.empty()) {  // the window is all tokens since the reset: only counts are kept
             for (std::size_t id = 0; id < n; ++id)
                 if (counts_[id] > 0) punish(id);
             return Left::row;
         }
-        // A count is negative from the first time its token is met until the second pass.
+        // The first pass makes the count of a token negative once it is penalized; a second pass restores it.
         const auto window = std::span(window_).first(std::min(window_.size(), n_accepted_));
         for (const Token token : window) {
             const auto id = static_cast<std::uint32_t>(token);

@@ -50,8 +50,16 @@ std::vector<std::string> Sampler::names() const {
     return reporting_memory(kSampling, [&] { return impl_->chain.names(); });
 }
 
+std::string Sampler::describe() const {
+    return reporting_memory(kSampling, [&] { return tinfer::describe(impl_->options); });
+}
+
 std::vector<Candidate> Sampler::probs(std::size_t k) const {
     return reporting_memory(kSampling, [&] { return impl_->chain.probs(k); });
+}
+void Sampler::explain(bool on) { impl_->chain.explain(on); }
+DrawReport Sampler::report() const {
+    return reporting_memory(kSampling, [&] { return impl_->chain.report(); });
 }
 std::uint32_t Sampler::seed() const noexcept { return impl_->chain.seed(); }
 std::vector<Token> Sampler::recent(std::size_t n) const {

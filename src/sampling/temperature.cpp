@@ -16,18 +16,7 @@ public:
     [[nodiscard]] std::string_view name() const noexcept override { return "temperature"; }
     [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Temperature>(*this); }
 
-    void apply(CandidateArray& candidates) override {
-        const Candidate* const best = best_candidate(candidates.data);
-        if (best == nullptr) return;
-        // An infinite logit wins alone, whether it came so or t is small enough to make it so.
-        if (t_ <= 0.0f || !std::isfinite(best->logit / t_)) {
-            for (Candidate& candidate : candidates.data)
-                if (&candidate != best) candidate.logit = -std::numeric_limits<float>::infinity();
-            candidates.sorted = candidates.sorted && best == candidates.data.data();
-            return;
-        }
-        for (Candidate& candidate : candidates.data) candidate.logit /= t_;
-    }
+    void apply(CandidateArray& candidates) override { apply_temperature(candidates, t_); }
 
     /// Different logits may become equal: a sorted row would have them in the order they had before.
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
@@ -62,6 +51,19 @@ public:
 };
 
 }  // namespace
+
+void apply_temperature(CandidateArray& candidates, float t) {
+    const Candidate* const best = best_candidate(candidates.data);
+    if (best == nullptr) return;
+    // An infinite logit wins alone, whether it came so or t is small enough to make it so.
+    if (t <= 0.0f || !std::isfinite(best->logit / t)) {
+        for (Candidate& candidate : candidates.data)
+            if (&candidate != best) candidate.logit = -std::numeric_limits<float>::infinity();
+        candidates.sorted = candidates.sorted && best == candidates.data.data();
+        return;
+    }
+    for (Candidate& candidate : candidates.data) candidate.logit /= t;
+}
 
 LinkPtr make_temperature(float t) { return std::make_unique<Temperature>(t); }
 LinkPtr make_greedy() { return std::make_unique<Greedy>(); }

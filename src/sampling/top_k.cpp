@@ -17,7 +17,7 @@ public:
     }
 
     Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) override {
-        if (k_ <= 0) {  // whoever cuts next need not sort it all
+        if (k_ <= 0) {  // only ordered: the link that cuts next need not sort all of it
             row.order();
             return Left::row;
         }

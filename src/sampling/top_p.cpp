@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nucleus sampling. Nothing is sorted whole: of a row what a histogram says is needed, of an unsorted array the front,
-// in growing pieces until its mass is enough.
+// Nucleus sampling. Nothing is sorted whole. From a row, a histogram selects the candidates that are needed; of an
+// unsorted array the front is sorted, in growing pieces, until its mass is enough.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -36,7 +36,7 @@ public:
         }
     }
 
-    /// A sorted row would be summed in another order, with other last bits.
+    /// False for a sorted row: its candidates are summed in another order, which changes the last bits.
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return p_ >= 1.0f || !row.is_ordered(); }
 
     Left apply_to_row(LogitRow& row, std::vector<Candidate>& out, CandidateArray& candidates) override {
@@ -55,7 +55,7 @@ public:
     }
 
 private:
-    /// Candidates until both conditions hold, 0 where they never do.
+    /// How many candidates from the front it takes for mass p_ and min_keep_ in number; 0 where all are too few.
     [[nodiscard]] std::size_t prefix(std::span<const Candidate> sorted) const noexcept {
         double mass = 0;
         for (std::size_t i = 0; i < sorted.size(); ++i) {
@@ -65,11 +65,12 @@ private:
         return 0;
     }
 
-    /// A logit such that those from it on have mass p_ and count min_keep_, by a histogram over the distance from the
-    /// largest. Its sums may differ from prefix() in their last bits, which one step more makes up for, nearly always.
+    /// A threshold: the candidates with this logit or a larger one have mass p_ and number min_keep_. It is found by a
+    /// histogram over the distance from the largest logit. The histogram's sums may differ from those of prefix() in
+    /// the last bits; one more step covers that nearly always, and the caller tries again with all where it does not.
     [[nodiscard]] float mass_bound(const LogitRow& row, std::span<const float> p) const noexcept {
         constexpr std::size_t kSteps = 512;
-        constexpr float kStepsPerUnit = 16.0f;  // 32 logits below the largest nothing has mass
+        constexpr float kStepsPerUnit = 16.0f;  // 512 steps reach 32 below the largest logit, where nothing has mass
         const float max = row.max();
         std::array<double, kSteps> mass{};
         std::array<std::uint32_t, kSteps> count{};

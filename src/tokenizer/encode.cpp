@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From text to tokens: specials in front and behind, special tokens cut out, each raw fragment to its algorithm.
+// From text to tokens: adds the specials in front and behind, cuts special tokens out of the text, and hands each raw
+// fragment to the algorithm of the vocabulary.
 #include "base/error.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -22,11 +23,13 @@ Token end_of_turn(const Vocab::Impl& vocab) {
     fail(ErrorCode::missing_special, cat(vocab.name, ": the vocabulary has neither EOT nor EOS to close a turn with"));
 }
 
-// Whether the text itself begins with a token that was put in front: one of out[said, n_forced), in their order.
-bool is_said_again(Token token, const std::vector<Token>& out, std::size_t& said, std::size_t n_forced) {
-    for (std::size_t i = said; i < n_forced; ++i)
+// True if the text itself begins with a special token that was already put in front, one of out[next_forced, n_forced).
+// They must come in the same order: next_forced moves to the one that was found.
+bool repeats_forced_special(Token token, const std::vector<Token>& out, std::size_t& next_forced,
+                            std::size_t n_forced) {
+    for (std::size_t i = next_forced; i < n_forced; ++i)
         if (out[i] == token) {
-            said = i;
+            next_forced = i;
             return true;
         }
     return false;
@@ -50,8 +53,9 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
     }
 }
 
-// Where the tokens of a fragment begin, from the bytes that each stands for. A space put in front stands for none of
-// the text, and where the text was changed before it was looked up, lengths are stretched to those of the fragment.
+// Appends the byte at which each token of a fragment begins, from the lengths of the tokens' texts. A space that
+// encoding put in front has no bytes in the text. Where normalization changed the text, the lengths are scaled to the
+// fragment's.
 void append_begins(const Vocab::Impl& vocab, const Fragment& fragment, const std::vector<Token>& out,
                    std::vector<std::size_t>& begins) {
     const auto bytes_of = [&](std::size_t i) { return vocab.piece(static_cast<std::int32_t>(out[i]), true).size(); };
@@ -78,7 +82,7 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (text.size() > kMaxTextBytes)
         fail(ErrorCode::limit_exceeded, cat("text of ", text.size(), " bytes; the limit is ", kMaxTextBytes));
 
-    std::size_t said = out.size();
+    std::size_t next_forced = out.size();
     if (options.close_turn) out.push_back(end_of_turn(vocab));
     if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_forced = out.size();
@@ -92,7 +96,8 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     for (const Fragment& fragment : scratch.fragments) {
         if (fragment.special != kNoToken) {
             const Token token{fragment.special};
-            if (out.size() != n_front || !is_said_again(token, out, said, n_forced)) out.push_back(token);
+            if (out.size() != n_front || !repeats_forced_special(token, out, next_forced, n_forced))
+                out.push_back(token);
         } else {
             encode_raw(vocab, text.substr(fragment.begin, fragment.end - fragment.begin), after_special, scratch, out);
         }

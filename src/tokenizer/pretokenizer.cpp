@@ -61,7 +61,7 @@ std::string regex_message(int error) {
     return reinterpret_cast<const char*>(text.data());
 }
 
-// PCRE2 takes its memory from operator new, as everything else here. `refused` is told when there is none.
+// PCRE2 gets its memory from operator new, as everything else here. `refused` is set when that fails.
 void* allocate(PCRE2_SIZE size, void* refused) noexcept {
     void* const memory = ::operator new(size, std::nothrow);
     if (memory == nullptr && refused != nullptr) *static_cast<bool*>(refused) = true;
@@ -99,7 +99,7 @@ Pretokenizer::Code compile(const PretokenizerFamily& family, std::string_view pa
     return code;
 }
 
-// JIT first, the interpreter where the 32 KB stack of JIT code do not suffice.
+// Runs the compiled code, or the interpreter where the 32 KB stack of compiled code is too small.
 int match_once(const pcre2_code_8* code, std::string_view piece, std::size_t start, pcre2_match_data_8* data,
                pcre2_match_context_8* context) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR8>(piece.data());
@@ -158,13 +158,13 @@ void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece,
         if (match[0] > last) ends.push_back(base + (last = match[0]));
         if (match[1] > last) ends.push_back(base + (last = match[1]));
         start = last;
-        if (match[0] == match[1])  // zero-length: the cut is made, the search goes on one character later
+        if (match[0] == match[1])  // an empty match: cut here, and search on from the next character
             start = match[1] < piece.size() ? match[1] + utf8_front(piece.substr(match[1])).length : piece.size();
     }
     if (last < piece.size()) ends.push_back(base + piece.size());
 }
 
-// A text that cannot be cut as its model cuts it has no tokens.
+// Throws: a text that cannot be cut as its model was trained to cut it gets no tokens at all.
 void Pretokenizer::refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const {
     const auto where = [&] {
         return cat("pre-tokenizer family '", name_, "': matching in a piece of ", n_bytes, " bytes ");

@@ -117,8 +117,8 @@ std::size_t match_gpt2(std::string_view text) noexcept {
     return run_end(text, begin + c.length, [&](std::uint8_t kind) { return ((kind ^ c.kind) & told_apart) == 0; });
 }
 
-/// contraction|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,n}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with the letters L of
-/// `letters`.
+/// contraction|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,n}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+/// with the letters L of `letters`.
 template <std::uint8_t letters, std::size_t n_digits>
 std::size_t match_llama3(std::string_view text) noexcept {
     constexpr auto is_letter = [](std::uint8_t kind) { return (kind & letters) != 0; };

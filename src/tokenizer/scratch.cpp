@@ -5,7 +5,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// A book tokenized once must not be paid for until the vocabulary goes.
+// Larger buffers, which a very long text needed, are freed and not kept for the life of the vocabulary.
 constexpr std::size_t kKeptScratchBytes = 16 * 1024 * 1024;
 
 template <class T>

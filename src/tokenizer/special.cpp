@@ -65,10 +65,10 @@ constexpr std::string_view kEogTexts[] = {
     "</s>",
 };
 
-// Channel marks of harmony-style templates: they must show even where control tokens do not.
+// Channel marks of harmony-style templates. They are shown even where control tokens are not.
 constexpr std::string_view kChannelTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
-// Tags of HTML, too: vocabularies trained on web pages have them as pieces.
+// Texts that are also HTML tags: vocabularies trained on web pages have them as ordinary pieces.
 constexpr std::string_view kTagTexts[] = {"</s>", "<PRE>", "▁<PRE>"};
 
 // The token's type becomes CONTROL, whatever the file calls it.
@@ -86,8 +86,8 @@ struct SpecialRules {
 
     std::uint16_t& attr(std::int32_t id) { return attrs[static_cast<std::size_t>(id)]; }
 
-    /// Whether a well-known text makes this token special: it is a control token, or was added to the vocabulary with a
-    /// text that is nothing else. A file without types leaves it to the text alone.
+    /// True if a well-known text makes this token special: it is a control token, or it was added to the vocabulary and
+    /// its text has no other meaning. In a file without types the text alone decides.
     [[nodiscard]] bool may_be_special(std::int32_t id) const {
         const std::uint16_t attr = attrs[static_cast<std::size_t>(id)];
         if ((attr & TokenAttr::control) != 0) return true;
@@ -238,7 +238,7 @@ std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
     return found;
 }
 
-// The first from `entry` on, down its chain, that may be cut out.
+// `entry` or, where it may not be cut out, the next shorter one that may.
 std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) const noexcept {
     while (entry != kNone && entries_[entry].text.size() > room &&
            (entries_[entry].attr & TokenAttr::user_defined) == 0)
@@ -246,8 +246,8 @@ std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) con
     return entry;
 }
 
-// Where a token begins, the longest one that does. Only those are looked at, so thousands of reserved tokens cost
-// nothing.
+// Finds, at every place where a special token begins, the longest one. Tokens that do not occur are never looked at, so
+// thousands of reserved ones cost nothing.
 void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
                               std::vector<SpecialMatch>& found) const {
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -261,9 +261,9 @@ void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::sp
     }
 }
 
-// In the order of entries: a byte is taken by a token at least as long as those that come later, so one of these
-// overlaps it with its first or its last byte. What does not fit makes room for the next shorter token that begins
-// there.
+// Cuts tokens out in the order of entries, the longest first. A token that overlaps one cut before is no longer than
+// that one, so it is enough to look at its first and its last byte. Where it overlaps, the next shorter token that
+// begins at the same place is tried.
 void SpecialMatcher::partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
                                Scratch& scratch) const {
     std::vector<Fragment>& fragments = scratch.fragments;
@@ -296,7 +296,7 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, std::s
             continue;
         }
         fragments.push_back({begin, end, entry.id});
-        std::size_t first = begin, last = end;  // with the white space that goes
+        std::size_t first = begin, last = end;  // with the white space that is stripped
         if ((entry.attr & TokenAttr::lstrip) != 0)
             while (first > 0 && taken[first - 1] == 0 && is_strippable(text[first - 1])) --first;
         if ((entry.attr & TokenAttr::rstrip) != 0)
@@ -305,7 +305,7 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, std::s
                   std::uint8_t{1});
     }
 
-    // What no token took lies between them.
+    // The text between the tokens, less what was stripped, becomes raw fragments.
     std::ranges::sort(fragments, {}, &Fragment::begin);
     const std::size_t n_special = fragments.size();
     std::size_t begin = 0;

@@ -2,8 +2,8 @@
 // SentencePiece-style encoding (arXiv:1808.06226, the BPE model type): characters merge pairwise, the pair whose joined
 // text has the highest score first, until no pair is a token; what is left without a token is spelt in bytes.
 //
-// The definition merges over the whole text. But two characters that stand next to each other in no token never end up
-// in one, so the text falls apart between them, mostly into words; these are merged one by one, and remembered.
+// The definition merges over the whole text. But two characters that are neighbours in no token are never merged, so
+// the text can be split between them, mostly into words. Each word is merged alone, and its tokens are cached.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -16,13 +16,13 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kBitsPerToken = 8;  // a few pairs too many would only join what could be merged apart
+constexpr std::size_t kBitsPerToken = 8;  // a hash may collide: then two words are merged as one, with the same result
 
 std::size_t character_length(std::string_view text, std::size_t at) noexcept {
     return std::min(length_by_lead(static_cast<unsigned char>(text[at])), text.size() - at);
 }
 
-/// Bytes of a character as a number; the length tells apart what padding with zeros does not.
+/// The bytes of a character as a number. The length is part of it, because leading zero bytes would be lost.
 std::uint32_t character_key(std::string_view character) noexcept {
     std::uint32_t key = static_cast<std::uint32_t>(character.size());
     for (const char c : character) key = key << 8 ^ static_cast<unsigned char>(c);
@@ -58,7 +58,7 @@ void append_word(const Vocab::Impl& vocab, std::string_view word, Scratch& scrat
         for (const char c : word.substr(symbol.begin, symbol.length)) {
             const std::int32_t byte = vocab.byte_tokens[static_cast<unsigned char>(c)];
             const std::int32_t id = byte != kNoToken ? byte : vocab.special.unk;
-            if (id != kNoToken) out.push_back(Token{id});  // a vocabulary without unk has no way to say it
+            if (id != kNoToken) out.push_back(Token{id});  // else the byte is dropped
         }
     }
     scratch.cache.remember(word, std::span(out).subspan(n_before));

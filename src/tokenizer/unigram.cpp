@@ -12,7 +12,8 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr float kUnknownPenalty = 10.0f;  // an unknown character is that much worse than the worst piece
+constexpr float kUnknownPenalty =
+    10.0f;  // subtracted from the score of the worst piece: the score of an unknown character
 
 /// Writes normalized bytes one by one and decides what becomes of spaces.
 class SpaceWriter {
@@ -42,7 +43,8 @@ private:
     std::string& out_;
 };
 
-// USER_DEFINED tokens would be copied as they are, but they were cut out of the text before.
+// Nothing here looks for USER_DEFINED tokens, which normalization must not change: they were cut out of the text
+// before.
 void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out) {
     out.clear();
     SpaceWriter writer(vocab, out);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,12 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
 
 namespace tinfer {
 
+/// What another layer makes of a vocabulary at its first use, and keeps with it.
+struct LazyIndex {
+    std::mutex mutex;
+    std::shared_ptr<const void> value;
+};
+
 struct Vocab::Impl {
     std::string name;  ///< of the file, for messages
     tokenizer::Algorithm algorithm = tokenizer::Algorithm::none;
@@ -82,6 +89,7 @@ struct Vocab::Impl {
 
     LogSink log;  ///< while it loads
     mutable tokenizer::ScratchPool scratch;
+    mutable LazyIndex token_trie;  ///< of grammars
 
     void warn(std::string_view message) const {
         if (log) log(LogLevel::warning, message);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1), as published BERT cleans its text: control characters
-// go, accents and other nonspacing marks, and case; the text becomes words and single punctuation marks, and each word
-// is spelt by the longest pieces from the left. In the file pieces that begin a word carry U+2581 in front; those that
-// go on with one are bare.
+// WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1). The text is cleaned as published BERT does: control
+// characters, accents and other nonspacing marks are removed, and letters become lower case. It is cut into words and
+// single punctuation marks, and each word is spelt by the longest pieces from the left. In the file a piece that begins
+// a word carries U+2581 in front; a piece that continues one does not.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMostCharacters = 100;  // of a word that is spelt; longer ones are unknown
+constexpr std::size_t kMostCharacters = 100;  // of a word; a longer one is the unknown token
 
 enum class WordRole : std::uint8_t { letter, space, alone };
 
@@ -37,7 +37,7 @@ bool is_dropped(char32_t c) noexcept {
     }
 }
 
-/// Ideographs as the published vocabularies cut them; the sixth range begins late there, too.
+/// Ideographs, by the ranges of the published tokenizer. Its sixth range begins at U+2B920, not at U+2B820.
 constexpr bool is_ideograph(char32_t c) noexcept {
     constexpr struct {
         char32_t first, last;

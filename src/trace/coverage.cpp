@@ -46,7 +46,7 @@ CoverageSets observed_sets(const KernelEvent& event) {
         if (access.scratch || access.kind == AccessKind::elided) continue;
         ByteSet bytes;
         if (access.kind == AccessKind::whole) bytes.add(0, access.tensor->bytes);
-        for (const AccessRange& range : access.ranges)  // padding is no part of what a node means
+        for (const AccessRange& range : access.ranges)  // padding is not expected: no node asks for it
             for (std::uint32_t i = 0; i < range.count && !range.padding; ++i)
                 bytes.add(range.offset + i * range.stride, range.offset + i * range.stride + range.length);
         add_modes(sets, access.tensor, access.mode, bytes);
@@ -54,19 +54,20 @@ CoverageSets observed_sets(const KernelEvent& event) {
     return sets;
 }
 
-// Inner results of a fused step are never stored: neither their write nor their reads are expected.
+// True for a result between the nodes of a fused step. It is never stored, so no write and no read of it are expected.
 bool is_inner(const KernelEvent& event, const TensorInfo* tensor) {
     return std::ranges::any_of(event.accesses,
                                [&](const Access& a) { return a.tensor == tensor && a.kind == AccessKind::elided; });
 }
 
-// A fused step reads what it wrote itself from registers; caches it only writes.
+// True for a tensor that a fused step writes itself. Its nodes read it from registers, so no read is
+// expected; a cache it only writes.
 bool from_registers(const StepView& step, const TensorInfo* tensor) {
     return step.nodes.size() > 1 &&
            std::ranges::any_of(step.nodes, [&](const NodeView* node) { return node->output == tensor; });
 }
 
-// The step's list of operands, known before anything runs, must name what each of its nodes reads and writes.
+// True if the step's list of operands, which is known before the run, names the tensor with this mode.
 bool lists(const StepView& step, const TensorInfo* tensor, AccessMode mode) {
     if (tensor == nullptr || (mode == AccessMode::read && from_registers(step, tensor))) return true;
     return std::ranges::any_of(step.operands, [&](const Access& a) {

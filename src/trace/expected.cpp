@@ -162,6 +162,24 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(1);
             return;
+        case Op::select_keys: {  // inputs: iq, index keys, weights, table, seqs, spans, positions
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[1], AccessMode::read,
+                               visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                                             integers(data, *node.inputs[5]))));
+            for (std::size_t i = 0; i < node.inputs.size(); ++i)
+                if (i != 1) read_whole(i);
+            return;
+        }
+        case Op::sparse_attention: {  // inputs: q, K, V, chosen cells, sinks
+            std::vector<std::int32_t> cells = integers(data, *node.inputs[3]);
+            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
+            out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+            for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}}) read_whole(i);
+            return;
+        }
         case Op::attention: {  // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
             const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]));
@@ -178,7 +196,8 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
         case Op::selective_scan:
         case Op::wkv6:
         case Op::wkv7:
-        case Op::delta_rule: {
+        case Op::delta_rule:
+        case Op::decay_rule: {
             const std::size_t state = node.inputs.size() - 2;  // then state_rows
             out.push_back(all(*node.output, AccessMode::write));
             expect_state(*node.inputs[state], integers(data, *node.inputs[state + 1]), out);

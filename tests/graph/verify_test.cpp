@@ -87,6 +87,7 @@ void build_recurrent_ops(Graph& g) {
     g.wkv6(heads, heads, heads, heads, input("first", {4, 2, 1, 1}), state(32));
     g.wkv7(heads, heads, heads, heads, heads, heads, state(32));
     g.delta_rule(heads, heads, heads, per_head, per_head, 0.5f, state(32));
+    g.decay_rule(heads, heads, heads, 0.5f, state(32));
 }
 
 // A graph with at least one node of every op.
@@ -94,6 +95,7 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     model.build(g, 3, 2);
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
+    g.xielu(x, 1.0f, 2.0f, 0.5f, -1e-6f);
     g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));
     g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}),
                  1e-5f);
@@ -101,9 +103,10 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     g.keep_groups(x, 2, 1);
     const Tensor stack = g.input("stack", DType::f32, {4, 5, 2, 1}), rows = g.input("rows", DType::f32, {4, 2, 3, 1});
     const Tensor chosen = g.input("chosen", DType::i32, {2, 3, 1, 1});
+    g.divide_ids(chosen, 2);
     g.add_id(g.mul_mat_heads(stack, rows), g.input("biases", DType::f32, {5, 7, 1, 1}), chosen);
     const Tensor ids = g.input("ids", DType::i32, {3, 1, 1, 1});
-    g.log_temperature(ids, 0.1f, 8);
+    g.log_temperature(ids, 0.1f, 8, 1);
     g.relative_bias(g.input("bucket_biases", DType::f32, {2, 8, 1, 1}), 128, true);
     g.segment_sum(x, ids, g.input("sums", DType::f32, {4, 2, 1, 1}));
     g.copy(g.view(x, 1, 2));
@@ -114,6 +117,17 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const AttentionParams one_head{.n_head_kv = 1, .head_dim_k = static_cast<std::int32_t>(keys.ne[0])};
     g.key_shift(g.cache(keys), g.input("angles", DType::f32, {4, 5, 1, 1}), g.input("moved", DType::i32, {5, 1, 1, 1}),
                 rope, one_head, 2);
+    const std::int32_t width = one_head.head_dim_k;
+    const TensorInfo& values = model.tensor("cache_v.0");
+    AttentionParams sparse{.n_head = 2, .n_head_kv = 1, .head_dim_k = width};
+    sparse.head_dim_v = static_cast<std::int32_t>(values.ne[0]);
+    const Tensor queries = g.input("index_queries", DType::f32, {width, 2, 3, 1});
+    const graph::KvInputs kv{g.input("cells_table", DType::i32, {4, 2, 1, 1}),
+                             g.input("cells_seqs", DType::i32, {2, 1, 1, 1}),
+                             g.input("cells_spans", DType::i32, {4, 3, 1, 1})};
+    const Tensor listed =
+        g.select_keys(queries, g.cache(keys), g.input("index_weights", DType::f32, {2, 3, 1, 1}), kv, sparse, {.k = 5});
+    g.sparse_attention(queries, g.cache(keys), g.cache(values), listed, sparse);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
     g.kv_move(g.cache(model.tensor("cache_k.0")), g.input("moves", DType::i32, {3, 5, 1, 1}), one_head, false);
 }
@@ -370,7 +384,25 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(3, DType::f16, {4, 2, 3, 1});
          }},
-        {Op::delta_rule, "gamma and beta must be f32 {H,T}", [](Damaged& d) { d.stretch(5, 0); }},
+        {Op::delta_rule, "gamma must be f32 {H,T} or {S,H,T}", [](Damaged& d) { d.stretch(4, 0); }},
+        {Op::delta_rule, "beta must be f32 {H,T}", [](Damaged& d) { d.stretch(5, 0); }},
+        {Op::decay_rule, "q, k, v and the result must be f32 {S,H,T}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::decay_rule, "a state's rows have another size", [](Damaged& d) { d.stretch(4, 0); }},
+        {Op::divide_ids, "the divisor must be positive", [](Damaged& d) { d.node().params.k = 0; }},
+        {Op::divide_ids, "result must be i32 like ids", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::select_keys, "iq must be f32 {d,h,T}", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::select_keys, "index keys must be a K cache of one head",
+         [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
+        {Op::select_keys, "weights must be f32 {h,T}", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::select_keys, "kv_spans must be i32 {4,T}", [](Damaged& d) { d.stretch(6, 0); }},
+        {Op::select_keys, "k and block must be positive, local not negative",
+         [](Damaged& d) { d.node().params.k = 0; }},
+        {Op::select_keys, "blocks need kv_positions", [](Damaged& d) { d.node().params.block = 4; }},
+        {Op::select_keys, "result must be i32 {k·block,G,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::sparse_attention, "q must be f32 {head_dim_k,n_head,T}", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::sparse_attention, "chosen must be i32 {n,1|n_head_kv,T}", [](Damaged& d) { d.stretch(4, 2); }},
+        {Op::sparse_attention, "neither ALiBi nor a soft cap",
+         [](Damaged& d) { d.node().params.attention.softcap = 1.0f; }},
         {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::kv_move, "cells are moved inside one cache", [](Damaged& d) { d.result().root = 0; }},

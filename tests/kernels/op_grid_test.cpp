@@ -98,7 +98,8 @@ TEST_CASE("[G11][K9] elementwise: every op, width, stride and repetition agrees 
         for (const Extremes extremes : {Extremes::none, Extremes::non_finite}) {
             CAPTURE(n);
             const TestTensor a = floats({n, 3, 2, 2}, 7, extremes, 12), out(DType::f32, {n, 3, 2, 2}, 4);
-            for (const Op op : {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy})
+            for (const Op op :
+                 {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy, Op::xielu})
                 CHECK(compare_tables(op, DType::none, out, {&a}, params, 2) == "");
             for (const TestTensor::Shape ne :
                  {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
@@ -136,7 +137,12 @@ TEST_CASE("[G11][K9] experts and heads: concat, keep_groups and add_id agree on 
     const TestTensor rows = floats({100, 5, 1, 1}, 16, Extremes::non_finite, 4), sums = floats({100, 3, 1, 1}, 17),
                      segments = integers({5, 1, 1, 1}, {2, 0, 2, 1, 0}), after(DType::f32, {100, 3, 1, 1});
     CHECK(compare_tables(Op::segment_sum, DType::none, after, {&rows, &segments, &sums}, {}, 3) == "");
+    OpParams division;
+    division.k = 2;
+    const TestTensor halves(DType::i32, {3, 5, 1, 1});
+    CHECK(compare_tables(Op::divide_ids, DType::none, halves, {&ids}, division, 2) == "");
     OpParams temperature;
+    temperature.first = 1;
     temperature.scale = 0.1f;
     temperature.k = 7;
     OpParams buckets;

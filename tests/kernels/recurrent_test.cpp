@@ -224,33 +224,65 @@ Recurrence wkv7(std::int64_t size, std::int64_t n_head) {
             }};
 }
 
-Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key_head) {
+Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key_head, bool by_key = false,
+                      bool by_turns = false) {
     OpRandom random(6);
     const float unit = 1.0f / std::sqrt(static_cast<float>(size));
-    Recurrence out{Op::delta_rule,
-                   {per_token(random, {size, n_key_head}, unit), per_token(random, {size, n_key_head}, unit),
-                    per_token(random, {size, n_head}), mapped(per_token(random, {n_head}), to_unit),
-                    mapped(per_token(random, {n_head}), to_unit)},
+    Recurrence out{
+        Op::delta_rule,
+        {per_token(random, {size, n_key_head}, unit), per_token(random, {size, n_key_head}, unit),
+         per_token(random, {size, n_head}),
+         by_key ? mapped(per_token(random, {size, n_head}), to_unit) : mapped(per_token(random, {n_head}), to_unit),
+         mapped(per_token(random, {n_head}), to_unit)},
+        {size, n_head},
+        size * size * n_head,
+        {},
+        [=](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
+            std::vector<double> y(static_cast<std::size_t>(size * n_head));
+            for (std::int64_t h = 0; h < n_head; ++h)
+                for (std::int64_t i = 0; i < size; ++i) {
+                    const std::int64_t key_head = by_turns ? h % n_key_head : h / (n_head / n_key_head);
+                    const std::int64_t shared = key_head * size;
+                    double* const row = &state[static_cast<std::size_t>((h * size + i) * size)];
+                    double known = 0, sum = 0;
+                    for (std::int64_t j = 0; j < size; ++j) row[j] *= r.at(3, t, by_key ? h * size + j : h);
+                    for (std::int64_t j = 0; j < size; ++j) known += row[j] * r.at(1, t, shared + j);
+                    const double delta = r.at(4, t, h) * (r.at(2, t, h * size + i) - known);
+                    for (std::int64_t j = 0; j < size; ++j) row[j] += r.at(1, t, shared + j) * delta;
+                    for (std::int64_t j = 0; j < size; ++j) sum += row[j] * r.at(0, t, shared + j);
+                    y[static_cast<std::size_t>(h * size + i)] = sum * static_cast<double>(r.params.scale);
+                }
+            return y;
+        }};
+    out.params.scale = 0.4f;
+    out.params.by_turns = by_turns ? 1 : 0;
+    return out;
+}
+
+Recurrence decay_rule(std::int64_t size, std::int64_t n_head) {
+    OpRandom random(8);
+    const auto one = [&] { return per_token(random, {size, n_head}); };
+    Recurrence out{Op::decay_rule,
+                   {one(), one(), one()},
                    {size, n_head},
                    size * size * n_head,
                    {},
                    [=](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
                        std::vector<double> y(static_cast<std::size_t>(size * n_head));
-                       for (std::int64_t h = 0; h < n_head; ++h)
-                           for (std::int64_t i = 0; i < size; ++i) {
-                               const std::int64_t shared = h / (n_head / n_key_head) * size;
-                               double* const row = &state[static_cast<std::size_t>((h * size + i) * size)];
-                               double known = 0, sum = 0;
-                               for (std::int64_t j = 0; j < size; ++j) row[j] *= r.at(3, t, h);
-                               for (std::int64_t j = 0; j < size; ++j) known += row[j] * r.at(1, t, shared + j);
-                               const double delta = r.at(4, t, h) * (r.at(2, t, h * size + i) - known);
-                               for (std::int64_t j = 0; j < size; ++j) row[j] += r.at(1, t, shared + j) * delta;
-                               for (std::int64_t j = 0; j < size; ++j) sum += row[j] * r.at(0, t, shared + j);
-                               y[static_cast<std::size_t>(h * size + i)] = sum * static_cast<double>(r.params.scale);
-                           }
+                       for (std::int64_t h = 0; h < n_head; ++h) {
+                           const double slope =
+                               std::pow(2.0, -8.0 * static_cast<double>(h + 1) / static_cast<double>(n_head));
+                           const double decay = std::exp(-slope * static_cast<double>(r.params.scale));
+                           for (std::int64_t i = 0; i < size; ++i)
+                               for (std::int64_t j = 0; j < size; ++j) {
+                                   double& s = state[static_cast<std::size_t>((h * size + i) * size + j)];
+                                   s = decay * s + r.at(1, t, h * size + j) * r.at(2, t, h * size + i);
+                                   y[static_cast<std::size_t>(h * size + i)] += s * r.at(0, t, h * size + j);
+                               }
+                       }
                        return y;
                    }};
-    out.params.scale = 0.4f;
+    out.params.scale = 0.7f;
     return out;
 }
 
@@ -265,7 +297,11 @@ std::vector<Recurrence> all_recurrences() {
             wkv7(16, 3),
             wkv7(9, 2),
             delta_rule(16, 4, 2),
-            delta_rule(7, 3, 3)};
+            delta_rule(7, 3, 3),
+            delta_rule(9, 4, 2, true, true),
+            delta_rule(16, 2, 2, true),
+            decay_rule(12, 3),
+            decay_rule(16, 4)};
 }
 
 /// Two sequences, interleaved. The first begins with zeros, moves once and stays; the second goes on from row 4, which

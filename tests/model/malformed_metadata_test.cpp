@@ -31,7 +31,9 @@ Verdict verdict_on(const GgufWriter& w) {
     const auto bytes = w.bytes();
     try {
         ModelOptions options;
-        options.log = [&](LogLevel, std::string_view text) { out.text += std::string(text) + "\n"; };
+        options.log = [&](LogLevel level, std::string_view text) {
+            if (level == LogLevel::warning) out.text += std::string(text) + "\n";
+        };
         (void)model::bind_model(gguf::File::open_memory(bytes, "malformed.gguf", options), options);
     } catch (const Error& error) {
         out = {error.code(), error.what()};
@@ -99,18 +101,45 @@ std::vector<GgufValue> flawed(const GgufValue& value, Flaw flaw) {
     return out;
 }
 
-// What is accepted on purpose: missing, zero, huge, off by one by their first letters, and why.
+// What is accepted on purpose: missing, zero, huge, off by one, negative and of another type by their first letters,
+// and why.
 struct Accepted {
     std::string_view key, flaws, why;
 };
 constexpr Accepted kAccepted[] = {
+    {"activation.situ_beta", "ho", "any that is above 0"},
+    {"activation.situ_linear_beta", "zhon", "0 or less is none"},
+    {"attention.gate_lora_rank", "m", "the family's"},
+    {"attention.indexer.block_size", "o", "another division into blocks"},
+    {"attention.indexer.local_blocks", "zho", "any number of blocks"},
+    {"attention.indexer.top_k", "o", "one token or block more"},
+    {"attention.rope_pattern", "m", "all layers"},
+    {"attention.sliding_window_pattern", "mzho", "the family's; any period"},
+    {"attention.temperature_length", "o", "any that is above 0"},
+    {"attention.temperature_scale", "mzho", "0 is none"},
+    {"attn_res.block_size", "ho", "how often a stream is kept, which no tensor bears out"},
+    {"expert_chunk_feed_forward_length", "m", "the head size, which the tensors must bear out"},
+    {"expert_group_scale", "zho", "any factor"},
+    {"expert_shared_count", "mzho", "unused where a width is given for all together"},
+    {"expert_shared_feed_forward_length", "m", "the width of an expert, which the tensors must bear out"},
+    {"full_attention_interval", "mo", "the family's, which the tensors must bear out"},
+    {"hyper_connection.epsilon", "zho", "any addend"},
+    {"hyper_connection.magnitude", "zho", "any factor"},
+    {"kda.gate_lower_bound", "mzon", "below 0; 0 is none where the family has a decay without a bound"},
+    {"n_deepstack_layers", "mzho", "of embeddings of images alone"},
+    {"num_loops", "mo", "once; as often as there are layers to count"},
+    {"rope.dimension_count_swa", "m", "rope.dimension_count"},
+    {"rope.dimension_sections", "mo", "none; any that the pairs hold"},
+    {"rope.freq_base_swa", "mho", "the family's; any that is above 0"},
+    {"swiglu_clamp_exp", "mzhow", "0 is none; one number for all layers"},
+    {"swiglu_clamp_shexp", "mzhow", "0 is none; one number for all layers"},
     {"attention.causal", "m", "no, in an encoder"},
     {"attention.clamp_kqv", "mzho", "0 is none, which is what is missing, where the family does not require it"},
-    {"attention.head_count", "m", "none, in a recurrent model"},
+    {"attention.head_count", "mho", "none, in a recurrent model, one of which ignores it"},
     {"attention.head_count_kv", "m", "as many as query heads, which the tensors must bear out"},
     {"attention.key_length", "m", "embedding_length / head_count, which the tensors must bear out"},
     {"attention.layer_norm_epsilon", "ho", "any that is above 0"},
-    {"attention.layer_norm_rms_epsilon", "ho", "any that is above 0"},
+    {"attention.layer_norm_rms_epsilon", "mho", "any that is above 0; Nemotron-H has another key too"},
     {"attention.max_alibi_bias", "zho", "0 is no ALiBi"},
     {"attention.output_scale", "mho", "Grok's factor of the release"},
     {"attention.scale", "mzho", "0 is 1/sqrt(head size)"},
@@ -122,16 +151,17 @@ constexpr Accepted kAccepted[] = {
     {"decoder_block_count", "m", "block_count, which the tensors must bear out"},
     {"decoder_start_token_id", "mzo", "BOS or padding; any token of the vocabulary"},
     {"embedding_scale", "mho", "1"},
-    {"expert_feed_forward_length", "m", "feed_forward_length, which the tensors must bear out"},
+    {"expert_feed_forward_length", "mzho", "feed_forward_length, where the family does not take that anyway"},
     {"expert_gating_func", "mzo", "the family's; those that it knows"},
     {"expert_group_count", "mz", "0 is none"},
     {"expert_group_used_count", "o", "any up to expert_group_count"},
     {"expert_used_count", "o", "any up to expert_count"},
     {"expert_weights_norm", "m", "no"},
     {"expert_weights_scale", "mzho", "0 is 1"},
-    {"feed_forward_length", "mo", "unused where there are experts alone, or no feed-forward"},
+    {"feed_forward_length", "mzo", "unused where there are experts alone, or no feed-forward"},
     {"final_logit_softcapping", "mzho", "0 is none; Gemma 2 has a usual one"},
-    {"logit_scale", "ho", "any that is above 0"},
+    {"leading_dense_block_count", "m", "0"},
+    {"logit_scale", "mzho", "any that is above 0; 0 is none in Granite 4.0-H"},
     {"pooling_type", "mzo", "0 is none; another kind"},
     {"rescale_every_n_layers", "mzho", "0 is never; more layers than there are"},
     {"residual_scale", "mho", "1"},
@@ -141,6 +171,7 @@ constexpr Accepted kAccepted[] = {
     {"rope.scaling.attn_factor", "mho", "1, or what YaRN makes of it; any that is above 0"},
     {"rope.scaling.factor", "mzho", "0 is 1"},
     {"rope.scaling.original_context_length", "mo", "context_length"},
+    {"rope.scaling.finetuned", "m", "yes"},
     {"rope.scaling.type", "m", "linear"},
     {"swin_norm", "m", "no"},
     {"token_shift_count", "m", "the family's"},
@@ -163,7 +194,7 @@ bool idle(std::string_view key, const GgufWriter& whole) {
 // A key, perhaps one that the file leaves out, or a tensor, or the architecture with what it cannot do.
 bool names_something(const Verdict& verdict, const std::string& architecture) {
     return verdict.names("key '" + architecture + ".") || verdict.names("tensor '") ||
-           verdict.names("architecture '" + architecture + "': ");
+           verdict.names("architecture '" + architecture + "': ") || verdict.names("key 'xielu.");
 }
 
 void check_key(const std::string& architecture, const GgufWriter& whole, const GgufWriter::Key& key) {
@@ -176,7 +207,8 @@ void check_key(const std::string& architecture, const GgufWriter& whole, const G
         std::vector<GgufWriter> variants;
         if (flaw == Flaw::missing) variants.emplace_back(whole).erase(key.key);
         for (const GgufValue& other : flawed(key.value, flaw)) variants.emplace_back(whole).set(key.key, other);
-        const bool never_right = flaw == Flaw::negative || flaw == Flaw::not_finite || flaw == Flaw::wrong_type;
+        const bool unusual = flaw == Flaw::negative || flaw == Flaw::wrong_type;
+        const bool never_right = flaw == Flaw::not_finite || (unusual && !accepted(last, flaw));
         for (const GgufWriter& w : variants) {
             const Verdict verdict = verdict_on(w);
             CAPTURE(verdict.text);

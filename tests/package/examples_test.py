@@ -45,7 +45,9 @@ def main():
     assert lines[2] == "no room: 24 of 40 would fit", lines
     assert lines[3].startswith("invalid_batch: ") and "-7" in lines[3], lines
     assert lines[4] == "40 tokens in use", lines
-    print("7 programs do what the guide says")
+    masked = subprocess.run([PROGRAMS / "masked", MODEL, "once on", "4", "2"], capture_output=True, text=True, timeout=120)
+    assert masked.returncode == 1 and "mask token" in masked.stderr, masked   # the tiny model's vocabulary has none
+    print("8 programs do what the guide says")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "runtime/context_support.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/family_model.hpp"
 #include "support/golden.hpp"
@@ -26,17 +27,6 @@ constexpr SeqId kFirst{0};
 
 TinyModel smallest() {
     return {.n_layer = 2, .n_embd = 32, .n_head = 2, .n_head_kv = 1, .head_dim = 16, .n_ff = 32, .n_vocab = 64};
-}
-
-Model windowed_model(int window) {
-    const TempFolder folder;
-    TinyModel tiny;
-    tiny.n_ctx = 8192;
-    GgufWriter w = tiny.writer();
-    w.kv("llama.attention.sliding_window", static_cast<std::uint32_t>(window));
-    w.array("llama.attention.sliding_window_pattern", std::vector<bool>{true, false});
-    w.save(folder.path() / "windowed.gguf");
-    return Model::load(folder.path() / "windowed.gguf");
 }
 
 struct MoveCount : Observer {

@@ -28,6 +28,18 @@ struct Fixture {
     }
 };
 
+/// One layer with a window, one without, for contexts that are long enough to let the window's cells go.
+inline Model windowed_model(int window) {
+    const test::TempFolder folder;
+    TinyModel tiny;
+    tiny.n_ctx = 8192;
+    test::GgufWriter w = tiny.writer();
+    w.kv("llama.attention.sliding_window", static_cast<std::uint32_t>(window));
+    w.array("llama.attention.sliding_window_pattern", std::vector<bool>{true, false});
+    w.save(folder.path() / "windowed.gguf");
+    return Model::load(folder.path() / "windowed.gguf");
+}
+
 inline std::vector<std::uint32_t> row_bits(const Context& context, int index) { return bits_of(context.logits(index)); }
 
 inline std::vector<std::uint32_t> slice(const std::vector<std::uint32_t>& all, std::size_t row, std::size_t width) {

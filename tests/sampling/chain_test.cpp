@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -82,12 +83,16 @@ std::string refusal_of(SamplerOptions options) {
 
 TEST_CASE("chain: links stand in the order of the options, bias first and the draw last") {
     const Chain chain(10, {.seed = 1});
-    CHECK(chain.names() ==
-          std::vector<std::string>{"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"});
+    CHECK(chain.names() == std::vector<std::string>{"logit_bias", "penalties", "dry", "top_n_sigma", "top_k",
+                                                    "typical_p", "top_p", "min_p", "xtc", "temperature", "dist"});
     const Chain other(10, {.order = "tk", .seed = 1});
     CHECK(other.names() == std::vector<std::string>{"logit_bias", "temperature", "top_k", "dist"});
     const Chain greedy(10, {.temp = 0.0f, .order = "kept"});
     CHECK(greedy.names() == std::vector<std::string>{"logit_bias", "penalties", "greedy"});
+    const Chain mirostat(10, {.mirostat = 2, .seed = 1});
+    CHECK(mirostat.names() == std::vector<std::string>{"logit_bias", "temperature", "mirostat_v2"});
+    const Chain adaptive(10, {.adaptive_target = 0.4f, .order = "top_k;temperature", .seed = 1});
+    CHECK(adaptive.names() == std::vector<std::string>{"logit_bias", "top_k", "temperature", "adaptive_p"});
 }
 
 TEST_CASE("[S2][S3] chain: temperature 0 takes the best, ties by lowest id, after bias and penalties") {
@@ -239,4 +244,39 @@ TEST_CASE("options: each bound is refused with field and value") {
     CHECK(refusal_of({.order = "ekx"}) ==
           "bad_parameter: order: no sampler has the letter 'x' (e penalties, k top_k, p top_p, "
           "m min_p, t temperature)");
+}
+
+TEST_CASE("[S16] chain: a draw is explained: candidates left after each link, the chosen and the next five") {
+    const auto logits = logits_of(100);
+    Chain chain(100, {.top_k = 20, .top_p = 0.8f, .min_p = 0.2f, .seed = 6});
+    CHECK(chain.report().links.empty());
+    chain.explain(true);
+    for (int i = 0; i < 50; ++i) {
+        const Token token = chain.sample(logits);
+        const DrawReport report = chain.report();
+        REQUIRE(report.links.size() == chain.names().size());
+        std::size_t before = 100;
+        for (std::size_t k = 0; k < report.links.size(); ++k) {
+            CHECK(report.links[k].name == chain.names()[k]);
+            CHECK(report.links[k].n_left <= before);
+            before = report.links[k].n_left;
+            if (report.links[k].name == "top_k") CHECK(before == 20);
+        }
+        CHECK(before == chain.survivors().size());
+        CHECK(report.chosen.id == static_cast<std::int32_t>(token));
+        CHECK(report.others.size() == std::min<std::size_t>(5, before - 1));
+        float p = 1;
+        for (const Candidate& other : report.others) {
+            CHECK(other.id != report.chosen.id);
+            CHECK(other.p <= p);
+            p = other.p;
+        }
+        const auto found = chain.probs(before);
+        const auto chosen = std::ranges::find(found, report.chosen.id, &Candidate::id);
+        REQUIRE(chosen != found.end());
+        CHECK(chosen->p == doctest::Approx(report.chosen.p).epsilon(1e-6));
+    }
+    Chain quiet(100, {.top_k = 20, .top_p = 0.8f, .min_p = 0.2f, .seed = 6});
+    chain.reset();
+    for (int i = 0; i < 20; ++i) CHECK(quiet.sample(logits) == chain.sample(logits));
 }

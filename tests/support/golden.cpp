@@ -74,7 +74,7 @@ std::vector<GoldenModel> golden_models() {
             continue;  // the latter: types of one llama model
         const auto path = entry / "model.gguf";
         const auto mix = ModelFile::open(path).type_mix();
-        out.push_back({name, architecture, path, info["output"] != "logits",
+        out.push_back({name, architecture, path, info["output"] != "logits" || info.contains("attention"),
                        mix.size() == 1 && mix[0].type == DType::f32, static_cast<int>(golden_key(path, "block_count")),
                        row->memory == "recurrent" || row->memory == "hybrid"});
     }

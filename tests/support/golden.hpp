@@ -41,7 +41,7 @@ namespace tinfer::test {
 struct GoldenModel {
     std::string name, architecture;
     std::filesystem::path file;
-    bool encoder = false;  ///< gives embeddings, no logits
+    bool encoder = false;  ///< every token sees the whole text: no generation
     bool f32 = false;      ///< every tensor
     int n_layer = 0;
     bool has_state = false;  ///< recurrent or hybrid, as the registry says

@@ -3,13 +3,15 @@
 """Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
 programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5] [shards]
+usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe] [shards]
+moe is a llama with eight experts, two of them for each token.
 With several shards the others are out.gguf.1, out.gguf.2 and so on, names that do not say so.
 """
+import math
 import struct
 import sys
 
-E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT, BUCKETS = 64, 96, 2, 4, 2, 256, 32
+E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT, BUCKETS, EXPERTS = 64, 96, 2, 4, 2, 256, 32, 8
 U16, U32, F32, STRING, ARRAY, I32 = 2, 4, 6, 8, 9, 5
 ALIGNMENT = 32
 
@@ -41,15 +43,22 @@ def random_floats(count, scale, state):
     return struct.pack(f"<{count}f", *out)
 
 
-def llama_shapes(n_vocab):
+def llama_shapes(n_vocab, experts=False):
     kv = E // HEADS * HEADS_KV
     yield from [("token_embd", (E, n_vocab)), ("output_norm", (E,)), ("output", (E, n_vocab))]
     for layer in range(LAYERS):
         for role, shape in {
             "attn_norm": (E,), "attn_q": (E, E), "attn_k": (E, kv), "attn_v": (E, kv), "attn_output": (E, E),
-            "ffn_norm": (E,), "ffn_gate": (E, FF), "ffn_up": (E, FF), "ffn_down": (FF, E),
+            "ffn_norm": (E,), **({
+                "ffn_gate_inp": (E, EXPERTS), "ffn_gate_exps": (E, FF, EXPERTS), "ffn_up_exps": (E, FF, EXPERTS),
+                "ffn_down_exps": (FF, E, EXPERTS),
+            } if experts else {"ffn_gate": (E, FF), "ffn_up": (E, FF), "ffn_down": (FF, E)}),
         }.items():
             yield f"blk.{layer}.{role}", shape
+
+
+def moe_shapes(n_vocab):
+    return llama_shapes(n_vocab, experts=True)
 
 
 def gpt2_shapes(n_vocab):
@@ -76,9 +85,9 @@ def t5_shapes(n_vocab):
 
 
 def tensors(arch, n_vocab, state):
-    for role, shape in {"llama": llama_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
+    for role, shape in {"llama": llama_shapes, "moe": moe_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
         name = role if role.endswith(".bias") else role + ".weight"
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        count = math.prod(shape)
         data = struct.pack(f"<{count}f", *[1.0] * count) if "norm.weight" in name else random_floats(count, 0.3, state)
         yield name, shape, data
 
@@ -89,6 +98,7 @@ def main():
         return 2
     state = [int(sys.argv[2]) if len(sys.argv) > 2 else 1]
     arch = sys.argv[3] if len(sys.argv) > 3 else "llama"
+    kind_of_tensors, arch = arch, "llama" if arch == "moe" else arch
     vocabulary = list(tokens())
 
     def array(kind, values, pack):
@@ -109,6 +119,7 @@ def main():
         f"{arch}.attention.layer_norm_{'' if arch == 'gpt2' else 'rms_'}epsilon": (F32, struct.pack("<f", 1e-5)),
         **{"llama": {"llama.rope.dimension_count": u32(E // HEADS)}, "gpt2": {},
            "t5": {"t5.attention.relative_buckets_count": u32(BUCKETS)}}[arch],
+        **({"llama.expert_count": u32(EXPERTS), "llama.expert_used_count": u32(2)} if kind_of_tensors == "moe" else {}),
         "tokenizer.ggml.model": (STRING, text("llama")),
         "tokenizer.ggml.tokens": array(STRING, [t for t, _, _ in vocabulary], text),
         "tokenizer.ggml.scores": array(F32, [s for _, s, _ in vocabulary], lambda v: struct.pack("<f", v)),
@@ -117,7 +128,7 @@ def main():
         "tokenizer.ggml.bos_token_id": u32(1),
         "tokenizer.ggml.eos_token_id": u32(2),
     }
-    listing = list(tensors(arch, len(vocabulary), state))
+    listing = list(tensors(kind_of_tensors, len(vocabulary), state))
     n_shards = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     if n_shards == 1:
         write(sys.argv[1], metadata, listing)

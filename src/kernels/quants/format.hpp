@@ -39,19 +39,21 @@ struct Codes32 {
     float m;     ///< only with kHasMin
 };
 
+// clang-format off
 // A format:
 //
 //   struct Q4_K {
 //       static constexpr DType kType = DType::q4_k;
-//       static constexpr int kBlockElems = 256, kBlockBytes = 144;   // as in the file
-//       static constexpr int kUnit = 256;                            // 256: Codes256; 32: Codes32 (kBlockElems / 32
-//       units) static constexpr int kScaleElems = 32;                       // values that share a scale: 16, 32 or 256
-//       (no scales) static constexpr bool kHasMin = true; static constexpr int kMaxCode = 15; // largest |q|: decides
-//       which integer routes are exact template <class Arch> static void unpack(const std::uint8_t* block, int unit,
-//       Codes256& out) noexcept;
+//       static constexpr int kBlockElems = 256, kBlockBytes = 144;  // as in the file
+//       static constexpr int kUnit = 256;        // 256: Codes256; 32: Codes32 (kBlockElems / 32 units)
+//       static constexpr int kScaleElems = 32;   // values that share a scale: 16, 32 or 256 (no scales)
+//       static constexpr bool kHasMin = true;
+//       static constexpr int kMaxCode = 15;      // largest |q|: decides which integer routes are exact
+//       template <class Arch> static void unpack(const std::uint8_t* block, int unit, Codes256& out) noexcept;
 //   };
 //
 // `unit` counts the groups of 32 inside a larger block (nvfp4, q1_0, q2_0), and is 0 elsewhere. Fields are read with
 // memcpy: blocks have no alignment.
+// clang-format on
 
 }  // namespace tinfer::kernels

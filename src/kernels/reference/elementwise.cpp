@@ -40,6 +40,14 @@ void zip_rows(const KernelCall& call, WorkSlice slice, F f) noexcept {
     }
 }
 
+/// arXiv:2411.13010: ap·z² + b·z above 0, else an·(exp(min(z, eps)) − 1 − z) + b·z; in double, rounded once.
+float xielu_of(float z, const OpParams& p) noexcept {
+    const auto x = static_cast<double>(z), above = static_cast<double>(p.scale), below = static_cast<double>(p.low),
+               beta = static_cast<double>(p.high), eps = static_cast<double>(p.eps);
+    if (x > 0.0) return static_cast<float>(above * x * x + beta * x);
+    return static_cast<float>(below * (math::exp(x < eps ? x : eps) - 1.0 - x) + beta * x);
+}
+
 float gated(float gate, float up) noexcept { return math::silu(gate) * up; }
 
 }  // namespace
@@ -54,6 +62,10 @@ void mul(const KernelCall& call, WorkSlice slice) noexcept {
 
 void div(const KernelCall& call, WorkSlice slice) noexcept {
     zip_rows(call, slice, [](float a, float b) { return a / b; });
+}
+
+void xielu(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [&](float z) { return xielu_of(z, call.params); });
 }
 
 /// y = x · params.scale.

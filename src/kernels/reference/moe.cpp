@@ -34,6 +34,17 @@ void top_k(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
+/// floor(id / params.k); ids are not negative.
+void divide_ids(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &ids = call[1];
+    const Range rows = slice.share(ids.n_rows());
+    for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+        const auto* from = ids.flat_row<const std::int32_t>(t);
+        auto* to = out.flat_row<std::int32_t>(t);
+        for (std::int64_t j = 0; j < ids.ne[0]; ++j) to[j] = from[j] / call.params.k;
+    }
+}
+
 /// w_j = probs[ids_j]; with params.normalize divided by max(Σ w, 6.1e-5), Σ in router order; then · params.scale unless
 /// that is 0 or 1.
 void moe_weights(const KernelCall& call, WorkSlice slice) noexcept {

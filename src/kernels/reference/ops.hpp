@@ -12,16 +12,17 @@ namespace tinfer::kernels::ref {
 
 RunFn rms_norm, layer_norm, l2_norm, rms_norm_quantize, softmax, sum_rows;  // norm.cpp
 RunFn add, mul, div, scale, copy, concat;                                   // elementwise.cpp
-RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus;
+RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus, xielu;
 RunFn silu_mul, silu_mul_quantize;
 RunFn rope_table, rope, log_temperature;                          // rope.cpp
 RunFn relative_bias;                                              // relative_bias.cpp
 RunFn kv_write, rope_kv_write, key_shift, kv_copy_page, kv_move;  // cache.cpp
 RunFn segment_sum;                                                // pooling.cpp
 RunFn attention;                                                  // attention.cpp
+RunFn select_keys, sparse_attention;                              // sparse_attention.cpp
 RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp
-RunFn wkv6, wkv7, delta_rule;
-RunFn top_k, moe_weights, moe_sum, keep_groups, add_id;  // moe.cpp
+RunFn wkv6, wkv7, delta_rule, decay_rule;
+RunFn top_k, moe_weights, moe_sum, keep_groups, divide_ids, add_id;  // moe.cpp
 
 /// Pair i of a head, x and the result being of head_dim floats: the one place that rotates (rope, rope_kv_write).
 /// table = {magnitude·cos, magnitude·sin} of each pair.

@@ -139,23 +139,53 @@ void wkv7(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 /// arXiv:2412.06464. Per head a matrix S, rows by value i, columns by key j: S_ij ← γ·S_ij, δ = β·(v_i − ⟨S_i, k⟩),
-/// S_ij ← fma(k_j, δ, S_ij), y_i = ⟨S_i, q⟩ · params.scale; products by 16 lanes of fma. Value heads share key heads.
+/// S_ij ← fma(k_j, δ, S_ij), y_i = ⟨S_i, q⟩ · params.scale; products by 16 lanes of fma. γ is one number per head, or
+/// γ_j, one for each key (arXiv:2510.26692). Value heads share key heads: as many as follow one another, or, by turns,
+/// every Hk-th.
 void delta_rule(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3], &gamma = call[4], &beta = call[5];
-    const std::int64_t size = v.ne[0], n_head = v.ne[1], values_per_key = n_head / k.ne[1];
+    const std::int64_t size = v.ne[0], n_head = v.ne[1], n_key_head = k.ne[1], values_per_key = n_head / n_key_head;
+    const bool by_key = gamma.ne[2] == v.ne[2] && gamma.ne[1] == n_head && gamma.ne[0] == size;
     const Range rows = slice.share(size * n_head);
     for (std::int64_t t = 0; t < v.ne[2]; ++t)
         for (std::int64_t row = rows.begin; row < rows.end; ++row) {
             const std::int64_t head = row / size, i = row % size;
+            const std::int64_t key_head = call.params.by_turns != 0 ? head % n_key_head : head / values_per_key;
             const StateStep state = step_of(call[6], call[7], t, row * size);
-            const auto *q_row = q.row<const float>(head / values_per_key, t),
-                       *k_row = k.row<const float>(head / values_per_key, t);
-            const float decay = gamma.row<const float>(t)[head];
-            for (std::int64_t j = 0; j < size; ++j) state.to[j] = element(state.from, j) * decay;
+            const auto *q_row = q.row<const float>(key_head, t), *k_row = k.row<const float>(key_head, t);
+            if (by_key) {
+                const auto* decays = gamma.row<const float>(head, t);
+                for (std::int64_t j = 0; j < size; ++j) state.to[j] = element(state.from, j) * decays[j];
+            } else {
+                const float decay = gamma.row<const float>(t)[head];
+                for (std::int64_t j = 0; j < size; ++j) state.to[j] = element(state.from, j) * decay;
+            }
             const float delta =
                 beta.row<const float>(t)[head] * (v.row<const float>(head, t)[i] - dot16(state.to, k_row, size));
             for (std::int64_t j = 0; j < size; ++j) state.to[j] = std::fma(k_row[j], delta, state.to[j]);
             out.row<float>(head, t)[i] = dot16(state.to, q_row, size) * call.params.scale;
+        }
+}
+
+/// arXiv:2405.17381. Per head a matrix S, rows by value i, columns by key j: S_ij ← fma(k_j, v_i, λ·S_ij),
+/// y_i = ⟨S_i, q⟩, the product by 16 lanes of fma. λ = exp(−σ·params.scale), σ the head's slope of ALiBi with a bias of
+/// 8, in double and rounded once.
+void decay_rule(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3];
+    const std::int64_t size = v.ne[0], n_head = v.ne[1];
+    const Range rows = slice.share(size * n_head);
+    for (std::int64_t t = 0; t < v.ne[2]; ++t)
+        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+            const std::int64_t head = row / size, i = row % size;
+            const StateStep state = step_of(call[4], call[5], t, row * size);
+            const double power = -8.0 * static_cast<double>(head + 1) / static_cast<double>(n_head);
+            const auto decay =
+                static_cast<float>(math::exp(-math::exp2(power) * static_cast<double>(call.params.scale)));
+            const auto* k_row = k.row<const float>(head, t);
+            const float value = v.row<const float>(head, t)[i];
+            for (std::int64_t j = 0; j < size; ++j)
+                state.to[j] = std::fma(k_row[j], value, decay * element(state.from, j));
+            out.row<float>(head, t)[i] = dot16(state.to, q.row<const float>(head, t), size);
         }
 }
 

@@ -29,6 +29,14 @@ struct RopeFrequencies {
     [[nodiscard]] double power(std::int64_t i) const noexcept {
         return math::exp(-2.0 * static_cast<double>(i) / rope.n_rot * log_base);
     }
+    /// Pairs of the fourth section do not turn with a text's positions.
+    [[nodiscard]] bool stands_still(std::int64_t i) const noexcept {
+        const auto [t, h, w, rest] = rope.sections;
+        const std::int64_t all = std::int64_t{t} + h + w + rest;
+        if (all == 0) return false;
+        if (rope.interleaved == 0) return i % all >= std::int64_t{t} + h + w;
+        return i >= 3 * std::int64_t{i % 3 == 0 ? t : i % 3 == 1 ? h : w};
+    }
     const RopeParams& rope;
     double log_base;
     math::YarnRamp ramp{};
@@ -51,7 +59,7 @@ void rope_table(const KernelCall& call, WorkSlice slice) noexcept {
             const double extrapolated = positions.row<const std::int32_t>(0)[t] * w / factor;
             const double interpolated = s * extrapolated;
             const double angle = rope.ext_factor == 0.0f ? interpolated : interpolated * (1.0 - r) + extrapolated * r;
-            const math::SinCos turn = math::sin_cos(angle);
+            const math::SinCos turn = math::sin_cos(frequencies.stands_still(i) ? 0.0 : angle);
             auto* row = out.row<float>(t);
             row[2 * i] = static_cast<float>(magnitude * turn.cos);
             row[2 * i + 1] = static_cast<float>(magnitude * turn.sin);
@@ -84,12 +92,13 @@ void rope(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
-/// t = 1 + params.scale · ln(1 + floor((p + 1) / params.k)), the logarithm in double and rounded to float.
+/// t = 1 + params.scale · ln(1 + floor((p + params.first) / params.k)), the logarithm in double and rounded to float.
 void log_temperature(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &positions = call[1];
     const Range tokens = slice.share(positions.ne[0]);
     for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
-        const std::int64_t steps = (std::int64_t{positions.row<const std::int32_t>(0)[t]} + 1) / call.params.k;
+        const std::int64_t steps =
+            (std::int64_t{positions.row<const std::int32_t>(0)[t]} + call.params.first) / call.params.k;
         const auto log = static_cast<float>(math::log(static_cast<double>(1 + steps)));
         out.row<float>(t)[0] = std::fma(call.params.scale, log, 1.0f);
     }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// tinfer trace export: a trace in a format of others.
+#include "export.hpp"
+
+#include <cstdio>
+#include <filesystem>
+
+namespace cli {
+
+namespace {
+
+struct Format {
+    const char* name;
+    void (*write)(const tinfer::TraceReader&, const ExportArgs&, Out&);
+};
+constexpr Format kFormats[] = {
+    {"csv", export_csv},         {"chrome", export_chrome},     {"perfetto", export_perfetto},
+    {"flat128", export_flat128}, {"dot", export_dot},           {"io", export_io},
+    {"fio", export_fio},         {"cachesim", export_cachesim}, {"matrix", export_matrix},
+    {"experts", export_experts}, {"routes", export_routes}};
+
+int export_trace(const ExportArgs& args) {
+    for (const Format& format : kFormats) {
+        if (args.format != format.name) continue;
+        const auto trace = args.open();
+        args.check_model(trace);
+        Out out(args.output);
+        format.write(trace, args, out);
+        out.finish();
+        return 0;
+    }
+    std::string known;
+    for (const Format& format : kFormats) known += std::string(known.empty() ? "" : ", ") + format.name;
+    throw UsageError("--format: '" + args.format + "' is none of " + known);
+}
+
+}  // namespace
+
+Out::Out(const std::string& path) : path_(path), file_(path.empty() ? stdout : std::fopen(path.c_str(), "wb")) {
+    if (file_ == nullptr) throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": cannot be written");
+}
+Out::~Out() {
+    if (file_ != stdout && file_ != nullptr) std::fclose(file_);
+}
+void Out::write(std::string_view bytes) {
+    pending_ += bytes;
+    if (pending_.size() < (1u << 20)) return;
+    if (std::fwrite(pending_.data(), 1, pending_.size(), file_) != pending_.size())
+        throw tinfer::Error(tinfer::ErrorCode::io_error, (path_.empty() ? "stdout" : path_) + ": cannot be written");
+    pending_.clear();
+}
+void Out::finish() {
+    const bool ok =
+        std::fwrite(pending_.data(), 1, pending_.size(), file_) == pending_.size() && std::fflush(file_) == 0;
+    pending_.clear();
+    if (!ok)
+        throw tinfer::Error(tinfer::ErrorCode::io_error, (path_.empty() ? "stdout" : path_) + ": cannot be written");
+}
+
+Verb add_export(CLI::App& trace) {
+    auto args = std::make_shared<ExportArgs>();
+    auto* verb =
+        trace.add_subcommand("export", "Writes a trace as CSV, for Chrome, Perfetto, Graphviz, fio and other tools.");
+    args->add_file(*verb);
+    args->add_model(*verb);
+    args->add_selection(*verb);
+    const std::string group = "Output";
+    verb->add_option("--format", args->format,
+                     "csv, chrome, perfetto, flat128, dot, io, fio, cachesim, matrix, experts, routes")
+        ->type_name("NAME")
+        ->group(group);
+    verb->add_option("-o,--output", args->output, "else to stdout")->type_name("FILE")->group(group);
+    verb->add_flag("--events", args->events, "csv: one row per event, not per range")->group(group);
+    verb->add_flag("--force", args->force, "chrome: more than two million slices, too")->group(group);
+    verb->add_option("--page", args->page, "io, fio, cachesim --unit page: size of a page")
+        ->type_name("SIZE")
+        ->group(group);
+    verb->add_option("--unit", args->unit, "cachesim: slice or page")
+        ->check(one_of({"slice", "page"}))
+        ->type_name("UNIT")
+        ->group(group);
+    verb->add_flag("--full", args->full, "dot: every layer, equal ones too")->group(group);
+    verb->add_flag("--no-weights", args->no_weights, "dot: operations alone")->group(group);
+    verb->add_flag("--steps", args->steps, "dot: kernels in place of operations")->group(group);
+    verb->add_option("--dot-dir", args->dot_dir, "dot: every different plan as a file in this folder, with index.csv")
+        ->type_name("DIR")
+        ->group(group);
+    verb->footer("\nExamples:\n  tinfer trace export t.tntrace --format chrome -o t.json\n  tinfer trace export "
+                 "t.tntrace --format csv --phase decode > accesses.csv");
+    return [args] { return export_trace(*args); };
+}
+
+}  // namespace cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Traces in the formats of others.
+#pragma once
+
+#include "trace.hpp"
+
+namespace cli {
+
+struct ExportArgs : TraceArgs {
+    std::string format, output, page = "4096", dot_dir, unit = "slice";
+    bool events = false, force = false, full = false, no_weights = false, steps = false;
+};
+
+/// Collects output and writes it in pieces, to a file or stdout.
+class Out {
+public:
+    explicit Out(const std::string& path);
+    ~Out();
+    Out(const Out&) = delete;
+    Out& operator=(const Out&) = delete;
+    void write(std::string_view bytes);
+    void finish();  ///< throws where the end cannot be written
+
+private:
+    std::string path_, pending_;
+    std::FILE* file_;
+};
+
+void export_csv(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_flat128(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_chrome(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_perfetto(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_dot(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_io(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_fio(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_cachesim(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_matrix(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_experts(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_routes(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+
+}  // namespace cli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Results as a person reads them, as CSV and as JSON: one table of cells, printed three ways.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "../output.hpp"
+
+namespace cli {
+
+/// How a column's cells are written for people. CSV and JSON have the plain numbers: bytes, milliseconds, shares of 1.
+enum class Unit { text, count, bytes, ms, gbps, percent, real };
+
+struct Column {
+    std::string name;
+    Unit unit = Unit::text;
+};
+using Cell = std::variant<std::monostate, std::string, std::uint64_t, double>;
+
+/// How results are to be printed.
+struct TableStyle {
+    bool as_json = false, as_csv = false, exact = false;
+};
+
+class Table {
+public:
+    explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+    void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+    [[nodiscard]] std::size_t size() const { return rows_.size(); }
+    [[nodiscard]] bool empty() const { return rows_.empty(); }
+    [[nodiscard]] std::string text(bool exact) const;  ///< with a line of names, columns aligned
+    [[nodiscard]] std::string csv() const;             ///< RFC 4180, lines end with \n
+    [[nodiscard]] json to_json() const;                ///< an array of objects
+
+private:
+    std::vector<Column> columns_;
+    std::vector<std::vector<Cell>> rows_;
+};
+
+/// One field of CSV with quotes where it needs them.
+[[nodiscard]] std::string csv_field(std::string_view text);
+/// A number without locale, as short as it reads back.
+[[nodiscard]] std::string plain_number(double value);
+/// "12.345" from nanoseconds.
+[[nodiscard]] inline std::string ms_text(std::uint64_t ns) { return fixed(double(ns) / 1e6, 3); }
+[[nodiscard]] inline std::string bytes_text(std::uint64_t bytes, bool exact) {
+    return exact ? std::to_string(bytes) : size_text(bytes);
+}
+/// Text of a file without what would move a terminal's cursor.
+[[nodiscard]] std::string harmless_text(std::string_view text);
+
+}  // namespace cli

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// Rules about what was read and written, told from the graph's nodes and from what the runs say of tokens and routes.
+#include <algorithm>
+
+#include "validate.hpp"
+
+namespace cli {
+
+namespace format = tinfer::trace_format;
+
+namespace {
+
+using Bytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // [begin, end), sorted, merged
+
+Bytes merged(Bytes bytes) {
+    std::ranges::sort(bytes);
+    Bytes out;
+    for (const auto& [begin, end] : bytes)
+        if (!out.empty() && begin <= out.back().second) out.back().second = std::max(out.back().second, end);
+        else if (end > begin) out.emplace_back(begin, end);
+    return out;
+}
+
+std::uint64_t size_of(const Bytes& bytes) {
+    std::uint64_t n = 0;
+    for (const auto& [begin, end] : bytes) n += end - begin;
+    return n;
+}
+
+/// An event with its plan's records.
+struct Seen {
+    const tinfer::RecordedRun& run;
+    const tinfer::RecordedPlan& plan;
+    const format::Step& step;
+    const tinfer::RecordedEvents& events;
+    std::size_t i;
+    [[nodiscard]] std::uint64_t index() const { return events.index(i); }
+    [[nodiscard]] std::string text() const { return "event " + std::to_string(index()); }
+};
+
+template <class Fn>
+void for_each_complete(const Examined& x, Fn&& fn) {
+    for (const auto& run : x.trace.runs()) {
+        const auto* plan = x.is_complete(run) ? x.trace.plan(run.record.plan) : nullptr;
+        if (plan == nullptr) continue;
+        for (const auto& events : run.events)
+            for (std::size_t i = 0; i < events.events.size(); ++i)
+                if (events.events[i].step < plan->steps.size())
+                    fn(Seen{run, *plan, plan->steps[events.events[i].step], events, i});
+    }
+}
+
+/// Bytes that operand `o` of an event touched.
+Bytes touched(const Examined& x, const Seen& seen, std::uint32_t o, bool with_padding = true) {
+    const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+    Bytes bytes;
+    const auto add = [&](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count) {
+        for (std::uint32_t k = 0; k < std::min<std::uint32_t>(count, 1u << 20); ++k)
+            bytes.emplace_back(offset + k * stride, offset + k * stride + length);
+    };
+    if (operand.kind == format::OperandKind::whole && (operand.ref & format::kValueBit) == 0 &&
+        x.trace.tensor(operand.ref) != nullptr)
+        add(0, x.trace.tensor(operand.ref)->bytes, 0, 1);
+    if (operand.kind == format::OperandKind::range) add(operand.offset, operand.length, operand.stride, operand.count);
+    if (operand.kind == format::OperandKind::dynamic)
+        for (const auto& range : seen.events.ranges_of(seen.i))
+            if (range.operand == o && (with_padding || (range.flags & format::padding) == 0))
+                add(range.offset, range.length, range.stride, range.count);
+    return merged(std::move(bytes));
+}
+
+const std::string& op_of(const Examined& x, std::uint16_t number) {
+    static const std::string kNothing;
+    const auto found = x.ops.find(number);
+    return found == x.ops.end() ? kNothing : found->second;
+}
+
+/// The router's record of the layer of an event, the last one before it, by event.
+class Routings {
+public:
+    explicit Routings(const Examined& x) {
+        for (const auto& routing : x.trace.routings()) by_event_[routing.header.event] = &routing;
+        for_each_complete(x, [&](const Seen& seen) {
+            const auto found = by_event_.find(seen.index());
+            if (found != by_event_.end()) by_layer_[{seen.run.record.run, seen.step.layer}] = found->second;
+        });
+    }
+    [[nodiscard]] const tinfer::RecordedRouting* find(const Seen& seen) const {
+        const auto found = by_layer_.find({seen.run.record.run, seen.step.layer});
+        return found == by_layer_.end() ? nullptr : found->second;
+    }
+
+private:
+    std::map<std::uint64_t, const tinfer::RecordedRouting*> by_event_;
+    std::map<std::pair<std::uint64_t, std::uint16_t>, const tinfer::RecordedRouting*> by_layer_;
+};
+
+bool is_weight_ref(const Examined& x, std::uint32_t ref) {
+    const auto* tensor = (ref & format::kValueBit) == 0 ? x.trace.tensor(ref) : nullptr;
+    return tensor != nullptr && tensor->tensor_class == 0;
+}
+
+}  // namespace
+
+// What nodes mean: a product reads all of its weight, a lookup the rows of its tokens, experts the slices that were
+// chosen. Where the choice is not recorded, whole rows or slices are asked for.
+void check_weights(const Examined& x, Verdict& v) {
+    if (x.is_filtered) return v.skip("filtered");
+    const Routings routings(x);
+    for_each_complete(x, [&](const Seen& seen) {
+        std::map<std::uint32_t, Bytes> expected, observed;
+        std::set<std::uint32_t> in_part;  // how much is not known: rows, slices or views
+        for (std::uint32_t k = 0; k < seen.step.n_nodes; ++k) {
+            const format::Node& node = seen.plan.nodes[seen.plan.step_nodes[seen.step.first_step_node + k]];
+            const std::string& op = op_of(x, node.op);
+            for (std::uint32_t n = 0; n < node.n_inputs; ++n) {
+                const std::uint32_t ref = seen.plan.inputs[node.first_input + n];
+                if (!is_weight_ref(x, ref)) continue;
+                const format::Tensor& tensor = *x.trace.tensor(ref);
+                Bytes& bytes = expected[ref];
+                const auto* routing = routings.find(seen);
+                if (op == "mul_mat_id" && routing != nullptr && n == 0 && tensor.slice_bytes > 0) {
+                    for (const auto& pick : routing->picks)
+                        bytes.emplace_back(pick.expert * tensor.slice_bytes, (pick.expert + 1) * tensor.slice_bytes);
+                } else if (op == "get_rows" || op == "mul_mat_id" || op == "add_id" ||
+                           (node.flags & format::reads_view) != 0) {
+                    in_part.insert(ref);
+                } else {
+                    bytes.emplace_back(0, tensor.bytes);
+                }
+            }
+        }
+        for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            if (!is_weight_ref(x, operand.ref) || operand.kind == format::OperandKind::elided) continue;
+            for (const auto& piece : touched(x, seen, o)) observed[operand.ref].push_back(piece);
+        }
+        for (auto& [ref, bytes] : expected) {
+            const Bytes want = merged(bytes), got = merged(observed[ref]);
+            const format::Tensor& tensor = *x.trace.tensor(ref);
+            if (in_part.contains(ref)) {
+                const std::uint64_t unit = tensor.slice_bytes > 0 ? tensor.slice_bytes : tensor.row_bytes;
+                if (size_of(got) == 0 || (unit > 0 && size_of(got) % unit != 0 && tensor.slice_bytes > 0))
+                    v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") +
+                           " were read, which are no rows");
+            } else if (want != got) {
+                v.fail(seen.text() + ": of " + x.name_of(ref) + " " + counted(size_of(got), "byte") + " were read, " +
+                       std::to_string(size_of(want)) + " expected");
+            }
+        }
+        for (const auto& [ref, bytes] : observed)
+            if (!expected.contains(ref)) v.fail(seen.text() + ": " + x.name_of(ref) + " was read, no node has it");
+    });
+}
+
+void check_embedding(const Examined& x, Verdict& v) {
+    if (!x.has_ids) return v.skip("no token ids");
+    bool any = false;
+    for_each_complete(x, [&](const Seen& seen) {
+        if (op_of(x, seen.step.op) != "get_rows") return;
+        for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            if (!is_weight_ref(x, operand.ref) || operand.kind != format::OperandKind::dynamic) continue;
+            if (x.trace.session_value("role." + std::to_string(x.trace.tensor(operand.ref)->role)) != "token_embd")
+                continue;
+            any = true;
+            std::map<std::uint32_t, std::uint64_t> want, got;
+            for (const auto& token : seen.run.tokens)
+                if (token.id >= 0) ++want[static_cast<std::uint32_t>(token.id)];
+            const std::uint64_t row = x.trace.tensor(operand.ref)->row_bytes;
+            for (const auto& range : seen.events.ranges_of(seen.i)) {
+                if (range.operand != o) continue;
+                got[range.tag] += range.weight;
+                if (row == 0 || range.offset != range.tag * row || range.length != row)
+                    v.fail(seen.text() + ": row " + std::to_string(range.tag) + " lies elsewhere");
+            }
+            if (want != got)
+                v.fail(seen.text() + ": " + counted(got.size(), "row") + " for " +
+                       counted(want.size(), "different token"));
+        }
+    });
+    if (!any) v.skip("no lookup of tokens");
+}
+
+void check_experts(const Examined& x, Verdict& v) {
+    if (x.trace.routings().empty()) return v.skip("no router records");
+    const Routings routings(x);
+    for_each_complete(x, [&](const Seen& seen) {
+        if (op_of(x, seen.step.op) != "mul_mat_id") return;
+        const auto* routing = routings.find(seen);
+        if (routing == nullptr) return v.fail(seen.text() + " has no record of its router");
+        std::map<std::uint32_t, std::uint64_t> want, got;
+        for (const auto& pick : routing->picks) ++want[pick.expert];
+        for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            if (!is_weight_ref(x, operand.ref) || x.trace.tensor(operand.ref)->slice_bytes == 0) continue;
+            got.clear();
+            for (const auto& range : seen.events.ranges_of(seen.i))
+                if (range.operand == o) got[range.tag] += range.weight;
+            if (want != got)
+                v.fail(seen.text() + ": slices of " + counted(got.size(), "expert") + ", the router chose " +
+                       std::to_string(want.size()));
+        }
+    });
+}
+
+// A row of K and V for every token and layer; what attention reads has been written, by this run or an earlier one.
+void check_cache(const Examined& x, Verdict& v) {
+    std::map<std::uint32_t, Bytes> written;
+    bool any = false;
+    for_each_complete(x, [&](const Seen& seen) {
+        const std::string& op = op_of(x, seen.step.op);
+        for (std::uint32_t o = 0; o < seen.step.n_operands; ++o) {
+            const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
+            const auto* tensor = (operand.ref & format::kValueBit) == 0 ? x.trace.tensor(operand.ref) : nullptr;
+            if (tensor == nullptr || (tensor->tensor_class != 1 && tensor->tensor_class != 2) || tensor->row_bytes == 0)
+                continue;
+            if (operand.mode != 1) {
+                Bytes& all = written[operand.ref];
+                const Bytes now = touched(x, seen, o);
+                all.insert(all.end(), now.begin(), now.end());
+                all = merged(std::move(all));
+                any = true;
+                std::uint64_t rows = 0;  // a token may be written once for each of several sequences' pages
+                for (const auto& range : seen.events.ranges_of(seen.i))
+                    if (range.operand == o) rows += range.length / tensor->row_bytes * range.count;
+                const bool writes_tokens = op == "kv_write" || op == "rope_kv_write";
+                if (writes_tokens && rows != seen.run.record.n_tokens)
+                    v.fail(seen.text() + ": " + counted(rows, "row") + " of " + x.name_of(operand.ref) +
+                           " written for " + counted(seen.run.record.n_tokens, "token"));
+            } else if (op == "attention" && !x.starts_late && !x.is_filtered) {
+                for (const auto& [begin, end] : touched(x, seen, o, false)) {
+                    const auto& all = written[operand.ref];
+                    const bool inside = std::ranges::any_of(all, [&, b = begin, e = end](const auto& piece) {
+                        return piece.first <= b && e <= piece.second;
+                    });
+                    if (!inside)
+                        v.fail(seen.text() + ": rows of " + x.name_of(operand.ref) +
+                               " are read that nothing has written");
+                }
+            }
+        }
+    });
+    if (!any) v.skip("nothing writes a cache");
+}
+
+void check_totals(const Examined& x, Verdict& v) {
+    if (x.is_filtered) return v.skip("filtered");
+    std::map<std::uint64_t, std::uint64_t> observed;
+    for_each_complete(x, [&](const Seen& seen) {
+        auto& sum = observed[seen.run.record.run];
+        for (std::uint32_t o = 0; o < seen.step.n_operands; ++o)
+            if (is_weight_ref(x, seen.plan.operands[seen.step.first_operand + o].ref))
+                sum += size_of(touched(x, seen, o));
+    });
+    for (const auto& run : x.trace.runs()) {
+        if (!x.is_complete(run) || x.trace.plan(run.record.plan) == nullptr) continue;
+        const std::string where = "run " + std::to_string(run.record.run);
+        if (run.end->observed_weight_bytes != observed[run.record.run])
+            v.fail(where + " says " + counted(run.end->observed_weight_bytes, "byte") + " of weights, its events " +
+                   std::to_string(observed[run.record.run]));
+        if (run.end->observed_weight_bytes != run.end->expected_weight_bytes)
+            v.fail(where + ": " + counted(run.end->observed_weight_bytes, "byte") + " of weights, " +
+                   std::to_string(run.end->expected_weight_bytes) + " expected");
+    }
+}
+
+void check_directory(const Examined& x, const tinfer::ModelFile& file, Verdict& v) {
+    const auto tensors = file.tensors();
+    std::size_t n_weights = 0;
+    for (const auto& tensor : x.trace.tensors()) n_weights += tensor.tensor_class == 0 ? 1 : 0;
+    if (n_weights != tensors.size())
+        v.fail(counted(n_weights, "weight") + ", the file has " + std::to_string(tensors.size()));
+    for (const auto& tensor : tensors) {
+        const auto* recorded = x.trace.tensor(tensor.id);
+        const std::string name = harmless_text(tensor.name);
+        if (recorded == nullptr || x.trace.text(recorded->name) != tensor.name) {
+            v.fail(name + " is not there");
+            continue;
+        }
+        bool same_shape = true;
+        for (std::size_t d = 0; d < 4; ++d) same_shape = same_shape && recorded->ne[d] == std::uint64_t(tensor.ne[d]);
+        if (recorded->type != std::uint32_t(tensor.type)) v.fail(name + ": another type");
+        if (!same_shape || recorded->bytes != tensor.bytes) v.fail(name + ": another shape or size");
+        if (recorded->file_offset != tensor.file_offset)
+            v.fail(name + ": at " + std::to_string(recorded->file_offset) + ", the file has it at " +
+                   std::to_string(tensor.file_offset));
+    }
+}
+
+}  // namespace cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// tinfer trace view: one page that shows a trace in any browser, from disk, without network.
+#include <fstream>
+
+#include "trace.hpp"
+#include "view.hpp"
+
+namespace cli {
+
+namespace {
+
+struct ViewArgs {
+    std::string in, out, detail;
+    std::uint64_t max_events = ViewOptions{}.max_events;
+};
+
+std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
+    std::size_t used = 0;
+    try {
+        const std::uint64_t first = std::stoull(text, &used);
+        if (used == text.size()) return {first, first};
+        if (text[used] == '-') {
+            const std::string rest = text.substr(used + 1);
+            const std::uint64_t last = std::stoull(rest, &used);
+            if (used == rest.size() && last >= first) return {first, last};
+        }
+    } catch (const std::logic_error&) {  // no number, or too large: refused below
+    }
+    throw UsageError("--detail " + text + ": give a run or runs, as in 3-10");
+}
+
+int view(const ViewArgs& args) {
+    const bool empty = args.in.empty();
+    ViewOptions options;
+    options.file_name = args.in.substr(args.in.find_last_of('/') + 1);
+    options.max_events = args.max_events;
+    if (!args.detail.empty()) options.detail = parse_runs(args.detail);
+    const std::string bytes = empty ? std::string() : read_file(args.in);
+    PackedTrace packed;
+    try {
+        if (!empty) packed = pack_trace(std::as_bytes(std::span(bytes)), options);
+    } catch (const tinfer::Error& error) {
+        throw ExitError(2, error.what());
+    }
+    std::ofstream file(args.out, std::ios::binary | std::ios::trunc);
+    write_view(empty ? nullptr : &packed, options.file_name,
+               [&](std::string_view text) { file.write(text.data(), static_cast<std::streamsize>(text.size())); });
+    file.close();
+    if (!file) throw tinfer::Error(tinfer::ErrorCode::io_error, args.out + ": cannot write the page");
+    return 0;
+}
+
+}  // namespace
+
+Verb add_view(CLI::App& trace) {
+    auto args = std::make_shared<ViewArgs>();
+    auto* command = trace.add_subcommand("view", "Writes one page that shows a trace in any browser, without network.");
+    command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")->type_name("FILE");
+    command->add_option("-o,--output", args->out, "the page")->type_name("FILE")->required();
+    command->add_option("--max-events", args->max_events, "more are thinned: some runs keep theirs, totals of all stay")
+        ->type_name("N");
+    command
+        ->add_option("--detail", args->detail,
+                     "runs that keep theirs then, as in 3-10; default: the first and last ones")
+        ->type_name("RUNS");
+    command->footer("\nExample:\n  tinfer trace view t.tntrace -o t.html");
+    return [args] { return view(*args); };
+}
+
+}  // namespace cli

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+# Puts the parts of the viewer together: the empty page PAGE, and, with SOURCE, the same as a C++ file for `tinfer trace
+# view`.   cmake -DPAGE=out.html [-DSOURCE=out.cpp] -P assemble.cmake
+set(scripts decode decode_events model lod filter app_state draw_timeline timeline_input draw_heat heat_input draw_layers
+    draw_tensors draw_experts draw_roofline draw_graph details findings app app_change app_start)
+set(here ${CMAKE_CURRENT_LIST_DIR})
+
+file(READ ${here}/page.html page)
+foreach(marker style info data script)
+    string(FIND "${page}" "@${marker}@" at)
+    if(at LESS 0)
+        message(FATAL_ERROR "page.html: no @${marker}@")
+    endif()
+    string(SUBSTRING "${page}" 0 ${at} before_${marker})
+    string(LENGTH "@${marker}@" length)
+    math(EXPR at "${at} + ${length}")
+    string(SUBSTRING "${page}" ${at} -1 page)
+endforeach()
+
+set(html "${before_style}")
+set(before "    R\"~~view~~(${before_style})~~view~~\",\n")
+file(READ ${here}/style.css part)
+string(APPEND html "${part}${before_info}${before_data}${before_script}")
+string(APPEND before "    R\"~~view~~(${part})~~view~~\",\n    R\"~~view~~(${before_info})~~view~~\",\n")
+set(after "    R\"~~view~~(${before_script})~~view~~\",\n")
+foreach(script ${scripts})
+    file(READ ${here}/${script}.js part)
+    string(REGEX REPLACE "\n +" "\n" part "${part}")  # indentation is a fifth of it
+    string(APPEND html "${part}")
+    string(APPEND after "    R\"~~view~~(${part})~~view~~\",\n")
+endforeach()
+string(APPEND html "${page}")
+string(APPEND after "    R\"~~view~~(${page})~~view~~\",\n")
+file(WRITE ${PAGE} "${html}")
+
+if(SOURCE)
+    file(WRITE ${SOURCE} "// SPDX-License-Identifier: MIT
+// Made by viewer/assemble.cmake.
+#include \"trace/view_page.hpp\"
+
+namespace cli {
+
+namespace {
+constexpr std::string_view kBefore[] = {
+${before}};
+constexpr std::string_view kBetween[] = {R\"~~view~~(${before_data})~~view~~\"};
+constexpr std::string_view kAfter[] = {
+${after}};
+}  // namespace
+
+ViewPage view_page() { return {kBefore, kBetween, kAfter}; }
+
+}  // namespace cli
+")
+endif()

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Output that must parse: grammars, JSON schemas, and the constraint that a sampler asks which tokens may follow.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     const auto schema = tinfer::Schema::parse(R"({"type": "object", "properties": {"age": {"type": "integer",
+//         "minimum": 0, "maximum": 150}}, "required": ["age"], "additionalProperties": false})");
+//     std::cout << schema.grammar().matches(R"({"age": 7})") << '\n';               // 1
+//     const auto constraint = schema.grammar().constraint(model.vocab());
+//     for (const tinfer::Token token : model.vocab().encode("{", {.add_special = false}))
+//         std::cout << constraint->allows(token) << '\n';                           // what may come first
+//     const auto yes_or_no = tinfer::Grammar::parse("root ::= \"yes\" | \"no\"");   // or a grammar of your own
+//     std::cout << yes_or_no.matches("maybe") << '\n';                              // 0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/error.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/text.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+/// What may follow the tokens so far: the door for constraints of your own, too. A value that clones; one thread at a
+/// time.
+class TINFER_API TokenConstraint {
+public:
+    virtual ~TokenConstraint() = default;
+    /// Whether the token may be the next one.
+    [[nodiscard]] virtual bool allows(Token token) = 0;
+    /// A bit for each token that may: token t is bit t % 64 of word t / 64. Valid until the next call of any member.
+    [[nodiscard]] virtual std::span<const std::uint64_t> mask() = 0;
+    /// Goes on behind a token. Throws grammar_violation for one that is not allowed, and nothing has changed then.
+    virtual void accept(Token token) = 0;
+    /// Takes the last n accepted tokens back. Throws bad_parameter where fewer are remembered; at least 256 are.
+    virtual void rewind(std::size_t n) = 0;
+    virtual void reset() = 0;                                                  ///< as after construction
+    [[nodiscard]] virtual std::unique_ptr<TokenConstraint> clone() const = 0;  ///< with its state
+    /// Tokens that are sure to follow, whatever the model says: the vocabulary's own for the bytes without a choice.
+    /// They can go into one decode. Empty where there is a choice at once.
+    [[nodiscard]] virtual std::vector<Token> forced() { return {}; }
+};
+
+/// Bounds of what a grammar may take; reaching one is limit_exceeded naming it.
+struct GrammarOptions {
+    std::size_t max_nodes = 1'000'000;        ///< of the compiled grammar
+    std::size_t max_cache_bytes = 64u << 20;  ///< of what matching remembers, shared by constraints of one grammar
+};
+
+/// When a grammar begins to bind. Until then every token is allowed.
+struct GrammarTriggers {
+    std::vector<Token> tokens{};       ///< the token itself is the first that the grammar reads
+    std::vector<std::string> words{};  ///< texts; the grammar reads from the first byte of the word on
+    /// Regular expressions over the text so far. The grammar reads from the first group that is not empty on, else from
+    /// the begin of the match; an expression between ^ and $ has to match the whole text.
+    std::vector<std::string> patterns{};
+    [[nodiscard]] bool empty() const noexcept { return tokens.empty() && words.empty() && patterns.empty(); }
+};
+
+/// A compiled grammar: a cheap handle to immutable shared state, usable from any thread.
+class TINFER_API Grammar {
+public:
+    /// Of a text in GBNF, whose rule `root` is the start. Throws bad_grammar naming line, column and rule: syntax,
+    /// rules that are not defined, left recursion, too many repetitions; limit_exceeded. Token items such as <|im_end|>
+    /// need the vocabulary.
+    [[nodiscard]] static Grammar parse(std::string_view gbnf, const GrammarOptions& options = {});
+    [[nodiscard]] static Grammar parse(std::string_view gbnf, const Vocab& vocab, const GrammarOptions& options = {});
+
+    /// Whether the whole text, as bytes, is one of the grammar; token items never match here.
+    [[nodiscard]] bool matches(std::string_view text) const;
+    /// The constraint for a generation with this vocabulary, which is indexed at the first call. Throws bad_parameter
+    /// for a trigger that is no regular expression.
+    [[nodiscard]] std::unique_ptr<TokenConstraint> constraint(const Vocab& vocab, GrammarTriggers triggers = {}) const;
+
+    [[nodiscard]] std::size_t n_rules() const noexcept;
+    [[nodiscard]] std::size_t n_nodes() const noexcept;                        ///< of the compiled form
+    [[nodiscard]] const std::string& text() const& noexcept;                   ///< as given, or made of a schema
+    [[nodiscard]] const std::vector<std::string>& warnings() const& noexcept;  ///< rules that were defined twice
+    const std::string& text() const&& = delete;
+    const std::vector<std::string>& warnings() const&& = delete;
+
+    struct Impl;  ///< the library's own
+    explicit Grammar(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+private:
+    std::shared_ptr<const Impl> impl_;
+};
+
+/// How a schema is taken.
+struct SchemaOptions {
+    /// White space between the tokens of JSON: none, or any.
+    enum class Space : std::uint8_t { flexible, compact } space = Space::flexible;
+    int max_space = 64;    ///< characters of white space in a row; a stop for models that write nothing else
+    bool lenient = false;  ///< what cannot be enforced becomes a warning in place of bad_schema
+    std::size_t max_alternatives = 2'000;  ///< of one value, once its anyOf, oneOf and allOf are multiplied out
+    GrammarOptions grammar{};
+};
+
+/// A JSON schema, enforced or refused: what a keyword asks is kept exactly, or parse() throws.
+class TINFER_API Schema {
+public:
+    /// Throws bad_schema naming JSON Pointer, keyword and what is supported; limit_exceeded.
+    [[nodiscard]] static Schema parse(std::string_view json, const SchemaOptions& options = {});
+    [[nodiscard]] const Grammar& grammar() const& noexcept { return grammar_; }
+    [[nodiscard]] Grammar grammar() && noexcept { return std::move(grammar_); }
+    /// With `lenient`: what is not enforced, each with its place.
+    [[nodiscard]] const std::vector<std::string>& warnings() const& noexcept { return warnings_; }
+    const std::vector<std::string>& warnings() const&& = delete;
+
+private:
+    Schema(Grammar grammar, std::vector<std::string> warnings) noexcept
+        : grammar_(std::move(grammar)), warnings_(std::move(warnings)) {}
+    Grammar grammar_;
+    std::vector<std::string> warnings_;
+};
+[[nodiscard]] TINFER_API std::string_view to_string(SchemaOptions::Space space) noexcept;
+
+}  // namespace tinfer

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// The constraint of a grammar: the state behind the tokens so far, with those before it, so that callers can step back.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "grammar/grammar_impl.hpp"
+
+namespace tinfer::grammar {
+
+class GrammarConstraint final : public TokenConstraint {
+public:
+    GrammarConstraint(std::shared_ptr<const Grammar::Impl> grammar, std::shared_ptr<const TokenTrie> trie,
+                      const Vocab* vocab);
+
+    [[nodiscard]] bool allows(Token token) override;
+    [[nodiscard]] std::span<const std::uint64_t> mask() override;
+    void accept(Token token) override;
+    void rewind(std::size_t n) override;
+    void reset() override;
+    [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override;
+    [[nodiscard]] std::vector<Token> forced() override;
+
+    /// Reads bytes that are part of a token. False where the grammar has no such text; nothing has changed then.
+    [[nodiscard]] bool accept_bytes(std::string_view bytes);
+
+private:
+    static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
+    void make_room();
+    void remember(Machine::State next);
+
+    std::shared_ptr<const Grammar::Impl> grammar_;
+    std::shared_ptr<const TokenTrie> trie_;
+    std::optional<Vocab> vocab_;
+    std::shared_ptr<Matcher> matcher_;
+    Machine::State state_;
+    bool has_ended_ = false;               // a token that ends the generation was accepted
+    std::vector<Machine::State> history_;  // ring of the states before the last tokens
+    std::size_t n_accepted_ = 0, n_remembered_ = 0;
+    std::vector<std::uint64_t> mask_;
+};
+
+}  // namespace tinfer::grammar

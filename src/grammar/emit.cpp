@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT
+#include "grammar/emit.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "grammar/gbnf.hpp"
+
+namespace tinfer::grammar {
+namespace {
+
+constexpr std::size_t kMaxArrayStates = 4096;  // of contains and uniqueItems, which are unrolled
+constexpr std::size_t kMaxUnique = 8;
+
+Dfa any_text() {
+    Dfa out;
+    out.labels = {1};
+    out.next = {0};
+    return out;
+}
+
+}  // namespace
+
+Emitter::Emitter(Normalizer& normalizer, const SchemaOptions& options)
+    : normalizer_(normalizer), options_(options), program_(std::make_shared<Program>()) {
+    ret_ = program_->add({NodeKind::ret});
+    Dfa dfa;
+    const auto n = options.space == SchemaOptions::Space::compact ? 0u : static_cast<std::uint32_t>(options.max_space);
+    dfa.set_classes({'\t', '\v', '\r', '\r' + 1, ' ', ' ' + 1});
+    for (std::uint32_t s = 0; s <= n; ++s) {
+        dfa.labels.push_back(1);
+        for (const std::uint32_t c : dfa.starts)
+            dfa.next.push_back((c == '\t' || c == '\r' || c == ' ') && s < n ? s + 1 : Dfa::kDead);
+    }
+    space_dfa_ = static_cast<std::uint32_t>(program_->dfas.size());
+    program_->dfas.push_back(std::move(dfa));
+}
+
+std::string Emitter::where(const Conjunction& from) const {
+    for (auto term = from.rbegin(); term != from.rend(); ++term)
+        if (term->kind != Term::Kind::nothing) return normalizer_.pointer_of(term->offset);
+    return "";
+}
+
+std::uint32_t Emitter::placeholder() {
+    Node node{NodeKind::split};
+    return program_->add(node);
+}
+void Emitter::set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to) {
+    program_->nodes[node].first = static_cast<std::uint32_t>(program_->targets.size());
+    program_->nodes[node].count = static_cast<std::uint32_t>(to.size());
+    program_->targets.insert(program_->targets.end(), to.begin(), to.end());
+}
+
+std::uint32_t Emitter::space(std::uint32_t next) {
+    if (options_.space == SchemaOptions::Space::compact) return next;
+    Node node{NodeKind::lexeme, next};
+    node.arg = space_dfa_;
+    return program_->add(node);
+}
+
+std::uint32_t Emitter::rule(const Conjunction& terms) {
+    const auto [at, is_new] = rules_.try_emplace(terms, 0);
+    if (is_new) {
+        if (program_->nodes.size() > options_.grammar.max_nodes)
+            fail(ErrorCode::limit_exceeded,
+                 cat("schema: more than ", options_.grammar.max_nodes, " nodes (max_nodes)"));
+        at->second = placeholder();
+        pending_.push_back(terms);
+    }
+    return at->second;
+}
+
+std::shared_ptr<Program> Emitter::run(const Conjunction& root) {
+    program_->start = space(program_->add_call(rule(root), space(ret_)));
+    while (!pending_.empty()) {
+        const Conjunction terms = std::move(pending_.back());
+        pending_.pop_back();
+        try {
+            fill(terms);
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: "))
+                throw;
+            fail(error.code(), cat("schema: ", escaped(where(terms), 160), ": ", error.what()));
+        }
+    }
+    program_->n_rules = rules_.size();
+    if (!prune(*program_))
+        fail(ErrorCode::bad_schema, "schema: /: no value is allowed by it, so nothing can be generated");
+    return program_;
+}
+
+void Emitter::fill(const Conjunction& terms) {
+    const Shapes shapes = normalizer_.shapes(terms);
+    std::vector<std::uint32_t> to;
+    for (const Shape& one : shapes)
+        if (const std::uint32_t entry = shape(one, terms); entry != kNone) to.push_back(entry);
+    set_placeholder(rules_.at(terms), to);
+}
+
+std::uint32_t Emitter::shape(const Shape& shape, const Conjunction& from) {
+    switch (shape.kind) {
+        case JsonKind::null: return program_->add_text("null", ret_);
+        case JsonKind::boolean: {
+            std::vector<std::uint32_t> to;
+            if (shape.can_be_true) to.push_back(program_->add_text("true", ret_));
+            if (shape.can_be_false) to.push_back(program_->add_text("false", ret_));
+            return to.empty() ? kNone : program_->add_split(to);
+        }
+        case JsonKind::number: return number(shape.number, ret_);
+        case JsonKind::string: return string(shape.string, ret_);
+        case JsonKind::array:
+            if (shape.array.is_unique && shape.array.max > 1) return unique_array(shape.array, from);
+            return shape.array.contains.empty() ? array(shape.array, from) : counted_array(shape.array, from);
+        case JsonKind::object: return object(shape.object);
+    }
+    return kNone;
+}
+
+std::uint32_t Emitter::number(const NumberSpec& spec, std::uint32_t next) {
+    const bool is_plain = !spec.min && !spec.max && spec.multiples.empty() && spec.not_multiples.empty() &&
+                          spec.not_equal.empty() && !spec.is_no_integer;
+    std::uint32_t arg = is_plain ? any_number_[spec.is_integer] : kNone;
+    if (arg == kNone) {
+        Dfa dfa = number_dfa(spec);
+        if (dfa.empty()) return kNone;
+        arg = static_cast<std::uint32_t>(program_->dfas.size());
+        program_->dfas.push_back(std::move(dfa));
+        if (is_plain) any_number_[spec.is_integer] = arg;
+    }
+    Node node{NodeKind::lexeme, next};
+    node.arg = arg;
+    return program_->add(node);
+}
+
+std::uint32_t Emitter::string(const StringSpec& spec, std::uint32_t next) {
+    StringTerminal terminal;
+    if (spec.texts || !spec.dfas.empty()) {
+        terminal.dfa = std::make_shared<const Dfa>(string_dfa(spec));
+        const Dfa& dfa = *terminal.dfa;
+        if (dfa.empty()) return kNone;
+        terminal.distances = distances(dfa);
+        for (std::uint32_t s = 0; s < dfa.n_states(); ++s) {
+            const auto row = dfa.next.begin() + static_cast<std::ptrdiff_t>(s * dfa.n_classes());
+            const bool takes_all =
+                std::all_of(row, row + static_cast<std::ptrdiff_t>(dfa.n_classes()), [&](auto t) { return t == s; });
+            terminal.takes_all.push_back(takes_all ? 1 : 0);
+        }
+    }
+    if (!spec.texts) {  // the lengths of these were looked at
+        terminal.min = spec.min;
+        terminal.max = spec.max == kNoMax ? StringTerminal::kNoLimit : spec.max;
+        if (terminal.min > terminal.max) return kNone;
+        if (terminal.dfa != nullptr &&
+            (terminal.distances.shortest[0] > terminal.max || terminal.distances.longest[0] < terminal.min))
+            return kNone;
+    }
+    Node node{NodeKind::string, next};
+    node.arg = static_cast<std::uint32_t>(program_->strings.size());
+    program_->strings.push_back(std::move(terminal));
+    return program_->add_text("\"", program_->add(node));
+}
+
+// ---- arrays ---------------------------------------------------------------------------------------------------------
+
+std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
+    std::size_t n_prefix = 0;
+    for (const auto& layer : spec.layers) n_prefix = std::max(n_prefix, layer.prefix.size());
+    const std::uint32_t close = program_->add_text("]", ret_);
+    const std::size_t n_single = std::max<std::size_t>(n_prefix, 1);  // elements with nodes of their own
+    const auto element = [&](std::size_t i, std::uint32_t next) {
+        return program_->add_call(rule(Normalizer::element(spec, i)), space(next));
+    };
+    const auto comma = [&](std::uint32_t next) { return program_->add_text(",", space(next)); };
+    // Behind those: as many more as the bounds leave.
+    const std::uint32_t single = static_cast<std::uint32_t>(n_single);
+    std::uint32_t tail = close;
+    if (spec.max > single) {
+        const std::uint32_t least = spec.min > single ? spec.min - single : 0;
+        tail = program_->add_repeat(comma(element(n_single, ret_)), least,
+                                    spec.max == kNoMax ? kNone : spec.max - single, close);
+    } else if (spec.min > single) {
+        return kNone;
+    }
+    for (std::size_t i = n_single; i-- > 0;) {  // in front of element i
+        std::vector<std::uint32_t> to;
+        if (i < spec.max) {
+            const std::uint32_t entry = element(i, tail);
+            to.push_back(i == 0 ? entry : comma(entry));
+        }
+        if (i >= spec.min) to.push_back(close);
+        if (to.empty()) return kNone;
+        tail = program_->add_split(to);
+    }
+    return program_->add_text("[", space(tail));
+}
+
+/// `contains`: the states are the number of elements and of those that each `contains` is about.
+std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& from) {
+    std::size_t n_prefix = 0;
+    for (const auto& layer : spec.layers) n_prefix = std::max(n_prefix, layer.prefix.size());
+    std::uint32_t most = std::max(static_cast<std::uint32_t>(n_prefix), std::max(spec.min, 1u));
+    if (spec.max != kNoMax) most = std::max(most, spec.max);
+    std::size_t n_states = most + 1;
+    for (const auto& contains : spec.contains) {
+        const std::size_t counts = (contains.max == kNoMax ? contains.min : contains.max) + std::size_t{1};
+        n_states = counts > kMaxArrayStates ? kMaxArrayStates + 1 : n_states * counts;
+        if (n_states > kMaxArrayStates) break;
+    }
+    if (n_states > kMaxArrayStates || spec.contains.size() > 3) {
+        normalizer_.refuse(where(from), "contains", cat("its counts need more than ", kMaxArrayStates, " states"));
+        ArraySpec without = spec;
+        without.contains.clear();
+        return array(without, from);
+    }
+    const std::uint32_t close = program_->add_text("]", ret_);
+    std::map<std::vector<std::uint32_t>, std::uint32_t> known;  // number of elements, counts: node in front of the next
+    std::vector<std::vector<std::uint32_t>> work;
+    const auto state = [&](std::vector<std::uint32_t> key) {
+        const auto [at, is_new] = known.try_emplace(key, 0);
+        if (is_new) {
+            at->second = placeholder();
+            work.push_back(std::move(key));
+        }
+        return at->second;
+    };
+    const std::uint32_t start = state(std::vector<std::uint32_t>(1 + spec.contains.size()));
+    while (!work.empty()) {
+        const auto key = std::move(work.back());
+        work.pop_back();
+        std::vector<std::uint32_t> to;
+        bool can_close = key[0] >= spec.min;
+        for (std::size_t i = 0; i < spec.contains.size(); ++i)
+            can_close = can_close && key[i + 1] >= spec.contains[i].min;
+        if (can_close) to.push_back(close);
+        for (std::uint32_t bits = 0; key[0] < spec.max && bits < 1u << spec.contains.size(); ++bits) {
+            auto next = key;
+            next[0] = std::min(key[0] + 1, most);
+            Conjunction terms = Normalizer::element(spec, key[0]);
+            bool is_possible = true;
+            for (std::size_t i = 0; i < spec.contains.size(); ++i) {
+                const auto& contains = spec.contains[i];
+                Conjunction what = contains.what;
+                if ((bits >> i & 1) != 0) {
+                    is_possible = is_possible && (contains.max == kNoMax || key[i + 1] < contains.max);
+                    next[i + 1] = std::min(key[i + 1] + 1, contains.max == kNoMax ? contains.min : contains.max);
+                } else {
+                    Conjunction not_what;
+                    for (const Term& term : what)
+                        not_what.push_back(
+                            {term.kind == Term::Kind::complement ? Term::Kind::schema : Term::Kind::complement,
+                             term.offset});
+                    what = std::move(not_what);
+                }
+                terms = conjoin(terms, what);
+            }
+            if (!is_possible || normalizer_.is_empty(terms)) continue;
+            const std::uint32_t entry = program_->add_call(rule(terms), space(state(std::move(next))));
+            to.push_back(key[0] == 0 ? entry : program_->add_text(",", space(entry)));
+        }
+        set_placeholder(known.at(key), to);
+    }
+    return program_->add_text("[", space(start));
+}
+
+/// `uniqueItems` of few possible values: the states are those that were given.
+std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
+    const auto refuse = [&] {
+        normalizer_.refuse(where(from), "uniqueItems",
+                           cat("is supported for elements out of at most ", kMaxUnique, " values"));
+        ArraySpec without = spec;
+        without.is_unique = false;
+        return without.contains.empty() ? array(without, from) : counted_array(without, from);
+    };
+    for (const auto& layer : spec.layers)
+        if (!layer.prefix.empty()) return refuse();
+    if (!spec.contains.empty()) return refuse();
+    Shapes values;
+    for (const Shape& shape : normalizer_.shapes(Normalizer::element(spec, 0))) {
+        Shape one = shape;
+        if (shape.kind == JsonKind::null) values.push_back(one);
+        else if (shape.kind == JsonKind::boolean) {
+            one.can_be_false = false;
+            if (shape.can_be_true) values.push_back(one);
+            one.can_be_false = true, one.can_be_true = false;
+            if (shape.can_be_false) values.push_back(one);
+        } else if (shape.kind == JsonKind::string && shape.string.texts) {
+            for (const std::string& text : *shape.string.texts)
+                if (matches(shape.string, text)) one.string = {.texts = std::vector{text}}, values.push_back(one);
+        } else if (shape.kind == JsonKind::number && shape.number.min && shape.number.max) {
+            const auto& n = shape.number;
+            if (*n.min == *n.max) {
+                values.push_back(one);
+            } else if (n.is_integer && n.min->whole.size() < 4 && n.max->whole.size() < 4) {
+                const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
+                const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
+                for (int v = lo; v <= hi; ++v) {
+                    const Decimal decimal = *Decimal::parse(std::to_string(v));
+                    one.number = n;
+                    if (compare(decimal, *n.min) < 0 || compare(decimal, *n.max) > 0) continue;
+                    one.number.raise_min(decimal, false);
+                    one.number.lower_max(decimal, false);
+                    if (!normalizer_.is_empty(one)) values.push_back(one);
+                    if (values.size() > kMaxUnique) return refuse();
+                }
+            } else {
+                return refuse();
+            }
+        } else {
+            return refuse();
+        }
+        if (values.size() > kMaxUnique) return refuse();
+    }
+    const auto is_same = [&](const Shape& a, const Shape& b) {
+        const auto shared = intersect(a, b);
+        return shared && !normalizer_.is_empty(*shared);
+    };
+    for (std::size_t i = 0; i < values.size(); ++i)
+        for (std::size_t k = i + 1; k < values.size();)
+            if (is_same(values[i], values[k])) values.erase(values.begin() + static_cast<std::ptrdiff_t>(k));
+            else ++k;
+    const std::uint32_t close = program_->add_text("]", ret_);
+    std::vector<std::uint32_t> entries;
+    for (const Shape& value : values) entries.push_back(shape(value, from));
+    std::vector<std::uint32_t> nodes(std::size_t{1} << values.size());
+    for (auto& node : nodes) node = placeholder();
+    for (std::uint32_t given = 0; given < nodes.size(); ++given) {
+        std::vector<std::uint32_t> to;
+        const auto n = static_cast<std::uint32_t>(__builtin_popcount(given));
+        if (n >= spec.min) to.push_back(close);
+        for (std::uint32_t i = 0; i < values.size() && n < spec.max; ++i) {
+            if ((given >> i & 1) != 0 || entries[i] == kNone) continue;
+            const std::uint32_t entry = program_->add_call(entries[i], space(nodes[given | 1u << i]));
+            to.push_back(n == 0 ? entry : program_->add_text(",", space(entry)));
+        }
+        set_placeholder(nodes[given], to);
+    }
+    return program_->add_text("[", space(nodes[0]));
+}
+
+// ---- objects --------------------------------------------------------------------------------------------------------
+
+/// The rule ": value" behind a key.
+std::uint32_t Emitter::member_value(const Conjunction& terms) {
+    const auto [at, is_new] = members_.try_emplace(terms, 0);
+    if (is_new) at->second = space(program_->add_text(":", space(program_->add_call(rule(terms), space(ret_)))));
+    return at->second;
+}
+
+std::uint32_t Emitter::object(const ObjectSpec& spec) {
+    ObjectTerminal out;
+    std::vector<std::string> names;
+    std::map<std::string, std::size_t, std::less<>> known;
+    const auto add = [&](const std::string& name) {
+        if (known.try_emplace(name, names.size()).second) names.push_back(name);
+    };
+    for (const auto& layer : spec.layers)
+        for (const auto& [name, terms] : layer.properties) add(name);
+    for (const std::string& name : spec.required) add(name);
+    std::map<std::string_view, char> required;
+    for (const std::string& name : spec.required) required[name] = 1;
+    for (const std::string& name : names) {
+        const Conjunction terms = Normalizer::member(spec, name);
+        const bool is_possible = !normalizer_.is_empty(terms) && normalizer_.allows_name(spec, name);
+        out.value_entries.push_back(is_possible ? member_value(terms) : kNone);
+        out.is_required.push_back(required.contains(name) ? 1 : 0);
+        if (!is_possible && out.is_required.back()) return kNone;
+    }
+    const auto n = static_cast<std::uint32_t>(names.size());
+    for (std::uint32_t p = 0; p < n; ++p) {
+        std::uint32_t at = 0;
+        const auto visit = [&] {
+            if (out.value_entries[p] != kNone) out.trie[at].reachable.push_back(p);
+        };
+        visit();
+        for (std::size_t i = 0; i < names[p].size();) {
+            const auto lead = static_cast<unsigned char>(names[p][i++]);
+            const int more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+            std::uint32_t c = more == 0 ? lead : lead & (0x3Fu >> more);
+            for (int k = 0; k < more; ++k) c = c << 6 | (static_cast<unsigned char>(names[p][i++]) & 0x3F);
+            const auto [edge, is_new] = out.trie[at].next.try_emplace(c, static_cast<std::uint32_t>(out.trie.size()));
+            at = edge->second;
+            if (is_new) out.trie.emplace_back();
+            visit();
+        }
+        out.trie[at].property = p;
+    }
+    out.next_required.assign(n + 1, n);
+    for (std::uint32_t p = n; p-- > 0;) out.next_required[p] = out.is_required[p] ? p : out.next_required[p + 1];
+    out.min = spec.min;
+    out.max = spec.max == kNoMax ? kNone : spec.max;
+    other_members(spec, out);
+
+    const auto number = static_cast<std::uint32_t>(program_->objects.size());
+    program_->objects.emplace_back();
+    Node key{NodeKind::key};
+    key.arg = number;
+    out.first_entry = program_->add_text("\"", program_->add(key));
+    out.rest_entry = program_->add_text(",", space(out.first_entry));
+    program_->objects[number] = std::move(out);
+    Node node{NodeKind::object, program_->add_text("}", ret_)};
+    node.arg = number;
+    return program_->add_text("{", space(program_->add(node)));
+}
+
+/// Names that are not declared: which patterns they match says what their values are.
+void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
+    std::vector<std::shared_ptr<const Dfa>> parts;
+    for (const auto& layer : spec.layers)
+        for (const auto& [pattern, terms] : layer.patterns) parts.push_back(pattern);
+    const std::size_t n_patterns = parts.size();
+    for (const Conjunction& terms : spec.names) {
+        std::shared_ptr<const Dfa> all;
+        for (const Shape& shape : normalizer_.shapes(terms)) {
+            if (shape.kind != JsonKind::string) continue;
+            Dfa dfa = string_dfa(shape.string);
+            if (!shape.string.texts && (shape.string.min > 0 || shape.string.max != kNoMax))
+                dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max));
+            all = std::make_shared<const Dfa>(all == nullptr ? std::move(dfa) : unite(*all, dfa));
+        }
+        if (all == nullptr || all->empty()) return;
+        parts.push_back(std::move(all));
+    }
+    std::map<std::vector<char>, std::uint32_t> labels;
+    const auto label_of = [&](std::span<const std::uint32_t> of) -> std::uint32_t {
+        for (std::size_t i = n_patterns; i < parts.size(); ++i)
+            if (of[i] == 0) return 0;
+        std::vector<char> key(n_patterns);
+        for (std::size_t i = 0; i < n_patterns; ++i) key[i] = of[i] != 0 ? 1 : 0;
+        if (const auto known = labels.find(key); known != labels.end()) return known->second;
+        Conjunction terms;
+        std::size_t i = 0;
+        for (const auto& layer : spec.layers) {
+            bool is_matched = false;
+            for (const auto& [pattern, what] : layer.patterns)
+                if (key[i++] != 0) terms = conjoin(terms, what), is_matched = true;
+            if (!is_matched) terms = conjoin(terms, layer.rest);
+        }
+        if (normalizer_.is_empty(terms)) return labels[key] = 0;
+        out.other_entries.push_back(member_value(terms));
+        return labels[key] = static_cast<std::uint32_t>(out.other_entries.size());
+    };
+    Dfa dfa;
+    if (parts.empty()) {
+        dfa = any_text();
+        if (label_of({}) == 0) return;
+    } else {
+        std::vector<const Dfa*> pointers;
+        for (const auto& part : parts) pointers.push_back(part.get());
+        dfa = combine(pointers, label_of);
+    }
+    if (!dfa.empty()) out.other_names = std::make_shared<const Dfa>(std::move(dfa));
+}
+
+}  // namespace tinfer::grammar

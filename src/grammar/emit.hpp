@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// From shapes to the nodes of a program.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "grammar/normalize.hpp"
+#include "grammar/program.hpp"
+
+namespace tinfer::grammar {
+
+class Emitter {
+public:
+    Emitter(Normalizer& normalizer, const SchemaOptions& options);
+    /// The program of a whole document: a value with white space around it.
+    [[nodiscard]] std::shared_ptr<Program> run(const Conjunction& root);
+
+private:
+    [[nodiscard]] std::uint32_t rule(const Conjunction& terms);
+    void fill(const Conjunction& terms);
+    [[nodiscard]] std::uint32_t shape(const Shape& shape, const Conjunction& from);
+    [[nodiscard]] std::uint32_t string(const StringSpec& spec, std::uint32_t next);
+    [[nodiscard]] std::uint32_t number(const NumberSpec& spec, std::uint32_t next);
+    [[nodiscard]] std::uint32_t array(const ArraySpec& spec, const Conjunction& from);
+    [[nodiscard]] std::uint32_t counted_array(const ArraySpec& spec, const Conjunction& from);
+    [[nodiscard]] std::uint32_t unique_array(const ArraySpec& spec, const Conjunction& from);
+    [[nodiscard]] std::uint32_t object(const ObjectSpec& spec);
+    void other_members(const ObjectSpec& spec, ObjectTerminal& out);
+    [[nodiscard]] std::uint32_t space(std::uint32_t next);
+    [[nodiscard]] std::uint32_t member_value(const Conjunction& terms);
+    [[nodiscard]] std::uint32_t placeholder();
+    void set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to);
+    [[nodiscard]] std::string where(const Conjunction& from) const;
+
+    Normalizer& normalizer_;
+    const SchemaOptions& options_;
+    std::shared_ptr<Program> program_;
+    std::uint32_t ret_ = 0, space_dfa_ = 0, any_number_[2] = {kNone, kNone};
+    std::map<Conjunction, std::uint32_t> rules_;
+    std::map<Conjunction, std::uint32_t> members_;
+    std::vector<Conjunction> pending_;
+};
+
+}  // namespace tinfer::grammar

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// tinfer::Grammar: the public face.
+#include "tinfer/grammar.hpp"
+
+#include <algorithm>
+
+#include "base/access.hpp"
+#include "base/error.hpp"
+#include "grammar/gbnf.hpp"
+#include "grammar/grammar_impl.hpp"
+#include "tokenizer/vocab.hpp"
+
+namespace tinfer {
+namespace {
+
+constexpr std::string_view kWhere = "grammar: an allocation failed";
+
+}  // namespace
+
+std::shared_ptr<grammar::Matcher> Grammar::Impl::matcher(const std::shared_ptr<const grammar::TokenTrie>& trie) const {
+    const std::scoped_lock lock(mutex);
+    std::erase_if(matchers, [](const auto& known) { return known.expired(); });
+    for (const auto& known : matchers)
+        if (auto found = known.lock(); found != nullptr && found->shared_trie() == trie) return found;
+    auto made = std::make_shared<grammar::Matcher>(program, trie);
+    matchers.push_back(made);
+    return made;
+}
+
+Grammar Grammar::parse(std::string_view gbnf, const GrammarOptions& options) {
+    return reporting_memory(kWhere, [&] {
+        return Grammar(std::make_shared<const Impl>(grammar::parse_gbnf(gbnf, {}, options.max_nodes), options));
+    });
+}
+
+Grammar Grammar::parse(std::string_view gbnf, const Vocab& vocab, const GrammarOptions& options) {
+    return reporting_memory(kWhere, [&] {
+        const auto token_of = [&vocab](std::string_view text) -> std::optional<std::uint32_t> {
+            const auto tokens = vocab.encode(text, {.add_special = false, .parse_special = true});
+            if (tokens.size() != 1) return std::nullopt;
+            return static_cast<std::uint32_t>(tokens[0]);
+        };
+        return Grammar(std::make_shared<const Impl>(grammar::parse_gbnf(gbnf, token_of, options.max_nodes), options));
+    });
+}
+
+bool Grammar::matches(std::string_view text) const {
+    return reporting_memory(kWhere, [&] {
+        auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
+        grammar::Machine::State state = machine->start();
+        for (const char byte : text) {
+            state = machine->step(state, static_cast<std::uint8_t>(byte));
+            if (state == grammar::Machine::kDead) return false;
+            if (machine->memory() > impl_->options.max_cache_bytes) {
+                auto fresh = std::make_unique<grammar::Machine>(impl_->program, 1);
+                state = fresh->load(machine->save(state));
+                machine = std::move(fresh);
+            }
+        }
+        return machine->accepts(state);
+    });
+}
+
+std::unique_ptr<TokenConstraint> Grammar::constraint(const Vocab& vocab, GrammarTriggers triggers) const {
+    return reporting_memory(kWhere, [&] {
+        auto trie = grammar::trie_of(vocab);
+        return triggers.empty() ? grammar::make_constraint(impl_, std::move(trie), &vocab)
+                                : grammar::make_lazy(impl_, std::move(trie), &vocab, std::move(triggers));
+    });
+}
+
+std::size_t Grammar::n_rules() const noexcept { return impl_->program->n_rules; }
+std::size_t Grammar::n_nodes() const noexcept { return impl_->program->nodes.size(); }
+const std::string& Grammar::text() const& noexcept { return impl_->program->text; }
+const std::vector<std::string>& Grammar::warnings() const& noexcept { return impl_->program->warnings; }
+
+namespace grammar {
+
+std::shared_ptr<const TokenTrie> trie_of(const Vocab& vocab) {
+    auto& slot = detail::impl_of(vocab).token_trie;
+    const std::scoped_lock lock(slot.mutex);
+    if (slot.value == nullptr) {
+        std::vector<std::string> pieces(vocab.size());
+        std::vector<bool> is_eog(vocab.size());
+        for (std::size_t t = 0; t < pieces.size(); ++t) {
+            const Token token{static_cast<std::int32_t>(t)};
+            pieces[t] = vocab.piece(token, true);
+            is_eog[t] = vocab.is_eog(token);
+        }
+        slot.value = std::make_shared<const TokenTrie>(std::move(pieces), std::move(is_eog));
+    }
+    return std::static_pointer_cast<const TokenTrie>(slot.value);
+}
+
+}  // namespace grammar
+}  // namespace tinfer

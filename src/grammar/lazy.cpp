@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// A constraint that waits: until a token, a word or an expression over the text so far says that the part begins which
+// the grammar describes, every token is allowed.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "grammar/constraint.hpp"
+
+namespace tinfer::grammar {
+namespace {
+
+struct FreeCode {
+    void operator()(pcre2_code* code) const noexcept { pcre2_code_free(code); }
+};
+struct FreeMatch {
+    void operator()(pcre2_match_data* match) const noexcept { pcre2_match_data_free(match); }
+};
+struct FreeContext {
+    void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
+};
+
+constexpr std::uint32_t kMatchLimit = 1'000'000;
+
+std::shared_ptr<const pcre2_code> compile(const std::string& pattern) {
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    std::unique_ptr<pcre2_code, FreeCode> compiled(pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+        PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_NEVER_BACKSLASH_C, &code,
+        &at, nullptr));
+    if (compiled == nullptr) {
+        PCRE2_UCHAR reason[128];
+        pcre2_get_error_message(code, reason, sizeof reason);
+        fail(ErrorCode::bad_parameter, cat("trigger pattern '", escaped(pattern),
+                                           "': ", reinterpret_cast<const char*>(reason), " (byte ", at, ")"));
+    }
+    return {compiled.release(), FreeCode{}};
+}
+
+/// Where the constrained part begins, nullopt where the expression does not match.
+std::optional<std::size_t> find(const pcre2_code& code, std::string_view text) {
+    const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create_from_pattern(&code, nullptr));
+    const std::unique_ptr<pcre2_match_context, FreeContext> context(pcre2_match_context_create(nullptr));
+    if (match == nullptr || context == nullptr) throw std::bad_alloc();
+    pcre2_set_match_limit(context.get(), kMatchLimit);
+    const int n =
+        pcre2_match(&code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match.get(), context.get());
+    if (n == PCRE2_ERROR_NOMATCH) return std::nullopt;
+    if (n < 0) fail(ErrorCode::limit_exceeded, cat("trigger pattern: matching stopped with code ", n));
+    const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(match.get());
+    for (int i = 1; i < n; ++i)
+        if (ends[2 * i] != PCRE2_UNSET && ends[2 * i + 1] > ends[2 * i]) return ends[2 * i];
+    return ends[0];
+}
+
+class LazyConstraint final : public TokenConstraint {
+public:
+    LazyConstraint(std::shared_ptr<const Grammar::Impl> grammar, std::shared_ptr<const TokenTrie> trie,
+                   const Vocab* vocab, GrammarTriggers triggers)
+        : trie_(std::move(trie)), triggers_(std::move(triggers)), inner_(std::move(grammar), trie_, vocab) {
+        for (const std::string& word : triggers_.words) {
+            if (word.empty()) fail(ErrorCode::bad_parameter, "trigger word: the text is empty");
+            longest_word_ = std::max(longest_word_, word.size());
+        }
+        for (const std::string& pattern : triggers_.patterns) patterns_.push_back(compile(pattern));
+        all_.assign(trie_->n_words(), ~std::uint64_t{0});
+        if (const std::size_t rest = trie_->size() % 64; rest != 0) all_.back() = (1ull << rest) - 1;
+    }
+
+    [[nodiscard]] bool allows(Token token) override {
+        if (is_active_) return inner_.allows(token);
+        return !has_ended_ && static_cast<std::uint32_t>(token) < trie_->size();
+    }
+    [[nodiscard]] std::span<const std::uint64_t> mask() override {
+        if (!is_active_ && !has_ended_) return all_;
+        return inner_.mask();
+    }
+    void accept(Token token) override {
+        if (is_active_) {
+            inner_.accept(token);
+            ++n_inner_;
+            return;
+        }
+        if (!allows(token))
+            fail(ErrorCode::grammar_violation, cat("token ", static_cast<std::int32_t>(token), " behind the end"));
+        const auto id = static_cast<std::uint32_t>(token);
+        lengths_.push_back(static_cast<std::uint32_t>(trie_->piece(id).size()));
+        text_ += trie_->piece(id);
+        if (std::ranges::find(triggers_.tokens, token) != triggers_.tokens.end() && inner_.allows(token)) {
+            inner_.accept(token);
+            is_active_ = true;
+        } else if (trie_->is_eog(id)) {
+            has_ended_ = true;
+        } else {
+            fire();
+        }
+    }
+    void rewind(std::size_t n) override {
+        if (is_active_ && n <= n_inner_) {
+            inner_.rewind(n);
+            n_inner_ -= n;
+            return;
+        }
+        const std::size_t before = n - (is_active_ ? n_inner_ : 0);
+        if (before > lengths_.size())
+            fail(ErrorCode::bad_parameter,
+                 cat("rewind: ", n, " tokens, but ", n_inner_ + lengths_.size(), " are remembered"));
+        if (before == 0) return;
+        inner_.reset();
+        n_inner_ = 0;
+        is_active_ = has_ended_ = false;
+        for (std::size_t i = 0; i < before; ++i) {
+            text_.resize(text_.size() - lengths_.back());
+            lengths_.pop_back();
+        }
+    }
+    void reset() override {
+        inner_.reset();
+        n_inner_ = 0;
+        is_active_ = has_ended_ = false;
+        text_.clear();
+        lengths_.clear();
+    }
+    [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override {
+        return std::make_unique<LazyConstraint>(*this);
+    }
+    [[nodiscard]] std::vector<Token> forced() override { return is_active_ ? inner_.forced() : std::vector<Token>{}; }
+
+private:
+    /// Looks for the triggers in what the last token completed. One behind which the text is not the grammar's does not
+    /// fire.
+    void fire() {
+        const std::size_t last = lengths_.back();
+        const std::size_t from =
+            text_.size() - std::min(text_.size(), last + std::max<std::size_t>(longest_word_, 1) - 1);
+        for (const std::string& word : triggers_.words)
+            for (std::size_t at = text_.find(word, from); at != std::string::npos; at = text_.find(word, at + 1))
+                if (feed(at)) return;
+        for (const auto& pattern : patterns_)
+            if (const auto at = find(*pattern, text_); at && feed(*at)) return;
+    }
+    bool feed(std::size_t at) { return is_active_ = inner_.accept_bytes(std::string_view(text_).substr(at)); }
+
+    std::shared_ptr<const TokenTrie> trie_;
+    GrammarTriggers triggers_;
+    GrammarConstraint inner_;
+    std::vector<std::shared_ptr<const pcre2_code>> patterns_;
+    std::vector<std::uint64_t> all_;
+    std::size_t longest_word_ = 0;
+    std::string text_;                    // before the trigger fired
+    std::vector<std::uint32_t> lengths_;  // bytes of each token in it
+    std::size_t n_inner_ = 0;             // tokens behind the one that fired
+    bool is_active_ = false, has_ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenConstraint> make_lazy(std::shared_ptr<const Grammar::Impl> grammar,
+                                           std::shared_ptr<const TokenTrie> trie, const Vocab* vocab,
+                                           GrammarTriggers triggers) {
+    return std::make_unique<LazyConstraint>(std::move(grammar), std::move(trie), vocab, std::move(triggers));
+}
+
+}  // namespace tinfer::grammar

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+#include "grammar/machine.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace tinfer::grammar {
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 29);
+}
+
+constexpr std::size_t kFirstTable = 1u << 10;
+constexpr std::size_t kFewItems = 32;
+
+}  // namespace
+
+Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece)
+    : program_(std::move(program)), max_piece_(static_cast<std::uint32_t>(std::min<std::size_t>(max_piece, 1u << 20))),
+      stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown) {
+    stacks_.push_back({0, {}});  // the empty stack
+    intern();                    // the dead state: no stack at all
+    std::fill(rows_.begin(), rows_.end(), kDead);
+    visit({kEmptyStack, program_->start, 0, 0});
+    close();
+    start_ = intern();
+}
+
+// ---- stacks and states, each kept once ------------------------------------------------------------------------------
+
+std::uint32_t Machine::push(std::uint32_t parent, const Frame& frame) {
+    const auto hash_of = [](const Stack& s) {
+        return mix(mix(mix(s.parent, s.frame.node), static_cast<std::uint64_t>(s.frame.a) << 32 | s.frame.b),
+                   s.frame.c);
+    };
+    if (stacks_.size() * 2 > stack_table_.size()) {
+        std::vector<std::uint32_t> larger(stack_table_.size() * 4, kUnknown);
+        for (std::uint32_t i = 1; i < stacks_.size(); ++i) {
+            std::size_t at = hash_of(stacks_[i]) & (larger.size() - 1);
+            while (larger[at] != kUnknown) at = (at + 1) & (larger.size() - 1);
+            larger[at] = i;
+        }
+        stack_table_ = std::move(larger);
+    }
+    const Stack stack{parent, frame};
+    std::size_t at = hash_of(stack) & (stack_table_.size() - 1);
+    while (stack_table_[at] != kUnknown) {
+        const Stack& there = stacks_[stack_table_[at]];
+        if (there.parent == parent && there.frame == frame) return stack_table_[at];
+        at = (at + 1) & (stack_table_.size() - 1);
+    }
+    stack_table_[at] = static_cast<std::uint32_t>(stacks_.size());
+    stacks_.push_back(stack);
+    return stack_table_[at];
+}
+
+/// The state of the stacks in out_, which it empties.
+Machine::State Machine::intern() {
+    std::ranges::sort(out_);
+    out_.erase(std::ranges::unique(out_).begin(), out_.end());
+    if (out_.size() > kMaxStacks)
+        fail(ErrorCode::grammar_too_ambiguous, cat("grammar: more than ", kMaxStacks, " ways to read the same text"));
+    const auto hash_of = [](std::span<const std::uint32_t> tops) {
+        std::uint64_t hash = tops.size();
+        for (const auto top : tops) hash = mix(hash, top);
+        return hash;
+    };
+    const auto tops_of = [&](State s) { return std::span(tops_).subspan(states_[s].first, states_[s].count); };
+    if (states_.size() * 2 > state_table_.size()) {
+        std::vector<std::uint32_t> larger(state_table_.size() * 4, kUnknown);
+        for (State s = 0; s < states_.size(); ++s) {
+            std::size_t at = hash_of(tops_of(s)) & (larger.size() - 1);
+            while (larger[at] != kUnknown) at = (at + 1) & (larger.size() - 1);
+            larger[at] = s;
+        }
+        state_table_ = std::move(larger);
+    }
+    std::size_t at = hash_of(out_) & (state_table_.size() - 1);
+    while (state_table_[at] != kUnknown) {
+        if (std::ranges::equal(tops_of(state_table_[at]), out_)) {
+            out_.clear();
+            return state_table_[at];
+        }
+        at = (at + 1) & (state_table_.size() - 1);
+    }
+    if (states_.size() >= kMaxStates)
+        fail(ErrorCode::limit_exceeded, cat("grammar: matching needs more than ", kMaxStates, " states"));
+    const auto state = static_cast<State>(states_.size());
+    state_table_[at] = state;
+    states_.push_back({static_cast<std::uint32_t>(tops_.size()), static_cast<std::uint32_t>(out_.size()), kUnknown,
+                       !out_.empty() && out_.front() == kEmptyStack});
+    tops_.insert(tops_.end(), out_.begin(), out_.end());
+    rows_.resize(rows_.size() + 256, kUnknown);
+    out_.clear();
+    return state;
+}
+
+// ---- steps over nothing ---------------------------------------------------------------------------------------------
+
+void Machine::visit(const Item& item) {
+    const auto hash_of = [](const Item& i) {
+        return mix(mix(i.parent, i.node), static_cast<std::uint64_t>(i.a) << 32 | i.b);
+    };
+    if (seen_.size() < kFewItems) {
+        if (std::ranges::find(seen_, item) != seen_.end()) return;
+    } else {  // many: by a table of their places
+        if (seen_table_.size() < seen_.size() * 2) {
+            seen_table_.assign(std::bit_ceil(seen_.size() * 4), kUnknown);
+            for (std::uint32_t i = 0; i < seen_.size(); ++i) {
+                std::size_t at = hash_of(seen_[i]) & (seen_table_.size() - 1);
+                while (seen_table_[at] != kUnknown) at = (at + 1) & (seen_table_.size() - 1);
+                seen_table_[at] = i;
+            }
+        }
+        std::size_t at = hash_of(item) & (seen_table_.size() - 1);
+        for (; seen_table_[at] != kUnknown; at = (at + 1) & (seen_table_.size() - 1))
+            if (seen_[seen_table_[at]] == item) return;
+        seen_table_[at] = static_cast<std::uint32_t>(seen_.size());
+    }
+    if (seen_.size() >= kMaxStacks)
+        fail(ErrorCode::grammar_too_ambiguous, cat("grammar: more than ", kMaxStacks, " ways to read the same text"));
+    seen_.push_back(item);
+    work_.push_back(item);
+}
+
+void Machine::close() {
+    while (!work_.empty()) {
+        const Item item = work_.back();
+        work_.pop_back();
+        expand(item);
+    }
+    seen_.clear();
+    seen_table_.clear();
+}
+
+/// The end of a rule: goes on where its caller says.
+void Machine::leave(std::uint32_t parent) {
+    if (parent == kEmptyStack) {
+        out_.push_back(kEmptyStack);
+        return;
+    }
+    const Stack below = stacks_[parent];
+    const Node& node = program_->nodes[below.frame.node];
+    if (node.kind == NodeKind::call) return visit({below.parent, node.next, 0, 0});
+    if (node.kind == NodeKind::repeat) {
+        const std::uint32_t enough = node.max == kNone ? node.min : node.max;
+        return visit({below.parent, below.frame.node, std::min(below.frame.a + 1, enough), 0});
+    }
+    visit({below.parent, below.frame.node, below.frame.a, below.frame.b});
+}
+
+void Machine::expand(const Item& item) {
+    const Node& node = program_->nodes[item.node];
+    switch (node.kind) {
+        case NodeKind::split:
+            for (std::uint32_t i = 0; i < node.count; ++i)
+                visit({item.parent, program_->targets[node.first + i], 0, 0});
+            break;
+        case NodeKind::call:
+            // A call at the end of a rule needs no way back: lists that recurse on the right stay flat.
+            if (program_->nodes[node.next].kind == NodeKind::ret) visit({item.parent, node.arg, 0, 0});
+            else visit({push(item.parent, {item.node}), node.arg, 0, 0});
+            break;
+        case NodeKind::ret: leave(item.parent); break;
+        case NodeKind::repeat:
+            if (item.a >= node.min) visit({item.parent, node.next, 0, 0});
+            if (node.max == kNone || item.a < node.max) visit({push(item.parent, {item.node, item.a}), node.arg, 0, 0});
+            break;
+        case NodeKind::object: enter_object(item.parent, item.node, item.a, item.b); break;
+        case NodeKind::lexeme:
+            settle(item.parent, {item.node});
+            if (program_->dfas[node.arg].labels[0] != 0) visit({item.parent, node.next, 0, 0});
+            break;
+        case NodeKind::bytes:
+        case NodeKind::token:
+        case NodeKind::string:
+        case NodeKind::key: settle(item.parent, {item.node}); break;
+    }
+}
+
+void Machine::enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count) {
+    const ObjectTerminal& object = program_->objects[program_->nodes[node].arg];
+    const bool has_required = object.next_required[index] < object.is_required.size();
+    // Beyond the bounds the count says nothing more.
+    const std::uint32_t enough = object.max == kNone ? std::max(object.min, 1u) : object.max;
+    count = std::min(count, enough);
+    if (!has_required && count >= object.min) visit({parent, program_->nodes[node].next, 0, 0});
+    if (object.max != kNone && count >= object.max) return;
+    const Frame frame{node, index, count, 0};
+    if (!key_lives(object, frame, 0, object.other_names == nullptr ? Dfa::kDead : 0)) return;
+    visit({push(parent, frame), count == 0 ? object.first_entry : object.rest_entry, 0, 0});
+}
+
+// ---- steps over a byte ----------------------------------------------------------------------------------------------
+
+Machine::State Machine::make_step(State state, std::uint8_t byte) {
+    out_.clear();
+    work_.clear();
+    seen_.clear();
+    const StateRecord record = states_[state];
+    for (std::uint32_t i = 0; i < record.count; ++i)
+        if (const std::uint32_t top = tops_[record.first + i]; top != kEmptyStack) {
+            const Stack stack = stacks_[top];
+            step_stack(stack, byte);
+        }
+    close();
+    const State to = intern();
+    rows_[static_cast<std::size_t>(state) * 256 + byte] = to;
+    return to;
+}
+
+void Machine::step_stack(const Stack& stack, std::uint8_t byte) {
+    const Node& node = program_->nodes[stack.frame.node];
+    switch (node.kind) {
+        case NodeKind::bytes:
+            for (std::uint32_t i = 0; i < node.count; ++i) {
+                const ByteEdge& edge = program_->edges[node.first + i];
+                if (byte >= edge.lo && byte <= edge.hi) visit({stack.parent, edge.next, 0, 0});
+            }
+            break;
+        case NodeKind::lexeme: {
+            const Dfa& dfa = program_->dfas[node.arg];
+            const std::uint32_t to = byte < 128 ? dfa.step(stack.frame.b, byte) : Dfa::kDead;
+            if (to == Dfa::kDead) break;
+            settle(stack.parent, {stack.frame.node, 0, to, 0});
+            if (dfa.labels[to] != 0) visit({stack.parent, node.next, 0, 0});
+            break;
+        }
+        case NodeKind::string: step_string(stack, byte); break;
+        case NodeKind::key: step_key(stack, byte); break;
+        default: break;
+    }
+}
+
+bool Machine::string_lives(const StringTerminal& string, std::uint32_t state, std::uint32_t count) const noexcept {
+    if (count == kFarBelow || count == kFarInside) return string.dfa == nullptr || state != Dfa::kDead;
+    if (string.max != StringTerminal::kNoLimit && count > string.max) return false;
+    if (string.dfa == nullptr) return true;
+    if (state == Dfa::kDead) return false;
+    if (string.max != StringTerminal::kNoLimit && string.distances.shortest[state] > string.max - count) return false;
+    return count >= string.min || string.distances.longest[state] >= string.min - count;
+}
+
+namespace {
+
+/// Whether a state of the automaton that `is_good` follows over a code point of the ranges.
+template <class Fn>
+bool any_follows(const Dfa& dfa, std::uint32_t state, const CharStep& step, const Fn& is_good) {
+    if (state == Dfa::kDead) return false;
+    for (int r = 0; r < step.n_ranges; ++r)
+        for (std::size_t c = dfa.class_of(step.lo[r]); c < dfa.n_classes() && dfa.starts[c] <= step.hi[r]; ++c)
+            if (const std::uint32_t to = dfa.next[state * dfa.n_classes() + c]; to != Dfa::kDead && is_good(to))
+                return true;
+    return false;
+}
+
+}  // namespace
+
+void Machine::step_string(const Stack& stack, std::uint8_t byte) {
+    const Node& node = program_->nodes[stack.frame.node];
+    const StringTerminal& string = program_->strings[node.arg];
+    const Frame& at = stack.frame;
+    const CharStep step = step_char(at.c, byte);
+    const auto counted = [&] {  // without an upper bound nothing is counted beyond the lower one
+        if (at.a == kFarBelow || at.a == kFarInside) return at.a;
+        return string.max == StringTerminal::kNoLimit ? std::min(at.a + 1, string.min) : at.a + 1;
+    };
+    switch (step.kind) {
+        case CharStep::Kind::fail: return;
+        case CharStep::Kind::close:
+            if (at.a == kFarBelow || (at.a != kFarInside && at.a < string.min)) return;
+            if (string.dfa != nullptr && string.dfa->labels[at.b] == 0) return;
+            return visit({stack.parent, node.next, 0, 0});
+        case CharStep::Kind::character: {
+            const std::uint32_t to = string.dfa == nullptr ? 0 : string.dfa->step(at.b, step.lo[0]);
+            if (string_lives(string, to, counted())) settle(stack.parent, {at.node, counted(), to, 0});
+            return;
+        }
+        case CharStep::Kind::partial: {
+            const bool lives = string.dfa == nullptr ? string_lives(string, 0, counted())
+                                                     : any_follows(*string.dfa, at.b, step, [&](std::uint32_t to) {
+                                                           return string_lives(string, to, counted());
+                                                       });
+            if (lives) settle(stack.parent, {at.node, at.a, at.b, step.place});
+            return;
+        }
+    }
+}
+
+std::pair<std::uint32_t, std::uint32_t> Machine::next_properties(const ObjectTerminal& object,
+                                                                 const Frame& frame) noexcept {
+    const auto n = static_cast<std::uint32_t>(object.is_required.size());
+    std::uint32_t first = frame.a;
+    std::uint32_t last = object.next_required[frame.a];
+    const std::uint32_t required = last;
+    // With too little room for those that are required, none of the others.
+    if (object.max != kNone && frame.b + 1 + object.required_from[frame.a] > object.max) first = required;
+    // With no names but these, enough of them have to be left.
+    if (object.other_names == nullptr && frame.b < object.min) {
+        last = std::min(last, n - 1);
+        while (last > first && frame.b + 1 + object.allowed_from[last + 1] < object.min) --last;
+    }
+    return {first, last};
+}
+
+/// `frame` is that of the object below the key.
+bool Machine::key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t trie,
+                        std::uint32_t state) const noexcept {
+    if (state != Dfa::kDead && object.next_required[frame.a] == object.is_required.size()) return true;
+    if (trie == kNone || frame.a >= object.is_required.size()) return false;
+    const auto [lowest, highest] = next_properties(object, frame);
+    const auto& reachable = object.trie[trie].reachable;
+    const auto first = std::ranges::lower_bound(reachable, lowest);
+    return first != reachable.end() && *first <= highest;
+}
+
+void Machine::step_key(const Stack& stack, std::uint8_t byte) {
+    const Node& node = program_->nodes[stack.frame.node];
+    const ObjectTerminal& object = program_->objects[node.arg];
+    const Frame& at = stack.frame;
+    const Stack below = stacks_[stack.parent];
+    const CharStep step = step_char(at.c, byte);
+    const bool others = object.other_names != nullptr;
+    const std::uint32_t names = at.a == kLeftNames ? kNone : at.a;  // left the trie
+    const std::uint32_t other = others ? at.b : Dfa::kDead;
+    const auto follow = [&](std::uint32_t c) {
+        if (names == kNone) return kNone;
+        const auto found = object.trie[names].next.find(c);
+        return found == object.trie[names].next.end() ? kNone : found->second;
+    };
+    switch (step.kind) {
+        case CharStep::Kind::fail: return;
+        case CharStep::Kind::close: {
+            const std::uint32_t property = names == kNone ? kNone : object.trie[names].property;
+            std::uint32_t entry = kNone, next = 0;
+            if (property != kNone) {
+                if (below.frame.a >= object.is_required.size()) return;
+                const auto [lowest, highest] = next_properties(object, below.frame);
+                if (property < lowest || property > highest) return;
+                entry = object.value_entries[property];
+                next = property + 1;
+            } else if (other != Dfa::kDead && object.other_names->labels[other] != 0 &&
+                       object.next_required[below.frame.a] == object.is_required.size()) {
+                entry = object.other_entries[object.other_names->labels[other] - 1];
+                next = static_cast<std::uint32_t>(object.is_required.size());
+            }
+            if (entry == kNone) return;
+            visit({push(below.parent, {below.frame.node, next, below.frame.b + 1, 0}), entry, 0, 0});
+            return;
+        }
+        case CharStep::Kind::character: {
+            const std::uint32_t to = follow(step.lo[0]);
+            const std::uint32_t to_other =
+                other == Dfa::kDead ? Dfa::kDead : object.other_names->step(other, step.lo[0]);
+            if (key_lives(object, below.frame, to, to_other))
+                settle(stack.parent, {at.node, to == kNone ? kLeftNames : to, to_other, 0});
+            return;
+        }
+        case CharStep::Kind::partial: {
+            bool lives = other != Dfa::kDead && any_follows(*object.other_names, other, step, [&](std::uint32_t to) {
+                             return key_lives(object, below.frame, kNone, to);
+                         });
+            if (names != kNone && !lives)
+                for (int r = 0; r < step.n_ranges && !lives; ++r)
+                    for (auto edge = object.trie[names].next.lower_bound(step.lo[r]);
+                         edge != object.trie[names].next.end() && edge->first <= step.hi[r] && !lives; ++edge)
+                        lives = key_lives(object, below.frame, edge->second, Dfa::kDead);
+            if (lives) settle(stack.parent, {at.node, at.a, at.b, step.place});
+            return;
+        }
+    }
+}
+
+}  // namespace tinfer::grammar

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "grammar/matcher.hpp"
+
+#include <algorithm>
+
+namespace tinfer::grammar {
+
+Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie)
+    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)) {
+    path_.resize(trie_->max_piece() + 1);
+    ends_.resize(trie_->max_piece() + 1);
+}
+
+Matcher::State Matcher::step(State state, std::uint32_t token) {
+    State to = Machine::kDead;
+    if (trie_->is_usable(token)) {
+        to = state;
+        for (const char byte : trie_->piece(token)) {
+            to = machine_.step(to, static_cast<std::uint8_t>(byte));
+            if (to == Machine::kDead) break;
+        }
+    }
+    if (machine_.has_token_items(state))
+        to = machine_.unite(to, machine_.step_token(state, token, trie_->is_eog(token)));
+    return to;
+}
+
+/// Steps the machine along a trie in depth-first order; where it is dead, all below is passed over.
+void Matcher::walk(State state, std::span<const TokenTrie::Node> nodes, std::vector<std::uint64_t>& bits) {
+    const std::uint32_t* const tokens = trie_->tokens().data();
+    std::size_t depth = 0;
+    path_[0] = state;
+    ends_[0] = static_cast<std::uint32_t>(nodes.size());
+    for (std::uint32_t i = 0; i < nodes.size();) {
+        const TokenTrie::Node& node = nodes[i];
+        while (i >= ends_[depth]) --depth;
+        const State to = machine_.step(path_[depth], node.byte);
+        if (to == Machine::kDead) {
+            i = node.end;
+            continue;
+        }
+        for (std::uint32_t k = 0; k < node.count; ++k) {
+            const std::uint32_t token = tokens[node.first + k];
+            bits[token / 64] |= 1ull << (token % 64);
+        }
+        ++i;
+        ++depth;
+        path_[depth] = to;
+        ends_[depth] = node.end;
+    }
+}
+
+void Matcher::make(State state, std::vector<std::uint64_t>& bits) {
+    bits.assign(trie_->n_words(), 0);
+    const std::uint32_t room = machine_.free_characters(state);
+    const auto plain = trie_->plain(room);
+    // Longer pieces than the room are not plain here; those that are not free in every stack are walked all the same.
+    const bool use_plain = !plain.empty() && machine_.is_alone(state);
+    if (use_plain) std::ranges::copy(plain, bits.begin());
+    walk(state, use_plain ? trie_->special() : trie_->all(), bits);
+    if (machine_.has_token_items(state)) {
+        machine_.token_items(state, items_);
+        for (const auto& [token, is_any_other] : items_)
+            if (!is_any_other) {
+                if (token < trie_->size()) bits[token / 64] |= 1ull << (token % 64);
+            } else {
+                for (std::uint32_t t = 0; t < trie_->size(); ++t)
+                    if (t != token && !trie_->is_eog(t)) bits[t / 64] |= 1ull << (t % 64);
+            }
+    }
+    if (machine_.accepts(state))
+        for (const std::uint32_t t : trie_->eog_tokens()) bits[t / 64] |= 1ull << (t % 64);
+}
+
+void Matcher::mask(State state, std::span<std::uint64_t> out) {
+    state = machine_.abstract(state);
+    Mask* oldest = &masks_[0];
+    for (Mask& mask : masks_) {
+        if (mask.state == state) {
+            mask.last_use = ++n_uses_;
+            std::ranges::copy(mask.bits, out.begin());
+            return;
+        }
+        if (mask.last_use < oldest->last_use) oldest = &mask;
+    }
+    oldest->state = 0xFFFFFFFF;  // should making it throw
+    make(state, oldest->bits);
+    oldest->state = state;
+    oldest->last_use = ++n_uses_;
+    std::ranges::copy(oldest->bits, out.begin());
+}
+
+}  // namespace tinfer::grammar

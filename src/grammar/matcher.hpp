@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// A machine with the masks it made, shared by all constraints of one grammar and one vocabulary.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "grammar/machine.hpp"
+#include "grammar/token_trie.hpp"
+
+namespace tinfer::grammar {
+
+class Matcher {
+public:
+    using State = Machine::State;
+
+    Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie);
+
+    /// Where the token leads, Machine::kDead where it is not allowed. A token that ends the generation leads nowhere
+    /// but is allowed where the grammar ends: ask accepts().
+    [[nodiscard]] State step(State state, std::uint32_t token);
+    /// The tokens that may follow, into `out` of n_words().
+    void mask(State state, std::span<std::uint64_t> out);
+
+    [[nodiscard]] Machine& machine() noexcept { return machine_; }
+    [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
+    [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const noexcept { return trie_; }
+    std::mutex mutex;  ///< held by whoever uses the rest
+
+private:
+    static constexpr std::size_t kMasks = 64;
+    struct Mask {
+        State state = 0xFFFFFFFF;
+        std::uint64_t last_use = 0;
+        std::vector<std::uint64_t> bits;
+    };
+    void make(State state, std::vector<std::uint64_t>& bits);
+    void walk(State state, std::span<const TokenTrie::Node> nodes, std::vector<std::uint64_t>& bits);
+
+    Machine machine_;
+    std::shared_ptr<const TokenTrie> trie_;
+    std::array<Mask, kMasks> masks_;
+    std::uint64_t n_uses_ = 0;
+    std::vector<State> path_;
+    std::vector<std::uint32_t> ends_;
+    std::vector<std::pair<std::uint32_t, bool>> items_;
+};
+
+}  // namespace tinfer::grammar

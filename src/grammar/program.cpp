@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "grammar/program.hpp"
+
+namespace tinfer::grammar {
+
+std::uint32_t Program::add_text(std::string_view bytes, std::uint32_t next) {
+    for (std::size_t i = bytes.size(); i-- > 0;) {
+        Node node{NodeKind::bytes};
+        node.first = static_cast<std::uint32_t>(edges.size());
+        node.count = 1;
+        const auto byte = static_cast<std::uint8_t>(bytes[i]);
+        edges.push_back({byte, byte, next});
+        next = add(node);
+    }
+    return next;
+}
+
+std::uint32_t Program::add_set(const CharSet& set, std::uint32_t next) {
+    // A trie of the byte ranges: sequences of utf8_ranges() with equal first ranges share a node.
+    struct Draft {
+        std::vector<std::pair<ByteEdge, std::uint32_t>> edges;  // with the draft that follows, kNone: `next`
+    };
+    std::vector<Draft> drafts(1);
+    for (const Utf8Range& range : utf8_ranges(set.scalar_values())) {
+        std::uint32_t at = 0;
+        for (int i = 0; i < range.n_bytes; ++i) {
+            const bool is_last = i + 1 == range.n_bytes;
+            std::uint32_t to = kNone;
+            if (!is_last)
+                for (const auto& [edge, draft] : drafts[at].edges)
+                    if (edge.lo == range.lo[i] && edge.hi == range.hi[i] && draft != kNone) to = draft;
+            if (to == kNone) {
+                if (!is_last) {
+                    to = static_cast<std::uint32_t>(drafts.size());
+                    drafts.emplace_back();
+                }
+                drafts[at].edges.push_back({{range.lo[i], range.hi[i], 0}, to});
+            }
+            at = to;
+        }
+    }
+    std::vector<std::uint32_t> placed(drafts.size(), kNone);
+    for (std::size_t d = drafts.size(); d-- > 0;) {
+        Node node{NodeKind::bytes};
+        node.first = static_cast<std::uint32_t>(edges.size());
+        node.count = static_cast<std::uint32_t>(drafts[d].edges.size());
+        for (const auto& [edge, to] : drafts[d].edges)
+            edges.push_back({edge.lo, edge.hi, to == kNone ? next : placed[to]});
+        placed[d] = add(node);
+    }
+    return placed[0];
+}
+
+}  // namespace tinfer::grammar

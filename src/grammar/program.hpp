@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// What a grammar is compiled to: nodes of a pushdown automaton over bytes, immutable and shared by all who match with
+// it. A rule is a chain of nodes from its entry to a `ret`. Terminals of JSON (strings, keys, numbers, white space) are
+// nodes of their own, which keep their place in the frame: so lengths are counted, and nothing is unrolled.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grammar/dfa.hpp"
+
+namespace tinfer::grammar {
+
+inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+enum class NodeKind : std::uint8_t {
+    bytes,   ///< one byte out of edges [first, first + count)
+    split,   ///< goes on at all of targets [first, first + count)
+    call,    ///< rule at `arg`, then `next`
+    ret,     ///< end of a rule
+    repeat,  ///< rule at `arg`, min to max times, then `next`
+    token,   ///< the token `arg`, or with min = 1 any other one
+    lexeme,  ///< bytes that dfas[arg] accepts
+    string,  ///< the rest of a JSON string behind its opening quote, strings[arg]
+    object,  ///< members of an object, objects[arg]; `next` is the closing brace
+    key,     ///< the rest of a key of objects[arg]; its frame lies on that of the object
+};
+
+struct ByteEdge {
+    std::uint8_t lo, hi;
+    std::uint32_t next;
+};
+
+struct Node {
+    NodeKind kind;
+    std::uint32_t next = kNone;
+    std::uint32_t first = 0, count = 0;
+    std::uint32_t arg = 0, min = 0, max = 0;
+};
+
+/// The content of a string: an automaton over its characters (none: any), and how many there are.
+struct StringTerminal {
+    static constexpr std::uint32_t kNoLimit = 0xFFFFFFFF;
+    std::shared_ptr<const Dfa> dfa;
+    DfaDistances distances;  ///< of the automaton
+    std::uint32_t min = 0, max = kNoLimit;
+    std::vector<char> takes_all{};  ///< {states}: every character leads back to the state
+};
+
+/// Members of an object: first those of `names` in order, each at most once, then others.
+struct ObjectTerminal {
+    struct TrieNode {
+        std::map<std::uint32_t, std::uint32_t> next;  ///< by code point
+        std::uint32_t property = kNone;               ///< whose name ends here
+        std::vector<std::uint32_t> reachable;         ///< properties whose names end here or below, ascending
+    };
+    std::vector<TrieNode> trie{1};
+    std::vector<char> is_required;                           ///< {properties}
+    std::vector<std::uint32_t> allowed_from, required_from;  ///< {properties + 1}: how many from here on
+    std::vector<std::uint32_t> next_required;  ///< {properties + 1}: the first required one from here on, or the count
+    std::vector<std::uint32_t> value_entries;  ///< {properties}: rule of ": value"; kNone: the name is forbidden
+    std::shared_ptr<const Dfa> other_names;    ///< label l: rule other_entries[l − 1]; null: no others
+    std::vector<std::uint32_t> other_entries;
+    std::uint32_t min = 0, max = kNone;             ///< members
+    std::uint32_t first_entry = 0, rest_entry = 0;  ///< nodes in front of a key: a quote; a comma and a quote
+};
+
+struct Program {
+    std::vector<Node> nodes;
+    std::vector<ByteEdge> edges;
+    std::vector<std::uint32_t> targets;
+    std::vector<Dfa> dfas;
+    std::vector<StringTerminal> strings;
+    std::vector<ObjectTerminal> objects;
+    std::uint32_t start = 0;
+    std::size_t n_rules = 0;
+    bool has_tokens = false;
+    std::string text;                   ///< the grammar as it can be printed
+    std::vector<std::string> warnings;  ///< what was not an error
+
+    std::uint32_t add(const Node& node) {
+        nodes.push_back(node);
+        return static_cast<std::uint32_t>(nodes.size() - 1);
+    }
+    std::uint32_t add_split(const std::vector<std::uint32_t>& to) {
+        if (to.size() == 1) return to[0];
+        Node node{NodeKind::split};
+        node.first = static_cast<std::uint32_t>(targets.size());
+        node.count = static_cast<std::uint32_t>(to.size());
+        targets.insert(targets.end(), to.begin(), to.end());
+        return add(node);
+    }
+    /// The bytes of a text, then `next`.
+    std::uint32_t add_text(std::string_view bytes, std::uint32_t next);
+    /// One code point out of a set, then `next`.
+    std::uint32_t add_set(const CharSet& set, std::uint32_t next);
+    std::uint32_t add_call(std::uint32_t entry, std::uint32_t next) {
+        Node node{NodeKind::call, next};
+        node.arg = entry;
+        return add(node);
+    }
+    std::uint32_t add_repeat(std::uint32_t entry, std::uint32_t min, std::uint32_t max, std::uint32_t next) {
+        Node node{NodeKind::repeat, next};
+        node.arg = entry;
+        node.min = min;
+        node.max = max;
+        return add(node);
+    }
+};
+
+}  // namespace tinfer::grammar

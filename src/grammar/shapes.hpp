@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// What a schema allows, as a list of shapes: each says everything about values of one kind of JSON. allOf becomes an
+// intersection, anyOf a longer list, not its complement. Schemas of elements and members stay conjunctions of places in
+// the document until they are needed, so recursive schemas are no trouble.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.hpp"
+#include "grammar/dfa.hpp"
+#include "grammar/number.hpp"
+
+namespace tinfer::grammar {
+
+/// A schema at a place of the document, or its complement, or the value at a place.
+struct Term {
+    enum class Kind : std::uint8_t { schema, complement, value, nothing } kind = Kind::schema;
+    std::uint32_t offset = 0;
+    auto operator<=>(const Term&) const = default;
+};
+/// All of them at once; ascending. Empty: anything.
+using Conjunction = std::vector<Term>;
+[[nodiscard]] Conjunction conjoin(const Conjunction& a, const Conjunction& b);
+inline Conjunction nothing() { return {{Term::Kind::nothing, 0}}; }
+
+inline constexpr std::uint32_t kNoMax = 0xFFFFFFFF;
+
+struct StringSpec {
+    std::vector<std::shared_ptr<const Dfa>> dfas{};   ///< all of them accept it
+    std::optional<std::vector<std::string>> texts{};  ///< it is one of these
+    std::uint32_t min = 0, max = kNoMax;              ///< characters
+};
+
+struct ArraySpec {
+    /// What one schema says of the elements by their places.
+    struct Layer {
+        std::vector<Conjunction> prefix{};
+        Conjunction rest{};
+        bool evaluates_rest = false, evaluates = true;  ///< for unevaluatedItems
+    };
+    struct Contains {
+        Conjunction what;
+        std::uint32_t min, max;
+    };
+    std::vector<Layer> layers{};
+    std::vector<Contains> contains{};
+    std::uint32_t min = 0, max = kNoMax;
+    bool is_unique = false;
+};
+
+struct ObjectSpec {
+    /// What one schema says of the members by their names.
+    struct Layer {
+        std::vector<std::pair<std::string, Conjunction>> properties{};
+        std::vector<std::pair<std::shared_ptr<const Dfa>, Conjunction>> patterns{};
+        Conjunction rest{};
+        bool evaluates_rest = false, evaluates = true;  ///< for unevaluatedProperties
+    };
+    std::vector<Layer> layers{};
+    std::vector<std::string> required{};
+    std::vector<Conjunction> names{};  ///< what propertyNames ask of each
+    std::uint32_t min = 0, max = kNoMax;
+};
+
+struct Shape {
+    JsonKind kind = JsonKind::null;
+    bool can_be_true = true, can_be_false = true;
+    NumberSpec number{};
+    StringSpec string{};
+    ArraySpec array{};
+    ObjectSpec object{};
+};
+using Shapes = std::vector<Shape>;
+
+/// Nothing where the kinds differ or bounds contradict each other at sight.
+[[nodiscard]] std::optional<Shape> intersect(const Shape& a, const Shape& b);
+/// The automaton and the bounds of its length of a string; empty() where there is no such string.
+[[nodiscard]] Dfa string_dfa(const StringSpec& string);
+[[nodiscard]] bool matches(const StringSpec& string, std::string_view text);
+[[nodiscard]] std::uint32_t count_characters(std::string_view text) noexcept;
+
+}  // namespace tinfer::grammar

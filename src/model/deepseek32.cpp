@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// DeepSeek V3.2 and GLM-5 (arXiv:2512.02556): latent attention over the tokens that an indexer ranks best. Mistral 4 is
+// DeepSeek V3 without an indexer, whose queries grow warmer with the position.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/families.hpp"
+#include "model/mla.hpp"
+
+namespace tinfer::model {
+
+namespace {
+
+constexpr std::uint32_t kLongContext = 1048576;  // from here on files of GLM leave some layers without an indexer
+
+HParams read_split_deepseek(KeyReader& keys, GatingFunc gating) {
+    HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.ff = FeedForwardKey::optional});
+    read_split_latent(keys, hp);
+    hp.expert_gating = gating;
+    read_experts(keys, hp);
+    require_experts(keys, hp);
+    if (hp.expert_gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
+    hp.n_ff_expert = required_expert_width(keys);
+    hp.n_ff_shared = shared_width(keys, hp);
+    for (int il = 0; il < std::min(hp.n_layer_dense, hp.n_layer); ++il)
+        if (hp.n_ff[static_cast<std::size_t>(il)] == 0)
+            keys.bad("feed_forward_length", "0", cat("layer ", il, " is dense, and needs a width"));
+    return hp;
+}
+
+Weights bind_split_deepseek(WeightBinder& binder, const HParams& hp, Head head) {
+    return bind_stack(binder, hp, head, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts},
+                      [&](int il, LayerWeights& layer) {
+                          bind_latent_attention(binder, hp, il, layer);
+                          bind_indexer(binder, hp, il, layer);
+                      });
+}
+
+void latent_stack(const BuildContext& b) {
+    Tensor chosen;
+    sequential_stack(
+        b,
+        [&](const Inputs& in, int il, Tensor h) {
+            return latent_attention(b, in, il, h, b.hp.indexer.n_head > 0 ? &chosen : nullptr);
+        },
+        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+}
+
+void require_low_rank(KeyReader& keys, const HParams& hp) {
+    if (hp.mla.n_lora_q == 0) keys.bad("attention.q_lora_rank", "0", "must be above 0: the indexer reads that latent");
+}
+
+}  // namespace
+
+namespace mistral4 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_split_deepseek(keys, GatingFunc::softmax);
+    share_yarn_magnitude(keys, hp);
+    read_temperature(keys, hp, "attention.temperature_length");
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_split_deepseek(binder, hp, Head::tied_if_missing); }
+void build(const BuildContext& b) { latent_stack(b); }
+
+}  // namespace mistral4
+
+namespace deepseek32 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_split_deepseek(keys, GatingFunc::softmax);
+    require_gating(keys);
+    share_yarn_magnitude(keys, hp);
+    require_low_rank(keys, hp);
+    read_indexer(keys, hp, true);
+    (void)keys.find_per_layer("attention.indexer.types",
+                              static_cast<std::size_t>(hp.n_layer + hp.n_layer_draft));  // no effect
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_split_deepseek(binder, hp, Head::required); }
+void build(const BuildContext& b) { latent_stack(b); }
+
+}  // namespace deepseek32
+
+namespace glm_dsa {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_split_deepseek(keys, GatingFunc::sigmoid);
+    require_low_rank(keys, hp);
+    read_indexer(keys, hp, false);
+    (void)keys.find_per_layer("rope.dimension_sections", 4);  // no effect
+    if (!read_indexer_types(keys, hp) && static_cast<std::uint32_t>(hp.n_ctx_train) >= kLongContext)
+        for (int il = 0; il < hp.n_layer; ++il)
+            hp.indexer.layers[static_cast<std::size_t>(il)] = il < 2 || (il - 2) % 4 == 0;
+    if (!hp.indexer.layers[0]) keys.bad("attention.indexer.types", "0", "layer 0 must have an indexer");
+    return hp;
+}
+
+Weights bind(WeightBinder& binder, const HParams& hp) { return bind_split_deepseek(binder, hp, Head::required); }
+void build(const BuildContext& b) { latent_stack(b); }
+
+}  // namespace glm_dsa
+
+}  // namespace tinfer::model

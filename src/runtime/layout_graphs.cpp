@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// The graphs a context runs, and what the largest of each kind needs.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "runtime/layout.hpp"
+#include "runtime/sizes.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+constexpr std::uint32_t kMostNodes = 1 << 22;  // a graph beyond them is a builder's mistake, not a model's size
+
+bool may_be_kept(const graph::Value& value) noexcept {
+    return value.node != graph::kNone && !value.is_view && value.type == DType::f32;
+}
+
+// The first of its name, where the graph has it.
+std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) noexcept {
+    for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
+        const graph::Value& value = graph.values()[id];
+        if (may_be_kept(value) && value.role == kept.role && value.layer == kept.layer) return id;
+    }
+    return graph::kNone;
+}
+
+}  // namespace
+
+void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
+    graph.reset();
+    const model::BuildContext context{.g = graph,
+                                      .hp = model_->hp,
+                                      .w = model_->weights,
+                                      .shape = {.n_tokens = n_tokens,
+                                                .n_outputs = n_outputs,
+                                                .n_table_entries = table_entries_,
+                                                .n_seqs = run_sequences_,
+                                                .from_embeddings = from_embeddings,
+                                                .want_logits = logits_bytes() > 0,
+                                                .want_embeddings = options_.embeddings,
+                                                .pooling = options_.pooling,
+                                                .window_pool = memory_limits_.has_window_pool(),
+                                                .n_pooled = options_.n_seq_max,
+                                                .whole_layers = whole_layers_,
+                                                .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1,
+                                                .n_cross_seqs = options_.n_seq_max},
+                                      .rope = rope_,
+                                      .rope_window = rope_window_,
+                                      .rope_factors = rope_factors_,
+                                      .memory = layer_memory_,
+                                      .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross)
+                                                        : std::span<const model::LayerMemory>()};
+    model_->architecture->build(context);
+    for (const Kept& kept : kept_)
+        if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
+#if defined(TINFER_CHECKED)
+    graph::verify(graph);
+#endif
+}
+
+void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
+    graph.reset();
+    const model::BuildContext context{.g = graph,
+                                      .hp = model_->encoder->hp,
+                                      .w = model_->encoder->weights,
+                                      .shape = {.n_tokens = n_tokens,
+                                                .n_outputs = 0,
+                                                .n_table_entries = encoder_->table_entries,
+                                                .n_seqs = run_sequences_,
+                                                .encodes = true},
+                                      .rope = {},
+                                      .rope_window = {},
+                                      .memory = encoder_->layers,
+                                      .cross = encoder_->cross};
+    model_->architecture->build_encoder(context);
+#if defined(TINFER_CHECKED)
+    graph::verify(graph);
+#endif
+}
+
+void Layout::build_page_copies(graph::Graph& graph) const {
+    graph.reset();
+    const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
+    const bool pool = memory_limits_.has_window_pool();
+    const graph::Tensor window_pairs =
+        pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
+    graph.set_part(Part::state);
+    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
+        if (cache.tensor_class == TensorClass::recurrent) continue;
+        graph.set_layer(cache.layer);
+        graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs),
+                   cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
+    }
+}
+
+void Layout::build_compaction(graph::Graph& graph) const {
+    graph.reset();
+    const model::HParams& hp = model_->hp;
+    const auto moves_of = [&](std::string_view role, std::int32_t n_pages) {
+        return graph.input(role, DType::i32, {3, static_cast<std::int64_t>(n_move_rows(n_pages)), 1, 1});
+    };
+    const bool pool = memory_limits_.has_window_pool();
+    const graph::Tensor moves = moves_of("kv_moves", memory_limits_.kv.n_pages());
+    const graph::Tensor window_moves = pool ? moves_of("kv_moves_window", memory_limits_.n_window_pages()) : moves;
+    graph.set_part(Part::state);
+    for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
+        if (cache.tensor_class == TensorClass::recurrent) continue;
+        const bool is_v = cache.tensor_class == TensorClass::cache_v;
+        const auto i = static_cast<std::size_t>(cache.layer);
+        const bool is_index = layer_memory_[i].index == &cache;
+        const AttentionParams heads{.n_head_kv = is_index ? 1 : hp.n_head_kv[i],
+                                    .head_dim_k = is_index ? hp.indexer.head_dim : hp.head_k(cache.layer),
+                                    .head_dim_v = hp.head_v(cache.layer)};
+        graph.set_layer(cache.layer);
+        graph.name(graph.kv_move(graph.cache(cache), hp.is_windowed(cache.layer) ? window_moves : moves, heads, is_v),
+                   is_v ? "cache_v_move" : "cache_k_move");
+    }
+}
+
+// Angles are linear in the position: a key rotated by the difference is the key of the new one, its magnitude being in
+// it already.
+void Layout::build_key_shift(graph::Graph& graph) const {
+    graph.reset();
+    graph.set_part(Part::state);
+    const model::HParams& hp = model_->hp;
+    const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
+    const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne),
+                        cells = graph.input("kv_cells", DType::i32, ne);
+    const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
+    // Cells and angles of layers without a window, and of those with one.
+    struct Side {
+        RopeParams rope;
+        graph::Tensor table, cells;
+    };
+    const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor of) {
+        rope.magnitude = 1.0f;
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), cells};
+    };
+    const Side full = side(rope_, "rope_table", factors);
+    Side windowed = !hp.has_window_rope()
+                        ? full
+                        : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
+    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
+    const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
+    for (int il = 0; il < hp.n_layer; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il) continue;
+        const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_k(il)};
+        graph.set_layer(il);
+        const Side& x = hp.is_windowed(il) ? windowed : full;
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
+                                   behind ? hp.head_k(il) - x.rope.n_rot : 0),
+                   "cache_k_shift");
+        if (layer_memory_[i].index == nullptr) continue;
+        RopeParams of_index = x.rope;
+        of_index.neox = hp.indexer.neox ? 1 : 0;
+        const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
+        graph.name(
+            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.cells, of_index, one, hp.indexer.first),
+            "cache_index_shift");
+    }
+}
+
+// "l_out-1" → role "l_out" in layer 1; a name without layer is meant outside the layers.
+void Layout::find_kept(const graph::Graph& graph) {
+    for (const std::string& name : options_.keep) {
+        bool found = false;
+        for (std::uint32_t id = 0; id < graph.values().size() && !found; ++id) {
+            const graph::Value& value = graph.values()[id];
+            if (!may_be_kept(value) || graph.display_name(id) != name) continue;
+            found = true;
+            kept_.push_back({.name = name, .role = value.role, .layer = value.layer});
+            whole_layers_ = whole_layers_ || value.layer == model_->hp.n_layer - 1;
+        }
+        if (!found)
+            fail(ErrorCode::bad_parameter, cat("keep: the graph has no f32 result named '", escaped(name), "'"));
+    }
+}
+
+// Graphs of few tokens show what a value grows with: tokens, outputs or neither.
+void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs) {
+    const auto sizes = [&](std::int32_t tokens, std::int32_t outputs) {
+        build(graph, tokens, outputs, false);
+        std::vector<std::uint64_t> bytes;
+        for (const Kept& kept : kept_) bytes.push_back(graph::storage_bytes(graph.values()[kept_value(graph, kept)]));
+        return bytes;
+    };
+    const auto few = sizes(4, 1), of_tokens = sizes(8, 1), of_outputs = sizes(4, 2), most = sizes(n_tokens, n_outputs);
+    for (std::size_t k = 0; k < kept_.size(); ++k) {
+        Kept& kept = kept_[k];
+        const std::uint64_t of_token = (of_tokens[k] - few[k]) / 4, of_output = of_outputs[k] - few[k];
+        kept.grows = few[k] == 4 * of_token + of_output;
+        kept.bytes = kept.grows ? plus(times(of_token, static_cast<std::uint64_t>(options_.n_batch)),
+                                       times(of_output, static_cast<std::uint64_t>(options_.n_outputs)))
+                                : most[k];
+        kept.offset = kept_bytes_;
+        kept_bytes_ = plus(kept_bytes_, align64(kept.bytes));
+    }
+}
+
+// The largest graph that is ever built sets the limits: all kinds are built, into a larger graph each time one is full.
+// How many nodes a kind has does not depend on its tokens and outputs.
+void Layout::count_nodes() {
+    const auto n_tensors = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
+                       n_outputs = std::min(options_.n_outputs, n_tokens);
+    const auto build_all = [&](graph::Graph& graph) {
+        const auto count = [&] {
+            max_nodes_ = std::max(max_nodes_, static_cast<std::uint32_t>(graph.nodes().size()));
+            max_values_ = std::max(max_values_, static_cast<std::uint32_t>(graph.values().size()));
+        };
+        for (const GraphKind kind :
+             {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
+            build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
+            count();
+        }
+        if (encoder_) {
+            build_encoder(graph, options_.n_ubatch);
+            count();
+        }
+        if (!memory_limits_.has_attention) return;
+        build_page_copies(graph);
+        count();
+        build_compaction(graph);
+        count();
+        if (!rotates_keys()) return;
+        build_key_shift(graph);
+        count();
+    };
+    for (std::uint32_t limit = 1024;; limit *= 2) {
+        max_nodes_ = 0;
+        max_values_ = n_tensors;
+        try {
+            graph::Graph graph(limit, 2 * limit + n_tensors);
+            build_all(graph);
+            return;
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::limit_exceeded || limit >= kMostNodes) throw;
+        }
+    }
+}
+
+void Layout::measure_graphs() {
+    count_nodes();
+    graph::Graph graph(max_nodes_, max_values_);
+    graph::Planner planner(max_nodes_, max_values_);
+    graph::Plan plan;
+    std::vector<const kernels::KernelDescriptor*> kernels;
+    const auto measure = [&] {
+        planner.make(graph, {.fuse = options_.fuse}, plan);
+        choose_kernels(graph, plan, *table_, kernels);
+        arena_bytes_ = std::max(arena_bytes_, plan.arena_bytes);
+        scratch_bytes_ = std::max(scratch_bytes_, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
+    };
+    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
+                       n_outputs = std::min(options_.n_outputs, n_tokens);
+    build(graph, n_tokens, n_outputs, false);
+    if (!options_.keep.empty()) {
+        find_kept(graph);
+        measure_kept(graph, n_tokens, n_outputs);
+    }
+    for (const GraphKind kind :
+         {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
+        build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
+        measure();
+        worst_offsets_[kind.index()] = plan.offsets;
+    }
+    if (encoder_) {
+        build_encoder(graph, options_.n_ubatch);
+        measure();
+        worst_offsets_[GraphKind{.encodes = true}.index()] = plan.offsets;
+    }
+    if (!memory_limits_.has_attention) return;
+    build_page_copies(graph);
+    measure();
+    build_compaction(graph);
+    measure();
+    if (!rotates_keys()) return;
+    build_key_shift(graph);
+    measure();
+}
+
+}  // namespace tinfer::runtime

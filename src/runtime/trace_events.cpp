@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// The events of a run, recorded around the executor's steps: what each step touched, how long it took, what it moved.
+#if defined(__linux__)
+#    include <sched.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "runtime/trace_session.hpp"
+
+namespace tinfer::runtime {
+
+namespace {
+
+std::uint16_t current_cpu() noexcept {
+#if defined(__linux__)
+    return static_cast<std::uint16_t>(std::max(::sched_getcpu(), 0));
+#else
+    return 0;
+#endif
+}
+
+}  // namespace
+
+// What the plan knows of its events.
+void TraceSession::prepare_events() {
+    const auto steps = plan_->view().steps;
+    prepared_.reset();
+    events_.assign(steps.size(), {});
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+        KernelEvent& event = events_[s];
+        event.run = &run_;
+        event.step = &steps[s];
+        if (plan_->source(s) != TracePlan::Source::plan) continue;
+        const TracePlan::Known& known = plan_->known(s);
+        event.accesses = steps[s].operands;
+        event.macs = known.macs;
+        event.bytes_read = known.bytes.read;
+        event.bytes_written = known.bytes.written;
+    }
+    decided_.assign(steps.size(), {});
+    ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
+    n_written_ = 0;
+    prepared_ = {plan_->view().id, threads_};
+}
+
+void TraceSession::prepare_buffers() {
+    if (prepared_ != Prepared{plan_->view().id, threads_}) prepare_events();
+    n_begun_ = 0;
+    pending_.clear();
+    ranges_.resize(plan_->declared_ranges().size());
+    n_routing_ = 0;
+    if (!threads_) return;
+    spans_.assign(events_.size() * static_cast<std::size_t>(run_.n_threads), {});
+    busy_times_.assign(spans_.size(), {});
+}
+
+// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be
+// recycled before the run ends.
+void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
+    const Op op = plan_->view().steps[step].op;
+    if (op != Op::mul_mat_id && op != Op::add_id) return;
+    if (n_routing_ == routing_.size()) routing_.emplace_back();
+    auto& [tensor, ids] = routing_[n_routing_++];
+    const kernels::Operand& operand = call[3];
+    tensor = plan_->tensor(step, 3);
+    ids.resize(static_cast<std::size_t>(operand.ne[0] * operand.ne[1]));
+    std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
+}
+
+// The operands of a step with a resolving kernel: those known from the plan, then those that the step's inputs decide
+// now.
+void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& call) {
+    const auto declared = plan_->declared(step);
+    for (const PendingAccess& access : declared)
+        if (!access.dynamic) pending_.push_back(access);
+    AccessCollector collector(pending_, ranges_);
+    const std::size_t first = pending_.size();
+    collector.start();
+    bound_->kernels[step]->resolve(call, collector);
+    collector.check();
+    // What the plan does not announce is not in the events either, so that a gap in `declare` shows as one.
+    const auto is_announced = [&](const PendingAccess& p) {
+        return std::ranges::any_of(declared, [&](const PendingAccess& d) {
+            return d.dynamic && d.access.slot == p.access.slot && d.access.mode == p.access.mode;
+        });
+    };
+    pending_.erase(std::remove_if(pending_.begin() + static_cast<std::ptrdiff_t>(first), pending_.end(),
+                                  std::not_fn(is_announced)),
+                   pending_.end());
+    const std::span resolved = std::span(pending_).subspan(first);
+    plan_->complete(step, resolved, ranges_);
+    // What was announced as dynamic and touched nothing this time stays visible, with no ranges.
+    const std::size_t n_resolved = resolved.size();
+    for (const PendingAccess& access : declared) {
+        const auto same = [&](const PendingAccess& p) {
+            return p.access.slot == access.access.slot && p.access.mode == access.access.mode;
+        };
+        if (access.dynamic && std::ranges::none_of(std::span(pending_).subspan(first, n_resolved), same))
+            pending_.push_back(access);
+    }
+    for (std::size_t i = first; i < pending_.size(); ++i) pending_[i].resolved = true;
+    remember_routing(step, call);
+}
+
+// What an earlier step of this run resolved to, of this step's tensors: put at `end` of accesses_, where there is room.
+std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::size_t& end) {
+    const std::size_t first = end;
+    const auto declared = plan_->declared(step);
+    for (std::size_t i = 0; i < declared.size(); ++i)
+        if (!declared[i].dynamic) accesses_[end++] = plan_->view().steps[step].operands[i];
+    const Decided& same = decided_[plan_->twin(step)];
+    for (const PendingAccess& access : std::span(pending_).subspan(same.first_access, same.n_accesses)) {
+        if (!access.resolved) continue;
+        Access& copy = accesses_[end++] = access.access;
+        copy.tensor = plan_->tensor(step, copy.slot);
+        copy.ranges = std::span(ranges_).subspan(access.first_range, access.n_ranges);
+    }
+    return std::span(accesses_).subspan(first, end - first);
+}
+
+void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
+    const bool resolves = plan_->source(step) == TracePlan::Source::kernel;
+    if (resolves) {
+        const std::size_t first = pending_.size();
+        add_accesses(step, call);
+        decided_[step] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pending_.size() - first), 0};
+    }
+    KernelEvent& event = events_[step];
+    event.index = n_events_++;
+    event.begin = event.end = resolves ? now() : step_begin_;  // resolving is not the kernel's time
+    event.status = EventStatus::failed;
+    n_begun_ = step + 1;
+    if (!immediate_) return;
+    for_each_observer([&](Attached& a) {
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
+    });
+    event.begin = event.end = now();
+}
+
+// A thread may begin before the leader has read its clock: the span is cut to the event.
+void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
+    const auto n = static_cast<std::size_t>(run_.n_threads);
+    for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
+        const BusyTime& time = busy_times_[i];
+        const std::uint64_t begin = std::clamp(time.begin, event.begin, event.end);
+        const std::uint64_t early = std::min(begin - std::min(time.begin, begin), time.busy);
+        spans_[i].begin = static_cast<std::uint32_t>(begin - event.begin);
+        spans_[i].busy = static_cast<std::uint32_t>(std::min(time.busy - early, event.end - begin));
+        spans_[i].work_items = time.work_items;
+        spans_[i].cpu = time.cpu;
+    }
+    event.threads = std::span(spans_).subspan(step * n, n);
+}
+
+void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled) {
+    KernelEvent& event = events_[step];
+    step_begin_ = event.end = std::max(now(), event.begin);
+    event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
+    if (!immediate_) return;
+    complete_events(step);
+    show_values(event);
+    for_each_observer([&](Attached& a) {
+        if (a.request.delivery == Delivery::immediate && a.step_passes[step])
+            a.observer->on_step_end(event, StepValues(values_));
+    });
+    step_begin_ = now();
+}
+
+// Views of the event's operands, by slot.
+void TraceSession::show_values(const KernelEvent& event) {
+    values_.assign(kernels::kMaxOperands, {nullptr, {}, StepValues::Missing::not_requested});
+    for (const Access& access : event.accesses) {
+        if (access.scratch) continue;
+        StepValues::Value& value = values_[access.slot];
+        value.tensor = access.tensor;
+        value.missing = access.kind == AccessKind::elided ? StepValues::Missing::elided : StepValues::Missing::no;
+        if (access.kind != AccessKind::elided)
+            value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
+    }
+}
+
+void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                               std::uint32_t work_items) noexcept {
+    BusyTime& time = busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)];
+    if (time.n_slices++ == 0) time.begin = begin;
+    time.busy += end - begin;
+    time.work_items += work_items;
+    time.cpu = current_cpu();
+}
+
+// Accesses of the events of `steps`, none of which is of source `plan`.
+void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
+    std::size_t end = pending_.size(), n_accesses = end;  // of twins: at most what is declared and what was resolved
+    for (const std::uint32_t step : steps)
+        if (plan_->source(step) == TracePlan::Source::twin)
+            n_accesses += plan_->declared(step).size() + decided_[plan_->twin(step)].n_accesses;
+    accesses_.resize(n_accesses);
+    for (const std::uint32_t step : steps) {
+        if (plan_->source(step) == TracePlan::Source::twin) {
+            events_[step].accesses = repeat_accesses(step, end);
+            continue;
+        }
+        const Decided& decided = decided_[step];
+        for (std::size_t i = decided.first_access; i < decided.first_access + decided.n_accesses; ++i) {
+            accesses_[i] = pending_[i].access;
+            accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
+        }
+        events_[step].accesses = std::span(accesses_).subspan(decided.first_access, decided.n_accesses);
+    }
+}
+
+// Whether the spans that the run before left in its events and accesses are those of this one: most tokens of a
+// sequence differ from the one before in the contents of ranges alone.
+bool TraceSession::accesses_fit() const noexcept {
+    const auto alike = [](const PendingAccess& a, const PendingAccess& b) {
+        return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode &&
+               a.access.kind == b.access.kind && a.access.passes == b.access.passes &&
+               a.access.scratch == b.access.scratch && a.first_range == b.first_range && a.n_ranges == b.n_ranges &&
+               a.resolved == b.resolved;
+    };
+    return n_written_ == n_begun_ && written_ranges_ == ranges_.data() && std::ranges::equal(pending_, written_, alike);
+}
+
+// What events of steps that are not of source `plan` say in figures.
+void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
+    for (const std::uint32_t step : steps) {
+        KernelEvent& event = events_[step];
+        if (plan_->source(step) == TracePlan::Source::twin) {
+            const KernelEvent& twin = events_[plan_->twin(step)];
+            event.macs = twin.macs;
+            event.bytes_read = twin.bytes_read;
+            event.bytes_written = twin.bytes_written;
+            decided_[step].weight_bytes = decided_[plan_->twin(step)].weight_bytes;
+            continue;
+        }
+        const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
+        event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
+        const MovedBytes moved(event.accesses);
+        event.bytes_read = moved.read;
+        event.bytes_written = moved.written;
+        decided_[step].weight_bytes = moved.weights;
+    }
+}
+
+// Completes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all
+// are completed anew.
+void TraceSession::complete_events(std::size_t first) {
+    const auto all = plan_->undeclared();
+    const std::span steps(std::ranges::lower_bound(all, first), std::ranges::lower_bound(all, n_begun_));
+    if (first > 0 || !accesses_fit()) {
+        n_written_ = 0;
+        write_accesses(steps);
+        if (first == 0) {
+            written_ = pending_;
+            written_ranges_ = ranges_.data();
+            n_written_ = n_begun_;
+        }
+    }
+    write_figures(steps);
+    for (std::size_t step = first; threads_ && step < n_begun_; ++step) take_thread_spans(step, events_[step]);
+}
+
+std::uint64_t TraceSession::expected_weight_bytes() const {
+    const trace::DataOf data = [&](const TensorInfo& tensor) -> std::span<const std::byte> {
+        for (const InputView& input : inputs_)
+            if (input.tensor == &tensor) return input.data;
+        for (std::size_t i = 0; i < n_routing_; ++i)
+            if (routing_[i].first == &tensor) return std::as_bytes(std::span(routing_[i].second));
+        return {};
+    };
+    return plan_->expected_weight_bytes(n_begun_, data);
+}
+
+std::uint64_t TraceSession::observed_weight_bytes() const noexcept {
+    std::uint64_t sum = plan_->known_weight_bytes(n_begun_);
+    for (const std::uint32_t step : plan_->undeclared())
+        if (step < n_begun_) sum += decided_[step].weight_bytes;
+    return sum;
+}
+
+}  // namespace tinfer::runtime

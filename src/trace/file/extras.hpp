@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What a trace may hold beside accesses: pages that were in memory, the router's choices, hashes of outputs. Records of
+// the running run.
+#pragma once
+
+#include <vector>
+
+#include "tinfer/trace_file.hpp"
+#include "trace/file/residency.hpp"
+
+namespace tinfer::trace {
+
+/// Kinds of trace_format::Hash: 1 = FNV-1a, 64 bits, over the bytes that the event wrote, range by range.
+inline constexpr std::uint32_t kHashFnv1a = 1;
+[[nodiscard]] std::uint64_t fnv1a(std::span<const std::byte> bytes,
+                                  std::uint64_t before = 0xcbf29ce484222325ull) noexcept;
+
+class ExtraRecords {
+public:
+    void begin_session(const SessionInfo& info, const TraceExtras& wanted);
+    void before(const StepView& step);
+    void after(const KernelEvent& event, const StepValues& values);
+    void clear() noexcept;
+
+    struct Routing {
+        trace_format::RouterHeader header;
+        std::size_t first_pick = 0, n_picks = 0;
+    };
+    std::vector<trace_format::Pages> pages;
+    std::vector<Routing> routings;
+    std::vector<trace_format::RouterPick> picks;
+    std::vector<trace_format::Hash> hashes;
+
+private:
+    void add_routing(const KernelEvent& event, const StepValues& values);
+    void add_hashes(const KernelEvent& event, const StepValues& values);
+    TraceExtras wanted_;
+    bool knows_pages_ = false;
+    std::vector<trace_format::Pages> step_pages_;  // of the step that is about to run
+    FaultCount faults_before_;
+};
+
+}  // namespace tinfer::trace
