@@ -25,7 +25,6 @@ def options(command):
 
 class Documents(unittest.TestCase):
     def test_completions_know_every_command_and_option(self):
-        """[C3]"""
         for shell, flag in (("bash", "--{}"), ("zsh", "*--{}["), ("fish", " -l {} ")):
             text = tinfer("completion", shell).decode()
             for command in commands():
