@@ -59,8 +59,6 @@ struct ModelArgs {
     [[nodiscard]] tinfer::Vocab load_vocab() const;
     /// Throws UsageError where no file is named.
     void require() const;
-
-private:
     [[nodiscard]] std::vector<std::filesystem::path> paths() const;
 };
 
