@@ -35,7 +35,10 @@ public:
     /// Tells the links of a token; the constraint only of one that was generated.
     void accept(Token token, bool is_generated = false);
     void reset();
-    void constrain(std::unique_ptr<TokenConstraint> constraint) noexcept { constraint_ = std::move(constraint); }
+    void constrain(std::unique_ptr<TokenConstraint> constraint) noexcept {
+        constraint_ = std::move(constraint);
+        was_redrawn_ = redraws_next_ = false;
+    }
     [[nodiscard]] TokenConstraint* constraint() noexcept { return constraint_.get(); }
     [[nodiscard]] bool was_redrawn() const noexcept { return was_redrawn_; }
 
