@@ -263,7 +263,7 @@ Token Sampler::sample(Context& context, int index) {
             impl_->chain.undo_draw();
             throw;
         }
-        impl_->chain.accept(token);
+        impl_->chain.accept(token, true);
         impl_->seconds += std::chrono::duration<double>(spent).count();
         ++impl_->samples;
         return token;

@@ -24,6 +24,7 @@
 #include "tinfer/context.hpp"
 #include "tinfer/error.hpp"
 #include "tinfer/export.hpp"
+#include "tinfer/grammar.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/types.hpp"
 
@@ -142,8 +143,14 @@ public:
     /// does, busy, and compute_failed where an observer threw: no token is accepted then, and the next sample draws
     /// with the same random number, so that nothing is lost (a link of your own that changes in apply() has changed).
     Token sample(Context& context, int index = -1);
-    void accept(Token token);  ///< a token of the prompt, or one that was chosen elsewhere
-    void reset();              ///< windows empty, generators as after construction
+    /// A token of the prompt, or one that was chosen elsewhere. A constraint does not read it: tell it yourself.
+    void accept(Token token);
+    /// From here on only tokens that the constraint allows are drawn, and it accepts each; copies have clones of it.
+    /// First one token is drawn as without it; only where that is not allowed the others that are not are left out and
+    /// another is drawn. Where none is left, sample() throws no_candidates. nullptr takes the constraint away.
+    void constrain(std::unique_ptr<TokenConstraint> constraint);
+    [[nodiscard]] TokenConstraint* constraint() noexcept;  ///< nullptr where there is none
+    void reset();                                          ///< windows empty, generators as after construction
     /// Links are numbered from 0 as names() lists them. Throws index_out_of_range, bad_parameter for no link.
     void insert(std::size_t index, std::unique_ptr<SamplerLink> link);
     void remove(std::size_t index);

@@ -2,6 +2,7 @@
 #include "grammar/emit.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.hpp"
 #include "grammar/gbnf.hpp"
@@ -326,7 +327,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
     for (auto& node : nodes) node = placeholder();
     for (std::uint32_t given = 0; given < nodes.size(); ++given) {
         std::vector<std::uint32_t> to;
-        const auto n = static_cast<std::uint32_t>(__builtin_popcount(given));
+        const auto n = static_cast<std::uint32_t>(std::popcount(given));
         if (n >= spec.min) to.push_back(close);
         for (std::uint32_t i = 0; i < values.size() && n < spec.max; ++i) {
             if ((given >> i & 1) != 0 || entries[i] == kNone) continue;

@@ -27,11 +27,11 @@ struct Decimal {
 
 /// What is asked of a number.
 struct NumberSpec {
-    std::optional<Decimal> min, max;
+    std::optional<Decimal> min{}, max{};
     bool min_is_exclusive = false, max_is_exclusive = false;
     bool is_integer = false;     ///< written without a fraction
     bool is_no_integer = false;  ///< with a fraction that is not 0
-    std::vector<Decimal> multiples, not_multiples, not_equal;
+    std::vector<Decimal> multiples{}, not_multiples{}, not_equal{};
 
     void raise_min(const Decimal& value, bool is_exclusive);
     void lower_max(const Decimal& value, bool is_exclusive);

@@ -119,7 +119,6 @@ private:
     Piece repeated(int depth) {
         const std::size_t begin = at_;
         Piece piece = atom(depth);
-        const std::size_t end = at_;
         if (ends()) return piece;
         std::size_t least = 1, most = 1;
         const std::size_t at = at_;
@@ -139,7 +138,6 @@ private:
             at_ = after;
             return copy;
         };
-        (void)end;
         if (least == 0 && most == SIZE_MAX) return any_number(piece);
         Piece all = of_nothing();
         bool is_first = true;
@@ -187,7 +185,7 @@ private:
     Piece atom(int depth) {
         is_assertion_ = false;
         const std::size_t begin = at_;
-        switch (const char c = pattern_[at_]) {
+        switch (pattern_[at_]) {
             case '^':
                 ++at_;
                 is_assertion_ = true;
@@ -220,7 +218,7 @@ private:
                 is_assertion_ = false;
                 return inside;
             }
-            default: (void)c; return of_set(literal());
+            default: return of_set(literal());
         }
     }
 

@@ -48,6 +48,7 @@ public:
         start();
         numbers_.reset();
     }
+    void redraw() noexcept override { now_ = last_; }
     void undo() noexcept override {
         now_ = last_;
         numbers_.undo();

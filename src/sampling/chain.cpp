@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
@@ -105,6 +106,9 @@ Chain::Chain(const Chain& other)
     explains_ = other.explains_;
     left_by_ = other.left_by_;
     chosen_ = other.chosen_;
+    if (other.constraint_ != nullptr) constraint_ = other.constraint_->clone();
+    was_redrawn_ = other.was_redrawn_;
+    redraws_next_ = other.redraws_next_;
     candidates_.reserve(other.candidates_.capacity());
     candidates_ = other.candidates_;
     links_.reserve(other.links_.size());
@@ -125,22 +129,45 @@ void Chain::append(std::unique_ptr<RowLink> link) {
 
 Token Chain::sample(std::span<const float> logits) {
     const Token token = draw(logits);
-    accept(token);
+    accept(token, true);
     return token;
 }
 
 void Chain::undo_draw() noexcept {
+    redraws_next_ = was_redrawn_;
     for (const Link& link : links_)
         if (link.row_link != nullptr) link.row_link->undo();
 }
 
+/// First draws a token as without a constraint, which nearly always is allowed, and asks about that token alone. Only
+/// one that is not allowed costs a mask and a second draw.
 Token Chain::draw(std::span<const float> logits) {
+    was_redrawn_ = std::exchange(redraws_next_, false);
+    if (!was_redrawn_) {
+        const Token token = draw_once(logits, false);
+        if (constraint_ == nullptr || constraint_->allows(token)) return token;
+        for (const Link& link : links_)
+            if (link.row_link != nullptr) link.row_link->redraw();
+        was_redrawn_ = true;
+    }
+    const Token token = draw_once(logits, true);
+    if (!constraint_->allows(token))
+        fail(ErrorCode::no_candidates,
+             cat("a link selected token ", static_cast<std::int32_t>(token), ", which the constraint does not allow"));
+    return token;
+}
+
+Token Chain::draw_once(std::span<const float> logits, bool is_masked) {
     const FpEnvironment guard;
     begin_ = size_ = 0;
     left_row_ = false;
     row_.assign(logits);
     for (const Link& link : links_)
         if (link.row_link != nullptr) link.row_link->begin(logits);
+    if (is_masked) {
+        row_.mask(constraint_->mask());
+        if (row_.best() < 0) fail(ErrorCode::no_candidates, "the constraint leaves no candidate token");
+    }
     CandidateArray candidates;
     const bool is_row = apply(candidates);
     const bool any_left = is_row ? row_.best() >= 0 : best_candidate(candidates.data) != nullptr;
@@ -199,7 +226,8 @@ void Chain::keep(const CandidateArray& candidates) {
     size_ = candidates.data.size();
 }
 
-void Chain::accept(Token token) {
+void Chain::accept(Token token, bool is_generated) {
+    if (is_generated && constraint_ != nullptr) constraint_->accept(token);
     recent_[n_accepted_++ % kRecent] = token;
     for (const Link& link : links_) link.link->accept(token);
 }
@@ -210,6 +238,8 @@ void Chain::reset() {
     row_.release();
     last_p_ = 0;
     for (const Link& link : links_) link.link->reset();
+    if (constraint_ != nullptr) constraint_->reset();
+    was_redrawn_ = redraws_next_ = false;
 }
 
 // ---- links ----------------------------------------------------------------------------------------------------------

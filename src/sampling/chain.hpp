@@ -32,8 +32,15 @@ public:
     Token sample(std::span<const float> logits);
     Token draw(std::span<const float> logits);  ///< the same without accepting it
     void undo_draw() noexcept;                  ///< the next draw uses the random number of the last one again
-    void accept(Token token);
+    /// Tells the links of a token; the constraint only of one that was generated.
+    void accept(Token token, bool is_generated = false);
     void reset();
+    void constrain(std::unique_ptr<TokenConstraint> constraint) noexcept {
+        constraint_ = std::move(constraint);
+        was_redrawn_ = redraws_next_ = false;
+    }
+    [[nodiscard]] TokenConstraint* constraint() noexcept { return constraint_.get(); }
+    [[nodiscard]] bool was_redrawn() const noexcept { return was_redrawn_; }
 
     void insert(std::size_t index, std::unique_ptr<SamplerLink> link);
     void remove(std::size_t index);
@@ -62,6 +69,7 @@ private:
         bool is_users;      ///< what it leaves is looked at before our links rely on it
     };
     void append(std::unique_ptr<RowLink> link);
+    Token draw_once(std::span<const float> logits, bool is_masked);
     bool apply(CandidateArray& candidates);
     void keep(const CandidateArray& candidates);
 
@@ -78,6 +86,9 @@ private:
     std::size_t n_accepted_ = 0;
     float last_p_ = 0;
     std::uint32_t seed_;
+    std::unique_ptr<TokenConstraint> constraint_;
+    bool was_redrawn_ = false;   // the first token of the last draw was not allowed
+    bool redraws_next_ = false;  // that draw was taken back: the next one is masked at once
 };
 
 }  // namespace tinfer::sampling

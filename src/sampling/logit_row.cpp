@@ -68,6 +68,19 @@ void LogitRow::divide(float t) {
     for (float& max : maxima_) max /= t;  // rounding keeps the order
 }
 
+void LogitRow::mask(std::span<const std::uint64_t> allowed) {
+    hold();
+    for (std::size_t b = 0; b < maxima_.size(); ++b) {
+        float max = kLowest;
+        for (std::size_t i = b * kRowBlock; i < std::min(size(), (b + 1) * kRowBlock); ++i) {
+            const bool is_allowed = i / 64 < allowed.size() && (allowed[i / 64] >> (i % 64) & 1) != 0;
+            if (!is_allowed) changed_[i] = kLowest;
+            max = std::max(max, changed_[i]);
+        }
+        maxima_[b] = max;
+    }
+}
+
 void LogitRow::set(std::size_t id, float logit) {
     hold();
     float& max = maxima_[id / kRowBlock];

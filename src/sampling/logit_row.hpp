@@ -37,6 +37,8 @@ public:
 
     /// Changes one logit; the id is below size(), the value no NaN.
     void set(std::size_t id, float logit);
+    /// Makes the logits of all tokens -infinity whose bit is not set; token t is bit t % 64 of word t / 64.
+    void mask(std::span<const std::uint64_t> allowed);
     /// Divides every logit by t > 0, of which the largest stays finite.
     void divide(float t);
     /// The token that was selected, with its probability.
@@ -80,6 +82,8 @@ public:
     [[nodiscard]] virtual bool can_use(const LogitRow&) const noexcept { return true; }
     /// Takes back what the last apply changed of the link itself.
     virtual void undo() noexcept {}
+    /// The token was not allowed and another is drawn: takes the same back, but its random number is spent.
+    virtual void redraw() noexcept {}
     /// The logits of a new draw, before any link has changed them; they stay until it ends.
     virtual void begin(std::span<const float>) {}
 };

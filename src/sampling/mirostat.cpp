@@ -37,6 +37,7 @@ public:
         mu_ = mu_before_ = 2.0 * static_cast<double>(options_.tau);
         numbers_.reset();
     }
+    void redraw() noexcept override { mu_ = mu_before_; }
     void undo() noexcept override {
         mu_ = mu_before_;
         numbers_.undo();

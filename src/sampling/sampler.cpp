@@ -36,6 +36,9 @@ Token Sampler::sample(std::span<const float> logits) {
 void Sampler::accept(Token token) {
     reporting_memory(kSampling, [&] { impl_->chain.accept(token); });
 }
+void Sampler::constrain(std::unique_ptr<TokenConstraint> constraint) { impl_->chain.constrain(std::move(constraint)); }
+TokenConstraint* Sampler::constraint() noexcept { return impl_->chain.constraint(); }
+
 void Sampler::reset() {
     reporting_memory(kSampling, [&] { impl_->chain.reset(); });
 }
