@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop of turns. Each turn renders the whole conversation and decodes it from the first token on that the cache does
-// not have.
+// The loop of turns. Each turn renders the whole conversation and decodes it from the first token on that the cache
+// does not have.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
