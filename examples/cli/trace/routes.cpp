@@ -30,7 +30,7 @@ public:
         if (const auto found = by_event_.find(event.index); found != by_event_.end()) {
             const auto& header = found->second->header;
             for (std::uint32_t t = 0; t < header.n_tokens; ++t) {
-                Route& route = make(t, layer);
+                Route& route = make(token_of(t, header.n_tokens), layer);
                 for (std::uint32_t k = 0; k < header.k; ++k) {
                     const auto& pick = found->second->picks[std::size_t{t} * header.k + k];
                     route.experts.push_back(pick.expert);
@@ -58,6 +58,13 @@ public:
     Routes routes;
 
 private:
+    /// Behind the last attention only tokens with an output go on.
+    [[nodiscard]] std::uint32_t token_of(std::uint32_t row, std::uint32_t n_rows) const {
+        if (n_rows == run_->tokens.size()) return row;
+        for (std::uint32_t t = 0; t < run_->tokens.size(); ++t)
+            if (run_->tokens[t].output && row-- == 0) return t;
+        return 0;
+    }
     Route& make(std::uint32_t t, int layer) {
         Route& route = by_token_[{t, layer}];
         route.token = first_token_ + t;

@@ -89,6 +89,9 @@ void ExtraRecords::add_routing(const KernelEvent& event, const StepValues& value
 void ExtraRecords::add_hashes(const KernelEvent& event, const StepValues& values) {
     for (const Access& access : event.accesses) {
         if (access.scratch || access.mode == AccessMode::read || access.kind == AccessKind::elided) continue;
+        // Ranges of K and V are logical: where their bytes lie inside a page is the kernels' affair.
+        const TensorClass kind = access.tensor->tensor_class;
+        if (kind == TensorClass::cache_k || kind == TensorClass::cache_v) continue;
         const auto value = values.value(access.slot);
         if (value.data.empty()) continue;
         std::uint64_t hash = fnv1a({});
