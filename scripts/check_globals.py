@@ -19,6 +19,11 @@ ALLOWED = {
     ("fault_guard.cpp.o", ".bss"): (4096, "a signal handler knows nothing but what lies at fixed places: who is at work on "
                                           "mapped files, and the handler that was there before"),
 }
+# (object, import): why it cannot come to that.
+ALLOWED_IMPORTS = {
+    ("sinks.cpp.o", "_ZSt9terminatev"): "std::thread's destructor, behind a join",
+    ("session.cpp.o", "_ZSt9terminatev"): "nlohmann-json moves values by noexcept functions that call one another",
+}
 FORBIDDEN = re.compile(
     r"^(getenv|secure_getenv|setenv|putenv|environ"                        # the environment
     r"|abort|exit|_exit|_Exit|quick_exit|__assert_fail|raise|kill"         # the end of the process
@@ -65,7 +70,7 @@ def main():
             findings.append(f"{member}: {section} holds {size} bytes")
     for member, symbol in imports(archive):
         n_imports += 1
-        if FORBIDDEN.match(symbol):
+        if FORBIDDEN.match(symbol) and (member.rsplit("(", 1)[-1].rstrip(")"), symbol) not in ALLOWED_IMPORTS:
             findings.append(f"{member}: imports {symbol}")
     print("\n".join(findings) if findings else f"{n_sections} sections, {n_imports} imports: no state, no way out")
     return 1 if findings or not n_sections else 0

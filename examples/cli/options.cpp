@@ -440,8 +440,8 @@ void SamplerArgs::add_to(CLI::App& command) {
 tinfer::SamplerOptions SamplerArgs::get() const {
     tinfer::SamplerOptions result = options;
     if (!dry_breakers.empty()) {
-        result.dry_breakers.clear();
-        for (const auto& text : dry_breakers) result.dry_breakers.push_back(unescape(text, "--dry-breaker"));
+        auto& breakers = result.dry_breakers.emplace();
+        for (const auto& text : dry_breakers) breakers.push_back(unescape(text, "--dry-breaker"));
     }
     result.seed = seed < 0 ? tinfer::kRandomSeed : static_cast<std::uint32_t>(seed);
     for (const auto& text : logit_bias) {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,14 +73,15 @@ struct SamplerOptions {
     float dry_base = 1.75f;                             ///< the cost grows by it with each token of the repetition
     int dry_allowed_length = 2;                         ///< tokens that may be repeated for nothing
     int dry_penalty_last_n = -1;  ///< tokens that are looked at; 0 = off, -1 = all, at most 65,536
-    std::vector<std::string> dry_breakers{"\n", ":", "\"", "*"};  ///< texts behind which a repetition begins anew
-    float top_n_sigma = -1.0f;                                    ///< standard deviations below the best; <= 0 = off
-    int top_k = 40;                                               ///< <= 0: all
-    float typical_p = 1.0f;                                       ///< 1 = off
-    float top_p = 0.95f;                                          ///< 1 = off
-    float min_p = 0.05f;                                          ///< 0 = off
-    float xtc_probability = 0.0f;                                 ///< 0 = off: how often the best are left out
-    float xtc_threshold = 0.1f;                                   ///< p from which on a candidate is one of the best
+    /// Texts behind which a repetition begins anew; absent: a line break, ":", "\"" and "*".
+    std::optional<std::vector<std::string>> dry_breakers{};
+    float top_n_sigma = -1.0f;          ///< standard deviations below the best; <= 0 = off
+    int top_k = 40;                     ///< <= 0: all
+    float typical_p = 1.0f;             ///< 1 = off
+    float top_p = 0.95f;                ///< 1 = off
+    float min_p = 0.05f;                ///< 0 = off
+    float xtc_probability = 0.0f;       ///< 0 = off: how often the best are left out
+    float xtc_threshold = 0.1f;         ///< p from which on a candidate is one of the best
     int min_keep = 0;                   ///< candidates that top_p, typical_p, min_p and xtc leave at least
     float temp = 0.8f;                  ///< <= 0: greedy
     float dynatemp_range = 0.0f;        ///< 0 = off: the temperature lies between temp − range and temp + range

@@ -94,7 +94,9 @@ Shapes Normalizer::complement(const Place& at) {
         fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), ": a schema is an object or a boolean"));
     Shapes out;
     const auto negate = [&](JsonValue part) { return of_term(term_of(part, Term::Kind::complement)); };
-    for (const auto& [keyword, value] : at.value.members()) {
+    for (const auto member : at.value.members()) {
+        const auto& keyword = member.key;
+        const auto& value = member.value;
         Shape shape;
         const auto add = [&](JsonKind kind, auto&& change) {
             shape = any_of(kind);

@@ -10,21 +10,21 @@ namespace tinfer::kernels {
 
 namespace {
 
-std::uint64_t unsigned_bytes(std::int64_t n) noexcept { return static_cast<std::uint64_t>(n); }
+std::uint64_t as_unsigned(std::int64_t n) noexcept { return static_cast<std::uint64_t>(n); }
 
 std::uint64_t scratch_floats(const StepShape& shape, std::int64_t per_thread) noexcept {
-    return unsigned_bytes((per_thread * 4 + 63) / 64 * 64 * shape.n_threads);
+    return as_unsigned((per_thread * 4 + 63) / 64 * 64 * shape.n_threads);
 }
 
 }  // namespace
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept {
-    return unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]) * unsigned_bytes(call[2].n_rows());
+    return as_unsigned(call[1].ne[0]) * as_unsigned(call[1].ne[1]) * as_unsigned(call[2].n_rows());
 }
 
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
-    return unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]) *
-           unsigned_bytes(call[3].ne[0] * call[3].n_rows());
+    return as_unsigned(call[1].ne[0]) * as_unsigned(call[1].ne[1]) *
+           as_unsigned(call[3].ne[0] * call[3].n_rows());
 }
 
 namespace {
@@ -33,7 +33,7 @@ std::uint64_t visible_tokens(const Operand& spans) noexcept {
     std::uint64_t visible = 0;
     for (std::int64_t t = 0; t < spans.ne[1]; ++t) {
         const auto* span = spans.row<const std::int32_t>(t);
-        visible += unsigned_bytes(std::max(span[2] - span[1], 0));
+        visible += as_unsigned(std::max(span[2] - span[1], 0));
     }
     return visible;
 }
@@ -42,23 +42,23 @@ std::uint64_t visible_tokens(const Operand& spans) noexcept {
 
 std::uint64_t macs_attention(const KernelCall& call) noexcept {
     const AttentionParams& p = call.params.attention;
-    return visible_tokens(call[6]) * unsigned_bytes(p.n_head) * unsigned_bytes(p.head_dim_k + p.head_dim_v);
+    return visible_tokens(call[6]) * as_unsigned(p.n_head) * as_unsigned(p.head_dim_k + p.head_dim_v);
 }
 
 std::uint64_t macs_select_keys(const KernelCall& call) noexcept {
-    return visible_tokens(call[6]) * unsigned_bytes(call[1].ne[0] * call[1].ne[1]);
+    return visible_tokens(call[6]) * as_unsigned(call[1].ne[0] * call[1].ne[1]);
 }
 
 std::uint64_t macs_sparse_attention(const KernelCall& call) noexcept {
     const AttentionParams& p = call.params.attention;
-    return unsigned_bytes(call[4].ne[0] * call[1].ne[2]) * unsigned_bytes(p.n_head) *
-           unsigned_bytes(p.head_dim_k + p.head_dim_v);
+    return as_unsigned(call[4].ne[0] * call[1].ne[2]) * as_unsigned(p.n_head) *
+           as_unsigned(p.head_dim_k + p.head_dim_v);
 }
 
-std::uint64_t macs_moe_sum(const KernelCall& call) noexcept { return unsigned_bytes(call[1].ne[0] * call[1].n_rows()); }
+std::uint64_t macs_moe_sum(const KernelCall& call) noexcept { return as_unsigned(call[1].ne[0] * call[1].n_rows()); }
 
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept {
-    return unsigned_bytes(call[2].ne[0]) * unsigned_bytes(call[1].ne[0]) * unsigned_bytes(call[1].ne[1]);
+    return as_unsigned(call[2].ne[0]) * as_unsigned(call[1].ne[0]) * as_unsigned(call[1].ne[1]);
 }
 
 template <int StateSlot, int PerElement>

@@ -37,7 +37,9 @@ LinkPtr make_link(char letter, std::size_t n_vocab, const SamplerOptions& o, std
             return make_penalties(n_vocab, {o.penalty_last_n, o.penalty_repeat, o.penalty_freq, o.penalty_present});
         case 'd': {
             auto breakers = std::make_shared<DryBreakers>();
-            if (o.dry_multiplier != 0.0f && vocab != nullptr) *breakers = DryBreakers::of(*vocab, o.dry_breakers);
+            if (o.dry_multiplier != 0.0f && vocab != nullptr)
+                *breakers =
+                    DryBreakers::of(*vocab, o.dry_breakers.value_or(std::vector<std::string>{"\n", ":", "\"", "*"}));
             return make_dry({o.dry_multiplier, o.dry_base, o.dry_allowed_length, o.dry_penalty_last_n},
                             std::move(breakers));
         }

@@ -203,8 +203,8 @@ private:
         const std::string_view name = word();
         const bool is_named = !name.empty() && (take(':') || take('='));
         if (is_named && row.letter == 'd' && name == "breakers") {
-            out_.dry_breakers.clear();
-            while (skip() < text_.size() && text_[at_] == '"') out_.dry_breakers.push_back(in_quotes());
+            auto& breakers = out_.dry_breakers.emplace();
+            while (skip() < text_.size() && text_[at_] == '"') breakers.push_back(in_quotes());
             return;
         }
         if (!is_named) at_ = begin;
@@ -260,9 +260,9 @@ std::string text_of(const LinkRow& row, const SamplerOptions& options) {
             out += shortest(options.*(*real));
         else out += options.*std::get<bool SamplerOptions::*>(row.values[i].field) ? "true" : "false";
     }
-    if (row.letter == 'd' && options.dry_multiplier != 0.0f) {
+    if (row.letter == 'd' && options.dry_breakers) {
         out += ", breakers:";
-        for (const std::string& breaker : options.dry_breakers) out += ' ' + in_quotes(breaker);
+        for (const std::string& breaker : *options.dry_breakers) out += ' ' + in_quotes(breaker);
     }
     return row.n_values == 0 ? out : out + ')';
 }
@@ -312,10 +312,11 @@ std::string describe(const SamplerOptions& options) {
             list += cat(list.empty() ? "" : ", ", static_cast<std::int32_t>(token), ":") + sampling::shortest(bias);
         add("logit_bias(" + list + ")");
     }
-    const std::string letters = options.mirostat != 0 ? "t" : sampling::letters_of(options.order);
+    const bool is_mirostat = options.mirostat != 0 && options.temp > 0.0f;
+    const std::string letters = is_mirostat ? "t" : sampling::letters_of(options.order);
     for (const char letter : letters)
         if (letter != 'a') add(sampling::text_of(*sampling::find_row(letter), options));
-    if (options.mirostat != 0)
+    if (is_mirostat)
         add(sampling::text_of(*sampling::find_row(options.mirostat == 1 ? "mirostat" : "mirostat_v2"), options));
     else if (options.adaptive_target >= 0.0f) add(sampling::text_of(*sampling::find_row('a'), options));
     if (options.temp <= 0.0f && letters.find('t') == std::string::npos) add("greedy");

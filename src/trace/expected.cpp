@@ -36,14 +36,18 @@ std::vector<std::int32_t> integers(const DataOf& data, const TensorInfo& tensor)
     return out;
 }
 
-ExpectedAccess rows(const TensorInfo& tensor, AccessMode mode, std::span<const std::int32_t> ids) {
+ExpectedAccess rows(const TensorInfo& tensor, AccessMode mode, std::span<const std::int32_t> ids,
+                    std::uint64_t row_bytes) {
     ExpectedAccess access{&tensor, mode, {}};
     for (const std::int32_t id : ids) {
         const auto row = static_cast<std::uint64_t>(id);
-        access.set.add(row * tensor.row_bytes, (row + 1) * tensor.row_bytes);
+        access.set.add(row * row_bytes, (row + 1) * row_bytes);
     }
     access.set.normalize();
     return access;
+}
+ExpectedAccess rows(const TensorInfo& tensor, AccessMode mode, std::span<const std::int32_t> ids) {
+    return rows(tensor, mode, ids, tensor.row_bytes);
 }
 
 ExpectedAccess all(const TensorInfo& tensor, AccessMode mode) {
@@ -154,7 +158,10 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
         case Op::alias: return;
         case Op::get_rows:
             out.push_back(all(*node.output, AccessMode::write));
-            out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1])));
+            // A vector may be looked up as rows of one element: a row is as long as one of the result.
+            out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1]),
+                               node.inputs[0]->row_bytes * static_cast<std::uint64_t>(node.output->ne[0]) /
+                                   static_cast<std::uint64_t>(node.inputs[0]->ne[0])));
             read_whole(1);
             return;
         case Op::kv_write:  // inputs: rows, cells; the output is the cache

@@ -20,7 +20,8 @@ def commands():
 
 
 def options(command):
-    return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z0-9-]+)", tinfer(command, "--help-all").decode()))
+    help_text = tinfer(command, "--help" if command == "trace" else "--help-all")  # trace has verbs, which have options
+    return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z0-9-]+)", help_text.decode()))
 
 
 class Documents(unittest.TestCase):

@@ -324,10 +324,11 @@ TEST_CASE("segment_sum: rows are added to what their segment has so far, one aft
     }
 }
 
-TEST_CASE("log_temperature: 1 + c ln(1 + floor((p + 1) / n)) in double, within one rounding") {
+TEST_CASE("log_temperature: 1 + c ln(1 + floor((p + p0) / n)) in double, within one rounding") {
     OpParams params;
     params.scale = 0.1f;
     params.k = 8192;
+    params.first = 1;
     const std::vector<std::int32_t> positions{0, 8190, 8191, 16382, 16383, 1000000, 2147483646};
     const std::vector<float> y = packed(Op::log_temperature, {1, 7, 1, 1}, {f32(positions, {7, 1, 1, 1})}, params, 2);
     CHECK(y[0] == 1.0f);

@@ -54,7 +54,7 @@ TEST_CASE("[S15] chain text: links, values by place and by name, the order of th
     CHECK(all.penalty_last_n == 32);
     CHECK(all.penalty_present == 0.5f);
     CHECK(all.dry_multiplier == 0.8f);
-    CHECK(all.dry_breakers == std::vector<std::string>{"\n", "a\"b"});
+    CHECK(*all.dry_breakers == std::vector<std::string>{"\n", "a\"b"});
     CHECK(all.typical_p == 0.9f);
     CHECK(all.min_p == SamplerOptions{}.min_p);  // no value: as it was
     CHECK(all.dynatemp_range == 0.5f);

@@ -66,7 +66,7 @@ std::unique_ptr<TraceSink> open_file_sink(const std::filesystem::path& path, boo
 
 AsyncSink::AsyncSink(std::unique_ptr<TraceSink> sink) : sink_(std::move(sink)), buffers_(kBuffers) {
     for (Buffer& buffer : buffers_) buffer.bytes.resize(kBufferBytes);
-    thread_ = std::thread([this] { work(); });
+    thread_.emplace([this] { work(); });
 }
 
 AsyncSink::~AsyncSink() {
@@ -75,7 +75,7 @@ AsyncSink::~AsyncSink() {
         stop_ = true;
     }
     filled_.notify_one();
-    if (thread_.joinable()) thread_.join();
+    thread_.reset();  // ends when all is written
 }
 
 void AsyncSink::work() {

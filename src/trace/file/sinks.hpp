@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "tinfer/trace_file.hpp"
@@ -45,7 +46,7 @@ private:
     std::size_t first_ = 0, n_filled_ = 0;
     bool stop_ = false;
     std::exception_ptr error_;
-    std::thread thread_;  // last: it uses all of the others
+    std::optional<std::jthread> thread_;  // last: it uses all of the others
 };
 
 }  // namespace tinfer::trace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TraceFile: what it is shown becomes blocks; blocks collect in a buffer and go to the sink between runs.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <random>
@@ -28,6 +29,23 @@ struct KeptRun {
     };
     std::vector<Kept> blocks;
     std::uint64_t bytes = 0, n_events = 0, first_event = 0, first_time = 0, last_time = 0;
+};
+
+}  // namespace
+
+namespace {
+
+/// What went wrong, kept without memory of its own.
+struct ErrorText {
+    std::array<char, 256> text{};
+    [[nodiscard]] bool empty() const noexcept { return text[0] == '\0'; }
+    void set(const char* what) noexcept {
+        std::size_t n = 0;
+        for (; what[n] != '\0' && n + 1 < text.size(); ++n) text[n] = what[n];
+        if (n == 0) text[n++] = '?';
+        text[n] = '\0';
+    }
+    [[nodiscard]] std::string string() const { return text.data(); }
 };
 
 }  // namespace
@@ -86,7 +104,7 @@ struct TraceFile::Impl {
         append({type, 1, sizeof(Record), earliest, first}, std::as_bytes(std::span(&record, 1)));
     }
     /// Nothing more is written: the sink has failed, or the file is as large as it may be.
-    [[nodiscard]] bool is_silent() const noexcept { return !error.empty() || is_full || trace_format::closed; }
+    [[nodiscard]] bool is_silent() const noexcept { return !error.empty() || is_full || closed; }
 
     void begin_run_block(std::uint64_t first_event) {
         if (run_written) return;
@@ -200,18 +218,16 @@ struct TraceFile::Impl {
                 sink->write(writer.pending);
                 if (options.sync_every_decode) sink->sync();
             } catch (const std::exception& thrown) {
-                note_error(thrown);
+                note_error(thrown.what());
+            } catch (...) {
+                note_error("sink: threw what is no std::exception");
             }
         }
         if (options.mode != TraceMode::ring) n_pending = 0;
         writer.pending.clear();
     }
-    void note_error(const std::exception& thrown) noexcept {
-        try {
-            error = thrown.what();
-        } catch (...) {
-            error.push_back('?');  // one character needs no memory
-        }
+    void note_error(const char* what) noexcept {
+        error.set(what);
         n_dropped += n_pending;
         n_written -= n_pending;
         n_pending = 0;
@@ -226,7 +242,7 @@ struct TraceFile::Impl {
     trace::StringTable strings;
     trace::RoleNumbers roles;
     bool has_session = false, closed = false, is_full = false, dumped = false;
-    std::string error;
+    ErrorText error;
     std::vector<std::vector<bool>> dynamic;  // by plan id, then step; empty: not seen
     std::uint64_t n_seen = 0, n_written = 0, n_pending = 0, n_dropped = 0, n_filtered = 0;
     std::uint64_t next_event = 0, oldest_pending = 0;
@@ -275,7 +291,7 @@ std::uint64_t TraceFile::events() const noexcept { return impl_->n_seen; }
 std::uint64_t TraceFile::dropped() const noexcept { return impl_->n_dropped; }
 std::uint64_t TraceFile::filtered() const noexcept { return impl_->n_filtered; }
 std::uint64_t TraceFile::bytes() const noexcept { return impl_->writer.bytes(); }
-std::string TraceFile::error() const { return impl_->error; }
+std::string TraceFile::error() const { return impl_->error.string(); }
 
 TraceRequest TraceFile::request() const {
     return {.level = impl_->options.level,
@@ -430,7 +446,7 @@ void TraceFile::dump() {
     m.write_kept();
     m.n_pending = 0;
     m.flush();
-    if (!m.error.empty()) fail(ErrorCode::io_error, m.error);
+    if (!m.error.empty()) fail(ErrorCode::io_error, m.error.string());
 }
 
 void TraceFile::close() {
@@ -454,11 +470,13 @@ void TraceFile::close() {
             m.sink->close();
         }
     } catch (const std::exception& thrown) {
-        m.note_error(thrown);
+        m.note_error(thrown.what());
+    } catch (...) {
+        m.note_error("sink: threw what is no std::exception");
     }
     m.sink.reset();
     m.async = nullptr;
-    if (!m.error.empty()) fail(ErrorCode::io_error, m.error);
+    if (!m.error.empty()) fail(ErrorCode::io_error, m.error.string());
 }
 
 }  // namespace tinfer
