@@ -15,7 +15,7 @@ std::size_t Dfa::class_of(std::uint32_t c) const noexcept {
 
 void Dfa::set_classes(std::vector<std::uint32_t> class_starts) {
     std::ranges::sort(class_starts);
-    class_starts.erase(std::ranges::unique(class_starts).begin(), class_starts.end());
+    class_starts.erase(std::unique(class_starts.begin(), class_starts.end()), class_starts.end());
     if (class_starts.empty() || class_starts.front() != 0) class_starts.insert(class_starts.begin(), 0);
     while (class_starts.back() > kMaxCodePoint) class_starts.pop_back();
     starts = std::move(class_starts);
@@ -203,7 +203,7 @@ DfaDistances distances(const Dfa& dfa) {
         std::vector<std::uint32_t> after(dfa.next.begin() + static_cast<std::ptrdiff_t>(s * k),
                                          dfa.next.begin() + static_cast<std::ptrdiff_t>(s * k + k));
         std::ranges::sort(after);
-        after.erase(std::ranges::unique(after).begin(), after.end());
+        after.erase(std::unique(after.begin(), after.end()), after.end());
         for (const auto t : after)
             if (t != Dfa::kDead) before[t].push_back(s), ++n_after[s];
     }

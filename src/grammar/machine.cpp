@@ -61,7 +61,7 @@ std::uint32_t Machine::push(std::uint32_t parent, const Frame& frame) {
 /// The state of the stacks in out_, which it empties.
 Machine::State Machine::intern() {
     std::ranges::sort(out_);
-    out_.erase(std::ranges::unique(out_).begin(), out_.end());
+    out_.erase(std::unique(out_.begin(), out_.end()), out_.end());
     if (out_.size() > kMaxStacks)
         fail(ErrorCode::grammar_too_ambiguous, cat("grammar: more than ", kMaxStacks, " ways to read the same text"));
     const auto hash_of = [](std::span<const std::uint32_t> tops) {

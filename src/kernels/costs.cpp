@@ -23,8 +23,7 @@ std::uint64_t macs_mul_mat(const KernelCall& call) noexcept {
 }
 
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
-    return as_unsigned(call[1].ne[0]) * as_unsigned(call[1].ne[1]) *
-           as_unsigned(call[3].ne[0] * call[3].n_rows());
+    return as_unsigned(call[1].ne[0]) * as_unsigned(call[1].ne[1]) * as_unsigned(call[3].ne[0] * call[3].n_rows());
 }
 
 namespace {

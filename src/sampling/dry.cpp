@@ -104,8 +104,8 @@ private:
         std::ranges::sort(longest_, [](const Repetition& a, const Repetition& b) {
             return a.token != b.token ? a.token < b.token : a.length > b.length;
         });
-        const auto repeated = std::ranges::unique(longest_, {}, &Repetition::token);
-        longest_.erase(repeated.begin(), repeated.end());
+        const auto is_same = [](const Repetition& a, const Repetition& b) { return a.token == b.token; };
+        longest_.erase(std::unique(longest_.begin(), longest_.end(), is_same), longest_.end());
         return !longest_.empty();
     }
 

@@ -136,7 +136,8 @@ TEST_CASE("[G2] api: an architecture's name stands in its family file and in the
         if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
         const std::string name = std::filesystem::relative(entry.path(), source).generic_string();
         // There "llama" is the name of a tokenizer, and "gemma" that of a prompt format or of a way to call tools.
-        if (name.starts_with("tokenizer/") || name == "chat/built_in.cpp" || name == "chat/tool_format_table.cpp") continue;
+        if (name.starts_with("tokenizer/") || name == "chat/built_in.cpp" || name == "chat/tool_format_table.cpp")
+            continue;
         ++files;
         std::ifstream in(entry.path());
         const std::string text((std::istreambuf_iterator<char>(in)), {});

@@ -38,9 +38,12 @@ bool names(const std::string& text, std::string_view part) { return text.find(pa
 
 // Tensors a file may do without: biases, the head, norms that a family has or has not, tables of factors.
 bool may_be_absent(std::string_view name) {
-    constexpr std::string_view kOptional[] = {".bias",       "output.weight", "rope_freqs",  "attn_q_norm",
-                                              "attn_k_norm", "attn_norm_2",   "exp_probs_b", "position_embd",
-                                              "token_types", ".act.scales",   "ssm_norm",    ".scale"};
+    constexpr std::string_view kOptional[] = {".bias",       "output.weight", "rope_freqs",         "attn_q_norm",
+                                              "attn_k_norm", "attn_norm_2",   "exp_probs_b",        "position_embd",
+                                              "token_types", ".act.scales",   "ssm_norm",           ".scale",
+                                              "attn_gate",   "attn_sinks",    "layer_output_scale", "ffn_routed_norm",
+                                              "attn_v."};  // values that are the keys'
+
     return std::ranges::any_of(kOptional, [&](std::string_view part) { return names(std::string(name), part); });
 }
 

@@ -400,8 +400,8 @@ const TensorInfo* TraceReader::Impl::info(std::uint32_t id) const noexcept {
 // What the end of the scan makes known: texts by number, and the registry with its weights first.
 void TraceReader::Impl::resolve() {
     std::ranges::stable_sort(texts, {}, &Text::id);
-    const auto [first, last] = std::ranges::unique(texts, {}, &Text::id);
-    texts.erase(first, last);
+    const auto same_id = [](const Text& a, const Text& b) { return a.id == b.id; };
+    texts.erase(std::unique(texts.begin(), texts.end(), same_id), texts.end());
     for (const auto& [key, value] : session_ids) session.emplace_back(text(key), text(value));
     std::vector<std::string_view> roles;
     for (const auto& [key, value] : session) {
@@ -411,7 +411,8 @@ void TraceReader::Impl::resolve() {
         if (number >= roles.size()) roles.resize(number + std::size_t{1});
         roles[number] = value;
     }
-    std::ranges::stable_partition(tensors, [](const trace_format::Tensor& tensor) { return tensor.tensor_class == 0; });
+    std::stable_partition(tensors.begin(), tensors.end(),
+                          [](const trace_format::Tensor& tensor) { return tensor.tensor_class == 0; });
     for (std::uint32_t i = 0; i < tensors.size(); ++i) {
         const trace_format::Tensor& tensor = tensors[i];
         tensor_places.emplace_back(tensor.id, i);

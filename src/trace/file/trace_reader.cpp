@@ -57,9 +57,10 @@ bool TraceReader::Impl::header_at(std::uint64_t at, trace_format::BlockHeader& h
 std::uint64_t TraceReader::Impl::next_header(std::uint64_t from) const {
     const auto magic = std::as_bytes(std::span(trace_format::kBlockMagic));
     while (from < bytes.size()) {
-        const auto found = std::ranges::search(std::span(bytes).subspan(from), magic);
-        if (found.empty()) break;
-        from = static_cast<std::uint64_t>(found.data() - bytes.data());
+        const auto rest = std::span(bytes).subspan(from);
+        const auto found = std::search(rest.begin(), rest.end(), magic.begin(), magic.end());
+        if (found == rest.end()) break;
+        from += static_cast<std::uint64_t>(found - rest.begin());
         if (trace_format::BlockHeader head; header_at(from, head)) return from;
         ++from;
     }
