@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxLiteralDepth = 60;
 constexpr std::string_view kGemmaQuote = "<|\"|>";
 
-bool is_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_json_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 void append_code_point(std::string& out, unsigned code) {
     if (code < 0x80) out += static_cast<char>(code);
@@ -43,7 +43,7 @@ bool is_json(std::string_view text) {
 
 std::optional<std::size_t> end_of_json(std::string_view text, std::size_t begin, bool& at_end) {
     std::size_t at = begin;
-    while (at < text.size() && is_blank(text[at])) ++at;
+    while (at < text.size() && is_json_blank(text[at])) ++at;
     std::size_t depth = 0;
     for (bool quoted = false; at < text.size(); ++at) {
         const char c = text[at];
@@ -66,7 +66,7 @@ std::optional<std::size_t> end_of_json(std::string_view text, std::size_t begin,
 }
 
 void LiteralReader::skip_space() noexcept {
-    while (at < text.size() && is_blank(text[at])) ++at;
+    while (at < text.size() && is_json_blank(text[at])) ++at;
     if (at == text.size()) at_end = true;
 }
 
