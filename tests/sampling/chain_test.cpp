@@ -241,9 +241,10 @@ TEST_CASE("options: each bound is refused with field and value") {
     CHECK(refusal_of({.penalty_repeat = 0.0f}) == "bad_parameter: penalty_repeat = 0 is not positive");
     CHECK(refusal_of({.penalty_freq = kInfinity}).starts_with("bad_parameter: penalty_freq = inf"));
     CHECK(refusal_of({.logit_bias = {{Token{4}, nan}}}) == "bad_parameter: logit_bias of token 4 is NaN");
-    CHECK(refusal_of({.order = "ekx"}) ==
-          "bad_parameter: order: no sampler has the letter 'x' (e penalties, k top_k, p top_p, "
-          "m min_p, t temperature)");
+    CHECK(
+        refusal_of({.order = "ekz"}) ==
+        "bad_parameter: order: no sampler has the letter 'z' (e penalties, d dry, s top_n_sigma, k top_k, y typical_p, "
+        "p top_p, m min_p, x xtc, t temperature, i infill, a adaptive_p)");
 }
 
 TEST_CASE("[S16] chain: a draw is explained: candidates left after each link, the chosen and the next five") {
