@@ -13,6 +13,7 @@
 #    include <io.h>
 #else
 #    include <langinfo.h>
+#    include <poll.h>
 #    include <unistd.h>
 #endif
 #if defined(TINFER_LIBEDIT)
@@ -62,6 +63,14 @@ namespace {
 int read_character(EditLine*, wchar_t* out) {
     std::mbstate_t state{};
     while (true) {
+        // A signal may come just before the wait begins, so the wait is a short one, again and again.
+        pollfd input{0, POLLIN, 0};
+        while (!interrupted() && ::poll(&input, 1, 100) == 0) {
+        }
+        if (interrupted()) {
+            errno = EINTR;
+            return -1;
+        }
         char byte = 0;
         const auto n = ::read(0, &byte, 1);
         if (n <= 0) return static_cast<int>(n);
