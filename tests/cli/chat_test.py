@@ -178,6 +178,7 @@ class Chat(unittest.TestCase):
         t.type("/stats\r")
         t.until("stop +interrupt")
         t.until("> ")
+        time.sleep(0.5)   # the prompt is written before the line is read
         t.process.send_signal(signal.SIGINT)
         t.until("Ctrl-D leaves, and so does")
         t.process.send_signal(signal.SIGINT)
