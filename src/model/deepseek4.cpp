@@ -125,7 +125,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
 /// The experts that layers in front choose by the tokens' ids, {k, T}.
 Tensor experts_by_id(const BuildContext& b, const Inputs& in, const LayerWeights& w, Tensor h) {
     Graph& g = b.g;
-    if (w.experts_of_token == nullptr) return {};
+    if (w.experts_of_token == nullptr || !in.tokens) return {};  // embeddings are refused before anything runs
     const Tensor ids = g.name(g.get_rows(g.weight(*w.experts_of_token), in.tokens), "ffn_moe_by_id");
     return g.value(h).ne[1] == b.shape.n_tokens ? ids : output_rows(b, in, ids);
 }

@@ -88,6 +88,21 @@ void build_recurrent_ops(Graph& g) {
     g.wkv7(heads, heads, heads, heads, heads, heads, state(32));
     g.delta_rule(heads, heads, heads, per_head, per_head, 0.5f, state(32));
     g.decay_rule(heads, heads, heads, 0.5f, state(32));
+    const Tensor positions = g.input("group_positions", DType::i32, {3, 1, 1, 1});
+    g.compress_keys(x, x, input("added", {8, 2, 1, 1}), positions, 2, true, state(64));
+    g.ngram_rows(positions, g.input("constants", DType::i32, {2, 11, 1, 1}), 3, 7, state(2));
+}
+
+// A cache of one float for each cell.
+const TensorInfo& mark_cache() {
+    static TensorInfo tensor;
+    tensor.id = 399;
+    tensor.name = tensor.role = "marks";
+    tensor.tensor_class = TensorClass::cache_k;
+    tensor.type = DType::f32;
+    tensor.n_dims = 2;
+    tensor.ne = {1, 128, 1, 1};
+    return tensor;
 }
 
 // A graph with at least one node of every op.
@@ -96,6 +111,7 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
     g.xielu(x, 1.0f, 2.0f, 0.5f, -1e-6f);
+    g.signed_sqrt(g.sinkhorn(x, 2, 0.1f), 1e-6f);
     g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));
     g.layer_norm(x, g.input("norm_weight", DType::f32, {4, 1, 1, 1}), g.input("norm_bias", DType::f32, {4, 1, 1, 1}),
                  1e-5f);
@@ -128,6 +144,13 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     const Tensor listed =
         g.select_keys(queries, g.cache(keys), g.input("index_weights", DType::f32, {2, 3, 1, 1}), kv, sparse, {.k = 5});
     g.sparse_attention(queries, g.cache(keys), g.cache(values), listed, sparse);
+    AttentionParams same = sparse;
+    same.head_dim_v = width;
+    const Tensor entries =
+        g.select_keys({}, {}, {}, kv, {}, {.k = 3, .block = 4, .whole_blocks = true, .last_only = true});
+    g.compressed_attention(queries, g.cache(keys), sparse.head_dim_v == width ? g.cache(values) : Tensor{},
+                           sparse.head_dim_v == width ? entries : Tensor{}, kv, same);
+    g.latest_mark(g.cache(mark_cache()), kv);
     g.kv_copy_page(g.cache(model.tensor("cache_k.0")), g.input("pairs", DType::i32, {2, 5, 1, 1}));
     g.kv_move(g.cache(model.tensor("cache_k.0")), g.input("moves", DType::i32, {3, 5, 1, 1}), one_head, false);
 }
@@ -159,7 +182,7 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) {
              d.replace(2, DType::f32, {3, 1, 1, 1});
          }},
-        {Op::get_rows, "result must be f32 {n,T}", [](Damaged& d) { d.stretch(1, 0, 256); }},
+        {Op::get_rows, "result must be {n,T}", [](Damaged& d) { d.stretch(1, 0, 256); }},
         {Op::rms_norm, "x must be f32",
          [](Damaged& d) {
              d.replace(1, DType::f16, {256, 3, 1, 1});
@@ -398,7 +421,33 @@ const std::vector<Attack>& attacks() {
         {Op::select_keys, "k and block must be positive, local not negative",
          [](Damaged& d) { d.node().params.k = 0; }},
         {Op::select_keys, "blocks need kv_positions", [](Damaged& d) { d.node().params.block = 4; }},
-        {Op::select_keys, "result must be i32 {k·block,G,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::select_keys, "result must be i32 {n,G,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::select_keys, "only whole blocks are chosen without a score",
+         [](Damaged& d) { d.node().inputs[0] = kNone; }},
+        {Op::select_keys, "no block comes first where blocks are whole",
+         [](Damaged& d) { d.node().params.whole_blocks = d.node().params.local = 1; }},
+        {Op::select_keys, "only whole blocks have a last token", [](Damaged& d) { d.node().params.last_only = 1; }},
+        {Op::compressed_attention, "keys are values, of one head",
+         [](Damaged& d) { d.node().params.attention.head_dim_v = 3; }},
+        {Op::compressed_attention, "q must be f32 {d,n_head,T}", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::compressed_attention, "kv_spans must be i32 {4,T}", [](Damaged& d) { d.stretch(6, 0); }},
+        {Op::compressed_attention, "neither ALiBi nor a soft cap",
+         [](Damaged& d) { d.node().params.attention.softcap = 1.0f; }},
+        {Op::latest_mark, "marks must be a K cache of f32", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::latest_mark, "result must be i32 {1,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::compress_keys, "t must be f32 {c·D,T}", [](Damaged& d) { d.stretch(1, 2); }},
+        {Op::compress_keys, "weights need both g and what is added to it",
+         [](Damaged& d) { d.node().inputs[1] = kNone; }},
+        {Op::compress_keys, "a must be f32 {c·D,r}", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::compress_keys, "a state's rows have another size", [](Damaged& d) { d.stretch(5, 0); }},
+        {Op::compress_keys, "result must be f32 {D,T}", [](Damaged& d) { d.stretch_result(0); }},
+        {Op::ngram_rows, "as many rows for each n-gram", [](Damaged& d) { d.node().params.k = 1; }},
+        {Op::ngram_rows, "constants must be i32 {2,N+2·(N-1)·m}", [](Damaged& d) { d.stretch(2, 1); }},
+        {Op::ngram_rows, "a state's rows have another size", [](Damaged& d) { d.stretch(3, 0); }},
+        {Op::sinkhorn, "x must be {n·n,T}", [](Damaged& d) { d.stretch(1, 0); }},
+        {Op::sinkhorn, "there must be a round", [](Damaged& d) { d.node().params.k = 0; }},
+        {Op::signed_sqrt, "low must be finite and not negative", [](Damaged& d) { d.node().params.low = -1.0f; }},
+        {Op::causal_conv, "dilation must be positive", [](Damaged& d) { d.node().params.dilation = 0; }},
         {Op::sparse_attention, "q must be f32 {head_dim_k,n_head,T}", [](Damaged& d) { d.stretch(1, 0); }},
         {Op::sparse_attention, "chosen must be i32 {n,1|n_head_kv,T}", [](Damaged& d) { d.stretch(4, 2); }},
         {Op::sparse_attention, "neither ALiBi nor a soft cap",
