@@ -2,7 +2,7 @@
 #include "kernels/access.hpp"
 
 #include "base/dtype.hpp"
-#include "kernels/access_lists.hpp"
+#include "kernels/attention/access_lists.hpp"
 
 namespace tinfer::kernels {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/access.hpp"
-#include "kernels/access_lists.hpp"
+#include "kernels/attention/access_lists.hpp"
 
 namespace tinfer::kernels {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Granite with adapters built in (IBM, 2026): a token with a certain id switches its sequence to an adapter of low rank,
 // which is added to every product from there on, and reads as another token itself.
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
@@ -73,7 +75,12 @@ void read_switches(KeyReader& keys, HParams& hp) {
         }
         return out;
     };
-    s.activate = ids("adapters.token_ids_activate");
+    constexpr std::string_view kActivate = "adapters.token_ids_activate";
+    s.activate = ids(kActivate);
+    for (std::size_t i = 0; i < s.activate.size(); ++i)
+        if (std::find(s.activate.begin(), s.activate.begin() + static_cast<std::ptrdiff_t>(i), s.activate[i]) !=
+            s.activate.begin() + static_cast<std::ptrdiff_t>(i))
+            keys.bad(kActivate, cat(s.activate[i]), "names two adapters");
     s.substitute = ids("adapters.token_ids_substitute");
     hp.takes_embeddings = false;
     // The mark of each token lies where a key of an indexer would, in the first layer.

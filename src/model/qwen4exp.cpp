@@ -197,7 +197,7 @@ void read_ngrams(KeyReader& keys, HParams& hp) {
     if (p.image_id == 0) p.image_id = p.end_id;
     if (hp.n_vocab >= (1 << 24)) keys.bad("vocab_size", cat(hp.n_vocab), "must be below 2^24");
     const auto n_row = static_cast<std::size_t>(p.n_row());
-    read_constants(keys, p, "ple.layer_multipliers", static_cast<std::size_t>(p.n), true);
+    read_constants(keys, p, "ple.layer_multipliers", static_cast<std::size_t>(p.n), false);
     read_constants(keys, p, "ple.head_vocab_sizes", n_row, false);
     read_constants(keys, p, "ple.head_offsets", n_row, true);
     for (std::size_t i = static_cast<std::size_t>(p.n); i < p.constants.size(); ++i)
