@@ -113,7 +113,8 @@ public:
     Tensor softplus(Tensor x);
     Tensor xielu(Tensor x, float above, float below, float beta, float eps);
     Tensor signed_sqrt(Tensor x, float low = 0);  ///< sign(x)·sqrt(max(|x|, low))
-    /// Square matrices of positive and negative numbers as nearly doubly stochastic ones, transposed (arXiv:2512.24880).
+    /// Square matrices of positive and negative numbers as nearly doubly stochastic ones, transposed
+    /// (arXiv:2512.24880).
     Tensor sinkhorn(Tensor x, int n_round, float eps);
     Tensor softmax(Tensor x);
     Tensor sum_rows(Tensor x);          ///< {1, …}

@@ -98,7 +98,8 @@ struct NgramWeights {
     const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
 };
 
-/// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out, n}.
+/// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out,
+/// n}.
 struct SwitchedLinear {
     Linear a, b;
 };

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "graph/graph.hpp"
+#include "graph/rules.hpp"
 
 namespace tinfer::test {
 
