@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Granite with adapters built in (IBM, 2026): a token with a certain id switches its sequence to an adapter of low
-// rank,
-// which is added to every product from there on, and reads as another token itself.
+// rank, which is added to every product from there on, and reads as another token itself.
 #include <algorithm>
 
 #include "base/error.hpp"

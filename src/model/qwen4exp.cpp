@@ -81,9 +81,8 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     s.x = g.name(g.add(g.add(s.x, v), g.silu(mixed)), "streams");
 }
 
-/// The cells of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the
-/// mean of
-/// its tokens', turned as its first token, and lies in the cell of its last one.
+/// The cells of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the mean
+/// of its tokens', turned as its first token, and lies in the cell of its last one.
 Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);

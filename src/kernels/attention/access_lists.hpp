@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the access descriptions of several ops share: numbers of an operand in ascending order, rows of a cache as
-// merged
-// runs, and the KV slots that the queries of a run see.
+// merged runs, and the KV slots that the queries of a run see.
 #pragma once
 
 #include <algorithm>

@@ -28,9 +28,8 @@ float element(const float* from, std::int64_t i) noexcept { return from == nullp
 
 }  // namespace
 
-/// y_t[c] = Σ_j K[j,c] · x_{t−(n−1−j)·d}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which
-/// begins at 0.
-/// The state holds the last (n − 1)·d tokens, oldest first, of which every d-th is seen (d: dilation).
+/// y_t[c] = Σ_j K[j,c] · x_{t−(n−1−j)·d}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which begins
+/// at 0. The state holds the last (n − 1)·d tokens, oldest first, of which every d-th is seen (d: dilation).
 void causal_conv(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
     const std::int64_t n = weight.ne[0], n_channels = x.ne[0], d = call.params.dilation, n_before = (n - 1) * d;

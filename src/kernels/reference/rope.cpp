@@ -44,9 +44,8 @@ struct RopeFrequencies {
 
 }  // namespace
 
-/// te = (p + offset)·w_i/ff_i, ti = s·te, angle = ti·(1 − r_i) + te·r_i; all in double. Elements 2i and 2i+1 of a
-/// row are
-/// magnitude times cosine and sine, rounded once to float.
+/// te = (p + offset)·w_i/ff_i, ti = s·te, angle = ti·(1 − r_i) + te·r_i; all in double. Elements 2i and 2i+1 of a row
+/// are magnitude times cosine and sine, rounded once to float.
 void rope_table(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &positions = call[1], &factors = call[2];
     const RopeParams& rope = call.params.rope;
