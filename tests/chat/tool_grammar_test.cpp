@@ -24,7 +24,8 @@ using CallJson = nlohmann::ordered_json;
 
 constexpr const char* kCallTools = R"([
   {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {
-     "city": {"type": "string"}, "days": {"type": "integer", "minimum": 0, "maximum": 14}, "metric": {"type": "boolean"},
+     "city": {"type": "string"}, "days": {"type": "integer", "minimum": 0, "maximum": 14},
+     "metric": {"type": "boolean"},
      "tags": {"type": "array", "items": {"type": "string", "maxLength": 9}, "maxItems": 3}}, "required": ["city"]}}},
   {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
   {"type": "function", "function": {"name": "set-mode", "parameters": {"type": "object", "properties": {

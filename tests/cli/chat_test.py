@@ -110,6 +110,7 @@ class Chat(unittest.TestCase):
         self.assertGreater(json.loads(with_system)["timings"]["prompt_n"], answer["timings"]["prompt_n"])
 
     def test_prefix_and_suffix_stand_in_for_a_template(self):
+        # [C9] They stand around a text of the user.
         """[C9]"""
         raw = ["chat", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "--input-prefix", "A\\n", "--input-suffix", " B", "-p"]
         plain = ["run", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "-p"]
@@ -243,7 +244,7 @@ WITH_TOOLS = ["chat", MODEL, "--template", CALLING, "--tools", TOOLS, "--temp", 
 
 
 class Tools(unittest.TestCase):
-    """[N18] Calls are those of the tools, whatever the model would say."""
+    # [N18] Calls are those of the tools, whatever the model would say.
 
     def test_required_calls_are_calls(self):
         for seed in range(4):
@@ -270,9 +271,8 @@ class Tools(unittest.TestCase):
         t = Terminal(*WITH_TOOLS, "--seed", "1", "--tool-choice", "now", "--no-color")
         t.until("> ")
         t.type("once\r")
-        t.until("now gives> ")
-        t.type("noon\r")
-        t.until("\n> ", 120)
+        while t.until("now gives> |\n> ", 120).endswith("gives> "):   # one call or several
+            t.type("noon\r")
         t.type(f"/save {FOLDER}/tools-talk.json\r")
         t.until("saved")
         t.leave()
@@ -281,7 +281,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(messages[2]["content"], "noon")
 
     def test_example(self):
-        """[C8] Two turns in the format of the model."""
+        # [C8] Two turns in the format of the model.
         t = Terminal(*CHAT, "--no-color")
         t.until("> ")
         t.type("/example\r")
