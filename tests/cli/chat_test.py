@@ -111,13 +111,12 @@ class Chat(unittest.TestCase):
 
     def test_prefix_and_suffix_stand_in_for_a_template(self):
         # [C9] They stand around a text of the user.
-        """[C9]"""
         raw = ["chat", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "--input-prefix", "A\\n", "--input-suffix", " B", "-p"]
         plain = ["run", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "-p"]
         self.assertEqual(tinfer(*raw, "once"), tinfer(*plain, "A\nonce B"))
 
     def test_a_terminal(self):
-        """[C2][C10][C14] turns, several lines, commands, an interrupt."""
+        # [C2][C10][C14] Turns, several lines, commands, an interrupt.
         first, second = answers("once", "the")
         t = Terminal(*CHAT, "--no-color")
         t.until("/help tells.*\n")
