@@ -106,7 +106,9 @@ struct Roofline::Impl {
 
 // Roles are read from the names once per plan; an event then costs a look at its operands.
 const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanView& plan) {
-    if (const auto known = rows_of_plan.find(plan.hash); known != rows_of_plan.end()) return known->second;
+    const auto known = rows_of_plan.find(plan.hash);
+    if (known != rows_of_plan.end() && known->second.size() == plan.steps.size()) return known->second;
+    if (known != rows_of_plan.end()) rows_of_plan.erase(known);  // two plans of one hash: a file that lies
     std::vector<StepRow> steps;
     for (const StepView& step : plan.steps) {
         const auto [place, is_new] = row_of_role.try_emplace({roles_of(step), step.op}, rows.size());

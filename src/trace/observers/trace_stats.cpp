@@ -151,6 +151,10 @@ struct TraceStats::Impl {
 // as long as one call of on_events, and by name beyond.
 TraceStats::Impl::PlanGroups& TraceStats::Impl::plan_groups(const PlanView& plan) {
     auto known = plans.find(plan.hash);
+    if (known != plans.end() && known->second.steps.size() != plan.steps.size()) {  // a file that lies
+        plans.erase(known);
+        known = plans.end();
+    }
     if (known == plans.end()) {
         if (plans.size() >= kStatsPlansKept)
             plans.erase(std::ranges::min_element(plans, {}, [](const auto& p) { return p.second.last_use; }));
