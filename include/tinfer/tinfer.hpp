@@ -41,6 +41,8 @@
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"
+#include "tinfer/observers_stats.hpp"
+#include "tinfer/observers_values.hpp"
 #include "tinfer/trace_format.hpp"
 #include "tinfer/trace_file.hpp"
 #include "tinfer/hash.hpp"

@@ -173,7 +173,7 @@ void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept {
 
 void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
     const Operand& w = call[1];
-    const auto length = unsigned_bytes(row_bytes(w.type, w.ne[0]) * w.ne[1]);
+    const auto length = unsigned_bytes((w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]));  // rows may have padding
     DistinctIds experts(call[3]);
     for (auto expert = experts.next(); expert.count != 0; expert = experts.next())
         sink.range(1, kRead,
