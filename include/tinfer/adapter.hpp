@@ -3,13 +3,16 @@
 // context for all of its sequences or for one.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
-//     const auto poems = tinfer::Adapter::load(model, "poems.gguf"), law = tinfer::Adapter::load(model, "law.gguf");
-//     tinfer::Context context(model, {.n_ctx = 512, .n_seq_max = 2});
-//     tinfer::attach(context, poems, 0.5F, tinfer::SeqId{0});   // each sequence of a batch has the bits of being alone
-//     tinfer::attach(context, law, 1, tinfer::SeqId{1});
-//     tinfer::detach(context, poems);                            // the bits are those of before
-//     const tinfer::WeightedControl calm[]{{tinfer::ControlVector::load(model, "calm.gguf"), 0.8F}};
-//     tinfer::set_control_vectors(context, calm, {.first = 4, .last = 12});
+//     tinfer::Context context(model, {.n_ctx = 256, .n_seq_max = 2});
+//     if (std::filesystem::exists("poems.gguf")) {
+//         const auto poems = tinfer::Adapter::load(model, "poems.gguf");
+//         tinfer::attach(context, poems, 0.5F, tinfer::SeqId{1});   // a row has the bits of being alone
+//         tinfer::detach(context, poems);                           // the bits are those of before
+//     }
+//     if (std::filesystem::exists("calm.gguf")) {
+//         const tinfer::WeightedControl calm[]{{tinfer::ControlVector::load(model, "calm.gguf"), 0.8F}};
+//         tinfer::set_control_vectors(context, calm, {.first = 4, .last = 12});
+//     }
 //
 // Changing what is attached leaves the cache as it is: tokens that were computed before keep the effect they had, and
 // later ones look at them. Clear the sequences that shall not.

@@ -76,8 +76,10 @@ ContextAdapters::ContextAdapters(AttachedAdapters attached, const Layout& layout
 void ContextAdapters::add_lora(const Lora& lora, std::size_t number) {
     const model::LoraAdapter& file = lora.adapter->lora;
     model::GraphAdapter& out = graph_.list.emplace_back();
-    const auto add = [&](const TensorInfo& tensor) {
+    const auto add = [&](const TensorInfo& tensor, const TensorInfo& base) {
         TensorInfo info = tensor;
+        info.layer = base.layer;
+        if (base.slice_bytes > 0) info.slice_bytes = info.bytes / static_cast<std::uint64_t>(info.ne[2]);
         info.id = first_id_ + n_tensors_++;
         info.tensor_class = TensorClass::adapter;
         info.file_index = -1;
@@ -86,7 +88,7 @@ void ContextAdapters::add_lora(const Lora& lora, std::size_t number) {
         return &tensors_.back();
     };
     for (const model::LoraPair& pair : file.pairs)
-        out.pairs.push_back({pair.base->id, add(*pair.a), add(*pair.b), pair.lookup});
+        out.pairs.push_back({pair.base->id, add(*pair.a, *pair.base), add(*pair.b, *pair.base), pair.lookup});
     out.alpha = file.alpha;
     out.scale = lora.scales[0].value_or(0.0f);
     out.everywhere = std::ranges::all_of(lora.scales, [&](const auto& scale) { return scale && *scale == out.scale; });
