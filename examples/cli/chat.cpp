@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tinfer chat: a conversation through the chat template of a file.
+#include "adapters.hpp"
 #include "common.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ struct ChatArgs {
     ModelArgs model;
     TextArgs text;
     ContextArgs context;
+    AdapterArgs adapters;
     SamplerArgs sampler;
     GrammarArgs grammar;
     std::int64_t n_predict = -1;
@@ -75,6 +77,7 @@ public:
         : args_(args), model_(model), chat_(model, chat_options()),
           context_(model, args.context.options(args.model, model.info(), 0)),
           sampler_(model.vocab(), args.sampler.get()) {
+        args.adapters.attach_to(context_, args.model);
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
         if (const auto grammar = args_.grammar.read(model_.vocab()))
@@ -459,6 +462,7 @@ Action add_chat(CLI::App& app) {
         ->group(generation);
     command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);

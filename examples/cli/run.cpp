@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
 #include "run.hpp"
+#include "adapters.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@ struct RunArgs {
     TextArgs text;
     EncodeArgs encode;
     ContextArgs context;
+    AdapterArgs adapters;
     SamplerArgs sampler;
     GrammarArgs grammar;
     std::int64_t n_predict = -1;
@@ -92,6 +94,7 @@ public:
         : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
           context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
+        args.adapters.attach_to(context_, args.model);
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
         constrain(sampler_);
@@ -322,6 +325,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);

@@ -33,6 +33,7 @@
 #include "tinfer/isa.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
+#include "tinfer/adapter.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"

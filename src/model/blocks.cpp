@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "model/adapters.hpp"
 
 namespace tinfer::model {
 
@@ -62,7 +63,8 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.input("inp_embd", DType::f32, {b.hp.n_embd, s.n_tokens, 1, 1});
     } else {
         in.tokens = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
-        in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), in.tokens), "inp_embd");
+        const Tensor rows = g.get_rows(g.weight(*b.w.token_embd), in.tokens);
+        in.x = g.name(adapt_rows(b, *b.w.token_embd, in.tokens, rows), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
     if (b.w.token_types != nullptr) {  // row 0 as a rule: nothing in a batch tells the second text of a pair
@@ -410,6 +412,7 @@ Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view 
 }
 
 Tensor end_layer(const BuildContext& b, Tensor x) {
+    x = add_direction(b, x);
     return b.g.value(x).layer == b.g.layer() ? b.g.name(x, "l_out") : x;
 }
 

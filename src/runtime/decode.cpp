@@ -114,6 +114,7 @@ void Context::Impl::write_inputs() {
     memory_->write_inputs(places);
     if (encoder && pass_ == Pass::decode) write_cross_inputs();
     write_pooling_inputs(mb);
+    if (adapters_) adapters_->write_inputs(batch_->tokens(), batch_->output_rows(), mb);
     const auto rows = batch_->output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);

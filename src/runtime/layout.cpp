@@ -289,13 +289,14 @@ MemoryPlan Layout::memory() const {
     for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
     plan.cache = cache_bytes_;
     plan.recurrent = state_bytes_;
-    plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
+    plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
+    plan.adapters = measures_.adapter_bytes;
     plan.fixed =
-        sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::Memory::bytes(memory_limits_) +
-        BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
-        graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
-        kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
+        sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
+        memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
+        graph::Graph::bytes(max_nodes(), max_values()) + graph::Planner::bytes(max_nodes(), max_values()) +
+        kPlanSlots * BoundPlan::bytes(max_nodes(), max_values()) + kSharedHeader + sizeof(TraceSession) +
         inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
         static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
         static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
@@ -312,7 +313,7 @@ std::uint64_t Layout::bytes_held() const noexcept {
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);
     for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
     if (encoder_) bytes += bytes_of(encoder_->layers) + bytes_of(encoder_->cross);
-    for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);
+    for (const auto& offsets : measures_.worst_offsets) bytes += bytes_of(offsets);
     return bytes;
 }
 

@@ -107,7 +107,8 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
             case TensorClass::weight:
             case TensorClass::cache_k:
             case TensorClass::cache_v:
-            case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::recurrent:
+            case TensorClass::adapter: tensors_[id] = registry.find(v.tensor); break;
             default:
                 tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
                 break;

@@ -123,6 +123,12 @@ void TraceSession::detach_all() noexcept {
     while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
 }
 
+void TraceSession::replace_registry(Registry registry) noexcept {
+    registry_ = registry;
+    plans_.clear();
+    prepared_.reset();
+}
+
 void TraceSession::update_level() noexcept {
     clock_ = std::ranges::any_of(attached_, [](const auto& a) { return a->request.level != TraceLevel::counts; });
 }
