@@ -35,6 +35,8 @@
 #include "tinfer/context.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/speculation.hpp"
+#include "tinfer/long_text.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/operations.hpp"
