@@ -9,9 +9,10 @@ namespace tinfer::generation {
 namespace {
 
 // In terms of a step of one token. The credit at the start and its growth bound what wrong guesses cost a text of n
-// tokens: 2 + 0.015 n.
-constexpr double kFirstCredit = 2.0, kCreditPerToken = 0.015, kMostCredit = 12.0;
+// tokens: 1.5 + 0.012 n.
+constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMostCredit = 12.0;
 constexpr double kCostPerToken = 0.12;  // of a check, until it is measured
+constexpr std::size_t kFirstSize = 4;   // larger checks are tried once the next smaller one is measured
 constexpr double kLeastGain = 1.03;     // what a check has to promise
 constexpr double kPriorWeight = 4.0;    // guesses that what is expected of a degree counts for
 constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
@@ -57,8 +58,10 @@ std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
     std::size_t chosen = 0;
     double best_rate = kLeastGain / plain_.seconds, emitted = 1, power = 1;
     std::size_t guesses = 0;
+    bool knows_smaller = true;
     for (const std::size_t size : kSizes) {
-        if (size > n + 1) break;
+        if (size > n + 1 || (size > kFirstSize && !knows_smaller)) break;
+        knows_smaller = checks_[size - 1].n > 0;
         for (; guesses + 1 < size; ++guesses) emitted += power *= chance;
         const double seconds = cost(size);
         if (seconds - plain_.seconds > credit_) break;
@@ -71,7 +74,7 @@ std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
 }
 
 std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
-    if (plain_.n == 0 || credit_ <= 0) return 0;
+    if (plain_.n == 0 || credit_ <= asking_.seconds) return 0;
     double highest = 0;
     for (int degree = 0; degree < kForced; ++degree) highest = std::max(highest, chance(degree));
     return best(highest, limit);
@@ -90,6 +93,7 @@ std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
 
 void DraftLength::note_plain(double seconds, double asking) noexcept {
     const bool is_first = plain_.n == 0;
+    if (asking > 0) asking_.add(asking);
     plain_.add(seconds - asking);
     credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
     credit_ = std::min(credit_, kMostCredit * plain_.seconds);
@@ -97,14 +101,11 @@ void DraftLength::note_plain(double seconds, double asking) noexcept {
 
 void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept {
     const std::size_t n_tokens = std::min(n + 1, checks_.size());
-    Mean& check = checks_[n_tokens - 1];
-    // The first check of a size makes its plan, which no later one does.
-    const double lost = check.n == 0 ? std::min(seconds, cost(n_tokens)) : seconds;
-    check.add(seconds);
+    checks_[n_tokens - 1].add(seconds);
     Degree& d = degrees_[static_cast<std::size_t>(degree)];
     d.right = d.right * kOlder + static_cast<double>(n_right);
     d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_right + 1));
-    credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - lost;
+    credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
     credit_ = std::min(credit_, kMostCredit * plain_.seconds);
 }
 

@@ -50,7 +50,7 @@ private:
     [[nodiscard]] std::size_t best(double chance, std::size_t n) const noexcept;
 
     StepShape shape_;
-    Mean plain_;
+    Mean plain_, asking_;          // asking: where the drafter had nothing to say
     std::array<Mean, 64> checks_;  // by tokens
     std::array<Degree, kDegrees> degrees_{};
     double credit_ = 0;  // seconds that may be lost

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "tinfer/batch.hpp"
 #include "tinfer/speculation.hpp"
+#include "tinfer/text.hpp"
 
 namespace tinfer {
 

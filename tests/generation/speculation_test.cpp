@@ -13,7 +13,7 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr ContextOptions kSpeculating{.n_ctx = 256, .n_outputs = 9, .n_threads = 2};
+const ContextOptions kSpeculating{.n_ctx = 256, .n_outputs = 9, .n_threads = 2};
 
 /// Drafters against a text that is known: all wrong, at random, half right, all right, and the real one.
 std::vector<std::pair<std::string, std::shared_ptr<Drafter>>> drafters(std::size_t n_prompt,
@@ -202,10 +202,10 @@ TEST_CASE("[J1] n-gram drafter: goes on as the last occurrence of the longest en
     const auto draft = [](std::vector<int> text, std::size_t n, NgramOptions options = {}) {
         std::vector<Token> tokens, out(n);
         for (const int id : text) tokens.push_back(Token{id});
-        const Draft draft = ngram_drafter(options)->draft(tokens, out);
+        const Draft made = ngram_drafter(options)->draft(tokens, out);
         std::vector<int> ids;
-        for (std::size_t i = 0; i < draft.n; ++i) ids.push_back(static_cast<int>(out[i]));
-        return std::pair(ids, draft.confidence);
+        for (std::size_t i = 0; i < made.n; ++i) ids.push_back(static_cast<int>(out[i]));
+        return std::pair(ids, made.confidence);
     };
     using Ids = std::vector<int>;
     CHECK(draft({1, 2, 3, 4, 5}, 3).first == Ids{});
