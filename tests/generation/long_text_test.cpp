@@ -52,12 +52,12 @@ Model passkey_model() {
 }
 
 /// n tokens of filling with a digit at `at`, and a question behind them: what is the next token?
-int answer(const Model& model, int n, int at, int digit, GenerationOptions options, int n_ctx = 512) {
-    const Vocab vocab = letters_vocab(kVocab);
+int answer(const Model& model, int n, int at, int digit, GenerationOptions options) {
+    static const Vocab vocab = letters_vocab(kVocab);
     std::vector<Token> text(static_cast<std::size_t>(n), Token{kFiller});
     text[static_cast<std::size_t>(at)] = Token{kDigit + digit};
     text.push_back(Token{kQuestion});
-    Context context(model, {.n_ctx = n_ctx});
+    Context context(model, {.n_ctx = 256, .n_threads = 1});
     Sampler sampler(vocab, {.temp = 0});
     options.n_predict = 1;
     Generation generation(vocab, text, options);
@@ -69,13 +69,13 @@ int answer(const Model& model, int n, int at, int digit, GenerationOptions optio
 
 TEST_CASE("[M9] self-extend: a pass-key far beyond the trained window is found with it and not without") {
     const Model model = passkey_model();
-    for (int digit = 0; digit < 10; ++digit) {
+    for (const int digit : {0, 7}) {
         CAPTURE(digit);
-        for (const int n : {90, 150, 200, 240}) {
+        for (const int n : {90, 240}) {
             CAPTURE(n);
             CHECK(answer(model, n, n - 50, digit, {}) == digit);  // in the window, anywhere in a text
             CHECK(answer(model, n, 1, digit, {}) != digit);
-            for (const SelfExtend& extend : {SelfExtend{8, 16}, SelfExtend{8, 8}, SelfExtend{16, 16}})
+            for (const SelfExtend& extend : {SelfExtend{8, 16}, SelfExtend{8, 8}})
                 for (const int at : {1, 5, n / 2, n - 20, n - 2}) {
                     CAPTURE(extend.group);
                     CAPTURE(at);
