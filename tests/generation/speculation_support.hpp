@@ -117,6 +117,7 @@ inline void check_same_outcome(const Outcome& outcome, const Outcome& plain) {
 inline Outcome generate(const Model& model, const Vocab& vocab, std::span<const Token> prompt, const Chooser& chooser,
                         SpeculationOptions speculation, ContextOptions context_options,
                         GenerationOptions options = {.n_predict = 24}, std::shared_ptr<Observer> observer = nullptr) {
+    context_options.n_threads = 1;  // bits do not depend on it
     Context context(model, std::move(context_options));
     std::optional<Attachment> attached;
     if (observer != nullptr) attached.emplace(context.attach(std::move(observer)));

@@ -13,7 +13,7 @@ namespace tinfer::test {
 
 namespace {
 
-const ContextOptions kSpeculating{.n_ctx = 256, .n_outputs = 9, .n_threads = 2};
+const ContextOptions kSpeculating{.n_ctx = 256, .n_outputs = 9, .n_threads = 1};
 
 /// Drafters against a text that is known: all wrong, at random, half right, all right, and the real one.
 std::vector<std::pair<std::string, std::shared_ptr<Drafter>>> drafters(std::size_t n_prompt,
