@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What guesses gain and cost. The tokens of each text are given, so that the shape of a text is known while every decode
-// is a real one: a text that repeats itself, one that copies its prompt, one without any repetition, and one in which
-// every end has occurred before and went on in another way. Plain and speculative generations run by turns.
+// What guesses gain and cost. The tokens of each text are given, so that the shape of a text is known while every
+// decode is a real one: a text that repeats itself, one that copies its prompt, one without any repetition, and one in
+// which every end has occurred before and went on in another way. Plain and speculative generations run by turns.
 #include <algorithm>
 #include <random>
 

@@ -61,10 +61,10 @@ public:
     ~Generation();
 
     /// Decodes pending(), at most one piece of a prompt, and, when all of it is decoded, samples a token, or several
-    /// where guesses were right. Gives the text that can be shown now, in whole UTF-8 characters: empty after a piece of a prompt, inside a character, and
-    /// while it may become a stop string. nullopt once the generation has ended and all text was given. The view is
-    /// valid until the next call of a member that is not const. The sampler accepts the tokens of the prompt. Throws
-    /// what decode and sample throw.
+    /// where guesses were right. Gives the text that can be shown now, in whole UTF-8 characters: empty after a piece
+    /// of a prompt, inside a character, and while it may become a stop string. nullopt once the generation has ended
+    /// and all text was given. The view is valid until the next call of a member that is not const. The sampler accepts
+    /// the tokens of the prompt. Throws what decode and sample throw.
     std::optional<std::string_view> next(Context& context, Sampler& sampler);
     /// next() until the end; `show` gets every text that is not empty, and ends the generation by returning false.
     StopReason run(Context& context, Sampler& sampler, const std::function<bool(std::string_view)>& show = {});

@@ -9,7 +9,7 @@
 //     options.speculation.drafter = tinfer::ngram_drafter();
 //     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), options);
 //     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
-//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " guesses were right\n";
+//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " guesses right\n";
 #pragma once
 
 #include <cstddef>

@@ -140,8 +140,8 @@ struct Chat::Impl {
         }
     }
 
-    /// The prompt of the next answer. Where it leaves no room for one, the oldest turns are left out until it takes half
-    /// of the context, so that the next turns find room as well.
+    /// The prompt of the next answer. Where it leaves no room for one, the oldest turns are left out until it takes
+    /// half of the context, so that the next turns find room as well.
     std::pair<RenderedPrompt, std::vector<Token>> make_prompt(const Context& context) {
         const auto make = [&] {
             auto rendered = render(true);

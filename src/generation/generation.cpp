@@ -102,9 +102,9 @@ struct Generation::Impl {
         return static_cast<std::size_t>(std::max<std::int64_t>(limit, 1) - 1);
     }
 
-    /// Decodes the pending token with guesses behind it, draws behind each for as long as the draw before was the guess,
-    /// and keeps those. The sampler sees the rows that it would see without guesses, and no other. False where the
-    /// guesses have no room: then nothing was done.
+    /// Decodes the pending token with guesses behind it, draws behind each for as long as the draw before was the
+    /// guess, and keeps those. The sampler sees the rows that it would see without guesses, and no other. False where
+    /// the guesses have no room: then nothing was done.
     bool check(Context& context, Sampler& sampler, std::span<const Token> guessed) {
         Context::Impl& state = detail::impl_of(context);
         const auto add = [&](Token token) { batch.add(token, std::nullopt, std::span(&options.seq, 1), true); };

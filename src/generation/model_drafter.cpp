@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A draft from a smaller model with the same vocabulary. Its context follows the text: what both have in common stays,
-// the rest is taken back and decoded again. Where its memory does not give up single tokens, drafts are made in a second
-// sequence that shares the first one's memory, and is thrown away.
+// the rest is taken back and decoded again. Where its memory does not give up single tokens, drafts are made in a
+// second sequence that shares the first one's memory, and is thrown away.
 #include <algorithm>
 #include <cmath>
 

@@ -224,7 +224,7 @@ TEST_CASE("[J1] n-gram drafter: goes on as the last occurrence of the longest en
 }
 
 #if TINFER_TRACE
-TEST_CASE("[J1][T5] speculation: observers see checks as verify, all of what they touch, and every draw") {
+TEST_CASE("[J1] speculation: observers see checks as verify, all of what they touch, and every draw") {
     struct Watcher final : Observer {
         int n_verify = 0, n_samples = 0, n_refused = 0;
         Context* context = nullptr;
