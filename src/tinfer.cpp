@@ -271,7 +271,8 @@ Sampler::Sampler(const Vocab& vocab, SamplerOptions options)
 
 Token Sampler::sample(Context& context, int index) {
     const auto logits = context.logits(index);
-    const auto& session = detail::impl_of(context).session;
+    Context::Impl& state = detail::impl_of(context);
+    const auto& session = state.session;
     if (!session->active()) return sample(logits);
     const auto begin = std::chrono::steady_clock::now();
     return reporting_memory("sampler: an allocation failed", [&] {
@@ -285,7 +286,7 @@ Token Sampler::sample(Context& context, int index) {
         event.p = impl_->chain.last_p();
         event.candidates_left = impl_->chain.last_candidates();
         try {
-            session->on_sample(event);
+            session->on_sample(event, state.sample_flag());
         } catch (...) {  // an observer's: the caller has no token, so there was none
             impl_->chain.undo_draw();
             throw;

@@ -9,6 +9,7 @@
 
 #include "grammar_args.hpp"
 #include "line_editor.hpp"
+#include "long_run.hpp"
 #include "model_list.hpp"
 
 namespace cli {
@@ -22,6 +23,8 @@ struct ChatArgs {
     AdapterArgs adapters;
     SamplerArgs sampler;
     GrammarArgs grammar;
+    SpeculateArgs speculate;
+    LongTextArgs long_text;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
@@ -74,8 +77,7 @@ std::optional<double> rate(std::uint64_t n, double seconds) {
 class Talk {
 public:
     Talk(const ChatArgs& args, const tinfer::Model& model)
-        : args_(args), model_(model), chat_(model, chat_options()),
-          context_(model, args.context.options(args.model, model.info(), 0)),
+        : args_(args), model_(model), context_(model, context_options()), chat_(model, chat_options()),
           sampler_(model.vocab(), args.sampler.get()) {
         args.adapters.attach_to(context_, args.model);
         if (!chat_.has_own_template())
@@ -128,8 +130,17 @@ public:
     }
 
 private:
+    tinfer::ContextOptions context_options() const {
+        auto options = args_.context.options(args_.model, model_.info(), 0);
+        args_.speculate.apply_to(options);
+        return options;
+    }
+
     tinfer::ChatOptions chat_options() {
         tinfer::ChatOptions options;
+        options.speculation = args_.speculate.get(model_, context_.options());
+        options.shift = args_.long_text.shift();
+        options.extend = args_.long_text.self_extend();
         options.system = args_.system_file.empty() ? args_.system : read_text(args_.system_file);
         if (!args_.source_file.empty()) {
             options.chat_template = tinfer::ChatTemplate::built_in(args_.source_file);
@@ -358,6 +369,9 @@ private:
         out["stop"] = tinfer::to_string(*chat_.stop());
         out["seed"] = sampler_.seed();
         out["reused_n"] = chat_.reused_n();
+        out["drafted_n"] = t.drafted_n;
+        out["accepted_n"] = t.accepted_n;
+        out["gain"] = t.gain();
         out["timings"] = {{"load_s", model_.load_seconds()},
                           {"prompt_n", t.prompt_n},
                           {"prompt_s", t.prompt_s},
@@ -377,6 +391,7 @@ private:
         line("prompt      " + std::to_string(t.prompt_n) + " of " + counted(chat_.prompt_n(), "token"), t.prompt_s,
              rate(t.prompt_n, t.prompt_s));
         line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+        if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
         note("context     " + std::to_string(context_.used()) + " of " +
                  counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),
              Look::dim);
@@ -389,8 +404,8 @@ private:
     std::string tools_;                           ///< JSON; empty: none
     std::optional<tinfer::ChatTemplate> format_;  ///< whose calls are written
     bool constrains_calls_ = false;
-    tinfer::Chat chat_;
     tinfer::Context context_;
+    tinfer::Chat chat_;
     tinfer::Sampler sampler_;
     std::string shown_;  ///< of the current answer, on stdout
 };
@@ -401,6 +416,8 @@ int chat(const ChatArgs& args) {
     if (args.grammar.given() && !args.tool_choice.empty())
         throw UsageError("--tool-choice and a grammar: one of them at most");
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
+    args.speculate.check();
+    args.long_text.check();
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
     const auto model = args.model.load();
@@ -464,6 +481,8 @@ Action add_chat(CLI::App& app) {
     args->context.add_to(*command);
     args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
+    args->speculate.add_to(*command);
+    args->long_text.add_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);
     command->footer("\nExamples:\n  tinfer chat model.gguf\n"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "grammar_args.hpp"
+#include "long_run.hpp"
 
 namespace cli {
 
@@ -21,6 +22,8 @@ struct RunArgs {
     AdapterArgs adapters;
     SamplerArgs sampler;
     GrammarArgs grammar;
+    SpeculateArgs speculate;
+    LongTextArgs long_text;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     bool echo = false, as_json = false, explain = false;
@@ -41,6 +44,7 @@ struct Report {
     tinfer::Timings timings;
     std::uint32_t seed = 0;
     int n_ctx = 0;
+    std::uint64_t n_shifts = 0;
 };
 
 /// Tokens per second; absent where nothing was computed.
@@ -59,6 +63,8 @@ void print_statistics(const Report& report) {
     const std::string part = t.prompt_n < report.n_prompt ? std::to_string(t.prompt_n) + " of " : "";
     line("prompt      " + part + counted(report.n_prompt, "token"), t.prompt_s, rate(t.prompt_n, t.prompt_s));
     line("generation  " + counted(report.tokens.size(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+    if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
+    if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
     std::string stop(report.stop);
     if (stop == "context")
@@ -84,6 +90,10 @@ json to_json(const Report& report) {
           {"generation_n", report.tokens.size()},
           {"generation_s", t.generation_s},
           {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}}},
+        {"drafted_n", t.drafted_n},
+        {"accepted_n", t.accepted_n},
+        {"gain", t.gain()},
+        {"shifts_n", report.n_shifts},
     };
 }
 
@@ -156,15 +166,20 @@ private:
         const auto needed = std::int64_t(tokens_.size()) + std::max<std::int64_t>(args_.n_predict, 0);
         auto options = args_.context.options(args_.model, model_.info(),
                                              static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
+        args_.speculate.apply_to(options);
         if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
         return options;
     }
 
     tinfer::GenerationOptions generation_options() const {
         // In pieces where somebody watches them go; at once is a little faster.
-        return {.n_predict = args_.n_predict,
-                .stop = args_.stop_texts(),
-                .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
+        tinfer::GenerationOptions options{.n_predict = args_.n_predict,
+                                          .stop = args_.stop_texts(),
+                                          .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
+        options.speculation = args_.speculate.get(model_, context_.options());
+        options.shift = args_.long_text.shift();
+        options.extend = args_.long_text.self_extend();
+        return options;
     }
 
     /// False when the user interrupts.
@@ -240,6 +255,7 @@ private:
     void collect() {
         report_.tokens.assign(generation_.tokens().begin(), generation_.tokens().end());
         report_.timings = generation_.timings();
+        report_.n_shifts = generation_.shifts().n;
         report_.timings.load_s = model_.load_seconds();
         report_.timings.prompt_n += encoded_.prompt_n;
         report_.timings.prompt_s += encoded_.prompt_s;
@@ -295,6 +311,10 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
     args.grammar.read_early();
+    args.speculate.check();
+    args.long_text.check();
+    if (args.explain && args.speculate.is_on())
+        throw UsageError("--explain and --speculate do not go together: several tokens are drawn in one step");
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
@@ -327,6 +347,8 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     args->context.add_to(*command);
     args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
+    args->speculate.add_to(*command);
+    args->long_text.add_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);
     command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));

@@ -127,8 +127,12 @@ struct ChatOptions {
     std::int64_t n_predict = -1;                  ///< of one answer, reasoning included
     std::vector<std::string> stop{};              ///< GenerationOptions::stop
     SeqId seq = SeqId{0};
-    int prompt_piece = 0;            ///< GenerationOptions::prompt_piece
-    std::optional<LocalTime> now{};  ///< RenderOptions::now
+    int prompt_piece = 0;              ///< GenerationOptions::prompt_piece
+    std::optional<LocalTime> now{};    ///< RenderOptions::now
+    SpeculationOptions speculation{};  ///< GenerationOptions::speculation; `before` is filled in
+    /// GenerationOptions::shift; and the oldest turns are left out of a prompt that does not fit otherwise.
+    std::optional<ContextShift> shift{};
+    std::optional<SelfExtend> extend{};  ///< GenerationOptions::extend: what was said is decoded anew in every turn
 };
 
 /// A conversation as a value: its messages, and which tokens of it a context holds. Each turn renders all of them, and

@@ -20,7 +20,9 @@
 
 #include "tinfer/context.hpp"
 #include "tinfer/export.hpp"
+#include "tinfer/long_text.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/speculation.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/types.hpp"
 
@@ -36,9 +38,12 @@ struct GenerationOptions {
     /// The text ends before the first of these to be complete, over the borders of tokens too. One that is the text of
     /// a control token also ends it at that token.
     std::vector<std::string> stop{};
-    SeqId seq = SeqId{0};        ///< the sequence of the context that it fills
-    int prompt_piece = 0;        ///< most prompt tokens of one next(); 0 = the context's n_batch
-    std::vector<Token> shown{};  ///< control tokens that are part of the text, by their names
+    SeqId seq = SeqId{0};                 ///< the sequence of the context that it fills
+    int prompt_piece = 0;                 ///< most prompt tokens of one next(); 0 = the context's n_batch
+    std::vector<Token> shown{};           ///< control tokens that are part of the text, by their names
+    SpeculationOptions speculation{};     ///< guesses that make it faster
+    std::optional<ContextShift> shift{};  ///< a full context does not end it; without, it does (StopReason::context)
+    std::optional<SelfExtend> extend{};   ///< longer than the model was trained for; not together with `shift`
 };
 
 /// One text in the making, as a value: copies go on independently, on contexts of their own. It holds neither context
@@ -46,8 +51,8 @@ struct GenerationOptions {
 /// stay, and next() may be called again, because a decode that threw has changed nothing. One thread at a time.
 class TINFER_API Generation {
 public:
-    /// An empty prompt goes on from the last output of the context. Throws bad_parameter for n_predict below -1
-    /// and prompt_piece below 0.
+    /// An empty prompt goes on from the last output of the context. Throws bad_parameter for n_predict below -1,
+    /// prompt_piece below 0, and options of speculation, shift and extend that mean nothing.
     Generation(const Vocab& vocab, std::vector<Token> prompt, GenerationOptions options = {});
     Generation(const Generation& other);
     Generation& operator=(const Generation& other);
@@ -55,11 +60,11 @@ public:
     Generation& operator=(Generation&&) noexcept;
     ~Generation();
 
-    /// Decodes pending(), at most one piece of a prompt, and, when all of it is decoded, samples a token. Gives the
-    /// text that can be shown now, in whole UTF-8 characters: empty after a piece of a prompt, inside a character, and
-    /// while it may become a stop string. nullopt once the generation has ended and all text was given. The view is
-    /// valid until the next call of a member that is not const. The sampler accepts the tokens of the prompt. Throws
-    /// what decode and sample throw.
+    /// Decodes pending(), at most one piece of a prompt, and, when all of it is decoded, samples a token, or several
+    /// where guesses were right. Gives the text that can be shown now, in whole UTF-8 characters: empty after a piece
+    /// of a prompt, inside a character, and while it may become a stop string. nullopt once the generation has ended
+    /// and all text was given. The view is valid until the next call of a member that is not const. The sampler accepts
+    /// the tokens of the prompt. Throws what decode and sample throw.
     std::optional<std::string_view> next(Context& context, Sampler& sampler);
     /// next() until the end; `show` gets every text that is not empty, and ends the generation by returning false.
     StopReason run(Context& context, Sampler& sampler, const std::function<bool(std::string_view)>& show = {});
@@ -84,6 +89,8 @@ public:
     /// Of the calls of next(): prompt tokens decoded, with the time up to the first token; tokens decoded after they
     /// were drawn, with the time that these and their successors took. load_s is 0.
     [[nodiscard]] const Timings& timings() const& noexcept;
+    /// Of the sequence, since the generation was made.
+    [[nodiscard]] Shifts shifts() const noexcept;
 
     // Of a generation that is about to go, views would dangle.
     std::span<const Token> tokens() const&& = delete;

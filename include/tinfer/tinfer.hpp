@@ -36,6 +36,8 @@
 #include "tinfer/adapter.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/speculation.hpp"
+#include "tinfer/long_text.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/chat_grammar.hpp"
 #include "tinfer/chat_session.hpp"

@@ -13,6 +13,7 @@ namespace tinfer {
 namespace {
 
 using Json = nlohmann::ordered_json;
+constexpr std::size_t kLeastAnswer = 16;  // tokens of room that a prompt has to leave
 constexpr std::string_view kTalking = "chat: an allocation failed";
 
 Json parse_input(std::string_view text, std::string_view name, bool wants_array) {
@@ -60,15 +61,28 @@ struct Chat::Impl {
     void set_system(std::string_view text) {
         const bool has = !messages.empty() && messages[0]["role"] == "system";
         if (has) messages.erase(0);
+        if (n_left_out > 0) n_left_out += (text.empty() ? 0 : 1) - (has ? 1 : 0);
         if (!text.empty()) messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
         is_complete = false;
     }
 
-    RenderedPrompt render(bool answer_follows) const {
+    [[nodiscard]] bool has_system() const { return !messages.empty() && messages[0]["role"] == "system"; }
+
+    /// The messages, without those that are left out for want of room.
+    Json shown_messages() const {
+        Json shown = messages;
+        const std::ptrdiff_t begin = has_system() ? 1 : 0;
+        if (begin < n_left_out) shown.erase(shown.begin() + begin, shown.begin() + n_left_out);
+        return shown;
+    }
+
+    RenderedPrompt render(bool answer_follows) const { return render_messages(shown_messages(), answer_follows); }
+
+    RenderedPrompt render_messages(const Json& shown, bool answer_follows) const {
         const auto text_of = [&](std::optional<Token> token) {
             return token ? std::string(model.vocab().piece(*token, true)) : std::string();
         };
-        Json inputs{{"messages", messages},
+        Json inputs{{"messages", shown},
                     {"add_generation_prompt", answer_follows},
                     {"bos_token", text_of(model.vocab().bos())},
                     {"eos_token", text_of(model.vocab().eos())},
@@ -102,15 +116,53 @@ struct Chat::Impl {
         return n;
     }
 
+    /// The oldest turn that is shown is left out, up to the next message of the user; false where that is the last one.
+    bool leave_out_turn() {
+        const auto n = static_cast<std::ptrdiff_t>(messages.size());
+        std::ptrdiff_t next = std::max<std::ptrdiff_t>(n_left_out, has_system() ? 1 : 0) + 1;
+        while (next < n && messages[static_cast<std::size_t>(next)]["role"] != "user") ++next;
+        if (next >= n) return false;
+        n_left_out = next;
+        return true;
+    }
+
+    /// Tokens at the begin of the prompt that are the system message's.
+    std::size_t n_system_tokens(std::span<const Token> tokens) const {
+        if (!has_system()) return 0;
+        try {
+            const auto alone =
+                encode(model.vocab(), render_messages(Json::array({messages[0]}), false), options.protect_input).tokens;
+            return static_cast<std::size_t>(
+                std::mismatch(alone.begin(), alone.end(), tokens.begin(), tokens.end()).first - alone.begin());
+        } catch (const Error& error) {
+            if (error.code() == ErrorCode::out_of_memory) throw;
+            return 0;  // the template wants more than that
+        }
+    }
+
+    /// The prompt of the next answer. Where it leaves no room for one, the oldest turns are left out until it takes
+    /// half of the context, so that the next turns find room as well.
+    std::pair<RenderedPrompt, std::vector<Token>> make_prompt(const Context& context) {
+        const auto make = [&] {
+            auto rendered = render(true);
+            auto tokens = encode(model.vocab(), rendered, options.protect_input).tokens;
+            return std::pair(std::move(rendered), std::move(tokens));
+        };
+        auto prompt_now = make();
+        const auto n_ctx = static_cast<std::size_t>(context.options().n_ctx);
+        if (options.shift && prompt_now.second.size() + kLeastAnswer > n_ctx)
+            while (prompt_now.second.size() > n_ctx / 2 && leave_out_turn()) prompt_now = make();
+        return prompt_now;
+    }
+
     void begin(Context& context, Sampler& sampler) {
         if (messages.empty()) fail(ErrorCode::bad_parameter, "chat: there is no message to answer");
-        const auto rendered = render(true);
+        auto [rendered, tokens] = make_prompt(context);
         AnswerParser new_parser(chat_template, {.tools = options.tools,
                                                 .reasoning = options.parse_reasoning,
                                                 .generation_prompt = generation_prompt(rendered.text),
                                                 .n_calls_before = calls_so_far(),
                                                 .inline_reasoning = options.inline_reasoning});
-        auto tokens = encode(model.vocab(), rendered, options.protect_input).tokens;
         if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
 
         parser = std::move(new_parser);
@@ -126,13 +178,20 @@ struct Chat::Impl {
         const auto known = cached();
         std::size_t common = 0;
         const auto in_context = static_cast<std::size_t>(context.count(options.seq));
-        if (in_context == known.size())
+        const bool is_grouped = options.extend && options.extend->group > 1;
+        if (in_context == known.size() && !is_grouped)
             while (common + 1 < tokens.size() && common < known.size() && known[common] == tokens[common]) ++common;
         GenerationOptions generation_options{.n_predict = options.n_predict,
                                              .stop = options.stop,
                                              .seq = options.seq,
                                              .prompt_piece = options.prompt_piece,
-                                             .shown = parser->mark_tokens(model.vocab())};
+                                             .shown = parser->mark_tokens(model.vocab()),
+                                             .speculation = options.speculation,
+                                             .shift = options.shift,
+                                             .extend = options.extend};
+        if (options.shift && options.shift->keep >= 0)
+            generation_options.shift->keep = std::max(options.shift->keep, static_cast<int>(n_system_tokens(tokens)));
+        else if (options.shift) generation_options.shift->keep = static_cast<int>(tokens.size());
         if (common < in_context &&
             context.seq_rm(options.seq, {Pos{static_cast<std::int32_t>(common)}}) != RemoveStatus::ok) {
             common = 0;  // a state that cannot be cut begins anew
@@ -140,6 +199,8 @@ struct Chat::Impl {
                 fail(ErrorCode::unsupported_operation, "chat: the sequence cannot be emptied");
         }
         generation.reset();
+        generation_options.speculation.before.assign(tokens.begin(),
+                                                     tokens.begin() + static_cast<std::ptrdiff_t>(common));
         prompt = std::move(tokens);
         n_reused = n_kept = common;
         generation.emplace(model.vocab(),
@@ -190,6 +251,10 @@ struct Chat::Impl {
             n += t.prompt_n + t.generation_n + n_aside;
         }
         out.resize(std::min(n, out.size()));
+        const Shifts shifts = generation ? generation->shifts() : Shifts{};
+        const auto kept = out.begin() + static_cast<std::ptrdiff_t>(std::min(shifts.keep, out.size()));
+        out.erase(kept, kept + static_cast<std::ptrdiff_t>(
+                                   std::min(shifts.dropped, static_cast<std::size_t>(out.end() - kept))));
         return out;
     }
 
@@ -232,7 +297,8 @@ struct Chat::Impl {
     Json tools, variables;
     std::string_view family;
     Json messages = Json::array();
-    bool is_complete = false;  // the messages so far are answered, or cannot be
+    std::ptrdiff_t n_left_out = 0;  // messages before this one are not shown, but for the system message
+    bool is_complete = false;       // the messages so far are answered, or cannot be
 
     std::vector<Token> prompt;
     std::size_t n_reused = 0, n_kept = 0;  // of the prompt: in the cache when the turn began
@@ -325,6 +391,7 @@ void Chat::reset() {
     reporting_memory(kTalking, [&] {
         impl_->refuse_while_answering();
         impl_->messages = Json::array();
+        impl_->n_left_out = 0;
         impl_->set_system(impl_->options.system);
     });
 }
@@ -353,6 +420,7 @@ void Chat::set_messages(std::string_view json_array) {
         Json parsed = parse_input(json_array, "messages", true);
         for (const Json& message : parsed) check_message(message);
         impl_->messages = std::move(parsed);
+        impl_->n_left_out = 0;
         impl_->is_complete = !impl_->messages.empty() && impl_->messages.back()["role"] == "assistant";
     });
 }

@@ -4,10 +4,17 @@
 #include "tinfer/generation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <exception>
+#include <utility>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
+#include "generation/guesses.hpp"
+#include "generation/long_text.hpp"
 #include "generation/stop_strings.hpp"
+#include "runtime/context.hpp"
 
 namespace tinfer {
 
@@ -38,11 +45,17 @@ std::string_view to_string(StopReason reason) noexcept {
 struct Generation::Impl {
     Impl(const Vocab& vocabulary, std::vector<Token> prompt, GenerationOptions given)
         : vocab(vocabulary), options(std::move(given)), pending(std::move(prompt)), stops(options.stop),
-          stop_tokens(control_tokens(vocab, options.stop)) {
+          stop_tokens(control_tokens(vocab, options.stop)), guesses(std::exchange(options.speculation, {})) {
         if (options.n_predict < -1)
             fail(ErrorCode::bad_parameter, cat("n_predict = ", options.n_predict, ": must be -1 or more"));
         if (options.prompt_piece < 0)
             fail(ErrorCode::bad_parameter, cat("prompt_piece = ", options.prompt_piece, ": must be 0 or more"));
+        if (options.shift && options.extend && options.extend->group > 1)
+            fail(ErrorCode::bad_parameter, "generation: `shift` and `extend` do not go together");
+        if (options.shift) shifter.emplace(*options.shift, pending.size());
+        if (options.extend) groups.emplace(*options.extend);
+        guesses.push(pending);
+        pending.reserve(static_cast<std::size_t>(guesses.n_max()) + 2);
     }
 
     /// Sends the next piece of `pending` through the context; false when that ended the generation.
@@ -51,6 +64,8 @@ struct Generation::Impl {
         auto piece = static_cast<std::size_t>(context.options().n_batch);
         if (options.prompt_piece > 0) piece = std::min(piece, static_cast<std::size_t>(options.prompt_piece));
         piece = std::min(piece, rest);
+        if (groups) piece = std::min(piece, groups->advance(context, options.seq));
+        if (shifter && n_decoded == 0) (void)shifter->make_room(context, options.seq, rest);
         // A prompt that does not fit as a whole is not even begun.
         auto status = DecodeStatus::no_room;
         if (rest == piece || static_cast<std::int64_t>(rest) <= context.room(options.seq))
@@ -75,6 +90,85 @@ struct Generation::Impl {
         return status;
     }
 
+    /// How many guesses may follow the token that was drawn last: no more than plain steps would decode.
+    std::size_t guess_limit(Context& context) {
+        if (is_prompt || n_decoded != 0 || pending.size() != 1) return 0;
+        std::int64_t limit = std::min(context.options().n_outputs, context.options().n_batch);
+        limit = std::min<std::int64_t>(limit, context.room(options.seq));
+        if (options.n_predict >= 0)
+            limit = std::min(limit, options.n_predict - static_cast<std::int64_t>(tokens.size()));
+        if (limit > 1 && groups)
+            limit = std::min(limit, static_cast<std::int64_t>(groups->advance(context, options.seq)));
+        return static_cast<std::size_t>(std::max<std::int64_t>(limit, 1) - 1);
+    }
+
+    /// Decodes the pending token with guesses behind it, draws behind each for as long as the draw before was the
+    /// guess, and keeps those. The sampler sees the rows that it would see without guesses, and no other. False where
+    /// the guesses have no room: then nothing was done.
+    bool check(Context& context, Sampler& sampler, std::span<const Token> guessed) {
+        Context::Impl& state = detail::impl_of(context);
+        const auto add = [&](Token token) { batch.add(token, std::nullopt, std::span(&options.seq, 1), true); };
+        batch.clear();
+        add(pending.front());
+        for (const Token token : guessed) add(token);
+        state.open(batch, true);
+        const auto status = state.advance(runtime::Executor::kNoDeadline);
+        if (status == StepStatus::no_room) return false;
+        if (status != StepStatus::ok) {
+            finish(StopReason::interrupt);
+            return true;
+        }
+        std::exception_ptr error;
+        std::size_t n_kept = 1;
+        try {
+            for (;; ++n_kept) {
+                const Token token = sampler.sample(context, static_cast<int>(n_kept) - 1);
+                take(token);
+                if (stop || n_kept > guessed.size() || token != guessed[n_kept - 1]) break;
+            }
+        } catch (...) {  // behind the tokens so far; what they are stays
+            error = std::current_exception();
+        }
+        keep(context, n_kept, error != nullptr);
+        if (error) std::rethrow_exception(error);
+        return true;
+    }
+
+    /// Ends the transaction with the first n tokens of the batch. `is_decoded`: nothing was drawn behind them.
+    void keep(Context& context, std::size_t n, bool is_decoded) {
+        Context::Impl& state = detail::impl_of(context);
+        // Where this fails the context has none of them, and all are pending.
+        const Token drawn = pending.front();
+        const std::size_t n_pending = is_decoded ? n : n + 1;
+        pending.clear();
+        for (std::size_t i = 0; i < n_pending; ++i) pending.push_back(i < n ? Token{batch.rows()[i].token} : drawn);
+        n_decoded = 0;
+        n_accepted = pending.size();
+        const auto status = state.commit(std::array{runtime::Keep{options.seq, static_cast<std::int32_t>(n)}});
+        if (status != DecodeStatus::ok) {
+            if (!stop) finish(StopReason::interrupt);
+            return;
+        }
+        state.keep_outputs(static_cast<int>(n));
+        pending.erase(pending.begin(), pending.begin() + static_cast<std::ptrdiff_t>(is_decoded ? n - 1 : n));
+        n_decoded = is_decoded ? 1 : 0;
+        n_accepted = 1;
+        timings.generation_n += n;
+        timings.drafted_n += batch.size() - 1;
+        timings.accepted_n += n - 1;
+    }
+
+    /// One step of generation: the pending token and one draw, or several where guesses are right.
+    void step(Context& context, Sampler& sampler) {
+        const auto guessed = guesses.make(context, sampler, guess_limit(context));
+        if (!guessed.empty() && check(context, sampler, guessed)) return;
+        if (n_decoded < pending.size() && !decode_piece(context)) return;
+        if (n_decoded < pending.size()) return;
+        for (; n_accepted < pending.size(); ++n_accepted) sampler.accept(pending[n_accepted]);
+        if (options.n_predict == 0) finish(StopReason::limit);
+        else take(sampler.sample(context, -1));
+    }
+
     void take(Token token) {
         const bool is_shown = std::find(options.shown.begin(), options.shown.end(), token) != options.shown.end();
         const std::string_view piece = vocab.piece(token, is_shown);
@@ -87,10 +181,22 @@ struct Generation::Impl {
         if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end())
             return finish(StopReason::string);
         tokens.push_back(token);
+        guesses.push({&token, 1});
         text += stops.push(characters.push(piece));
         if (stops.found()) finish(StopReason::string);
         else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
             finish(StopReason::limit);
+    }
+
+    /// A step that was done took so long.
+    void note(const Timings& before, bool was_prompt, double seconds) {
+        (was_prompt ? timings.prompt_s : timings.generation_s) += seconds;
+        const auto n_decoded_now = timings.generation_n - before.generation_n;
+        if (was_prompt || n_decoded_now == 0) return;
+        guesses.note(timings.drafted_n - before.drafted_n, timings.accepted_n - before.accepted_n, seconds);
+        // Steps of one token count as they are, checks as so many of those.
+        if (timings.drafted_n == before.drafted_n) timings.plain_s += seconds;
+        else timings.plain_s += static_cast<double>(n_decoded_now) * guesses.plain();
     }
 
     /// Appends what was held back to the text, unless a stop string ended the generation.
@@ -114,6 +220,9 @@ struct Generation::Impl {
     std::optional<StopReason> stop;
     Timings timings;
     Batch batch;
+    generation::Guesses guesses;
+    std::optional<generation::ContextShifter> shifter;
+    std::optional<generation::PositionGroups> groups;
 };
 
 Generation::Generation(const Vocab& vocab, std::vector<Token> prompt, GenerationOptions options)
@@ -133,17 +242,12 @@ std::optional<std::string_view> Generation::next(Context& context, Sampler& samp
     return reporting_memory(kGenerating, [&]() -> std::optional<std::string_view> {
         Impl& g = *impl_;
         if (g.stop) return std::nullopt;
-        const auto begin = std::chrono::steady_clock::now();
         const bool was_prompt = g.is_prompt;
         const std::size_t shown = g.text.size();
-        if (g.n_decoded < g.pending.size() && !g.decode_piece(context)) return std::string_view(g.text).substr(shown);
-        if (g.n_decoded == g.pending.size()) {
-            for (; g.n_accepted < g.pending.size(); ++g.n_accepted) sampler.accept(g.pending[g.n_accepted]);
-            if (g.options.n_predict == 0) g.finish(StopReason::limit);
-            else g.take(sampler.sample(context, -1));
-        }
-        (was_prompt ? g.timings.prompt_s : g.timings.generation_s) +=
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        const Timings before = g.timings;
+        const auto begin = std::chrono::steady_clock::now();
+        g.step(context, sampler);
+        g.note(before, was_prompt, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         return std::string_view(g.text).substr(shown);
     });
 }
@@ -176,6 +280,7 @@ void Generation::prompt(std::span<const Token> tokens) {
     reporting_memory(kGenerating, [&] {
         Impl& g = *impl_;
         g.pending.insert(g.pending.end(), tokens.begin(), tokens.end());
+        g.guesses.push(tokens);
         g.is_prompt = true;
         g.tokens.clear();
         g.text.clear();
@@ -192,6 +297,7 @@ const std::string& Generation::text() const& noexcept { return impl_->text; }
 std::span<const Token> Generation::pending() const& noexcept {
     return std::span(impl_->pending).subspan(impl_->n_decoded);
 }
+Shifts Generation::shifts() const noexcept { return impl_->shifter ? impl_->shifter->shifts() : Shifts{}; }
 const Timings& Generation::timings() const& noexcept { return impl_->timings; }
 
 }  // namespace tinfer

@@ -3,6 +3,7 @@
 // cells, run, commit all or a part; cancel, failure or lack of room at any point leaves everything as before the call.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -41,7 +42,9 @@ struct Context::Impl {
 
     /// A transaction in its parts. The batch is copied, and the context is busy until the transaction has ended.
     /// Outputs can be read once advance() has said ok, and are those of the whole batch whatever is kept of it.
-    void open(const Batch& batch);
+    /// `is_check`: the first token of each sequence goes on, the others are guesses. It counts as generation, and
+    /// observers see the phase `verify`.
+    void open(const Batch& batch, bool is_check = false);
     /// Computes until the deadline: `pending` asks for another call, after ok follows commit() or rollback(), and
     /// anything else, or an exception, has rolled back.
     StepStatus advance(runtime::Executor::Clock::time_point deadline);
@@ -53,6 +56,12 @@ struct Context::Impl {
     DecodeStatus commit(std::span<const runtime::Keep> keeps = {});
     /// As before open(); nothing where no transaction is open. Outputs are gone.
     void rollback();
+    /// Of the outputs of the last decode only the first n remain to be read.
+    void keep_outputs(int n) noexcept { n_outputs = std::min(n, n_outputs); }
+    /// What is held while observers hear of a sample: between advance() and commit() the context is busy already.
+    [[nodiscard]] std::atomic<bool>& sample_flag() noexcept {
+        return awaits_commit_.load(std::memory_order_acquire) ? stepping_ : session->busy;
+    }
 
     /// open(), advance() to the end and commit() of all.
     template <class Input>
@@ -130,7 +139,7 @@ private:
     enum class Pass : std::uint8_t { decode, encode };  ///< encode: of the encoder in front of a decoder
 
     template <class Input>
-    void prepare(const Input& input, Pass pass);
+    void prepare(const Input& input, Pass pass, bool is_check = false);
     void check_encoded() const;
     void forget_encoded() noexcept;
     void keep_encoded() noexcept;
@@ -138,6 +147,7 @@ private:
     StepStatus run_until(runtime::Executor::Clock::time_point deadline);
     StepStatus run_to_the_end();
     void next_micro_batch() noexcept;
+    [[nodiscard]] std::size_t n_guesses() const noexcept;
     std::size_t choose_kept(std::span<const runtime::Keep> keeps);
     [[nodiscard]] bool is_kept(std::size_t i) const noexcept;
     StepStatus run_batch(runtime::Executor::Clock::time_point deadline);
@@ -170,13 +180,16 @@ private:
     // the transaction
     std::atomic<bool> stepping_{
         false};  ///< begin, step or decode is on the stack; the session's flag stays set between
+    std::atomic<bool> awaits_commit_{false};  ///< the stage is `computed`
     Stage stage_ = Stage::none;
     Pass pass_ = Pass::decode;
     memory::Memory* memory_ = &sequences;  ///< of the pass
     runtime::BatchPlan* batch_ = &batch;
     Batch begun_;                 ///< what begin() was given
     memory::Memory::Fit fit_{};   ///< no_room: it ends so before anything runs
+    bool is_check_ = false;       ///< of guesses
     bool generates_ = false;      ///< the call counts as generation
+    std::size_t n_kept_ = 0;      ///< tokens of the batch that a commit keeps
     double spent_s_ = 0;          ///< on the call so far
     std::size_t n_done_ = 0;      ///< tokens of the batch that are computed
     std::uint32_t number_ = 0;    ///< of the micro-batch

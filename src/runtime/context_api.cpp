@@ -225,7 +225,7 @@ Attachment Context::attach(std::shared_ptr<Observer> observer) {
 }
 
 void Context::mark(std::string_view text) {
-    reporting_memory(kInContext, [&] { impl_->session->mark(text); });
+    reporting_memory(kInContext, [&] { impl_->session->mark(text, impl_->sample_flag()); });
 }
 
 Attachment::Attachment(Attachment&& other) noexcept : impl_(std::move(other.impl_)) {}

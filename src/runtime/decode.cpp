@@ -193,6 +193,7 @@ void Context::Impl::start_micro_batch() {
     const bool prefill = batch_->is_prefill(mb.first, mb.n);
     start_run(bound,
               encodes || !layout.causal() ? Phase::encode
+              : is_check_                 ? Phase::verify
               : prefill                   ? Phase::prefill
                                           : Phase::decode,
               mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);

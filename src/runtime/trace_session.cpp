@@ -277,16 +277,16 @@ void TraceSession::end_run(RunStatus status) {
     if (thrown && status != RunStatus::failed) std::rethrow_exception(thrown);
 }
 
-void TraceSession::on_sample(SampleEvent event) {
-    const CallbackHold hold(busy);
+void TraceSession::on_sample(SampleEvent event, std::atomic<bool>& flag) {
+    const CallbackHold hold(flag);
     event.run = n_runs_ > 0 ? n_runs_ - 1 : 0;
     event.time = now();
     for_each_observer([&](Attached& a) { a.observer->on_sample(event); });
     detach_requested();
 }
 
-void TraceSession::mark(std::string_view text) {
-    const CallbackHold hold(busy);
+void TraceSession::mark(std::string_view text, std::atomic<bool>& flag) {
+    const CallbackHold hold(flag);
     const std::uint64_t time = now();
     for_each_observer([&](Attached& a) { a.observer->on_mark(time, text); });
     detach_requested();

@@ -69,8 +69,9 @@ public:
     void begin_run(const RunDetails& details);
     void end_run(RunStatus status);
 
-    void on_sample(SampleEvent event);
-    void mark(std::string_view text);
+    /// `flag` is held meanwhile (Context::Impl::sample_flag): busy where it is set.
+    void on_sample(SampleEvent event, std::atomic<bool>& flag);
+    void mark(std::string_view text, std::atomic<bool>& flag);
     [[nodiscard]] std::uint64_t runs() const noexcept { return n_runs_; }
 
     // StepObserver

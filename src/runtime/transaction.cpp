@@ -32,7 +32,7 @@ DecodeStatus outcome(StepStatus status) noexcept {
 }  // namespace
 
 template <class Input>
-void Context::Impl::prepare(const Input& input, Pass pass) {
+void Context::Impl::prepare(const Input& input, Pass pass, bool is_check) {
     Busy busy(session->busy);
     const bool encodes = pass == Pass::encode;
     forget_outputs();
@@ -47,7 +47,9 @@ void Context::Impl::prepare(const Input& input, Pass pass) {
     if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
     if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;
     begin_pooling();
-    generates_ = !encodes && layout.causal() && !batch_->is_prefill(0, batch_->size());
+    is_check_ = is_check;
+    generates_ = is_check || (!encodes && layout.causal() && !batch_->is_prefill(0, batch_->size()));
+    n_kept_ = batch_->size();
     spent_s_ = 0;
     n_done_ = 0;
     number_ = 0;
@@ -112,13 +114,19 @@ void Context::Impl::finish(StepStatus status) noexcept {
         if (pass_ == Pass::encode) keep_encoded();
         if (memory_->in_transaction())  // a bidirectional call leaves nothing behind
             layout.causal() && pass_ == Pass::decode ? memory_->commit() : memory_->rollback();
-        (generates_ ? timings.generation_n : timings.prompt_n) += batch_->size();
+        (generates_ ? timings.generation_n : timings.prompt_n) += n_kept_;
+        if (is_check_) {
+            const std::size_t n_drafted = n_guesses();
+            timings.drafted_n += n_drafted;
+            timings.accepted_n += n_drafted - std::min(n_drafted, batch_->size() - n_kept_);
+        }
         (generates_ ? timings.generation_s : timings.prompt_s) += spent_s_;
     } else {
         if (memory_->in_transaction()) memory_->rollback();
         forget_outputs();
     }
     stage_ = Stage::none;
+    awaits_commit_.store(false, std::memory_order_release);
     session->detach_requested();
     session->busy.store(false, std::memory_order_release);
 }
@@ -139,6 +147,7 @@ StepStatus Context::Impl::run_until(Clock::time_point deadline) {
     spent_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (status == StepStatus::ok) {
         stage_ = Stage::computed;
+        awaits_commit_.store(true, std::memory_order_release);
         n_outputs = pooled_data.size() > 0 ? 0 : static_cast<int>(batch_->output_rows().size());
         has_outputs = pass_ == Pass::decode;
     } else if (status != StepStatus::pending) {
@@ -153,7 +162,12 @@ StepStatus Context::Impl::run_to_the_end() {
     return status;
 }
 
-void Context::Impl::open(const Batch& given) { begin(given); }
+void Context::Impl::open(const Batch& given, bool is_check) {
+    const Busy busy(stepping_);
+    if (stage_ != Stage::none) fail(ErrorCode::busy, "context is busy");  // begun_ is in use
+    begun_ = given;
+    prepare(begun_, Pass::decode, is_check);
+}
 
 StepStatus Context::Impl::advance(Clock::time_point deadline) {
     const Busy busy(stepping_);
@@ -245,6 +259,16 @@ std::size_t Context::Impl::choose_kept(std::span<const runtime::Keep> keeps) {
     return n_kept;
 }
 
+// Of a check: all tokens but the first one of each sequence.
+std::size_t Context::Impl::n_guesses() const noexcept {
+    const auto tokens = batch_->tokens();
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        n += std::ranges::any_of(tokens.first(i),
+                                 [&](const auto& before) { return before.seqs.front() == tokens[i].seqs.front(); });
+    return n;
+}
+
 // What is computed next: all in order, or the kept tokens alone, whose outputs are there already.
 void Context::Impl::next_micro_batch() noexcept {
     if (repeats_)
@@ -261,7 +285,7 @@ void Context::Impl::next_micro_batch() noexcept {
 DecodeStatus Context::Impl::commit(std::span<const runtime::Keep> keeps) {
     const Busy busy(stepping_);
     if (stage_ != Stage::computed) fail(ErrorCode::bad_parameter, "commit: no decode has been computed");
-    const std::size_t n_kept = choose_kept(keeps);
+    const std::size_t n_kept = n_kept_ = choose_kept(keeps);
     if (n_kept < batch_->size()) {
         bool can_cut = true;
         for (std::size_t seq = 0; seq < keep_ends_.size(); ++seq)
@@ -277,6 +301,7 @@ DecodeStatus Context::Impl::commit(std::span<const runtime::Keep> keeps) {
             repeats_ = true;
             n_done_ = 0;
             stage_ = Stage::place;
+            awaits_commit_.store(false, std::memory_order_release);
         }
     }
     return outcome(run_to_the_end());

@@ -313,4 +313,61 @@ TEST_CASE_FIXTURE(ChatFixture, "chat: thoughts end when their budget is used up,
     }
 }
 
+TEST_CASE("[M8] chat: a conversation longer than the context goes on with its system message and its last turns") {
+    ChatFixture f;
+    Chat chat(f.model, {.system = "SYS", .shift = ContextShift{}});
+    Chat without(f.model, {.system = "SYS"});
+    for (int turn = 0; turn < 12; ++turn) {
+        CAPTURE(turn);
+        const std::string question = "what is " + std::string(1, static_cast<char>('a' + turn));
+        chat.add({"user", question});
+        f.say(std::string(30, 'x'));
+        CHECK(f.answer(chat).content == std::string(30, 'x'));
+        CHECK(chat.stop() == StopReason::eog);
+        CHECK(chat.cached().size() == static_cast<std::size_t>(f.context.count(SeqId{0})));
+        const std::string shown = chat.render(false).text;
+        CHECK(shown.starts_with("<s><|u|>SYS<|end|><|u|>what is "));
+        CHECK(shown.find(question) != std::string::npos);
+    }
+    CHECK(chat.n_messages() == 1 + 2 * 12);
+    CHECK(chat.render(false).text.find("what is a") == std::string::npos);
+
+    // One answer alone is longer: it goes on, and the turn behind it too.
+    chat.add({"user", "more"});
+    f.say(std::string(400, 'y'));
+    CHECK(f.answer(chat).content == std::string(400, 'y'));
+    CHECK(chat.cached().size() == static_cast<std::size_t>(f.context.count(SeqId{0})));
+    chat.add({"user", "and now"});
+    f.say("fine");
+    CHECK(f.answer(chat).content == "fine");
+    CHECK(chat.render(false).text.starts_with("<s><|u|>SYS<|end|><|u|>and now"));
+
+    f.context.clear();
+    without.add({"user", "more"});
+    f.list->clear();
+    f.say(std::string(400, 'y'));
+    CHECK(f.answer(without).content.size() < 256);
+    CHECK(without.stop() == StopReason::context);
+}
+
+TEST_CASE("[J1] chat: guesses change no answer and nothing that the cache holds") {
+    for (const bool guesses : {false, true}) {
+        ChatFixture f;
+        Context context(f.model, {.n_ctx = 256, .n_outputs = 8, .n_threads = 1});
+        ChatOptions options{.system = "S"};
+        if (guesses) options.speculation = {.drafter = ngram_drafter(), .adapt = false};
+        Chat chat(f.model, options);
+        for (int turn = 0; turn < 3; ++turn) {
+            chat.add({"user", "say it again"});
+            f.say("it again it again it again");
+            std::string text;
+            while (const auto more = chat.next(context, f.sampler)) text += more->content;
+            CHECK(text == "it again it again it again");
+            CHECK(chat.cached().size() == static_cast<std::size_t>(context.count(SeqId{0})));
+            CHECK((chat.timings().accepted_n > 5) == guesses);
+            CHECK(f.list->empty());
+        }
+    }
+}
+
 }  // namespace tinfer

@@ -127,6 +127,33 @@ TEST_CASE("transaction: any part can be kept, in micro-batches of any size") {
     });
 }
 
+TEST_CASE(
+    "transaction: a part can be kept behind tokens that were removed and moved, in a context that is nearly full") {
+    const Fixture tiny;
+    for (const int n_ctx : {64, 128}) {
+        CAPTURE(n_ctx);
+        const ContextOptions options{.n_ctx = n_ctx, .n_outputs = 16};
+        Context context(tiny.model, options), expected(tiny.model, options);
+        for (Context* each : {&context, &expected}) {
+            REQUIRE(each->decode(random_tokens(n_ctx, 128, 13)) == DecodeStatus::ok);
+            REQUIRE(each->seq_rm(kA, Pos{3}, Pos{33}) == RemoveStatus::ok);
+            each->seq_add(kA, {Pos{33}}, -30);
+        }
+        for (int round = 0; round < 10; ++round) {
+            CAPTURE(round);
+            Batch all, kept;
+            const auto tokens = random_tokens(5, 128, 40 + static_cast<std::uint64_t>(round));
+            add_tokens(all, tokens, kA);
+            add_tokens(kept, std::span(tokens).first(2), kA);
+            Context::Impl& impl = computed(context, all);
+            REQUIRE(expected.decode(kept) == DecodeStatus::ok);
+            CHECK(bits_of(context.logits(0)) == bits_of(expected.logits(0)));
+            CHECK(bits_of(context.logits(1)) == bits_of(expected.logits(1)));
+            REQUIRE(impl.commit(std::array{Keep{kA, 2}}) == DecodeStatus::ok);
+        }
+    }
+}
+
 TEST_CASE("transaction: a part whose window was released within the batch is computed again") {
     const Model model = windowed_model(10);
     const int n_vocab = model.info().n_vocab;

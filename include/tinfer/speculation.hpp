@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Speculation: guess the next tokens, check all of them in one decode, keep those that the sampler draws too. Tokens,
+// text and logits are the ones of a generation without it; only the time differs.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 2048, .n_outputs = 16});  // a row for each token of a check
+//     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
+//     tinfer::GenerationOptions options{.n_predict = 40};
+//     options.speculation.drafter = tinfer::ngram_drafter();
+//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), options);
+//     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
+//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " guesses right\n";
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tinfer/context.hpp"
+#include "tinfer/export.hpp"
+#include "tinfer/model.hpp"
+#include "tinfer/types.hpp"
+
+namespace tinfer {
+
+/// What a drafter has proposed: n tokens, and how sure it is, from 0 to 7. How often drafts of each degree are right is
+/// learned, so a degree has to mean the same all the time and nothing else.
+struct Draft {
+    std::size_t n = 0;
+    int confidence = 0;
+};
+
+/// Guesses how a text goes on: the door for a drafter of your own. A wrong guess costs time and nothing else. A value
+/// that clones; one thread at a time.
+class TINFER_API Drafter {
+public:
+    virtual ~Drafter() = default;
+    /// Writes at most out.size() tokens that may follow the text. `text` is all of the sequence so far, and may have
+    /// become another one between two calls.
+    virtual Draft draft(std::span<const Token> text, std::span<Token> out) = 0;
+    [[nodiscard]] virtual std::unique_ptr<Drafter> clone() const = 0;
+};
+
+struct NgramOptions {
+    int n_min = 1, n_max = 8;  ///< tokens at the end of the text that have to have occurred before
+    int window = 65536;        ///< tokens at the end of the text that are looked at
+};
+/// Proposes what followed the last occurrence of the longest possible end of the text. No memory, no model. Throws
+/// bad_parameter.
+[[nodiscard]] TINFER_API std::unique_ptr<Drafter> ngram_drafter(const NgramOptions& options = {});
+
+struct ModelDrafterOptions {
+    ContextOptions context{};  ///< of the draft model; the sequences and outputs it needs are added
+    float p_min = 0.75f;       ///< a draft ends in front of the first token that is less probable
+};
+/// Proposes what a smaller model finds most probable. It is asked in a context of its own, on the thread that
+/// generates. Throws bad_parameter naming the token where the vocabularies differ, and what making a context throws.
+[[nodiscard]] TINFER_API std::unique_ptr<Drafter> model_drafter(const Model& target, const Model& draft,
+                                                                const ModelDrafterOptions& options = {});
+
+/// Of a generation. Nothing is guessed where there is no drafter and nothing is forced.
+struct SpeculationOptions {
+    /// The generation's own; copies of the generation have clones of it.
+    std::shared_ptr<Drafter> drafter{};
+    /// Tokens that a constraint of the sampler leaves no choice about are guesses, too (TokenConstraint::forced).
+    bool forced = true;
+    int n_max = 15;  ///< most tokens of a draft, up to 63; ContextOptions::n_outputs − 1 is a limit as well
+    /// The length of drafts follows what checks cost and how often guesses are right, down to none. False: drafts are
+    /// as long as they can be.
+    bool adapt = true;
+    std::vector<Token> before{};  ///< what the sequence has already, in front of the prompt
+};
+
+}  // namespace tinfer

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "generation/draft_length.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tinfer::generation {
+
+namespace {
+
+// In terms of a step of one token. The credit at the start and its growth bound what wrong guesses cost a text of n
+// tokens: 1.5 + 0.012 n.
+constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMostCredit = 12.0;
+constexpr double kCostPerToken = 0.12;  // of a check, until it is measured
+constexpr std::size_t kFirstSize = 4;   // larger checks are tried once the next smaller one is measured
+constexpr double kLeastGain = 1.03;     // what a check has to promise
+constexpr double kPriorWeight = 4.0;    // guesses that what is expected of a degree counts for
+constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
+
+// Sizes of checks: each has a plan of its own, and there are not many places for plans.
+constexpr std::array<std::size_t, 11> kSizes{2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+constexpr std::array<double, DraftLength::kDegrees> kExpected{0.4, 0.55, 0.7, 0.75, 0.8, 0.85, 0.9, 0.9, 0.95};
+
+}  // namespace
+
+double touched(const StepShape& shape, std::size_t n_tokens) noexcept {
+    const double used = std::clamp(shape.experts_used, 1e-6, 1.0);
+    const double of_union = (1.0 - std::pow(1.0 - used, static_cast<double>(n_tokens))) / used;
+    return 1.0 - shape.expert_share + shape.expert_share * of_union;
+}
+
+void DraftLength::Mean::add(double value) noexcept {
+    if (n == 0) seconds = value;
+    else if (n < 4) seconds = std::min(seconds, value);  // the first ones make plans and warm caches
+    else seconds += (std::min(value, 2 * seconds) - seconds) / 16;
+    ++n;
+}
+
+// Measured, or from the nearest smaller check that is.
+double DraftLength::cost(std::size_t n_tokens) const noexcept {
+    const auto expected = [&](std::size_t n) {
+        return plain_.seconds * (touched(shape_, n) + kCostPerToken * static_cast<double>(n - 1));
+    };
+    if (checks_[n_tokens - 1].n > 0) return checks_[n_tokens - 1].seconds;
+    for (std::size_t n = n_tokens - 1; n > 1; --n)
+        if (checks_[n - 1].n > 0)
+            return std::max(checks_[n - 1].seconds, checks_[n - 1].seconds * expected(n_tokens) / expected(n));
+    return expected(n_tokens);
+}
+
+double DraftLength::chance(int degree) const noexcept {
+    const auto d = static_cast<std::size_t>(degree);
+    return (kExpected[d] * kPriorWeight + degrees_[d].right) / (kPriorWeight + degrees_[d].tried);
+}
+
+std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
+    std::size_t chosen = 0;
+    double best_rate = kLeastGain / plain_.seconds, emitted = 1, power = 1;
+    std::size_t guesses = 0;
+    bool knows_smaller = true;
+    for (const std::size_t size : kSizes) {
+        if (size > n + 1 || (size > kFirstSize && !knows_smaller)) break;
+        knows_smaller = checks_[size - 1].n > 0;
+        for (; guesses + 1 < size; ++guesses) emitted += power *= chance;
+        const double seconds = cost(size);
+        if (seconds - plain_.seconds > credit_) break;
+        if (emitted / seconds > best_rate) {
+            best_rate = emitted / seconds;
+            chosen = size - 1;
+        }
+    }
+    return chosen;
+}
+
+std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
+    if (plain_.n == 0 || credit_ <= asking_.seconds) return 0;
+    double highest = 0;
+    for (int degree = 0; degree < kForced; ++degree) highest = std::max(highest, chance(degree));
+    return best(highest, limit);
+}
+
+std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
+    if (plain_.n == 0 || n == 0) return 0;
+    const std::size_t chosen = best(chance(degree), n);
+    if (chosen == 0) {
+        Degree& d = degrees_[static_cast<std::size_t>(degree)];
+        d.right *= kSkipped;
+        d.tried *= kSkipped;
+    }
+    return chosen;
+}
+
+void DraftLength::note_plain(double seconds, double asking) noexcept {
+    const bool is_first = plain_.n == 0;
+    if (asking > 0) asking_.add(asking);
+    plain_.add(seconds - asking);
+    credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
+    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+}
+
+void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept {
+    const std::size_t n_tokens = std::min(n + 1, checks_.size());
+    checks_[n_tokens - 1].add(seconds);
+    Degree& d = degrees_[static_cast<std::size_t>(degree)];
+    d.right = d.right * kOlder + static_cast<double>(n_right);
+    d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_right + 1));
+    credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
+    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+}
+
+}  // namespace tinfer::generation

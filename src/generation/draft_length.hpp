@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// How long a draft may be: as long as pays, by what checks have cost and how often guesses were right. What is lost on
+// wrong guesses is kept account of, and bounded, so that no text becomes slow by them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace tinfer::generation {
+
+/// What a step of n tokens touches, in terms of a step of one: with experts, n tokens need the union of theirs.
+struct StepShape {
+    double expert_share = 0;    ///< of the bytes that one token reads, those of its experts
+    double experts_used = 1.0;  ///< of the experts of a layer, the part that one token uses
+};
+[[nodiscard]] double touched(const StepShape& shape, std::size_t n_tokens) noexcept;
+
+class DraftLength {
+public:
+    /// Degrees of confidence: the drafter's, and one for tokens that are forced.
+    static constexpr int kForced = 8, kDegrees = 9;
+
+    explicit DraftLength(const StepShape& shape = {}) : shape_(shape) {}
+
+    /// Guesses to ask a drafter for, at most `limit`; 0: none would be checked.
+    [[nodiscard]] std::size_t wanted(std::size_t limit) const noexcept;
+    /// Of n guesses the number that is worth a check. One that is 0 lets the degree be tried again after some time.
+    [[nodiscard]] std::size_t worth(int degree, std::size_t n) noexcept;
+
+    /// A step of one token took so long; `asking` of it went into a drafter that had nothing to say.
+    void note_plain(double seconds, double asking) noexcept;
+    /// A check of n guesses, of which the first n_right were right, took so long, asking included.
+    void note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept;
+
+    /// Seconds of a step of one token; 0 before the first one.
+    [[nodiscard]] double plain() const noexcept { return plain_.seconds; }
+
+private:
+    /// A running mean that one slow step does not spoil.
+    struct Mean {
+        double seconds = 0;
+        int n = 0;
+        void add(double value) noexcept;
+    };
+    struct Degree {
+        double right = 0, tried = 0;  // guesses, older ones counting less
+    };
+    [[nodiscard]] double cost(std::size_t n_tokens) const noexcept;
+    [[nodiscard]] double chance(int degree) const noexcept;
+    [[nodiscard]] std::size_t best(double chance, std::size_t n) const noexcept;
+
+    StepShape shape_;
+    Mean plain_, asking_;          // asking: where the drafter had nothing to say
+    std::array<Mean, 64> checks_;  // by tokens
+    std::array<Degree, kDegrees> degrees_{};
+    double credit_ = 0;  // seconds that may be lost
+};
+
+}  // namespace tinfer::generation

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "generation/guesses.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace tinfer::generation {
+
+namespace {
+
+constexpr int kMostGuesses = 63;
+
+StepShape shape_of(const Model& model) {
+    const ModelInfo& info = model.info();
+    if (info.n_expert <= 0 || info.n_expert_used <= 0) return {};
+    std::uint64_t of_experts = 0, of_others = 0;
+    for (const TensorInfo& tensor : model.file().tensors()) {
+        // Of the embedding only rows are read.
+        if (tensor.name == "token_embd.weight") continue;
+        (tensor.name.find("_exps") != std::string_view::npos ? of_experts : of_others) += tensor.bytes;
+    }
+    const double used = std::min(1.0, static_cast<double>(info.n_expert_used) / static_cast<double>(info.n_expert));
+    const double read = static_cast<double>(of_experts) * used;
+    return {.expert_share = read / std::max(1.0, read + static_cast<double>(of_others)), .experts_used = used};
+}
+
+}  // namespace
+
+Guesses::Guesses(SpeculationOptions options) : options_(std::move(options)) {
+    if (options_.n_max < 0 || options_.n_max > kMostGuesses)
+        fail(ErrorCode::bad_parameter, cat("speculation: n_max = ", options_.n_max, ": must be 0 to ", kMostGuesses));
+    drafts_.resize(static_cast<std::size_t>(options_.n_max));
+    push(std::exchange(options_.before, {}));
+}
+
+Guesses::Guesses(const Guesses& other)
+    : options_(other.options_), text_(other.text_), drafts_(other.drafts_), length_(other.length_),
+      has_shape_(other.has_shape_), degree_(other.degree_), asking_(other.asking_) {
+    if (options_.drafter != nullptr) options_.drafter = options_.drafter->clone();
+}
+
+void Guesses::push(std::span<const Token> tokens) {
+    if (options_.drafter == nullptr) return;
+    if (text_.capacity() - text_.size() < tokens.size()) text_.reserve(2 * (text_.size() + tokens.size()) + 64);
+    text_.insert(text_.end(), tokens.begin(), tokens.end());
+}
+
+std::span<const Token> Guesses::make(const Context& context, Sampler& sampler, std::size_t limit) {
+    asking_ = 0;
+    limit = std::min(limit, drafts_.size());
+    if (limit == 0) return {};
+    if (!std::exchange(has_shape_, true)) length_ = DraftLength(shape_of(context.model()));
+    std::size_t n = 0;
+    if (options_.forced && sampler.constraint() != nullptr) {
+        const auto forced = sampler.constraint()->forced();
+        n = std::min(limit, forced.size());
+        std::copy_n(forced.begin(), n, drafts_.begin());
+        degree_ = DraftLength::kForced;
+    }
+    if (n == 0 && options_.drafter != nullptr) {
+        const std::size_t wanted = options_.adapt ? length_.wanted(limit) : limit;
+        if (wanted == 0) return {};
+        const auto begin = std::chrono::steady_clock::now();
+        const Draft draft = options_.drafter->draft(text_, std::span(drafts_).first(wanted));
+        asking_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        n = std::min(wanted, draft.n);
+        degree_ = std::clamp(draft.confidence, 0, DraftLength::kForced - 1);
+    }
+    // Where no token can be it cannot be checked either.
+    const auto n_vocab = context.model().vocab().size();
+    const auto end = drafts_.begin() + static_cast<std::ptrdiff_t>(n);
+    const auto bad =
+        std::find_if(drafts_.begin(), end, [&](Token token) { return static_cast<std::uint32_t>(token) >= n_vocab; });
+    n = static_cast<std::size_t>(bad - drafts_.begin());
+    if (options_.adapt) n = length_.worth(degree_, n);
+    return std::span(drafts_).first(n);
+}
+
+void Guesses::note(std::size_t n, std::size_t n_right, double seconds) noexcept {
+    if (n == 0) length_.note_plain(seconds, std::exchange(asking_, 0));
+    else length_.note_check(degree_, n, n_right, seconds);
+}
+
+}  // namespace tinfer::generation

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "generation/long_text.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace tinfer::generation {
+
+namespace {
+
+constexpr int kLeastRoom = 4;  // tokens of a context that are never kept for good
+
+int end_of(const Context& context, SeqId seq) {
+    const auto last = context.seq_pos_max(seq);
+    return last ? static_cast<std::int32_t>(*last) + 1 : 0;
+}
+
+}  // namespace
+
+ContextShifter::ContextShifter(const ContextShift& options, std::size_t n_prompt) : options_(options) {
+    if (options.keep < -1)
+        fail(ErrorCode::bad_parameter, cat("context shift: keep = ", options.keep, ": must be -1 or more"));
+    if (options.discard < 0)
+        fail(ErrorCode::bad_parameter, cat("context shift: discard = ", options.discard, ": must be 0 or more"));
+    if (options.keep == -1)
+        options_.keep = static_cast<int>(std::min<std::size_t>(n_prompt, static_cast<std::size_t>(kPosEnd)));
+}
+
+bool ContextShifter::make_room(Context& context, SeqId seq, std::size_t n_needed) {
+    const auto room = [&] { return static_cast<std::size_t>(context.room(seq)); };
+    if (room() >= n_needed) return true;
+    const int keep = std::clamp(options_.keep, 1, std::max(1, context.options().n_ctx - kLeastRoom));
+    const auto others = [&] { return end_of(context, seq) - keep; };
+    // The last token stays: it is the one that the next is computed behind.
+    if (!context.can_shift() || others() < 2 || room() + static_cast<std::size_t>(others() - 1) < n_needed)
+        return false;
+    while (room() < n_needed) {
+        const int n = std::min(options_.discard > 0 ? options_.discard : std::max(1, others() / 2), others() - 1);
+        if (n < 1) return false;
+        if (context.seq_rm(seq, Pos{keep}, Pos{keep + n}) != RemoveStatus::ok) return false;
+        context.seq_add(seq, Pos{keep + n}, kPosEnd, -n);
+        ++shifts_.n;
+        shifts_.keep = static_cast<std::size_t>(keep);
+        shifts_.dropped += static_cast<std::size_t>(n);
+    }
+    return true;
+}
+
+PositionGroups::PositionGroups(const SelfExtend& options) : options_(options) {
+    if (options.group < 1)
+        fail(ErrorCode::bad_parameter, cat("self-extend: group = ", options.group, ": must be 1 or more"));
+    if (options.width < 1 || options.width % options.group != 0)
+        fail(ErrorCode::bad_parameter,
+             cat("self-extend: width = ", options.width, ": must be a multiple of group = ", options.group));
+}
+
+std::size_t PositionGroups::advance(Context& context, SeqId seq) {
+    const int group = options_.group, width = options_.width;
+    if (group == 1) return static_cast<std::size_t>(kPosEnd);
+    if (!context.can_shift() || (context.model().info().n_window > 0 && !context.options().swa_full))
+        fail(ErrorCode::unsupported_operation,
+             "self-extend: positions of this model cannot be divided (it learned them, or has recurrent layers, or "
+             "windows without swa_full)");
+    int end = end_of(context, seq);
+    while (end >= begin_ + width) {
+        // Positions are divided where they were counted from 0: what was divided so far moves out of the way and back.
+        const int before = group * begin_ / width;
+        const int lost = width / group * (group - 1);
+        if (before > 0) context.seq_add(seq, Pos{begin_}, Pos{end}, before * lost);
+        context.seq_div(seq, Pos{begin_ + before * lost}, Pos{begin_ + before * lost + width}, group);
+        const int back = width / group - before * lost - width;
+        if (end > begin_ + width)
+            context.seq_add(seq, Pos{begin_ + before * lost + width}, Pos{end + before * lost}, back);
+        end -= lost;
+        begin_ += width / group;
+    }
+    return static_cast<std::size_t>(begin_ + width - end);
+}
+
+}  // namespace tinfer::generation
