@@ -105,8 +105,9 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, s
         if (source) entry(*source).last_used = ++clock_;
 
         // A sequence that nobody runs becomes the request's own where it has nothing more, or where its rest has to go.
+        // Where only whole sequences can be shared it stays for others.
         const bool fits = make_room(n_needed, source);
-        if (is_kept && (!fits || tree_.tokens(*source).size() == n)) {
+        if (is_kept && (!fits || (shares_parts_ && tree_.tokens(*source).size() == n))) {
             if (tree_.tokens(*source).size() > n && !trim(*source, n)) continue;
             entry(*source).use = Use::running;
             if (n_free() >= n_needed) return Taken{*source, n, alike->n_tokens > n ? alike->n_tokens : 0};
