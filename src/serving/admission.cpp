@@ -42,6 +42,8 @@ void Scheduler::admit() {
         }
         Owned owned = std::move(waiting_.front());
         waiting_.erase(waiting_.begin());
+        // Where the memory cannot part sequences inside, a copy from the place where these part serves those to come.
+        owned->checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
         start(std::move(owned), taken->seq, taken->n_shared);
     }
 }

@@ -85,7 +85,11 @@ bool Scheduler::waits_for_older(Request& request) {
             std::mismatch(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(n), older->tokens.begin()).first -
             own.begin());
         if (same < request.n_done + PrefixTree::kPage) continue;
-        if (older->n_done < same) return true;
+        if (older->n_done < same) {
+            // Where only whole sequences can be shared, it leaves a copy when it comes to that place.
+            if (!sequences_.shares_parts() && older->checkpoint <= older->n_done) older->checkpoint = same;
+            return true;
+        }
         const std::size_t n_done = sequences_.share_more(*request.seq, request.tokens, own.size());
         request.may_wait = n_done > request.n_done;
         if (request.n_most_done == request.n_cached) {

@@ -41,12 +41,10 @@ ContextOptions context_options(const EngineOptions& options) {
 
 Context make_context(const Model& model, EngineOptions& options) {
     ContextOptions o = context_options(options);
-    const bool pools = [&] {
-        ContextOptions probe = o;
-        probe.n_outputs = probe.n_batch = 0;
-        if (o.pooling != Pooling::from_model) return o.pooling != Pooling::none;
-        return (o.embeddings || !model.info().has_output_head) && model.info().pooling != Pooling::none;
-    }();
+    const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
+    const bool by_itself = o.pooling == Pooling::from_model && model.info().pooling != Pooling::none &&
+                           (o.embeddings || !model.info().has_output_head);
+    const bool pools = asked || by_itself;
     if (pools) {
         options.n_kept = 0;
         o.n_batch = o.n_outputs = 0;  // a vector is made of one call

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -93,10 +94,8 @@ void Scheduler::one_round() {
         ++n_abandoned_;
     } else {
         // The rows of states or of windows, which nobody counts in tokens, do not suffice.
-        if (running_.size() > 1) push_back_youngest();
-        else
-            fail_request(*running_.front(),
-                         Error(ErrorCode::no_room, "engine: the cache has no room for the request alone"));
+        if (sequences_.n_kept() > 0) (void)sequences_.make_room(std::numeric_limits<std::size_t>::max());
+        else fail_request(*running_.back(), Error(ErrorCode::no_room, "engine: the cache has no room for the request"));
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     inbox_.update([&](EngineStats& stats) {

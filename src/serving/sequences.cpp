@@ -76,6 +76,7 @@ bool Sequences::copy(SeqId from, SeqId to, std::size_t n) {
         else context_.seq_cp(from, to, {Pos{0}, Pos{static_cast<std::int32_t>(n)}});
     } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported_operation && error.code() != ErrorCode::limit_exceeded) throw;
+        shares_parts_ = shares_parts_ && error.code() != ErrorCode::unsupported_operation;
         return false;
     }
     try {
@@ -104,8 +105,9 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, s
         if (source) entry(*source).last_used = ++clock_;
 
         // A sequence that nobody runs becomes the request's own where it has nothing more, or where its rest has to go.
+        // Where only whole sequences can be shared it stays for others.
         const bool fits = make_room(n_needed, source);
-        if (is_kept && (!fits || tree_.tokens(*source).size() == n)) {
+        if (is_kept && (!fits || (shares_parts_ && tree_.tokens(*source).size() == n))) {
             if (tree_.tokens(*source).size() > n && !trim(*source, n)) continue;
             entry(*source).use = Use::running;
             if (n_free() >= n_needed) return Taken{*source, n, alike->n_tokens > n ? alike->n_tokens : 0};
@@ -133,10 +135,14 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, s
 
 std::size_t Sequences::share_more(SeqId seq, std::span<const Token> tokens, std::size_t n_shareable) {
     const std::size_t n_done = tree_.tokens(seq).size();
-    const auto match = tree_.find(tokens.first(n_shareable));
-    if (!match || match->seq == seq || match->n_tokens <= n_done) return n_done;
-    entry(match->seq).last_used = ++clock_;
-    return copy(match->seq, seq, match->n_tokens) ? match->n_tokens : n_done;
+    for (const bool whole : {false, true}) {
+        const auto some = tokens.first(n_shareable);
+        const auto match = whole ? tree_.find_whole(some, seq) : tree_.find(some);
+        if (!match || match->seq == seq || match->n_tokens <= n_done) continue;
+        entry(match->seq).last_used = ++clock_;
+        if (copy(match->seq, seq, match->n_tokens)) return match->n_tokens;
+    }
+    return n_done;
 }
 
 void Sequences::keep_copy(SeqId seq) {

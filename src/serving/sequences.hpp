@@ -48,6 +48,8 @@ public:
     /// Most tokens of one sequence.
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
     [[nodiscard]] std::size_t n_kept() const noexcept;
+    /// False once the memory has refused to share a part of a sequence: recurrent states, windows.
+    [[nodiscard]] bool shares_parts() const noexcept { return shares_parts_; }
     [[nodiscard]] std::uint64_t n_dropped() const noexcept { return n_dropped_; }
 
 private:
@@ -69,6 +71,7 @@ private:
     std::vector<Entry> entries_;  // {n_seq_max}
     std::size_t n_most_kept_ = 0, n_cells_ = 0, n_longest_ = 0;
     std::uint64_t clock_ = 0, n_dropped_ = 0;
+    bool shares_parts_ = true;
 };
 
 }  // namespace tinfer::serving

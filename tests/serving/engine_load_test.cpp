@@ -153,3 +153,22 @@ TEST_CASE("[V12] engine: prompts that begin alike are computed once") {
         CHECK(engine.stats().dropped_sequences == 0);
     }
 }
+
+TEST_CASE("[golden] [V12] engine: recurrent models share beginnings from where requests part") {
+    const auto file = golden_model_file("mamba");
+    if (!file) return;
+    const auto model = Model::load(*file);
+    Engine engine(model, {.context = {.n_ctx = 1024, .n_seq_max = 2}});
+    const auto request = [&](std::int32_t i) {
+        EngineRequest out{.prompt = random_tokens(210, 90, 4), .sampler = {.seed = 1}, .generation = {.n_predict = 4}};
+        out.prompt[200] = Token{91 + i};
+        return out;
+    };
+    CHECK(engine.ask(request(0)).n_cached == 0);
+    CHECK(engine.ask(request(1)).n_cached == 0);  // leaves a copy at token 200
+    const auto warm = engine.ask(request(2));
+    CHECK(warm.n_cached == 200);
+    auto cold = request(2);
+    cold.share_prefix = false;
+    CHECK(engine.ask(cold).text == warm.text);
+}
