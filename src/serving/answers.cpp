@@ -146,8 +146,10 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     }
     if (!request.started) inbox_.left_queue();
     inbox_.update([&](EngineStats& stats) {
+        stats.cells_used = sequences_.n_cells() == 0 ? 0 : sequences_.n_cells() - sequences_.n_free();
         ++(event.error ? stats.failed : event.stop == StopReason::interrupt ? stats.interrupted : stats.ended);
     });
+    inbox_.leaves(request.id);
     deliver(request, event);
     request.sink = nullptr;
     inbox_.request_ended();

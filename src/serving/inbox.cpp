@@ -76,6 +76,15 @@ void Inbox::left_queue() {
     --n_queued_;
 }
 
+void Inbox::leaves(RequestId id) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(slots_, [&](const SlotInfo& slot) {
+        if (slot.request != id) return false;
+        if (slot.state != SlotInfo::State::queued && stats_.running > 0) --stats_.running;
+        return true;
+    });
+}
+
 void Inbox::request_ended() {
     const std::lock_guard lock(mutex_);
     if (--n_active_ == 0) all_ended_.notify_all();

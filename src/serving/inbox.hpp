@@ -41,8 +41,9 @@ public:
     [[nodiscard]] News take(bool idle);
     /// Somebody wants a request, or the engine, to end: looked at between slices of time.
     [[nodiscard]] bool is_urgent() const noexcept { return is_urgent_.load(std::memory_order_acquire); }
-    void left_queue();     ///< a request runs for the first time, or ended before it did
-    void request_ended();  ///< its last event was given
+    void left_queue();          ///< a request runs for the first time, or ended before it did
+    void leaves(RequestId id);  ///< from now on slots() and stats() know it no more
+    void request_ended();       ///< its last event was given
     template <class Fn>
     void update(Fn&& fn) {
         const std::lock_guard lock(mutex_);
