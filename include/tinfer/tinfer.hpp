@@ -41,6 +41,7 @@
 #include "tinfer/generation.hpp"
 #include "tinfer/chat_grammar.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/engine.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"
