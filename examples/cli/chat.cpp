@@ -8,6 +8,7 @@
 
 #include "line_editor.hpp"
 #include "model_list.hpp"
+#include "prompt_cache.hpp"
 
 namespace cli {
 
@@ -18,6 +19,7 @@ struct ChatArgs {
     TextArgs text;
     ContextArgs context;
     SamplerArgs sampler;
+    PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
@@ -68,7 +70,8 @@ public:
     Talk(const ChatArgs& args, const tinfer::Model& model)
         : args_(args), model_(model), chat_(model, chat_options()),
           context_(model, args.context.options(args.model, model.info(), 0)),
-          sampler_(model.vocab(), args.sampler.get()) {
+          sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
+        if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
         if (!args_.messages_file.empty()) chat_.set_messages(read_text(args_.messages_file));
@@ -237,7 +240,10 @@ private:
         if (!text.empty()) chat_.add({"user", text});
         shown_.clear();
         bool is_thinking = false;
+        bool is_kept = false;
         while (const auto more = chat_.next(context_, sampler_)) {
+            if (chat_.answer_n() > 0 && !std::exchange(is_kept, true))
+                prompt_cache_.save(context_, chat_.cached(), false);
             show(*more, is_thinking);
             if (interrupted() && chat_.is_answering()) show(chat_.end(), is_thinking);
         }
@@ -246,6 +252,7 @@ private:
                                 "the conversation has " + counted(chat_.prompt_n(), "token") +
                                     ", the context room for " + std::to_string(context_.options().n_ctx) +
                                     " (see --ctx; /reset begins anew)");
+        if (is_kept) prompt_cache_.save(context_, chat_.cached(), true);
         if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
         if (args_.as_json) print_line(document());
     }
@@ -310,6 +317,7 @@ private:
     tinfer::Chat chat_;
     tinfer::Context context_;
     tinfer::Sampler sampler_;
+    PromptCache prompt_cache_;
     std::string shown_;  ///< of the current answer, on stdout
 };
 
@@ -370,6 +378,7 @@ Action add_chat(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
+    args->prompt_cache.add_to(*command);
     command->footer("\nExamples:\n  tinfer chat model.gguf\n"
                     "  tinfer chat model.gguf --system 'Answer in one sentence.' -p 'Why is the sky blue?'");
     return [args] { return chat(*args); };

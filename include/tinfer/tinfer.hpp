@@ -33,6 +33,8 @@
 #include "tinfer/isa.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
+#include "tinfer/state.hpp"
+#include "tinfer/prefix_store.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"
