@@ -13,8 +13,8 @@
 //     }
 //
 // Tokens are kept in pages of 64. A page is found by its content: the pages before it and its tokens are compared, a
-// hash is only where the search begins. Layers with a window and recurrent layers do not keep every token; of them there
-// are checkpoints, every so many tokens, and a text goes on from the last one that it shares.
+// hash is only where the search begins. Layers with a window and recurrent layers do not keep every token; of them
+// there are checkpoints, every so many tokens, and a text goes on from the last one that it shares.
 #pragma once
 
 #include <cstddef>

@@ -54,7 +54,7 @@ void overwrite(const std::filesystem::path& path, std::span<const char> bytes) {
 }  // namespace
 
 TEST_CASE(
-    "[V12][N20][golden] prefix store: every architecture computes only what is new, with the same bits, from memory "
+    "[V12][golden] prefix store: every architecture computes only what is new, with the same bits, from memory "
     "and from the folder") {
     if (skip_without_golden()) return;
     for (const test::GoldenModel& golden : test::golden_models()) {
@@ -211,10 +211,14 @@ TEST_CASE(
     }
     overwrite(files[0], second);
     overwrite(files[1], pristine);
-    PrefixStore store(model, {.folder = place});
-    CHECK(store.match(context, tokens) == 0);
-    CHECK(prompted(store, context, SeqId{0}, tokens).first == expected);
+    for (int run = 0; run < 2; ++run) {  // a page behind one that is refused is not looked at
+        PrefixStore store(model, {.folder = place});
+        CHECK(store.match(context, tokens) <= 64);
+        CHECK(prompted(store, context, SeqId{0}, tokens).first == expected);
+    }
     CHECK(contents(files[0]) == pristine);
+    CHECK(contents(files[1]) == second);
+    CHECK(PrefixStore(model, {.folder = place}).match(context, tokens) == 128);
 }
 
 TEST_CASE("[V12] prefix store: wherever memory runs out, context and store stay as they were") {
