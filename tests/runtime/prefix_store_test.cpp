@@ -53,9 +53,8 @@ void overwrite(const std::filesystem::path& path, std::span<const char> bytes) {
 
 }  // namespace
 
-TEST_CASE(
-    "[V12][golden] prefix store: every architecture computes only what is new, with the same bits, from memory "
-    "and from the folder") {
+TEST_CASE("[V12][golden] prefix store: every architecture computes only what is new, with the same bits, from memory "
+          "and from the folder") {
     if (skip_without_golden()) return;
     for (const test::GoldenModel& golden : test::golden_models()) {
         if (golden.encoder || test::is_deep(golden)) continue;
