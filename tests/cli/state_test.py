@@ -71,7 +71,7 @@ class PromptCache(unittest.TestCase):
             self.assert_same(document, plain)
 
     def test_penalties_see_the_whole_prompt(self):
-        args = ["--repeat-penalty", "1.5", "--temp", "0.9", "--seed", "5"]
+        args = ["--penalty-repeat", "1.5"]
         plain = run_json("-p", PROMPT, "-n", "6", *NO_EOG, *args)
         for _ in range(2):
             self.assert_same(self.run_with("penalty.state", PROMPT, *args), plain)
