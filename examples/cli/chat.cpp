@@ -11,6 +11,7 @@
 #include "line_editor.hpp"
 #include "long_run.hpp"
 #include "model_list.hpp"
+#include "prompt_cache.hpp"
 
 namespace cli {
 
@@ -25,6 +26,7 @@ struct ChatArgs {
     GrammarArgs grammar;
     SpeculateArgs speculate;
     LongTextArgs long_text;
+    PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
@@ -78,8 +80,9 @@ class Talk {
 public:
     Talk(const ChatArgs& args, const tinfer::Model& model)
         : args_(args), model_(model), context_(model, context_options()), chat_(model, chat_options()),
-          sampler_(model.vocab(), args.sampler.get()) {
+          sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
         args.adapters.attach_to(context_, args.model);
+        if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
         if (const auto grammar = args_.grammar.read(model_.vocab()))
@@ -327,7 +330,10 @@ private:
         shown_.clear();
         constrain_calls(!text.empty());
         bool is_thinking = false;
+        bool is_kept = false;
         while (const auto more = chat_.next(context_, sampler_)) {
+            if (chat_.answer_n() > 0 && !std::exchange(is_kept, true))
+                prompt_cache_.save(context_, chat_.cached(), false);
             show(*more, is_thinking);
             if (interrupted() && chat_.is_answering()) show(chat_.end(), is_thinking);
         }
@@ -336,6 +342,7 @@ private:
                                 "the conversation has " + counted(chat_.prompt_n(), "token") +
                                     ", the context room for " + std::to_string(context_.options().n_ctx) +
                                     " (see --ctx; /reset begins anew)");
+        if (is_kept) prompt_cache_.save(context_, chat_.cached(), true);
         if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
         if (args_.as_json) print_line(document());
     }
@@ -407,6 +414,7 @@ private:
     tinfer::Context context_;
     tinfer::Chat chat_;
     tinfer::Sampler sampler_;
+    PromptCache prompt_cache_;
     std::string shown_;  ///< of the current answer, on stdout
 };
 
@@ -485,6 +493,7 @@ Action add_chat(CLI::App& app) {
     args->long_text.add_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);
+    args->prompt_cache.add_to(*command);
     command->footer("\nExamples:\n  tinfer chat model.gguf\n"
                     "  tinfer chat model.gguf --system 'Answer in one sentence.' -p 'Why is the sky blue?'");
     return [args] { return chat(*args); };

@@ -9,6 +9,7 @@
 
 #include "grammar_args.hpp"
 #include "long_run.hpp"
+#include "prompt_cache.hpp"
 
 namespace cli {
 
@@ -24,6 +25,7 @@ struct RunArgs {
     GrammarArgs grammar;
     SpeculateArgs speculate;
     LongTextArgs long_text;
+    PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     bool echo = false, as_json = false, explain = false;
@@ -41,6 +43,7 @@ struct Report {
     std::vector<tinfer::Token> tokens;
     std::string_view stop;
     std::size_t n_prompt = 0;  ///< tokens of the prompt, evaluated or not
+    std::size_t n_reused = 0;  ///< of them, those that a prompt cache had
     tinfer::Timings timings;
     std::uint32_t seed = 0;
     int n_ctx = 0;
@@ -61,6 +64,7 @@ void print_statistics(const Report& report) {
     const auto& t = report.timings;
     note("load        " + fixed(t.load_s, 3) + " s", Look::dim);
     const std::string part = t.prompt_n < report.n_prompt ? std::to_string(t.prompt_n) + " of " : "";
+    if (report.n_reused > 0) note("reused      " + counted(report.n_reused, "token"), Look::dim);
     line("prompt      " + part + counted(report.n_prompt, "token"), t.prompt_s, rate(t.prompt_n, t.prompt_s));
     line("generation  " + counted(report.tokens.size(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
     if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
@@ -82,6 +86,7 @@ json to_json(const Report& report) {
         {"tokens", std::move(tokens)},
         {"stop", report.stop},
         {"seed", report.seed},
+        {"reused_n", report.n_reused},
         {"timings",
          {{"load_s", t.load_s},
           {"prompt_n", t.prompt_n},
@@ -103,6 +108,7 @@ public:
     Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
         : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
           context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
+          prompt_cache_(args.prompt_cache), n_reused_(load_prompt_cache()),
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         args.adapters.attach_to(context_, args.model);
         report_.seed = sampler_.seed();
@@ -110,6 +116,7 @@ public:
         constrain(sampler_);
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
+        report_.n_reused = n_reused_;
     }
 
     int operator()() {
@@ -154,9 +161,26 @@ private:
         return {*vocab.bos()};
     }
 
+    /// How many tokens of the prompt the context has from a file. The sampler hears of them as of all others.
+    std::size_t load_prompt_cache() {
+        if (!args_.prompt_cache.given()) return 0;
+        const std::size_t n = prompt_cache_.load_prompt(context_, tokens_);
+        for (std::size_t i = 0; i < n; ++i) sampler_.accept(tokens_[i]);
+        return n;
+    }
+
+    void save_prompt_cache(bool is_answer) {
+        if (!args_.prompt_cache.given()) return;
+        auto tokens = tokens_;
+        if (is_answer) tokens.insert(tokens.end(), generation_.tokens().begin(), generation_.tokens().end());
+        // The token drawn last is not decoded.
+        tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(context_.count(tinfer::SeqId{0}))));
+        prompt_cache_.save(context_, tokens, is_answer);
+    }
+
     /// An encoder reads the text, all of it at once; the decoder begins with a token of its own.
     std::vector<tinfer::Token> decoder_tokens() const {
-        if (!has_encoder()) return tokens_;
+        if (!has_encoder()) return {tokens_.begin() + static_cast<std::ptrdiff_t>(n_reused_), tokens_.end()};
         if (const auto start = model_.decoder_start()) return {*start};
         throw tinfer::Error(tinfer::ErrorCode::missing_special,
                             "the model does not say with which token its decoder begins");
@@ -199,6 +223,7 @@ private:
     void generate() {
         Progress progress("token");
         std::size_t n_left = generation_.pending().size();
+        bool is_kept = false;
         const std::size_t n_all = n_left;
         while (const auto text = generation_.next(context_, sampler_)) {
             if (n_left > 0) {  // the prompt
@@ -206,9 +231,13 @@ private:
                 progress.update(n_all - n_left, n_all);
                 if (n_left == 0) progress.clear();
             }
+            if (n_left == 0 && !std::exchange(is_kept, true) && generation_.stop() != tinfer::StopReason::context &&
+                generation_.stop() != tinfer::StopReason::interrupt)
+                save_prompt_cache(false);
             show(*text);
             if (args_.explain && n_left == 0) explain();
         }
+        if (is_kept && !generation_.tokens().empty()) save_prompt_cache(true);
         if (generation_.stop() == tinfer::StopReason::context && generation_.tokens().empty())
             throw tinfer::Error(tinfer::ErrorCode::no_room,
                                 "the prompt has " + counted(report_.n_prompt, "token") + ", the context room for " +
@@ -221,6 +250,7 @@ private:
         if (!encode_text()) return;
         tinfer::Sampler sampler(model_.vocab(), args_.sampler.get());
         constrain(sampler);
+        n_reused_ = 0;
         tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
         while (again.next(context_, sampler)) {
         }
@@ -298,6 +328,8 @@ private:
     std::vector<tinfer::Token> tokens_;
     tinfer::Context context_;
     tinfer::Sampler sampler_;
+    PromptCache prompt_cache_;
+    std::size_t n_reused_;
     tinfer::Generation generation_;
     std::size_t n_explained_ = 0;
     tinfer::Timings encoded_;
@@ -351,6 +383,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     args->long_text.add_to(*command);
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);
+    args->prompt_cache.add_to(*command);
     command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
     command->footer(hooks->footer);
     return [args, hooks] { return run(*args, *hooks); };

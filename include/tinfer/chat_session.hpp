@@ -182,6 +182,9 @@ public:
     [[nodiscard]] std::size_t answer_n() const noexcept;  ///< tokens drawn for the last answer
     /// Tokens that the context holds of this conversation.
     [[nodiscard]] std::vector<Token> cached() const;
+    /// The context holds these tokens already, from a state: what a prompt shares with them is not decoded again.
+    /// Before the first answer; throws bad_parameter behind one.
+    void set_cached(std::vector<Token> tokens);
     [[nodiscard]] Timings timings() const noexcept;  ///< of the last answer, as Generation::timings
     [[nodiscard]] const TemplateCapabilities& able() const noexcept;
     [[nodiscard]] bool has_own_template() const noexcept;  ///< of the file or the options, not the fallback

@@ -34,6 +34,8 @@
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/adapter.hpp"
+#include "tinfer/state.hpp"
+#include "tinfer/prefix_store.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/speculation.hpp"

@@ -435,6 +435,11 @@ std::size_t Chat::answer_n() const noexcept { return impl_->generation ? impl_->
 std::vector<Token> Chat::cached() const {
     return reporting_memory(kTalking, [&] { return impl_->cached(); });
 }
+void Chat::set_cached(std::vector<Token> tokens) {
+    if (impl_->generation) fail(ErrorCode::bad_parameter, "chat: the context holds the tokens of an answer already");
+    impl_->n_kept = tokens.size();
+    impl_->prompt = std::move(tokens);
+}
 Timings Chat::timings() const noexcept { return impl_->generation ? impl_->generation->timings() : Timings{}; }
 const TemplateCapabilities& Chat::able() const noexcept { return impl_->able; }
 bool Chat::has_own_template() const noexcept { return impl_->has_own_template; }

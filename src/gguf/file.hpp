@@ -109,6 +109,8 @@ public:
     [[nodiscard]] std::optional<std::string> value_text(std::string_view key) const;
     /// Keys of overrides that no accessor has asked for yet.
     [[nodiscard]] std::vector<std::string> unused_overrides() const;
+    /// "key=value, key=value" of the caller's overrides, sorted by key; "" without any.
+    [[nodiscard]] std::string overrides_text() const;
 
     // ---- tensors
     [[nodiscard]] std::span<const TensorInfo> tensors() const noexcept;  ///< directory order, shard after shard

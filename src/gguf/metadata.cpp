@@ -4,6 +4,7 @@
 // first.
 #include <charconv>
 #include <limits>
+#include <map>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -332,6 +333,15 @@ std::vector<std::string> File::unused_overrides() const {
     for (std::size_t i = 0; i < impl_->overrides.size(); ++i)
         if (!impl_->asked[i].load(std::memory_order_relaxed)) keys.push_back(impl_->overrides[i].key);
     return keys;
+}
+
+std::string File::overrides_text() const {
+    std::map<std::string, std::string> values;  // one of a key counts, the same everywhere
+    for (const MetadataOverride& item : impl_->overrides)
+        values.try_emplace(item.key, override_text(*override_for_display(impl_->overrides, item.key)));
+    std::string text;
+    for (const auto& [key, value] : values) text += cat(text.empty() ? "" : ", ", key, "=", value);
+    return text;
 }
 
 }  // namespace tinfer::gguf

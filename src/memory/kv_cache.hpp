@@ -126,6 +126,8 @@ public:
     [[nodiscard]] std::int32_t room(SeqId seq) const;
     [[nodiscard]] std::span<const KvEntry> entries(SeqId seq) const;
     [[nodiscard]] std::int32_t position(std::int32_t cell) const noexcept { return cells_[index(cell)].pos; }
+    /// Of a live cell, 0 … n_ctx-1: cells that hold copies of one token have the same.
+    [[nodiscard]] std::int32_t token_id(std::int32_t cell) const noexcept { return cells_[index(cell)].token; }
     /// The same tokens in the same order, wherever they lie.
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     [[nodiscard]] const KvLimits& limits() const noexcept { return limits_; }
@@ -138,6 +140,12 @@ public:
     /// Cells and by how many positions each is to be rotated, as many as there is room for; they count as done.
     [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept;
     void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept;
+
+    // -- tokens whose keys and values come from elsewhere, outside transactions
+
+    /// Gives each token a cell in free pages and makes the tables of its sequences, which are empty; positions ascend
+    /// in each. False where they do not fit as pages lie; the cache is of no use then.
+    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<std::int32_t> cells);
 
     // -- compaction, outside transactions
 

@@ -169,6 +169,24 @@ bool Memory::same_history(SeqId a, SeqId b) const {
     return (!kv_ || kv_->same_history(a, b)) && (!states_ || states_->row(a) == states_->row(b));
 }
 
+// ---- states from elsewhere ------------------------------------------------------------------------------------------
+
+std::int64_t Memory::window_begin(SeqId seq) const {
+    const std::int64_t next = std::int64_t{kv_->pos_max(seq)} + 1;
+    return std::min(limits_.window.begin(next), next - 1);
+}
+
+bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> cells) {
+    if (!kv_->adopt(tokens, cells)) return false;
+    if (!window_) return true;
+    window_->begin(*kv_);  // pages of sequences that were removed are free
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const auto sees = [&](SeqId seq) { return tokens[i].pos >= window_begin(seq); };
+        if (held[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(cells[i])) return false;
+    }
+    return true;
+}
+
 // ---- transactions ---------------------------------------------------------------------------------------------------
 
 Memory::Fit Memory::fit(std::span<const KvToken> tokens, const Compaction& compaction) {

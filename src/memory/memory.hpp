@@ -83,6 +83,27 @@ public:
         kv_->give_back_shifts(cells, shifts);
     }
 
+    // -- what comes from a state, outside transactions; for copies of a memory, which are thrown away where it fails
+
+    /// The tokens of empty sequences and the cells they get (KvCache::adopt). Those that are held are in the layers
+    /// with a window, too, as far as a window can still see them. False where there is no room.
+    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held,
+                             std::span<std::int32_t> cells);
+    std::int32_t adopt_state(SeqId seq, std::int32_t pos, std::int32_t count) noexcept {
+        return states_->adopt(seq, pos, count);
+    }
+    /// The states of another memory of the same limits.
+    void keep_states_of(const Memory& other) { states_ = other.states_; }
+    void share_state(SeqId from, SeqId to, std::int32_t pos) noexcept {
+        states_->share(from, to);
+        states_->move(to, pos - states_->pos(to));
+    }
+    /// First position that a window of the sequence's next token, or of the one it has last, can see.
+    [[nodiscard]] std::int64_t window_begin(SeqId seq) const;
+    [[nodiscard]] bool has_window_pool() const noexcept { return window_.has_value(); }
+    [[nodiscard]] std::int32_t n_seq_max() const noexcept { return limits_.kv.n_seq_max; }
+    [[nodiscard]] const StateCache* states() const noexcept { return states_ ? &*states_ : nullptr; }
+
     // -- transactions
 
     /// How the tokens would fit, if at all; changes nothing. After `compacted` the moves

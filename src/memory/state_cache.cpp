@@ -66,6 +66,14 @@ void StateCache::share(SeqId from, SeqId to) noexcept {
     at(to) = at(from);
 }
 
+std::int32_t StateCache::adopt(SeqId seq, std::int32_t pos, std::int32_t count) noexcept {
+    drop(seq);
+    const std::int32_t row = free_row();
+    hold(row);
+    at(seq) = {row, pos, count};
+    return row;
+}
+
 void StateCache::clear() noexcept {
     std::ranges::fill(sequences_, Sequence{});
     std::ranges::fill(references_, 0);

@@ -43,6 +43,8 @@ public:
         at(seq).pos += delta;
     }  ///< the state does not know its positions
     void clear() noexcept;
+    /// Of a state that comes from elsewhere: the row that the caller is to fill.
+    std::int32_t adopt(SeqId seq, std::int32_t pos, std::int32_t count) noexcept;
 
     [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept {
         return at(seq).pos;

@@ -31,6 +31,14 @@ public:
     void commit(const KvCache& cache) noexcept;
     void rollback() noexcept;
 
+    /// Outside transactions: a cell of the cache, whose keys and values come from elsewhere, gets its place. False
+    /// where there is none left.
+    [[nodiscard]] bool adopt(std::int32_t cell) noexcept {
+        if (!take(cell / kPageSlots)) return false;
+        held_[static_cast<std::size_t>(cell / kPageSlots)] |= std::uint64_t{1} << cell % kPageSlots;
+        return true;
+    }
+
     // -- compaction with the cache, outside transactions
 
     /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might

@@ -275,6 +275,17 @@ void BatchPlan::choose_outputs(const Batch* batch) {
         refuse_batch("batch asks for ", n_outputs_, " outputs, limit n_outputs = ", limits_.n_outputs);
 }
 
+bool BatchPlan::adopt_outputs(std::uint64_t n_tokens, std::span<const std::int32_t> rows) noexcept {
+    if (n_tokens > output_index_.size() || rows.size() > static_cast<std::size_t>(limits_.n_outputs)) return false;
+    size_ = static_cast<std::size_t>(n_tokens);
+    n_outputs_ = rows.size();
+    std::ranges::fill(output_index_, -1);
+    std::ranges::copy(rows, output_rows_.begin());
+    for (std::size_t o = 0; o < rows.size(); ++o)
+        output_index_[static_cast<std::size_t>(rows[o])] = static_cast<std::int32_t>(o);
+    return true;
+}
+
 std::int32_t BatchPlan::output_index(std::int32_t i) const {
     if (i < 0 || static_cast<std::size_t>(i) >= size_)
         fail(ErrorCode::index_out_of_range, cat("token index ", i, " outside [0,", size_, ")"));

@@ -67,6 +67,8 @@ public:
     [[nodiscard]] bool is_output(std::size_t i) const noexcept { return output_index_[i] >= 0; }
     /// Output of row i; throws index_out_of_range, and no_output where the row was not flagged.
     [[nodiscard]] std::int32_t output_index(std::int32_t i) const;
+    /// As after a batch of n tokens with these output rows, ascending; false where the limits do not allow it.
+    bool adopt_outputs(std::uint64_t n_tokens, std::span<const std::int32_t> rows) noexcept;
 
     /// With pooling: tokens of the batch whose first sequence is this one, and the sequence behind an output.
     [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return counts_[static_cast<std::size_t>(seq)]; }

@@ -81,6 +81,8 @@ struct Context::Impl {
                                                     std::string_view what) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
     [[nodiscard]] int room(SeqId seq) const;
+    /// Gives the keys of moved tokens their rotations now; the caller holds the context's flag.
+    void settle_keys();
     void clear(bool zero_data);
     void forget_outputs() noexcept;
     void check_movable(std::string_view operation) const;  ///< positions are not learned

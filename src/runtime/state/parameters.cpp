@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// The compute fingerprint: everything beside the model file and the tokens that the bits of keys, values and states
+// depend on, each by name.
+#include "runtime/state/format.hpp"
+
+namespace tinfer::runtime::state {
+
+namespace {
+
+void add_rope(Parameters& out, std::string_view which, const RopeParams& rope) {
+    const auto add = [&](std::string_view name, auto value) { out.emplace_back(cat(name, which), cat(value)); };
+    add("rope_freq_base", rope.freq_base);
+    add("rope_freq_scale", rope.freq_scale);
+    add("yarn_ext_factor", rope.ext_factor);
+    add("rope_magnitude", rope.magnitude);
+    if (rope.ext_factor == 0.0f) return;  // the others have no effect
+    add("yarn_beta_fast", rope.beta_fast);
+    add("yarn_beta_slow", rope.beta_slow);
+    add("yarn_orig_ctx", rope.n_ctx_orig);
+}
+
+/// What is attached to the context and changes its results: adapters by hash with their scales, control vectors with
+/// their range. Nothing can be attached so far.
+std::string attached_adapters(const Context::Impl&) { return {}; }
+
+}  // namespace
+
+Parameters compute_parameters(const Context::Impl& context) {
+    const model::BoundModel& model = context.layout.model();
+    const model::HParams& hp = model.hp;
+    const ContextOptions& options = context.options;
+    Parameters out;
+    if (hp.rope != model::RopeKind::none) {
+        add_rope(out, "", model::effective_rope(hp, options));
+        if (hp.has_window_rope()) add_rope(out, " of windows", model::effective_window_rope(hp, options));
+        const TensorInfo* factors = model::rope_factors(model, options.n_ctx / options.n_seq_max);
+        out.emplace_back("rope factors", factors == nullptr ? "none" : std::string(factors->name));
+    }
+    if (hp.has_windowed_layers()) {
+        const Window window = context.layout.window();
+        out.emplace_back("window", cat(static_cast<int>(window.kind), ":", window.size));
+        out.emplace_back("swa_full", cat(options.swa_full));
+    }
+    out.emplace_back("attention", std::string(to_string(options.attention)));
+    out.emplace_back("overrides", model.file->overrides_text());
+    out.emplace_back("adapters", attached_adapters(context));
+    return out;
+}
+
+}  // namespace tinfer::runtime::state
