@@ -25,6 +25,7 @@ LAYERS = {
     "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
     "chat": ["tokenizer", "gguf", "base"],
     "generation": ["runtime", "sampling", "tokenizer", "base"],
+    "serving": ["generation", "runtime", "sampling", "grammar", "tokenizer", "base"],
 }
 # The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its headers
 # lie near the ground, its sources, which nothing includes, may use every room.

@@ -37,6 +37,7 @@
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/engine.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// What a round computes: one token of each request that generates, so that none waits longer than a round, and tokens
+// of prompts up to the limit.
+#include <algorithm>
+
+#include "serving/scheduler.hpp"
+
+namespace tinfer::serving {
+
+bool Scheduler::build() {
+    batch_.clear();
+    n_rows_ = 0;
+    if (running_.empty()) return false;
+    if (pools_) {
+        for (const auto& request : running_) add(*request, request->tokens.size());
+        return true;
+    }
+    if (!make_room_to_go_on()) return false;
+    for (const auto& request : running_)
+        if (request->n_left() == 1) add(*request, 1);
+
+    // A round that was given up for somebody who left is followed by smaller ones.
+    const std::size_t limit = static_cast<std::size_t>(options_.max_batch_tokens) >> n_abandoned_;
+    std::size_t most = limit > batch_.size() ? limit - batch_.size() : batch_.size() == 0 ? 1 : 0;
+    std::size_t wanted = 0;
+    for (const auto& request : running_)
+        if (request->n_left() > 1) wanted += std::min(request->n_left(), most);
+    most = std::min(most, wanted);
+    (void)sequences_.make_room(batch_.size() + most);
+    most = std::min(most, sequences_.n_free() - std::min(sequences_.n_free(), batch_.size()));
+    for (const auto& request : running_) {
+        if (request->n_left() <= 1 || most == 0 || waits_for_older(*request)) continue;
+        const std::size_t n = piece(*request, most);
+        if (n == 0) continue;
+        add(*request, n);
+        most -= n;
+    }
+    return !shares_.empty();
+}
+
+// Room for a token of each request that generates, or for one of a prompt; the youngest goes back for it.
+bool Scheduler::make_room_to_go_on() {
+    while (!running_.empty()) {
+        const auto n = static_cast<std::size_t>(
+            std::ranges::count_if(running_, [](const auto& request) { return request->n_left() == 1; }));
+        if (sequences_.make_room(std::max<std::size_t>(n, 1))) return true;
+        push_back_youngest();
+    }
+    return false;
+}
+
+// Tokens of a prompt that the round takes: no more scores than there are rows, and a stop where a copy is to be kept.
+std::size_t Scheduler::piece(const Request& request, std::size_t most) const noexcept {
+    std::size_t n = std::min(request.n_left(), most);
+    if (request.checkpoint > request.n_done) n = std::min(n, request.checkpoint - request.n_done);
+    if (!request.wants_scores()) return n;
+    const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
+    // Rows of those behind it, which may each need one, stay free.
+    const std::size_t others = running_.size() - 1;
+    std::size_t n_free = n_rows - std::min(n_rows, n_rows_ + others);
+    const std::size_t n_unscored = request.n_scored > request.n_done + 1 ? request.n_scored - 1 - request.n_done : 0;
+    return std::min(n, n_unscored + n_free);
+}
+
+void Scheduler::add(Request& request, std::size_t n_tokens) {
+    shares_.push_back({&request, n_tokens, n_rows_});
+    for (std::size_t i = request.n_done; i < request.n_done + n_tokens; ++i) {
+        const bool scores = request.wants_scores() && i + 1 < request.n_prompt && i + 1 >= request.n_scored;
+        const bool output = !request.pools() && (scores || i + 1 == request.tokens.size());
+        if (output) ++n_rows_;
+        batch_.add(request.tokens[i], *request.seq, output);
+    }
+}
+
+// An older request is just reading the same tokens: they are computed once, and shared in the next rounds.
+bool Scheduler::waits_for_older(Request& request) {
+    if (!options_.share_prefixes || !request.asked.share_prefix || !request.may_wait || request.n_shareable() == 0)
+        return false;
+    const auto own = std::span(request.tokens).first(request.n_shareable());
+    for (const auto& older : running_) {
+        if (older.get() == &request) return false;
+        if (!older->asked.share_prefix || older->n_done + older->n_left() <= request.n_done) continue;
+        const std::size_t n = std::min(own.size(), older->tokens.size());
+        const auto same = static_cast<std::size_t>(
+            std::mismatch(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(n), older->tokens.begin()).first -
+            own.begin());
+        if (same < request.n_done + PrefixTree::kPage) continue;
+        if (older->n_done < same) return true;
+        const std::size_t n_done = sequences_.share_more(*request.seq, request.tokens, own.size());
+        request.may_wait = n_done > request.n_done;
+        if (request.n_most_done == request.n_cached) {
+            inbox_.update([&](EngineStats& stats) { stats.cached_tokens += n_done - request.n_done; });
+            request.n_cached += n_done - request.n_done;
+            request.n_most_done = request.n_cached;
+        }
+        request.n_done = n_done;
+    }
+    return false;
+}
+
+}  // namespace tinfer::serving

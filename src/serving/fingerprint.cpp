@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "serving/fingerprint.hpp"
+
+#include "base/error.hpp"
+#include "tinfer/hash.hpp"
+#include "tinfer/text.hpp"
+#include "tinfer/version.hpp"
+
+namespace tinfer::serving {
+
+namespace {
+
+/// Changes with every change of the bits that a model gives (docs/numerics.md).
+constexpr int kNumericsVersion = 1;
+
+}  // namespace
+
+std::string fingerprint(const Context& context) {
+    Sha256 hash;
+    const auto add = [&](std::string_view name, const auto& value) {
+        hash.update(cat(name, '=', value, '\n'));  // keys hold no '=', and values end at the line
+    };
+    const auto add_optional = [&](std::string_view name, const auto& value) {
+        if (value) add(name, *value);
+    };
+    const Model& model = context.model();
+    add("numerics", kNumericsVersion);
+    add("file", to_hex(model.file().fingerprint()));
+    for (const auto& entry : model.file().metadata())  // with the caller's overrides
+        if (const auto value = model.file().metadata_value(entry.key))
+            add(cat("key ", entry.key), cat(value->size(), ' ', *value));
+    add("pretokenizer", model.vocab().pretokenizer());
+    const ContextOptions& o = context.options();
+    add("n_ctx", o.n_ctx);
+    add("n_seq_max", o.n_seq_max);
+    add("type_k", to_string(o.type_k));
+    add("type_v", to_string(o.type_v));
+    add("rope_scaling", to_string(o.rope_scaling));
+    add_optional("rope_freq_base", o.rope_freq_base);
+    add_optional("rope_freq_scale", o.rope_freq_scale);
+    add_optional("yarn_ext_factor", o.yarn_ext_factor);
+    add_optional("yarn_attn_factor", o.yarn_attn_factor);
+    add_optional("yarn_beta_fast", o.yarn_beta_fast);
+    add_optional("yarn_beta_slow", o.yarn_beta_slow);
+    add_optional("yarn_orig_ctx", o.yarn_orig_ctx);
+    add("pooling", to_string(o.pooling));
+    add("attention", to_string(o.attention));
+    const auto digest = hash.finish();
+    return to_hex(std::span(digest).first(16));
+}
+
+}  // namespace tinfer::serving

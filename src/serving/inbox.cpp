@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "serving/inbox.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace tinfer::serving {
+
+RequestId Inbox::post(std::unique_ptr<Request> request) {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || pending_.stop) {
+        ++stats_.refused;
+        fail(ErrorCode::limit_exceeded, "engine: it is being drained and takes no more requests");
+    }
+    if (n_queued_ >= max_queue_) {
+        ++stats_.refused;
+        fail(ErrorCode::limit_exceeded, cat("engine: ", n_queued_, " requests wait, limit max_queue = ", max_queue_));
+    }
+    const RequestId id{last_id_ + 1};
+    request->id = id;
+    pending_.requests.push_back(std::move(request));
+    ++last_id_;
+    ++n_queued_;
+    ++n_active_;
+    ++stats_.submitted;
+    news_.notify_one();
+    return id;
+}
+
+void Inbox::cancel(RequestId id) {
+    const std::lock_guard lock(mutex_);
+    pending_.cancels.push_back(id);
+    is_urgent_.store(true, std::memory_order_release);
+    news_.notify_one();
+}
+
+bool Inbox::drain(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    return all_ended_.wait_for(lock, limit, [&] { return n_active_ == 0; });
+}
+
+void Inbox::stop() {
+    const std::lock_guard lock(mutex_);
+    pending_.stop = true;
+    is_urgent_.store(true, std::memory_order_release);
+    news_.notify_one();
+}
+
+EngineStats Inbox::stats() const {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.queued = n_queued_;
+    return stats;
+}
+
+std::vector<SlotInfo> Inbox::slots() const {
+    const std::lock_guard lock(mutex_);
+    return slots_;
+}
+
+Inbox::News Inbox::take(bool idle) {
+    std::unique_lock lock(mutex_);
+    if (idle)
+        news_.wait(lock, [&] { return pending_.stop || !pending_.requests.empty() || !pending_.cancels.empty(); });
+    const bool stop = pending_.stop;
+    News news = std::exchange(pending_, {});
+    pending_.stop = stop;
+    is_urgent_.store(stop, std::memory_order_release);
+    return news;
+}
+
+void Inbox::left_queue() {
+    const std::lock_guard lock(mutex_);
+    --n_queued_;
+}
+
+void Inbox::request_ended() {
+    const std::lock_guard lock(mutex_);
+    if (--n_active_ == 0) all_ended_.notify_all();
+}
+
+void Inbox::publish(std::vector<SlotInfo>&& slots) {
+    const std::lock_guard lock(mutex_);
+    slots_ = std::move(slots);
+}
+
+}  // namespace tinfer::serving

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "serving/log_probs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/fp_env.hpp"
+#include "base/math.hpp"
+
+namespace tinfer::serving {
+
+// ln softmax(x)_t = x_t − max − ln Σ exp(x_i − max)
+TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::size_t n) {
+    const FpEnvironment guard;
+    const auto id = static_cast<std::size_t>(token);
+    if (id >= logits.size())
+        fail(ErrorCode::index_out_of_range, cat("log-probability of token ", id, " of a row of ", logits.size()));
+    for (std::size_t i = 0; i < logits.size(); ++i)
+        if (!(logits[i] <= std::numeric_limits<float>::max()))  // NaN, +inf
+            fail(ErrorCode::non_finite_logits, cat("log-probabilities: logit of token ", i, " is ", logits[i]));
+    const double max = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const float logit : logits) sum += math::exp(static_cast<double>(logit) - max);
+    const double log_sum = math::log(sum);
+    const auto log_prob = [&](std::size_t i) { return static_cast<double>(logits[i]) - max - log_sum; };
+
+    TokenChoice choice{.token = token, .piece = {}, .log_prob = log_prob(id), .top = {}};
+    n = std::min(n, logits.size());
+    if (n == 0) return choice;
+    order_.resize(logits.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    const auto before = [&](std::int32_t a, std::int32_t b) {
+        const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+        return x != y ? x > y : a < b;
+    };
+    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(n), order_.end(), before);
+    for (std::size_t i = 0; i < n; ++i)
+        choice.top.emplace_back(Token{order_[i]}, log_prob(static_cast<std::size_t>(order_[i])));
+    return choice;
+}
+
+}  // namespace tinfer::serving

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#include "serving/prefix_tree.hpp"
+
+#include <algorithm>
+
+namespace tinfer::serving {
+
+namespace {
+
+std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) noexcept {
+    const std::size_t n = std::min(a.size(), b.size());
+    return static_cast<std::size_t>(
+        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
+}
+
+}  // namespace
+
+PrefixTree::PrefixTree(std::size_t n_seq_max) : sequences_(n_seq_max) {}
+
+PrefixTree::Node* PrefixTree::child(const Node& node, std::span<const Token> page) noexcept {
+    for (const auto& next : node.children)
+        if (std::ranges::equal(next->page, page)) return next.get();
+    return nullptr;
+}
+
+// Every node lies on the way of a sequence, so below each there is one that ends.
+const PrefixTree::Node& PrefixTree::some_end(const Node& node) noexcept {
+    const Node* at = &node;
+    while (at->ends.empty()) at = at->children.front().get();
+    return *at;
+}
+
+// Takes the sequence off its node, and nodes that are on no sequence's way any more out of the tree.
+void PrefixTree::leave(SeqId seq) noexcept {
+    Node* node = sequences_[index(seq)].last;
+    if (node == nullptr) return;
+    sequences_[index(seq)].last = nullptr;
+    std::erase(node->ends, seq);
+    while (node->parent != nullptr && node->ends.empty() && node->children.empty()) {
+        Node* parent = node->parent;
+        std::erase_if(parent->children, [&](const auto& next) { return next.get() == node; });
+        node = parent;
+    }
+}
+
+// Puts the sequence on the node of its last full page, which is made with those above it where it is missing. Where
+// memory ends, the sequence is found no more, and nothing else is lost.
+void PrefixTree::enter(SeqId seq) {
+    Sequence& s = sequences_[index(seq)];
+    if (s.tokens.empty()) return;
+    Node* at = &root_;
+    const auto prune = [&] {
+        while (at->parent != nullptr && at->ends.empty() && at->children.empty()) {
+            Node* gone = at;
+            at = at->parent;
+            std::erase_if(at->children, [&](const auto& next) { return next.get() == gone; });
+        }
+    };
+    try {
+        for (std::size_t i = 0; i + kPage <= s.tokens.size(); i += kPage) {
+            const auto page = std::span(s.tokens).subspan(i, kPage);
+            Node* next = child(*at, page);
+            if (next == nullptr) {
+                auto made = std::make_unique<Node>();
+                std::ranges::copy(page, made->page.begin());
+                made->parent = at;
+                next = made.get();
+                at->children.push_back(std::move(made));
+            }
+            at = next;
+        }
+        at->ends.push_back(seq);
+    } catch (...) {
+        prune();
+        throw;
+    }
+    s.last = at;
+}
+
+void PrefixTree::append(SeqId seq, std::span<const Token> tokens) {
+    Sequence& s = sequences_[index(seq)];
+    if (tokens.empty()) return;
+    const std::size_t before = s.tokens.size();
+    s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
+    if (s.last != nullptr && before / kPage == s.tokens.size() / kPage) return;
+    leave(seq);
+    enter(seq);
+}
+
+void PrefixTree::truncate(SeqId seq, std::size_t n) noexcept {
+    Sequence& s = sequences_[index(seq)];
+    if (n >= s.tokens.size()) return;
+    Node* at = s.last;
+    std::size_t pages = s.tokens.size() / kPage;
+    s.tokens.resize(n);
+    if (at == nullptr || (n > 0 && n / kPage == pages)) return;
+    Node* target = at;
+    for (; pages > n / kPage; --pages) target = target->parent;
+    if (n > 0) {
+        // Above the node it leaves there is room for one more in most cases; without memory the sequence is not found.
+        try {
+            target->ends.push_back(seq);
+        } catch (...) {
+            target = nullptr;
+        }
+    } else {
+        target = nullptr;
+    }
+    leave(seq);
+    s.last = target;
+}
+
+void PrefixTree::copy(SeqId from, SeqId to, std::size_t n) {
+    truncate(to, 0);
+    append(to, tokens(from).first(n));
+}
+
+std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens) const noexcept {
+    const Node* at = &root_;
+    std::size_t n = 0;
+    while (tokens.size() - n >= kPage) {
+        const Node* next = child(*at, tokens.subspan(n, kPage));
+        if (next == nullptr) break;
+        at = next;
+        n += kPage;
+    }
+    if (n == 0 && at->children.empty() && at->ends.empty()) return std::nullopt;
+    const Node* best = nullptr;  // a page that goes on alike, or a sequence that ends within one
+    std::optional<SeqId> best_end;
+    std::size_t most = 0;
+    const auto rest = tokens.subspan(n);
+    for (const SeqId seq : at->ends) {
+        const std::size_t same = common_prefix(std::span(sequences_[index(seq)].tokens).subspan(n), rest);
+        if (!best_end || same > most) {
+            best_end = seq;
+            most = same;
+        }
+    }
+    for (const auto& next : at->children) {
+        const std::size_t same = common_prefix(next->page, rest);
+        if ((!best_end && best == nullptr) || same > most) {
+            best = next.get();
+            most = same;
+        }
+    }
+    if (n + most == 0) return std::nullopt;
+    return Match{best != nullptr ? some_end(*best).ends.front() : *best_end, n + most};
+}
+
+std::optional<PrefixTree::Match> PrefixTree::find_whole(std::span<const Token> tokens,
+                                                        std::optional<SeqId> except) const noexcept {
+    std::optional<Match> found;
+    const auto look = [&](const Node& node, std::size_t n) {
+        for (const SeqId seq : node.ends) {
+            const auto& own = sequences_[index(seq)].tokens;
+            if (seq == except || own.size() > tokens.size() || (found && own.size() <= found->n_tokens)) continue;
+            if (std::ranges::equal(std::span(own).subspan(n), tokens.subspan(n, own.size() - n)))
+                found = Match{seq, own.size()};
+        }
+    };
+    const Node* at = &root_;
+    std::size_t n = 0;
+    look(root_, 0);
+    while (tokens.size() - n >= kPage) {
+        at = child(*at, tokens.subspan(n, kPage));
+        if (at == nullptr) break;
+        n += kPage;
+        look(*at, n);
+    }
+    return found;
+}
+
+}  // namespace tinfer::serving

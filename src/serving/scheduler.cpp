@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "serving/scheduler.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace tinfer::serving {
+
+namespace {
+
+/// So many rounds in a row may be given up for those who leave. Each takes half as many tokens of prompts as the one
+/// before, and the next is computed whatever happens: nobody can keep the others from going on.
+constexpr std::size_t kMostAbandoned = 6;
+
+Error as_error(const std::exception_ptr& thrown) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+        return error;
+    } catch (const std::bad_alloc&) {
+        return Error(ErrorCode::out_of_memory, "engine: an allocation failed");
+    } catch (const std::exception& error) {
+        return Error(ErrorCode::compute_failed, error.what());
+    } catch (...) {
+        return Error(ErrorCode::compute_failed, "engine: something was thrown that is no std::exception");
+    }
+}
+
+}  // namespace
+
+Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t n_running, Inbox& inbox)
+    : context_(context), options_(options), n_running_(n_running), pools_(context.options().pooling != Pooling::none),
+      inbox_(inbox), sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()) {
+    // A vector is made of one call.
+    if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
+    for (const auto& observer : options.observers) attachments_.push_back(context.attach(observer));
+    inbox_.update([&](EngineStats& stats) { stats.cells = sequences_.n_cells(); });
+}
+
+void Scheduler::run() noexcept {
+    while (look_around()) {
+        try {
+            one_round();
+        } catch (...) {
+            fail_round(as_error(std::current_exception()));
+        }
+    }
+    stopping_ = true;
+    for (const auto& list : {&running_, &waiting_})
+        for (const auto& request : *list) interrupt(*request, false);
+    sweep();
+    attachments_.clear();
+}
+
+// News from outside, and those whose time is over; false where the engine is to end.
+bool Scheduler::look_around() {
+    try {
+        auto news = inbox_.take(running_.empty() && waiting_.empty());
+        for (auto& request : news.requests) waiting_.push_back(std::move(request));
+        for (const RequestId id : news.cancels)
+            for (const auto& list : {&running_, &waiting_})
+                for (const auto& request : *list)
+                    if (request->id == id) request->is_cancelled = true;
+        if (news.stop) return false;
+    } catch (...) {  // no memory for a list: what was taken so far is there, and its owners hear of it
+        fail_round(as_error(std::current_exception()));
+    }
+    const auto now = Clock::now();
+    for (const auto& list : {&running_, &waiting_})
+        for (const auto& request : *list) {
+            if (request->is_cancelled) interrupt(*request, false);
+            else if (request->deadline <= now) interrupt(*request, true);
+        }
+    sweep();
+    return true;
+}
+
+void Scheduler::one_round() {
+    pools_ ? admit_texts() : admit();
+    const auto begin = Clock::now();
+    shares_.clear();
+    if (!build()) {
+        publish();
+        return;
+    }
+    const Outcome outcome = decode();
+    if (outcome == Outcome::ok) {
+        n_abandoned_ = 0;
+        take_in();
+    } else if (outcome == Outcome::abandoned) {
+        ++n_abandoned_;
+    } else {
+        // The rows of states or of windows, which nobody counts in tokens, do not suffice.
+        if (running_.size() > 1) push_back_youngest();
+        else
+            fail_request(*running_.front(),
+                         Error(ErrorCode::no_room, "engine: the cache has no room for the request alone"));
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    inbox_.update([&](EngineStats& stats) {
+        stats.busy_s += seconds;
+        ++(outcome == Outcome::ok ? stats.rounds : stats.abandoned_rounds);
+        if (outcome == Outcome::ok)
+            ++stats.batch_sizes[std::min<std::size_t>(std::bit_width(batch_.size()) - 1, stats.batch_sizes.size() - 1)];
+    });
+    sweep();
+    publish();
+}
+
+Scheduler::Outcome Scheduler::decode() {
+    context_.begin(batch_);
+    for (;;) {
+        switch (context_.step(options_.slice)) {
+            case StepStatus::ok: return Outcome::ok;
+            case StepStatus::no_room: return Outcome::no_room;
+            case StepStatus::cancelled: return Outcome::abandoned;
+            case StepStatus::pending: break;
+        }
+        if (n_abandoned_ < kMostAbandoned && someone_ends()) {
+            context_.abandon();
+            return Outcome::abandoned;
+        }
+    }
+}
+
+// Between two slices: does a request of this round, or the engine, have to end?
+bool Scheduler::someone_ends() {
+    bool ends = false;
+    if (inbox_.is_urgent()) {
+        auto news = inbox_.take(false);
+        for (auto& request : news.requests) waiting_.push_back(std::move(request));
+        for (const RequestId id : news.cancels) {
+            for (const auto& request : running_)
+                if (request->id == id) ends = request->is_cancelled = true;
+            for (const auto& request : waiting_)
+                if (request->id == id) request->is_cancelled = true;
+        }
+        ends = ends || news.stop;
+    }
+    const auto now = Clock::now();
+    for (const auto& request : running_) ends = ends || request->deadline <= now;
+    return ends;
+}
+
+void Scheduler::take_in() {
+    for (const Share& share : shares_) {
+        try {
+            advance(share);
+        } catch (...) {
+            fail_request(*share.request, as_error(std::current_exception()));
+        }
+    }
+}
+
+// Requests that have ended go.
+void Scheduler::sweep() {
+    for (auto* list : {&running_, &waiting_})
+        std::erase_if(*list, [](const Owned& request) { return request->is_over; });
+}
+
+}  // namespace tinfer::serving
