@@ -23,7 +23,7 @@ LAYERS = {
     "model": ["graph", "gguf", "base"],
     "trace": ["graph", "base"],
     "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
-    "chat": ["tokenizer", "gguf", "base"],
+    "chat": ["grammar", "tokenizer", "gguf", "base"],
     "generation": ["runtime", "sampling", "tokenizer", "base"],
     "serving": ["generation", "runtime", "sampling", "grammar", "tokenizer", "base"],
 }

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <optional>
 
+#include "grammar_args.hpp"
 #include "line_editor.hpp"
 #include "model_list.hpp"
 
@@ -18,6 +19,7 @@ struct ChatArgs {
     TextArgs text;
     ContextArgs context;
     SamplerArgs sampler;
+    GrammarArgs grammar;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
@@ -71,6 +73,8 @@ public:
           sampler_(model.vocab(), args.sampler.get()) {
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
+        if (const auto grammar = args_.grammar.read(model_.vocab()))
+            sampler_.constrain(grammar->constraint(model_.vocab()));
         if (!args_.messages_file.empty()) chat_.set_messages(read_text(args_.messages_file));
     }
 
@@ -236,6 +240,7 @@ private:
     void answer(const std::string& text) {
         if (!text.empty()) chat_.add({"user", text});
         shown_.clear();
+        if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
         bool is_thinking = false;
         while (const auto more = chat_.next(context_, sampler_)) {
             show(*more, is_thinking);
@@ -315,6 +320,7 @@ private:
 
 int chat(const ChatArgs& args) {
     if (args.model.files.empty()) throw UsageError(no_model_text("chat"));
+    args.grammar.read_early();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
@@ -370,6 +376,7 @@ Action add_chat(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
+    args->grammar.add_to(*command);
     command->footer("\nExamples:\n  tinfer chat model.gguf\n"
                     "  tinfer chat model.gguf --system 'Answer in one sentence.' -p 'Why is the sky blue?'");
     return [args] { return chat(*args); };

@@ -30,6 +30,7 @@ Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
+Action add_grammar(CLI::App& app);
 Action add_trace(CLI::App& app);
 Action add_completion(CLI::App& app);
 Action add_man(CLI::App& app);

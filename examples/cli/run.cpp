@@ -6,6 +6,8 @@
 #include <chrono>
 #include <optional>
 
+#include "grammar_args.hpp"
+
 namespace cli {
 
 namespace {
@@ -16,6 +18,7 @@ struct RunArgs {
     EncodeArgs encode;
     ContextArgs context;
     SamplerArgs sampler;
+    GrammarArgs grammar;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     bool echo = false, as_json = false, explain = false;
@@ -91,6 +94,7 @@ public:
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
+        constrain(sampler_);
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
     }
@@ -117,6 +121,11 @@ public:
     }
 
 private:
+    void constrain(tinfer::Sampler& sampler) const {
+        if (const auto grammar = args_.grammar.read(model_.vocab()))
+            sampler.constrain(grammar->constraint(model_.vocab()));
+    }
+
     [[nodiscard]] bool has_encoder() const { return model_.info().has_encoder; }
 
     std::vector<tinfer::Token> encode() const {
@@ -193,6 +202,7 @@ private:
         context_.clear();
         if (!encode_text()) return;
         tinfer::Sampler sampler(model_.vocab(), args_.sampler.get());
+        constrain(sampler);
         tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
         while (again.next(context_, sampler)) {
         }
@@ -281,6 +291,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     const std::string prompt = args.text.read();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
+    args.grammar.read_early();
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
@@ -313,6 +324,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
+    args->grammar.add_to(*command);
     command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
     command->footer(hooks->footer);
     return [args, hooks] { return run(*args, *hooks); };

@@ -36,6 +36,7 @@
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/generation.hpp"
+#include "tinfer/chat_grammar.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/engine.hpp"
 #include "tinfer/operations.hpp"

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/read_call.hpp"
+#include "chat/tool_values.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer {
@@ -30,31 +31,12 @@ std::size_t begun(std::string_view text, std::string_view mark) {
     return 0;
 }
 
-std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools) {
-    std::map<std::string, std::string, std::less<>> out;
-    if (tools.empty()) return out;
-    const auto document = JsonDocument::parse(tools, "tools");
-    if (!document.root().is(JsonKind::array)) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
-    for (const auto& item : document.root().items()) {
-        const auto inner = item.value.find("function");
-        const JsonValue tool = inner ? *inner : item.value;
-        const auto name = tool.find("name"), schema = tool.find("parameters");
-        const auto properties = schema ? schema->find("properties") : std::nullopt;
-        if (!name || !name->is(JsonKind::string) || !properties || !properties->is(JsonKind::object)) continue;
-        for (const auto& member : properties->members()) {
-            const auto type = member.value.find("type");
-            if (type && type->is(JsonKind::string)) out[cat(name->string(), '\n', member.key)] = type->string();
-        }
-    }
-    return out;
-}
-
 }  // namespace
 
 struct AnswerParser::Impl {
     Impl(const ChatTemplate& chat_template, AnswerOptions given)
         : options(std::move(given)), row(&chat::detect_tool_format(chat_template.source())),
-          types(argument_types(options.tools)), n_calls(options.n_calls_before) {
+          types(chat::argument_types(options.tools)), n_calls(options.n_calls_before) {
         if (options.reasoning) thinks = chat::detect_reasoning_format(chat_template.source());
         const std::string_view prompt = options.generation_prompt;
         const bool in_call = !row->call_open.empty() && prompt.ends_with(row->call_open);
