@@ -6,9 +6,9 @@
 #include <sstream>
 
 #ifdef TINFER_SERVER
-#include "../server/serve.hpp"
+#    include "../server/serve.hpp"
 
-#include "../server/routes.hpp"
+#    include "../server/routes.hpp"
 #endif
 
 namespace cli {
@@ -33,30 +33,47 @@ void add_options(CLI::App& command, ServeArgs& args) {
     const std::string group = "Server", more = rare(group);
     command.add_option("--host", options.host, "address to listen on")->type_name("ADDRESS")->group(group);
     command.add_option("--port", options.port, "0 = any that is free")
-        ->check(whole(0, 65535))->type_name("N")->group(group);
+        ->check(whole(0, 65535))
+        ->type_name("N")
+        ->group(group);
     command.add_option("--parallel", args.n_parallel, "most answers at once")
-        ->check(whole(1, 128))->type_name("N")->group(group);
+        ->check(whole(1, 128))
+        ->type_name("N")
+        ->group(group);
     command.add_option("--api-key", options.api_keys, "key that clients must send; repeatable")
-        ->allow_extra_args(false)->type_name("KEY")->group(group);
+        ->allow_extra_args(false)
+        ->type_name("KEY")
+        ->group(group);
     command.add_option("--api-key-file", args.key_files, "file with a key on each line")
-        ->allow_extra_args(false)->type_name("FILE")->group(group);
+        ->allow_extra_args(false)
+        ->type_name("FILE")
+        ->group(group);
     command.add_flag("--no-auth", args.no_auth, "no keys, also on addresses that others reach")->group(group);
     command.add_flag("--check", args.check, "print memory and limits, and exit")->group(group);
     command.add_option("--alias", options.alias, "name of the model in answers")->type_name("NAME")->group(group);
     command.add_option("--chat-template-file", args.template_file, "Jinja source, or the name of a built-in template")
-        ->type_name("FILE")->group(more);
+        ->type_name("FILE")
+        ->group(more);
     command.add_flag("--any-model", options.any_model, "requests may name any model")->group(more);
     command.add_flag("--strict", options.strict, "refuse fields that are not known")->group(more);
     command.add_flag("--clip-max-tokens", options.clip_max_tokens, "cut max_tokens that the context has no room for")
         ->group(more);
     command.add_option("--pooling", args.pooling, "give vectors: mean, cls, last or rank; auto = as the model")
-        ->check(one_of({"auto", "none", "mean", "cls", "last", "rank"}))->type_name("KIND")->group(more);
+        ->check(one_of({"auto", "none", "mean", "cls", "last", "rank"}))
+        ->type_name("KIND")
+        ->group(more);
     command.add_option("--max-batch-tokens", args.max_batch_tokens, "most tokens of one round")
-        ->check(whole(1))->type_name("N")->group(more);
+        ->check(whole(1))
+        ->type_name("N")
+        ->group(more);
     command.add_option("--max-queue", args.max_queue, "requests that may wait; more get 503")
-        ->check(whole(0))->type_name("N")->group(more);
+        ->check(whole(0))
+        ->type_name("N")
+        ->group(more);
     command.add_option("--keep-sequences", args.n_kept, "ended answers whose prompts can be shared")
-        ->check(whole(0, 120))->type_name("N")->group(more);
+        ->check(whole(0, 120))
+        ->type_name("N")
+        ->group(more);
     command.add_flag("--no-share", args.no_share, "compute every prompt whole")->group(more);
     const auto seconds = [&](const char* name, std::int64_t& value, const char* help) {
         command.add_option(name, value, help)->check(whole(1))->type_name("SECONDS")->group(more);
@@ -66,11 +83,17 @@ void add_options(CLI::App& command, ServeArgs& args) {
     seconds("--keep-alive", options.keep_alive_s, "how long an idle connection stays");
     seconds("--drain", options.drain_s, "how long running answers may go on after SIGTERM");
     command.add_option("--max-body", options.max_body, "most bytes of a request")
-        ->check(whole(1024))->type_name("BYTES")->group(more);
+        ->check(whole(1024))
+        ->type_name("BYTES")
+        ->group(more);
     command.add_option("--max-connections", options.max_connections, "at the same time")
-        ->check(whole(1, 100000))->type_name("N")->group(more);
+        ->check(whole(1, 100000))
+        ->type_name("N")
+        ->group(more);
     command.add_option("--cors", options.cors, "origin whose pages may ask; * = any; repeatable")
-        ->allow_extra_args(false)->type_name("ORIGIN")->group(more);
+        ->allow_extra_args(false)
+        ->type_name("ORIGIN")
+        ->group(more);
     command.add_option("--cert", options.cert, "certificate for TLS, PEM")->type_name("FILE")->group(more);
     command.add_option("--key", options.key, "its key, PEM")->type_name("FILE")->group(more);
     command.add_flag("--no-page", options.no_page, "no page for people at /")->group(more);
@@ -142,8 +165,8 @@ int run_serve(ServeArgs& args) {
     }
     note("memory: " + size_text(memory.weights_mapped + memory.weights_copied) + " weights, " +
          size_text(memory.cache + memory.recurrent) + " cache, " +
-         size_text(memory.compute + memory.outputs + memory.fixed) + " buffers, " + size_text(connections) +
-         " for " + counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ": " +
+         size_text(memory.compute + memory.outputs + memory.fixed) + " buffers, " + size_text(connections) + " for " +
+         counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ": " +
          size_text(memory.total() + connections) + " at most");
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);

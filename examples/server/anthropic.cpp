@@ -116,8 +116,9 @@ public:
     std::string end_choice(std::size_t, const Choice&) override { return close(); }
 
     std::string end(const std::vector<Choice>& choices) override {
-        return event("message_delta", {{"delta", {{"stop_reason", stop_reason(choices[0])}, {"stop_sequence", nullptr}}},
-                                       {"usage", usage(choices)}}) +
+        return event("message_delta",
+                     {{"delta", {{"stop_reason", stop_reason(choices[0])}, {"stop_sequence", nullptr}}},
+                      {"usage", usage(choices)}}) +
                event("message_stop", json::object());
     }
 
@@ -149,9 +150,7 @@ private:
         whole.update(document);
         return "event: " + std::string(type) + "\ndata: " + to_line(whole) + "\n\n";
     }
-    json head() const {
-        return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", service_.id}};
-    }
+    json head() const { return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", service_.id}}; }
     json usage(const std::vector<Choice>& choices) const {
         const Usage sums = usage_of(job_, choices);
         return {{"input_tokens", sums.prompt - sums.cached},
@@ -224,8 +223,7 @@ Job read_anthropic(const json& body, const Service& service, bool only_count) {
         if (talk.tool_use == tinfer::ToolUse::required && talk.tools.is_null())
             own.refuse("tool_choice", "asks for a call, and there are no tools");
     }
-    if (const json* thinking = own.object("thinking"))
-        talk.thinking = thinking->value("type", "") != "disabled";
+    if (const json* thinking = own.object("thinking")) talk.thinking = thinking->value("type", "") != "disabled";
     apply(service, talk, false, job);
     const auto max_tokens = own.integer("max_tokens", 1, 1 << 30);
     if (only_count) return job;

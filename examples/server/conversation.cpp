@@ -134,8 +134,7 @@ tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, 
                 {"enable_thinking", talk.thinking}};
     if (has_tools) inputs["tools"] = talk.tools;
     for (const auto& [name, value] : talk.variables.items()) inputs[name] = value;
-    return service.chat_template(has_tools)
-        .render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
+    return service.chat_template(has_tools).render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
 }
 
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job) {
@@ -154,9 +153,9 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
     }
     try {
         const std::string before = render(service, talk, false).text;
-        const auto n = static_cast<std::ptrdiff_t>(std::min(before.size(), rendered.text.size()));
-        const auto same = std::mismatch(before.begin(), before.begin() + n, rendered.text.begin());
-        job.generation_prompt.assign(same.second, rendered.text.cend());
+        std::size_t same = 0;
+        while (same < std::min(before.size(), rendered.text.size()) && before[same] == rendered.text[same]) ++same;
+        job.generation_prompt = rendered.text.substr(same);
     } catch (const tinfer::Error&) {
         job.generation_prompt.clear();  // a template that wants an answer to follow
     }
@@ -178,8 +177,7 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
             throw translate(error, talk.function.empty() ? "tools" : "tool_choice");
         }
     }
-    const tinfer::AnswerParser parser(chat_template,
-                                      {.tools = job.tools, .generation_prompt = job.generation_prompt});
+    const tinfer::AnswerParser parser(chat_template, {.tools = job.tools, .generation_prompt = job.generation_prompt});
     job.request.generation.shown = parser.mark_tokens(service.model.vocab());
 }
 

@@ -18,11 +18,12 @@ Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> re
     ids_.reserve(requests.size());
     try {
         for (std::size_t i = 0; i < requests.size(); ++i)
-            ids_.push_back(engine_.submit(std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) {
-                const std::lock_guard lock(box->mutex);
-                box->events.emplace_back(i, event);
-                box->arrived.notify_one();
-            }));
+            ids_.push_back(
+                engine_.submit(std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) {
+                    const std::lock_guard lock(box->mutex);
+                    box->events.emplace_back(i, event);
+                    box->arrived.notify_one();
+                }));
     } catch (...) {
         cancel();
         throw;

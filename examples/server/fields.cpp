@@ -39,9 +39,8 @@ json parse_body(std::string_view body, int depth) {
     if (body.find_first_not_of(" \t\r\n") == body.npos)
         throw bad_request("", "the body is empty; a JSON object is expected", "invalid_json");
     if (const int found = nesting(body); found > depth)
-        throw bad_request(
-            "", "the body is nested " + std::to_string(found) + " deep, limit " + std::to_string(depth),
-            "invalid_json");
+        throw bad_request("", "the body is nested " + std::to_string(found) + " deep, limit " + std::to_string(depth),
+                          "invalid_json");
     json document;
     try {
         document = json::parse(body);
@@ -64,9 +63,7 @@ std::string Fields::path(std::string_view name) const {
     return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
 }
 
-void Fields::refuse(std::string_view name, const std::string& message) const {
-    throw bad_request(path(name), message);
-}
+void Fields::refuse(std::string_view name, const std::string& message) const { throw bad_request(path(name), message); }
 
 const json* Fields::find(std::string_view name) {
     known_.emplace(name);
@@ -124,7 +121,8 @@ std::vector<std::string> Fields::texts(std::string_view name, std::size_t most) 
     std::vector<std::string> result;
     if (!value->is_array()) refuse(name, "a text or a list of texts is expected");
     if (value->size() > most)
-        refuse(name, "a list of at most " + std::to_string(most) + " is expected, not " + std::to_string(value->size()));
+        refuse(name,
+               "a list of at most " + std::to_string(most) + " is expected, not " + std::to_string(value->size()));
     for (const json& item : *value) {
         if (!item.is_string()) refuse(name, "a text or a list of texts is expected");
         result.push_back(item.get<std::string>());

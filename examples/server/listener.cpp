@@ -181,7 +181,8 @@ bool Listener::serve(socket_t sock) {
     bool ok = true, closed = false;
     while (ok && !closed && !closing_) {
         const auto until = Clock::now() + limits_.keep_alive;
-        while (!stream.has_buffered() && !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(200))))
+        while (!stream.has_buffered() &&
+               !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(200))))
             if (closing_ || Clock::now() >= until) return ok;
         if (!stream.has_buffered() && has_left(sock)) return ok;
         stream.begin_request();

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #ifdef __unix__
-#include <sys/resource.h>
+#    include <sys/resource.h>
 #endif
 
 namespace server {

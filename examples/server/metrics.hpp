@@ -17,7 +17,7 @@ namespace server {
 /// Seconds by upper bound, as Prometheus counts them.
 class Histogram {
 public:
-    static constexpr std::array kBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    static constexpr std::array kBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
                                         0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0, 300.0};
     void add(double seconds) noexcept;
     void write(std::string& out, std::string_view name, std::string_view help, std::string_view labels) const;

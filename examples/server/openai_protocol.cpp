@@ -27,8 +27,10 @@ public:
         std::string out;
         if (!job_.is_chat) return out;
         for (std::size_t i = 0; i < static_cast<std::size_t>(job_.n) * job_.prompts.size(); ++i)
-            out += event(chunk({{"index", i}, {"delta", {{"role", "assistant"}, {"content", ""}}},
-                                {"logprobs", nullptr}, {"finish_reason", nullptr}}));
+            out += event(chunk({{"index", i},
+                                {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                {"logprobs", nullptr},
+                                {"finish_reason", nullptr}}));
         return out;
     }
 
@@ -40,8 +42,8 @@ public:
         if (!job_.is_chat) {
             std::string text = added.content;
             if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text + text;
-            return event(chunk(
-                {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+            return event(
+                chunk({{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
         }
         json delta = json::object();
         if (!added.reasoning.empty()) delta["reasoning_content"] = added.reasoning;
@@ -62,12 +64,14 @@ public:
 
     std::string end_choice(std::size_t index, const Choice& choice) override {
         if (job_.is_chat)
-            return event(chunk({{"index", index}, {"delta", json::object()}, {"logprobs", nullptr},
+            return event(chunk({{"index", index},
+                                {"delta", json::object()},
+                                {"logprobs", nullptr},
                                 {"finish_reason", choice.finish_reason}}));
         std::string text;
         if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text;
-        return event(chunk({{"index", index}, {"text", text}, {"logprobs", nullptr},
-                            {"finish_reason", choice.finish_reason}}));
+        return event(
+            chunk({{"index", index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}}));
     }
 
     std::string end(const std::vector<Choice>& choices) override {
@@ -124,9 +128,8 @@ private:
     }
 
     static json call_of(const tinfer::ToolCall& call) {
-        return {{"id", call.id},
-                {"type", "function"},
-                {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+        return {
+            {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
     }
 
     static json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens, const tinfer::Vocab& vocab) {
@@ -188,9 +191,10 @@ private:
             message["tool_calls"] = json::array();
             for (const auto& call : answer.tool_calls) message["tool_calls"].push_back(call_of(call));
         }
-        json result{{"index", index}, {"message", message}, {"logprobs", nullptr},
-                    {"finish_reason", choice.finish_reason}};
-        if (job_.request.n_top >= 0) result["logprobs"] = {{"content", chat_logprobs(choice.tokens)}, {"refusal", nullptr}};
+        json result{
+            {"index", index}, {"message", message}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
+        if (job_.request.n_top >= 0)
+            result["logprobs"] = {{"content", chat_logprobs(choice.tokens)}, {"refusal", nullptr}};
         return result;
     }
 

@@ -60,7 +60,8 @@ Job read_chat(const json& body, const Service& service) {
     else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
     bool has_format = false;
-    if (const json* format = fields.object("response_format")) has_format = read_format(*format, "response_format", job);
+    if (const json* format = fields.object("response_format"))
+        has_format = read_format(*format, "response_format", job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
     const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
@@ -97,7 +98,8 @@ Job read_completion(const json& body, const Service& service) {
                    mid = vocab.special(Special::fim_mid);
         if (!pre || !suf || !mid) fields.refuse("suffix", "this model has no tokens for filling in the middle");
         if (!prompt->is_string()) fields.refuse("prompt", "with a suffix a text is expected");
-        Prompt whole{.text = prompt->get<std::string>()};
+        Prompt whole;
+        whole.text = prompt->get<std::string>();
         const auto append = [&](const std::string& text) {
             const auto tokens = vocab.encode(text, {.add_special = false});
             whole.tokens.insert(whole.tokens.end(), tokens.begin(), tokens.end());

@@ -61,8 +61,9 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
         token_at_[index] = Clock::now();
     }
     if (event.timed_out)
-        throw ApiError(503, "the time limit of " + std::to_string(service_.options.request_timeout_s) +
-                                " s for an answer has passed",
+        throw ApiError(503,
+                       "the time limit of " + std::to_string(service_.options.request_timeout_s) +
+                           " s for an answer has passed",
                        "timeout");
     if (job_.request.n_top >= 0) {
         choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());

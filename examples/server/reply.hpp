@@ -18,9 +18,9 @@ namespace server {
 
 /// One of the answers of a job.
 struct Choice {
-    std::size_t prompt = 0;                        ///< index into Job::prompts
-    std::optional<tinfer::AnswerParser> parser{};  ///< of conversations
-    tinfer::ChatAnswer answer{};                   ///< so far; without a parser all is content
+    std::size_t prompt = 0;                                      ///< index into Job::prompts
+    std::optional<tinfer::AnswerParser> parser{};                ///< of conversations
+    tinfer::ChatAnswer answer{};                                 ///< so far; without a parser all is content
     std::vector<tinfer::TokenChoice> tokens{}, prompt_tokens{};  ///< where log-probabilities are asked for
     tinfer::EngineEvent last{};
     /// "stop", "length", "tool_calls"; empty while it goes on.

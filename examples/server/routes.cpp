@@ -2,6 +2,7 @@
 #include "routes.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "reply.hpp"
 
@@ -9,7 +10,7 @@ namespace server {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kRoutes{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kRoutes{{
     {"/", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
@@ -20,6 +21,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kRoutes{
     {"/chat/completions", "POST"},
     {"/v1/completions", "POST"},
     {"/completions", "POST"},
+    {"/v1/responses", "POST"},
     {"/v1/messages", "POST"},
     {"/v1/messages/count_tokens", "POST"},
     {"/v1/embeddings", "POST"},
@@ -139,7 +141,8 @@ void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>
         if (is_draining) return refuse(request, response, ApiError(503, "the server is stopping", "stopping"));
         return Handled::Unhandled;
     });
-    http.set_error_handler([&](const httplib::Request& request, httplib::Response& response) {
+    const httplib::Server::HandlerWithResponse say_error = [&service, &options](const httplib::Request& request,
+                                                                                httplib::Response& response) {
         if (!response.body.empty()) return Handled::Unhandled;
         const int status = response.status;
         const auto method = method_of(request.path);
@@ -152,7 +155,8 @@ void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>
             set_error(request, response, ApiError(404, "there is no " + request.path.substr(0, 128), "not_found"));
         } else if (status == 413) {
             set_error(request, response,
-                      ApiError(413, "the body is larger than the limit of " + std::to_string(options.max_body) + " bytes",
+                      ApiError(413,
+                               "the body is larger than the limit of " + std::to_string(options.max_body) + " bytes",
                                "body_too_large"));
         } else {
             set_error(request, response,
@@ -160,7 +164,8 @@ void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>
         }
         service.metrics.request("other", response.status);
         return Handled::Handled;
-    });
+    };
+    http.set_error_handler(say_error);
     http.set_exception_handler([](const httplib::Request& request, httplib::Response& response, std::exception_ptr) {
         set_error(request, response, ApiError(500, "an unexpected error", "internal"));
     });

@@ -18,8 +18,8 @@ void add_vector_routes(httplib::Server& http, Service& service);
 void add_state_routes(httplib::Server& http, Service& service);
 
 /// A handler whose errors become documents, in the shape of the route's protocol.
-[[nodiscard]] httplib::Server::Handler guarded(Service& service, std::function<void(const httplib::Request&,
-                                                                                    httplib::Response&)> handler);
+[[nodiscard]] httplib::Server::Handler
+guarded(Service& service, std::function<void(const httplib::Request&, httplib::Response&)> handler);
 void set_json(httplib::Response& response, const json& document, int status = 200);
 void set_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
 

@@ -29,9 +29,8 @@ void answer(Service& service, const httplib::Request& request, httplib::Response
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     response.set_chunked_content_provider("text/event-stream", [reply](std::size_t, httplib::DataSink& sink) {
-        reply->stream([&](std::string_view bytes) {
-            return sink.is_writable() && sink.write(bytes.data(), bytes.size());
-        });
+        reply->stream(
+            [&](std::string_view bytes) { return sink.is_writable() && sink.write(bytes.data(), bytes.size()); });
         sink.done();
         return true;
     });
@@ -49,7 +48,9 @@ void add_generating_routes(httplib::Server& http, Service& service) {
     const MakeProtocol openai = [](const Service& s, const Job& job, const json&) { return openai_protocol(s, job); };
     for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
     for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
-    add("/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
+    add("/v1/responses", read_responses, responses_protocol);
+    add(
+        "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
         [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
     http.Post("/v1/messages/count_tokens",
               guarded(service, [&service](const httplib::Request& request, httplib::Response& response) {

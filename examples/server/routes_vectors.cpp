@@ -56,8 +56,7 @@ std::string base64(const std::vector<float>& values) {
     for (std::size_t i = 0; i < bytes.size(); i += 3) {
         std::uint32_t word = 0;
         const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
-        for (std::size_t j = 0; j < 3; ++j)
-            word = word << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+        for (std::size_t j = 0; j < 3; ++j) word = word << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
         for (std::size_t j = 0; j < 4; ++j) out += j <= n ? kDigits[(word >> (18 - 6 * j)) & 63] : '=';
     }
     return out;
@@ -126,9 +125,8 @@ void embeddings(Service& service, const httplib::Request& request, httplib::Resp
         n_tokens += (*results)[i].n_prompt;
         if (dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*dimensions)));
         normalize(vector);
-        data.push_back({{"object", "embedding"},
-                        {"index", i},
-                        {"embedding", as_base64 ? json(base64(vector)) : json(vector)}});
+        data.push_back(
+            {{"object", "embedding"}, {"index", i}, {"embedding", as_base64 ? json(base64(vector)) : json(vector)}});
     }
     json document{{"object", "list"},
                   {"data", data},

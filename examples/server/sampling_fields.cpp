@@ -155,8 +155,10 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
         const std::size_t kept = clips ? 1 : std::min(wanted, room - std::min<std::size_t>(room, 1));
         if (tokens.size() + (job.is_score ? 0 : 1) > room && !cuts)
             throw ApiError(400,
-                           "the prompt has " + std::to_string(tokens.size()) + " tokens, and an answer needs room: "
-                           "the limit is " + std::to_string(room) + " tokens together",
+                           "the prompt has " + std::to_string(tokens.size()) +
+                               " tokens, and an answer needs room: "
+                               "the limit is " +
+                               std::to_string(room) + " tokens together",
                            "context_length_exceeded", job.is_chat ? "messages" : "prompt");
         if (cuts && tokens.size() + kept > room) {
             // What is in the middle goes: the instructions at the begin and the last words stay.

@@ -20,7 +20,8 @@ std::unique_ptr<httplib::Server> make_server(const ServeOptions& options, Listen
 #ifdef CPPHTTPLIB_OPENSSL_SUPPORT
         auto secure = std::make_unique<httplib::SSLServer>(options.cert.c_str(), options.key.c_str());
         if (!secure->is_valid())
-            throw Error(ErrorCode::io_error, options.cert + ", " + options.key + ": no certificate and key in PEM form");
+            throw Error(ErrorCode::io_error,
+                        options.cert + ", " + options.key + ": no certificate and key in PEM form");
         secure->new_task_queue = new_connection_threads;
         secure->set_read_timeout(options.read_timeout_s);
         secure->set_write_timeout(options.read_timeout_s);

@@ -25,10 +25,9 @@ std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
 
 Service::Service(tinfer::Engine& given, ServeOptions given_options)
     : engine(given), model(given.model()), options(std::move(given_options)), id(id_of(model, options)),
-      created(unix_time()),
-      gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
-                     (given.options().context.pooling != tinfer::Pooling::from_model ||
-                      model.info().pooling != tinfer::Pooling::none)),
+      created(unix_time()), gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                                           (given.options().context.pooling != tinfer::Pooling::from_model ||
+                                            model.info().pooling != tinfer::Pooling::none)),
       plain_(template_of(model, options, false)), with_tools_(template_of(model, options, true)),
       plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
 

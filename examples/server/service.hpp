@@ -19,14 +19,14 @@ namespace server {
 struct ServeOptions {
     std::string host = "127.0.0.1";
     int port = 8080;
-    std::string alias;                     ///< instead of general.name
-    std::vector<std::string> api_keys;     ///< empty: nobody is asked
-    std::vector<std::string> cors;         ///< origins; "*": any
-    std::string cert, key;                 ///< PEM files; empty: no TLS
-    bool any_model = false;                ///< requests may name any model
-    bool strict = false;                   ///< unknown fields are refused
-    bool clip_max_tokens = false;          ///< answers longer than the room are cut instead of refused
-    bool expose_text = false;              ///< /slots says what is asked
+    std::string alias;                  ///< instead of general.name
+    std::vector<std::string> api_keys;  ///< empty: nobody is asked
+    std::vector<std::string> cors;      ///< origins; "*": any
+    std::string cert, key;              ///< PEM files; empty: no TLS
+    bool any_model = false;             ///< requests may name any model
+    bool strict = false;                ///< unknown fields are refused
+    bool clip_max_tokens = false;       ///< answers longer than the room are cut instead of refused
+    bool expose_text = false;           ///< /slots says what is asked
     bool no_page = false;
     std::int64_t request_timeout_s = 600;  ///< of an answer
     std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
