@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 thread_local int t_socket = -1;  // of the request that this thread answers
+thread_local bool t_closes = false;
 
 /// Whether the socket is ready before the time is up.
 bool wait_for(int sock, short events, Clock::time_point until) {
@@ -65,6 +66,8 @@ public:
         n_read_ = 0;
     }
     [[nodiscard]] bool has_buffered() const noexcept { return begin_ < end_; }
+    /// The rest of a request did not come: what follows is no new one.
+    [[nodiscard]] bool has_failed() const noexcept { return has_failed_; }
 
     bool is_readable() const override { return has_buffered() || wait_for(sock_, POLLIN, until_); }
     bool is_writable() const override {
@@ -72,7 +75,10 @@ public:
     }
     ssize_t read(char* out, std::size_t size) override {
         if (!has_buffered()) {
-            if (n_read_ > limits_.max_bytes || !wait_for(sock_, POLLIN, until_)) return -1;
+            if (n_read_ > limits_.max_bytes || !wait_for(sock_, POLLIN, until_)) {
+                has_failed_ = true;
+                return -1;
+            }
             const auto n = recv(sock_, buffer_.data(), buffer_.size(), 0);
             if (n <= 0) return n;
             begin_ = 0;
@@ -110,6 +116,7 @@ private:
     int sock_;
     const ListenerLimits& limits_;
     Clock::time_point until_{};
+    bool has_failed_ = false;
     std::size_t n_read_ = 0, begin_ = 0, end_ = 0;
     std::array<char, 16384> buffer_;
 };
@@ -158,6 +165,8 @@ private:
 Listener::Listener(ListenerLimits limits) : limits_(limits) {
     new_task_queue = new_connection_threads;
     set_tcp_nodelay(true);
+    set_keep_alive_timeout(limits_.keep_alive.count());
+    set_keep_alive_max_count(1'000'000);
 }
 
 bool Listener::process_and_close_socket(socket_t sock) {
@@ -186,12 +195,15 @@ bool Listener::serve(socket_t sock) {
             if (closing_ || Clock::now() >= until) return ok;
         if (!stream.has_buffered() && has_left(sock)) return ok;
         stream.begin_request();
-        ok = process_request(stream, closing_, closed, nullptr);
+        t_closes = false;
+        ok = process_request(stream, closing_, closed, nullptr) && !stream.has_failed() && !t_closes;
     }
     return ok;
 }
 
 bool client_gone() { return t_socket >= 0 && has_left(t_socket); }
+
+void close_behind_this() noexcept { t_closes = true; }
 
 httplib::TaskQueue* new_connection_threads() { return new ConnectionThreads; }
 

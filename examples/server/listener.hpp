@@ -38,6 +38,8 @@ private:
 
 /// Whether the client of the request that this thread answers has closed its connection.
 [[nodiscard]] bool client_gone();
+/// Ends the connection of this thread behind its response: what follows cannot be told from the rest of a request.
+void close_behind_this() noexcept;
 /// A thread for each connection, made when it is needed.
 [[nodiscard]] httplib::TaskQueue* new_connection_threads();
 

@@ -161,7 +161,8 @@ private:
             offsets.push_back(at);
             at += token.piece.size();
             json top = json::object();
-            for (const auto& [id, value] : token.top) top[std::string(vocab.piece(id, true))] = finite(value);
+            for (const auto& [id, value] : token.top)  // of tokens with the same text the most probable one
+                (void)top.emplace(std::string(vocab.piece(id, true)), finite(value));
             tops.push_back(token.log_prob ? top : json());
         }
         return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};

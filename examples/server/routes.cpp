@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "reply.hpp"
+#include "listener.hpp"
 
 namespace server {
 
@@ -145,6 +145,10 @@ void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>
                                                                                 httplib::Response& response) {
         if (!response.body.empty()) return Handled::Unhandled;
         const int status = response.status;
+        if (status != 404) {
+            close_behind_this();
+            response.set_header("Connection", "close");
+        }
         const auto method = method_of(request.path);
         if (status == 404 && !method.empty() && method != request.method) {
             response.set_header("Allow", std::string(method));

@@ -45,7 +45,7 @@ class Clients(unittest.TestCase):
 
     def test_openai_tools(self):
         tool = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
-        answer = self.openai.chat.completions.create(model="m", messages=ASK, tools=[tool], tool_choice="required", max_tokens=500,
+        answer = self.openai.chat.completions.create(model="m", messages=ASK, tools=[tool], tool_choice="required", max_tokens=1500,
                                                      parallel_tool_calls=False, logit_bias=BIAS, temperature=0)
         call = answer.choices[0].message.tool_calls[0]
         self.assertIn(json.loads(call.function.arguments)["city"], ["Oslo", "Rome"])
@@ -57,7 +57,7 @@ class Clients(unittest.TestCase):
         class Answer(pydantic.BaseModel):
             yes: bool
             where: pydantic.conint(ge=0, le=9)
-        parsed = self.openai.chat.completions.parse(model="m", messages=ASK, response_format=Answer, max_tokens=500, logit_bias=BIAS)
+        parsed = self.openai.chat.completions.parse(model="m", messages=ASK, response_format=Answer, max_tokens=1500, logit_bias=BIAS)
         self.assertIsInstance(parsed.choices[0].message.parsed, Answer)
 
     def test_openai_rest(self):
@@ -73,6 +73,27 @@ class Clients(unittest.TestCase):
         with self.assertRaises(openai.AuthenticationError):
             openai.OpenAI(base_url=self.server.address + "/v1", api_key="sk-no", max_retries=0).models.list()
 
+    def test_v13_openai_responses(self):
+        """[V13] /v1/responses: whole, as a stream of events, with a call and its result"""
+        extra = {"logit_bias": BIAS}
+        whole = self.openai.responses.create(model="m", input="Hello", max_output_tokens=8, temperature=0, extra_body=extra)
+        self.assertEqual((whole.status, whole.usage.output_tokens), ("incomplete", 8))
+        text = ""
+        with self.openai.responses.stream(model="m", input="Hello", max_output_tokens=8, temperature=0, extra_body=extra) as stream:
+            for event in stream:
+                if event.type == "response.output_text.delta":
+                    text += event.delta
+        self.assertEqual(text, whole.output_text)
+        tool = {"type": "function", "name": "weather", "parameters": WEATHER}
+        called = self.openai.responses.create(model="m", input="Hello", tools=[tool], tool_choice="required", parallel_tool_calls=False,
+                                              max_output_tokens=1500, temperature=0, extra_body=extra)
+        call = [item for item in called.output if item.type == "function_call"][0]
+        self.assertIn(json.loads(call.arguments)["city"], ["Oslo", "Rome"])
+        again = self.openai.responses.create(model="m", max_output_tokens=4, extra_body=extra, input=[
+            {"role": "user", "content": "Hello"}, *[item.model_dump() for item in called.output if item.type == "function_call"],
+            {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
+        self.assertEqual(again.usage.output_tokens, 4)
+
     def test_openai_embeddings(self):
         with Server("--pooling", "mean", "-c", 512, "--any-model") as server:
             client = openai.OpenAI(base_url=server.address + "/v1", api_key="none", max_retries=0)
@@ -84,13 +105,13 @@ class Clients(unittest.TestCase):
 
     def test_v13_anthropic(self):
         """[V13] the client of /v1/messages: whole, as a stream, with tools, errors as exceptions"""
-        ask = dict(model="m", messages=ASK, max_tokens=8, temperature=0, extra_body={"logit_bias": BIAS})
+        ask = dict(model="m", messages=ASK, max_tokens=8, extra_body={"logit_bias": BIAS, "temperature": 0})
         whole = self.anthropic.messages.create(**ask)
         with self.anthropic.messages.stream(**ask) as stream:
             self.assertEqual("".join(stream.text_stream), whole.content[0].text)
             self.assertEqual(stream.get_final_message().stop_reason, "max_tokens")
         tool = {"name": "weather", "description": "d", "input_schema": WEATHER}
-        called = self.anthropic.messages.create(**{**ask, "max_tokens": 500}, tools=[tool],
+        called = self.anthropic.messages.create(**{**ask, "max_tokens": 1500}, tools=[tool],
                                                 tool_choice={"type": "any", "disable_parallel_tool_use": True})
         use = [b for b in called.content if b.type == "tool_use"][0]
         self.assertIn(use.input["city"], ["Oslo", "Rome"])
@@ -100,7 +121,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(answer.usage.output_tokens, 8)
         self.assertGreater(self.anthropic.messages.count_tokens(model="m", messages=ASK).input_tokens, 1)
         with self.assertRaises(anthropic.BadRequestError):
-            self.anthropic.messages.create(**{**ask, "temperature": -1})
+            self.anthropic.messages.create(**{**ask, "extra_body": {"temperature": -1}})
 
 
 if __name__ == "__main__":

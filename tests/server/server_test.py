@@ -15,7 +15,7 @@ from server_support import FOLDER, MODEL, NO_EOG, TINFER, Server, chat
 class Routes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--parallel", 4, "-c", 1024)
+        cls.server = Server("--parallel", 4, "-c", 2048)
 
     @classmethod
     def tearDownClass(cls):
@@ -55,7 +55,7 @@ class Routes(unittest.TestCase):
         self.assertIsNone(logprobs["token_logprobs"][0])
         self.assertGreater(len(logprobs["tokens"]), 2)
         self.assertTrue(all(x < 0 for x in logprobs["token_logprobs"][1:]))
-        self.assertTrue(all(len(top) == 2 for top in logprobs["top_logprobs"][1:]))
+        self.assertTrue(all(1 <= len(top) <= 2 for top in logprobs["top_logprobs"][1:]))  # two tokens may have one text
         self.assertEqual(answer["choices"][0]["text"], "the one")
 
     def test_logprobs(self):
@@ -89,13 +89,13 @@ class Routes(unittest.TestCase):
     def test_tools(self):
         tool = {"type": "function", "function": {"name": "look", "parameters": {
             "type": "object", "properties": {"at": {"enum": ["sky", "sea"]}}, "required": ["at"], "additionalProperties": False}}}
-        answer = self.server.post("/v1/chat/completions", chat("tools", max_tokens=400, tools=[tool], parallel_tool_calls=False,
+        answer = self.server.post("/v1/chat/completions", chat("tools", max_tokens=1500, tools=[tool], parallel_tool_calls=False,
             tool_choice={"type": "function", "function": {"name": "look"}}))
         call = answer["choices"][0]["message"]["tool_calls"][0]
         self.assertEqual(answer["choices"][0]["finish_reason"], "tool_calls")
         self.assertIn(json.loads(call["function"]["arguments"])["at"], ["sky", "sea"])
         events = self.server.events("/v1/messages", {
-            "messages": [{"role": "user", "content": "tools"}], "max_tokens": 400, "temperature": 0, **NO_EOG,
+            "messages": [{"role": "user", "content": "tools"}], "max_tokens": 1500, "temperature": 0, **NO_EOG,
             "tools": [{"name": "look", "input_schema": tool["function"]["parameters"]}],
             "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": True}})
         self.assertEqual(events[-2]["delta"]["stop_reason"], "tool_use")
