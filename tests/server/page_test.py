@@ -52,6 +52,9 @@ class Conversation(unittest.TestCase):
 
     def test_conversation(self):
         page = self.page
+        looks = page.run("""(e => [getComputedStyle(document.body).display, getComputedStyle(e).borderRadius,
+            e.getBoundingClientRect().width > 500])(document.getElementById('form'))""")
+        self.assertEqual(looks, ["flex", "17.6px", True])
         self.picture("empty")
         page.run("talk.settings = {max_tokens: 48, temperature: 0}; settings()")
         self.say("What is the capital of France?")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Puts the page of the server together: PAGE, and the same as a C++ file SOURCE.
 #   cmake -DPAGE=out.html -DSOURCE=out.cpp -P assemble.cmake
+cmake_minimum_required(VERSION 3.25)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 file(READ ${here}/page.html page)
 file(READ ${here}/style.css style)
@@ -17,7 +18,7 @@ foreach(marker style script)
     string(LENGTH "@${marker}@" length)
     math(EXPR at "${at} + ${length}")
     string(SUBSTRING "${page}" ${at} -1 page)
-    if(marker STREQUAL style)
+    if("${marker}" STREQUAL "style")
         string(APPEND parts "    R\"~~page~~(${before})~~page~~\",\n    R\"~~page~~(${style})~~page~~\",\n")
         string(APPEND html "${before}${style}")
     else()
