@@ -42,7 +42,8 @@ void read_sampling(Fields& fields, const Service& service, Job& job);
 void read_stream(Fields& fields, Job& job);
 /// response_format of chat completions, or text.format of responses where `is_flat`. True where a grammar came of it.
 bool read_format(const json& format, const std::string& path, Job& job, bool is_flat = false);
-/// max_tokens against the room behind each prompt, `truncate` for prompts that leave none. Throws 400 with both numbers.
+/// max_tokens against the room behind each prompt, `truncate` for prompts that leave none. Throws 400 with both
+/// numbers.
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param);
 /// Fields that nobody knows: ApiError 400 where the server is strict, else warnings.

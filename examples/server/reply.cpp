@@ -85,13 +85,13 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     choice.answer.reasoning += added.reasoning;
     choice.answer.tool_calls.insert(choice.answer.tool_calls.end(), added.tool_calls.begin(), added.tool_calls.end());
     std::string out;
-    if (!added.empty() || (job_.request.n_top >= 0 && !event.tokens.empty()))
+    if (is_streaming_ && (!added.empty() || (job_.request.n_top >= 0 && !event.tokens.empty())))
         out += protocol_->more(index, choice, added, event);
     const bool ended = event.ended();
     choice.last = std::move(event);
     if (ended) {
         choice.finish_reason = finish_of(choice);
-        out += protocol_->end_choice(index, choice);
+        if (is_streaming_) out += protocol_->end_choice(index, choice);
         if (exchange_->done()) service_.metrics.whole(seconds_since(start_));
     }
     return out;
@@ -106,6 +106,7 @@ std::optional<json> Reply::whole() {
 }
 
 void Reply::stream(const std::function<bool(std::string_view)>& write) {
+    is_streaming_ = true;
     auto written_at = Clock::now();
     const auto send = [&](const std::string& bytes) {
         written_at = Clock::now();

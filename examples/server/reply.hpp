@@ -81,6 +81,7 @@ private:
     std::vector<Choice> choices_;
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    bool is_streaming_ = false;  ///< protocols write events, and no whole document
     std::optional<Exchange> exchange_;
 };
 

@@ -23,10 +23,12 @@ class Server:
     def __init__(self, *args, model=MODEL, env=None):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TINFER_")} | (env or {})
         self.errors = open(FOLDER / "stderr.txt", "w+")
-        self.process = subprocess.Popen([TINFER, "serve", str(model), "--port", "0", "-t", "1", *map(str, args)],
+        self.process = subprocess.Popen([TINFER, "serve", str(model), "--port", "0", *([] if "-t" in args else ["-t", "1"]), *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=self.errors, env=clean)
         line = self.process.stdout.readline()
         if not line:
+            self.process.wait()
+            self.process.stdout.close()
             self.errors.seek(0)
             raise AssertionError(f"the server did not start: {self.errors.read()}")
         self.address = json.loads(line)["address"]
