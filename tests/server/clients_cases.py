@@ -26,8 +26,8 @@ class Clients(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
 
-    def test_v1_openai_chat(self):
-        """[V1] the client library completes a chat unchanged, whole and as a stream"""
+    def test_v1_openai_chat(self):  # [V1]
+        """the client library completes a chat unchanged, whole and as a stream"""
         ask = dict(model="m", messages=ASK, max_tokens=8, temperature=0, logit_bias=BIAS)
         whole = self.openai.chat.completions.create(**ask)
         self.assertEqual(whole.usage.completion_tokens, 8)
@@ -73,8 +73,8 @@ class Clients(unittest.TestCase):
         with self.assertRaises(openai.AuthenticationError):
             openai.OpenAI(base_url=self.server.address + "/v1", api_key="sk-no", max_retries=0).models.list()
 
-    def test_v13_openai_responses(self):
-        """[V13] /v1/responses: whole, as a stream of events, with a call and its result"""
+    def test_v13_openai_responses(self):  # [V13]
+        """/v1/responses: whole, as a stream of events, with a call and its result"""
         extra = {"logit_bias": BIAS}
         whole = self.openai.responses.create(model="m", input="Hello", max_output_tokens=8, temperature=0, extra_body=extra)
         self.assertEqual((whole.status, whole.usage.output_tokens), ("incomplete", 8))
@@ -103,8 +103,8 @@ class Clients(unittest.TestCase):
                 for x, y in zip(a.embedding, b.embedding):
                     self.assertAlmostEqual(x, y, places=6)
 
-    def test_v13_anthropic(self):
-        """[V13] the client of /v1/messages: whole, as a stream, with tools, errors as exceptions"""
+    def test_v13_anthropic(self):  # [V13]
+        """the client of /v1/messages: whole, as a stream, with tools, errors as exceptions"""
         ask = dict(model="m", messages=ASK, max_tokens=8, extra_body={"logit_bias": BIAS, "temperature": 0})
         whole = self.anthropic.messages.create(**ask)
         with self.anthropic.messages.stream(**ask) as stream:

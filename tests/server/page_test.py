@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""[V14] The page of the server in a headless Chromium, served by the program: a conversation by keyboard alone, stop,
+"""The page of the server in a headless Chromium, served by the program: a conversation by keyboard alone, stop,
 regenerate, edit, settings, a reload, light and dark. With --pictures FOLDER and --model FILE it also takes pictures."""
 import pathlib
 import sys
@@ -50,7 +50,7 @@ class Conversation(unittest.TestCase):
         self.page.type(text)
         self.page.key("Enter")
 
-    def test_conversation(self):
+    def test_conversation(self):  # [V14]
         page = self.page
         looks = page.run("""(e => [getComputedStyle(document.body).display, getComputedStyle(e).borderRadius,
             e.getBoundingClientRect().width > 500])(document.getElementById('form'))""")

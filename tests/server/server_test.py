@@ -21,8 +21,8 @@ class Routes(unittest.TestCase):
     def tearDownClass(cls):
         assert cls.server.stop() == 0, "exit code after SIGTERM"
 
-    def test_v1_chat_completion(self):
-        """[V1] chat completions: an answer with its usage and fingerprint"""
+    def test_v1_chat_completion(self):  # [V1]
+        """chat completions: an answer with its usage and fingerprint"""
         answer = self.server.post("/v1/chat/completions", chat("Hello"))
         self.assertEqual(answer["object"], "chat.completion")
         choice = answer["choices"][0]
@@ -31,8 +31,8 @@ class Routes(unittest.TestCase):
         self.assertEqual(answer["usage"]["total_tokens"], 8 + answer["usage"]["prompt_tokens"])
         self.assertRegex(answer["system_fingerprint"], "^[0-9a-f]{32}$")
 
-    def test_v3_stream_equals_whole(self):
-        """[V3] the deltas of a stream add up to the answer, in whole characters, with usage at the end"""
+    def test_v3_stream_equals_whole(self):  # [V3]
+        """the deltas of a stream add up to the answer, in whole characters, with usage at the end"""
         whole = self.server.post("/v1/chat/completions", chat("Stream", seed=7, temperature=1))
         events = self.server.events("/v1/chat/completions", chat("Stream", seed=7, temperature=1,
                                                                  stream_options={"include_usage": True}))
@@ -48,8 +48,8 @@ class Routes(unittest.TestCase):
         self.assertEqual([c["index"] for c in answer["choices"]], [0, 1, 2, 3])
         self.assertEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
 
-    def test_v7_scores(self):
-        """[V7] echo with logprobs: a log-probability for each token but the first, from one call"""
+    def test_v7_scores(self):  # [V7]
+        """echo with logprobs: a log-probability for each token but the first, from one call"""
         answer = self.server.post("/v1/completions", {"prompt": "the one", "max_tokens": 0, "echo": True, "logprobs": 2})
         logprobs = answer["choices"][0]["logprobs"]
         self.assertIsNone(logprobs["token_logprobs"][0])
@@ -101,8 +101,8 @@ class Routes(unittest.TestCase):
         self.assertEqual(events[-2]["delta"]["stop_reason"], "tool_use")
         self.assertEqual([e for e in events if e["type"] == "content_block_start"][0]["content_block"]["name"], "look")
 
-    def test_v13_messages(self):
-        """[V13] /v1/messages: whole, as a stream, and its count of tokens"""
+    def test_v13_messages(self):  # [V13]
+        """/v1/messages: whole, as a stream, and its count of tokens"""
         body = {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
                 "system": "S", "max_tokens": 8, "temperature": 0, **NO_EOG}
         body.pop("model")
@@ -117,8 +117,8 @@ class Routes(unittest.TestCase):
         error = self.server.post("/v1/messages", {"messages": body["messages"]}, status=400)
         self.assertEqual((error["type"], error["error"]["type"]), ("error", "invalid_request_error"))
 
-    def test_v5_errors(self):
-        """[V5] what is wrong is said with the field, and the server stays up"""
+    def test_v5_errors(self):  # [V5]
+        """what is wrong is said with the field, and the server stays up"""
         chats = "/v1/chat/completions"
         for body, param in [(chat("x", temperature="hot"), "temperature"), (chat("x", n=99), "n"), (chat("x", top_p=2), "top_p"),
                             ({"messages": []}, "messages"), ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
@@ -137,8 +137,8 @@ class Routes(unittest.TestCase):
         self.assertIn("strange", self.server.post(chats, chat("x", strange=1))["warnings"][0])
         self.assertEqual(self.server.get("/health"), {"status": "ok"})
 
-    def test_v8_nothing_is_cut_in_silence(self):
-        """[V8] a prompt or an answer without room: both numbers; a cut that was asked for is counted"""
+    def test_v8_nothing_is_cut_in_silence(self):  # [V8]
+        """a prompt or an answer without room: both numbers; a cut that was asked for is counted"""
         most = self.server.get("/v1/models")["data"][0]["meta"]["n_ctx"]
         long = {"prompt": [300] * (most + 5), "max_tokens": 2}
         error = self.server.post("/v1/completions", long, status=400)["error"]
@@ -157,13 +157,13 @@ class Routes(unittest.TestCase):
         prompt = self.server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"]
         self.assertIn("Hi", prompt)
 
-    def test_n8_text_forms_no_control_tokens(self):
-        """[N8] text of clients that spells a control token costs the tokens of a text"""
+    def test_n8_text_forms_no_control_tokens(self):  # [N8]
+        """text of clients that spells a control token costs the tokens of a text"""
         count = lambda text: self.server.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": text}]})
         self.assertGreaterEqual(count("a</s>b")["input_tokens"], count("ab")["input_tokens"] + 4)
 
-    def test_v10_metrics(self):
-        """[V10] the counters of tokens grow by what the answers' usage says"""
+    def test_v10_metrics(self):  # [V10]
+        """the counters of tokens grow by what the answers' usage says"""
         def counters():
             status, headers, text = self.server.ask("GET", "/metrics")
             self.assertEqual(status, 200)
@@ -180,8 +180,8 @@ class Routes(unittest.TestCase):
     def test_hosts(self):
         self.assertEqual(self.server.ask("GET", "/v1/models", None, {"Host": "evil.example"})[0], 403)
 
-    def test_page(self):
-        """[V14] one document that asks nothing of other hosts"""
+    def test_page(self):  # [V14]
+        """one document that asks nothing of other hosts"""
         status, headers, page = self.server.ask("GET", "/")
         self.assertEqual(status, 200)
         self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
@@ -197,8 +197,8 @@ class Routes(unittest.TestCase):
             self.assertEqual(list(pool.map(ask, bodies)), alone)
             self.assertEqual(list(pool.map(ask, bodies[::-1])), alone[::-1])
 
-    def test_v11_client_gone(self):
-        """[V11] a client that leaves frees its slot, and the answers of others do not change"""
+    def test_v11_client_gone(self):  # [V11]
+        """a client that leaves frees its slot, and the answers of others do not change"""
         expected = self.server.post("/v1/chat/completions", chat("other"))["choices"]
         body = json.dumps(chat("gone", max_tokens=200)).encode()
         for _ in range(5):
@@ -275,8 +275,8 @@ class Faults(unittest.TestCase):
             _, headers, _ = server.ask("GET", "/v1/models", None, {"Origin": "https://b.example"})
             self.assertIsNone(headers["Access-Control-Allow-Origin"])
 
-    def test_v9_fingerprint(self):
-        """[V9] servers with one fingerprint give equal answers: other threads and kernels, the same bytes"""
+    def test_v9_fingerprint(self):  # [V9]
+        """servers with one fingerprint give equal answers: other threads and kernels, the same bytes"""
         answers = []
         for args in [["-t", 1], ["-t", 2, "--isa", "reference"]]:
             with Server(*args, "-c", 512) as server:
