@@ -68,7 +68,7 @@ struct AnswerParser::Impl {
         out = {};
         if (is_plain) {
             out.content = std::exchange(buffer, {});
-            return std::move(out);
+            return given();
         }
         while (step(final)) {
         }
@@ -76,6 +76,25 @@ struct AnswerParser::Impl {
             if (!skips_space) text_of_mode() += space;
             space.clear();
         }
+        return given();
+    }
+
+    /// Keeps what was found, and gives it as the options ask.
+    ChatAnswer given() {
+        whole.content += out.content;
+        whole.reasoning += out.reasoning;
+        whole.tool_calls.insert(whole.tool_calls.end(), out.tool_calls.begin(), out.tool_calls.end());
+        if (!options.inline_reasoning || thinks == nullptr) return std::move(out);
+        std::string text;
+        if (!out.reasoning.empty()) {
+            if (!std::exchange(is_shown_open, true)) text += thinks->open;
+            text += std::exchange(out.reasoning, {});
+        }
+        if (is_shown_open && mode != Mode::reasoning) {
+            is_shown_open = false;
+            text += thinks->close;
+        }
+        out.content.insert(0, text);
         return std::move(out);
     }
 
@@ -369,7 +388,8 @@ struct AnswerParser::Impl {
     bool waits = false, waits_for_other = false;
     std::size_t n_begun = 0;  // calls without marks
     std::size_t n_calls;
-    ChatAnswer out;
+    ChatAnswer out, whole;
+    bool is_shown_open = false;  // of inline reasoning: its first mark was given, the last was not
 };
 
 AnswerParser::AnswerParser(const ChatTemplate& chat_template, AnswerOptions options)
@@ -393,6 +413,12 @@ ChatAnswer AnswerParser::push(std::string_view text) {
 
 ChatAnswer AnswerParser::finish() {
     return reporting_memory(kParsing, [&] { return impl_->run(true); });
+}
+
+const ChatAnswer& AnswerParser::whole() const& noexcept { return impl_->whole; }
+bool AnswerParser::is_reasoning() const noexcept { return impl_->mode == Impl::Mode::reasoning; }
+std::string_view AnswerParser::reasoning_end() const noexcept {
+    return impl_->thinks == nullptr ? std::string_view() : impl_->thinks->close;
 }
 
 std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {

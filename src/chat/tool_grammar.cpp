@@ -43,7 +43,7 @@ public:
     std::shared_ptr<const grammar::Program> run() {
         if (options_.use != ToolUse::none) calls_ = calls(false);
         const std::uint32_t start = answer();
-        for (auto& tool : tools_) tool->finish();
+        for (auto& tool : tools_) naming(tool->name(), [&] { tool->finish(); });
         if (text_) text_->finish();
         program_->start = start;
         program_->n_rules = n_rules_;
@@ -53,6 +53,18 @@ public:
     }
 
 private:
+    /// Errors of schemas say which tool has them.
+    template <class Work>
+    static void naming(const std::string& name, Work&& work) {
+        try {
+            work();
+        } catch (const Error& error) {
+            const bool is_schema = error.code() == ErrorCode::bad_schema || error.code() == ErrorCode::limit_exceeded;
+            if (!is_schema || std::string_view(error.what()).starts_with("tool '")) throw;
+            fail(error.code(), cat("tool '", escaped(name), "': ", error.what()));
+        }
+    }
+
     void read_tools(std::string_view tools) {
         (void)JsonDocument::parse(tools, "tools");  // strict, and no deeper than can be handled
         const auto list = nlohmann::ordered_json::parse(tools, nullptr, false);
@@ -63,13 +75,8 @@ private:
             const std::string name = function->is_object() ? function->value("name", std::string()) : std::string();
             if (!options_.function.empty() && name != options_.function) continue;
             is_known = true;
-            try {
-                tools_.push_back(std::make_unique<ToolSchema>(tool.dump(), options_.schema, program_));
-            } catch (const Error& error) {
-                if (error.code() != ErrorCode::bad_schema || std::string_view(error.what()).starts_with("tool '"))
-                    throw;
-                fail(error.code(), cat("tool '", escaped(name), "': ", error.what()));
-            }
+            naming(name,
+                   [&] { tools_.push_back(std::make_unique<ToolSchema>(tool.dump(), options_.schema, program_)); });
         }
         if (!is_known) fail(ErrorCode::bad_parameter, cat("tools: there is no '", escaped(options_.function), "'"));
         if (tools_.empty() && options_.use == ToolUse::required)
@@ -171,7 +178,7 @@ private:
 
     std::uint32_t any_body() {
         std::vector<std::uint32_t> to;
-        for (auto& tool : tools_) to.push_back(body(*tool, ret_));
+        for (auto& tool : tools_) naming(tool->name(), [&] { to.push_back(body(*tool, ret_)); });
         return either(to);
     }
 

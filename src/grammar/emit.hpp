@@ -20,7 +20,9 @@ public:
     /// Into a program that has other parts, too, or into one of its own.
     Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shared_ptr<Program> program = nullptr);
     /// How the words of JSON are spelled.
-    void spell(std::string_view null, std::string_view yes, std::string_view no) { words_ = {std::string(null), std::string(yes), std::string(no)}; }
+    void spell(std::string_view null, std::string_view yes, std::string_view no) {
+        words_ = {std::string(null), std::string(yes), std::string(no)};
+    }
     /// The rule of a value; finish() makes what the rules that were asked for need.
     [[nodiscard]] std::uint32_t rule(const Conjunction& terms);
     void finish();

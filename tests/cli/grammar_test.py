@@ -8,7 +8,7 @@ import json
 import re
 import unittest
 
-from cli_support import FOLDER, MODEL, make_model, run_json, tinfer
+from cli_support import FOLDER, MODEL, tinfer
 
 SCHEMA = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"type": "integer", "minimum": 0, "maximum": 9}},
           "required": ["name", "age"], "additionalProperties": False}
@@ -18,6 +18,10 @@ def file_of(name, text):
     path = FOLDER / name
     path.write_text(text)
     return path
+
+
+def run_json(*args):
+    return json.loads(tinfer("run", MODEL, "--json", *args))
 
 
 def check(*args, **kw):
@@ -47,7 +51,7 @@ class Check(unittest.TestCase):
         self.assertIn("line 2", tinfer.stderr)
 
     def test_refusals_name_the_place(self):
-        for text, place in (('root ::= "a', "line 1"), ("root ::= a", "a"), ('start ::= "a"', "root"), ("root ::= root", "left recursion")):
+        for text, place in (('root ::= "a', "line 1"), ("root ::= a", "a"), ('start ::= "a"', "root"), ("root ::= root", "left-recursive")):
             check(file_of("bad.gbnf", text), code=1)
             self.assertTrue(tinfer.stderr.startswith("tinfer: "), tinfer.stderr)
             self.assertIn(place, tinfer.stderr)
