@@ -169,6 +169,8 @@ Listener::Listener(ListenerLimits limits) : limits_(limits) {
     set_keep_alive_max_count(1'000'000);
 }
 
+void Listener::widen_backlog() noexcept { (void)::listen(svr_sock_, SOMAXCONN); }
+
 bool Listener::process_and_close_socket(socket_t sock) {
     bool ok = false;
     if (n_connections_.fetch_add(1) >= limits_.max_connections) {
@@ -191,7 +193,7 @@ bool Listener::serve(socket_t sock) {
     while (ok && !closed && !closing_) {
         const auto until = Clock::now() + limits_.keep_alive;
         while (!stream.has_buffered() &&
-               !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(200))))
+               !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(500))))
             if (closing_ || Clock::now() >= until) return ok;
         if (!stream.has_buffered() && has_left(sock)) return ok;
         stream.begin_request();

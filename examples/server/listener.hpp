@@ -24,6 +24,8 @@ public:
     explicit Listener(ListenerLimits limits);
 
     [[nodiscard]] std::int64_t n_connections() const noexcept { return n_connections_; }
+    /// Behind bind_to_port(): lets as many connections wait to be taken as the system allows; the library says five.
+    void widen_backlog() noexcept;
     /// Connections end behind the response they are at; idle ones end at once.
     void close_idle() noexcept { closing_ = true; }
 

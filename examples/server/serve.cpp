@@ -61,6 +61,7 @@ void serve(tinfer::Engine& engine, const ServeOptions& options, const std::funct
     if (port < 0)
         throw Error(ErrorCode::io_error,
                     options.host + ":" + std::to_string(options.port) + ": this address cannot be listened on");
+    if (plain != nullptr) plain->widen_backlog();
     std::thread thread([&] { (void)http->listen_after_bind(); });
     const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
     listening((options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port));
