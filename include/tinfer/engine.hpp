@@ -5,7 +5,7 @@
 //     const auto model = tinfer::Model::load("model.gguf");
 //     tinfer::Engine engine(model, {.context = {.n_ctx = 1024, .n_seq_max = 4}});   // four requests run at once
 //     for (const char* text : {"Once upon a time", "The end"})
-//         engine.submit({.prompt = model.vocab().encode(text), .sampler = {.seed = 42}, .generation = {.n_predict = 8}},
+//         engine.submit({.prompt = model.vocab().encode(text), .generation = {.n_predict = 8}},
 //                       [](const tinfer::EngineEvent& event) {   // on the engine's thread
 //                           if (event.ended()) std::cout << "request " << event.request << " gave "
 //                                                        << event.n_generated << " tokens\n";

@@ -46,8 +46,9 @@ void Scheduler::admit() {
     }
 }
 
-// Texts whose vectors one call can give.
+// Texts whose vectors one call can give. Those of a call that was given up go first, alone.
 void Scheduler::admit_texts() {
+    if (!running_.empty()) return;
     std::size_t n_tokens = 0;
     const std::size_t most = std::min(n_longest_, static_cast<std::size_t>(options_.max_batch_tokens));
     while (!waiting_.empty() && running_.size() < n_running_) {
@@ -75,7 +76,8 @@ void Scheduler::start(Owned request, SeqId seq, std::size_t n_shared) {
 
 void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
     if (!request.seq) return;
-    if (!pools_) sequences_.release(*request.seq, keep && options_.share_prefixes && request.asked.share_prefix);
+    if (pools_) (void)context_.seq_rm(*request.seq);  // a whole sequence can always go
+    else sequences_.release(*request.seq, keep && options_.share_prefixes && request.asked.share_prefix);
     request.seq.reset();
     request.n_done = 0;
 }

@@ -26,9 +26,9 @@ public:
         /// Tokens that another sequence has in common with it, though they could not be shared: 0, or above n_shared.
         std::size_t n_alike = 0;
     };
-    /// A sequence that begins with at most `n_shareable` of the tokens, as many as are there. Afterwards n_needed tokens
-    /// that are not shared fit beside n_promised others; nullopt where they do not, although all that could be dropped
-    /// was. `share`: look for tokens that are there.
+    /// A sequence that begins with at most n_shareable of the tokens: with as many as are there, if `share`. Behind it
+    /// n_total tokens less those that are shared fit beside n_promised others; nullopt where they do not, although all
+    /// that could be dropped was.
     [[nodiscard]] std::optional<Taken> take(std::span<const Token> tokens, std::size_t n_shareable, bool share,
                                             std::size_t n_total, std::size_t n_promised);
     /// A running sequence, which has `n_done` of these tokens, shares more of them, if there are any: how many it has.

@@ -27,6 +27,10 @@ def main():
     assert len(stories) == 8 and len(set(stories)) > 1, stories
     assert stories == run("eight_sequences", MODEL, "once on").split("\n---\n")[:-1], "the same seeds draw the same tokens"
 
+    answers = run("engine", MODEL, "8", text="once on\nin the\nonce on\n").split("\n\n")[:-1]
+    assert len(answers) == 3 and len(set(answers)) == 2, answers
+    assert run("engine", MODEL, "8", text="in the\n").split("\n\n")[0] in answers, "alone as beside others"
+
     found = run("search", MODEL, "once on a", text="in the\nonce on a\n\nher\n").splitlines()
     assert len(found) == 3 and found[0].endswith("  once on a"), found
     assert abs(float(found[0].split()[0]) - 1) < 1e-3, "a text is as near to itself as can be"

@@ -47,19 +47,11 @@ void check_load(const Model& model, std::size_t n, int most_prompt, int most_pre
 
 }  // namespace
 
-TEST_CASE("[V2][V4] engine: answers do not depend on the load, with small models of every kind of memory") {
-    for (const char* arch : {"llama", "gemma3", "qwen2moe", "mamba", "mamba2", "rwkv7", "lfm2", "jamba"}) {
+TEST_CASE("[V2][V4] engine: answers do not depend on the load, with small models, dense and of experts") {
+    for (const char* arch : {"llama", "qwen2moe"}) {
         CAPTURE(arch);
         const TempFolder folder;
-        TinyModel tiny;
-        try {
-            tiny = TinyModel::of(arch);
-            tiny.save(folder.path());
-        } catch (const std::exception&) {
-            MESSAGE("no small model of ", arch);
-            continue;
-        }
-        check_load(Model::load(tiny.save(folder.path())), 40, 80, 24);
+        check_load(Model::load(TinyModel::of(arch).save(folder.path())), 40, 80, 24);
     }
 }
 
@@ -70,12 +62,11 @@ TEST_CASE("[golden] [V2][V4] engine: 200 mixed requests do not depend on the loa
 }
 
 TEST_CASE("[golden] [V2][V4] engine: nor do those of dense, windowed, recurrent and hybrid models") {
-    for (const char* name :
-         {"qwen3", "gemma3", "gpt-oss", "mamba", "mamba2", "falcon-h1", "jamba", "lfm2", "deepseek2-lite"}) {
+    for (const char* name : {"qwen3", "gemma3", "gpt-oss", "mamba", "mamba2", "falcon-h1", "jamba", "lfm2"}) {
         const auto file = golden_model_file(name);
         if (!file) continue;
         CAPTURE(name);
-        check_load(Model::load(*file), 24, 100, 20);
+        check_load(Model::load(*file), 16, 100, 16);
     }
 }
 

@@ -218,7 +218,8 @@ TEST_CASE("[V2] engine: requests under way when an engine goes end with an event
 TEST_CASE("[V9] engine: the fingerprint covers what bits depend on and nothing else") {
     EngineFixture f;
     const auto fingerprint = [&](ContextOptions context, const ModelOptions& options = {}) {
-        return Engine(Model::load(f.folder / "tiny.gguf", options), {.context = std::move(context)}).fingerprint();
+        const Engine engine(Model::load(f.folder / "tiny.gguf", options), {.context = std::move(context)});
+        return engine.fingerprint();
     };
     const auto path = f.model.file().paths().front();
     if (path.filename() != "tiny.gguf") std::filesystem::copy(path, f.folder / "tiny.gguf");
@@ -227,7 +228,7 @@ TEST_CASE("[V9] engine: the fingerprint covers what bits depend on and nothing e
     CHECK(fingerprint({.n_ctx = 256, .n_threads = 2, .isa = Isa::reference, .fuse = false}) == base);
     CHECK(fingerprint({.n_ctx = 256}, {.use_mmap = false}) == base);
     CHECK(fingerprint({.n_ctx = 320}) != base);
-    CHECK(fingerprint({.n_ctx = 256, .type_k = KvType::q8_0}) != base);
+    CHECK(fingerprint({.n_ctx = 256, .type_k = KvType::f32}) != base);
     CHECK(fingerprint({.n_ctx = 256, .rope_freq_scale = 0.5f}) != base);
     CHECK(fingerprint({.n_ctx = 256}, {.overrides = {{"llama.rope.freq_base", 5000.0}}}) != base);
 }
