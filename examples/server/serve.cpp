@@ -44,7 +44,7 @@ std::unique_ptr<httplib::Server> make_server(const ServeOptions& options, Listen
 }  // namespace
 
 std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
-    // Of each a stack that is touched a little, and a buffer; bodies and their documents of as many as run at once.
+    // Of each a stack that is touched a little, and a buffer. A body comes on top while its request is answered.
     return static_cast<std::uint64_t>(options.max_connections) * (96u << 10);
 }
 

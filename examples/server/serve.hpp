@@ -16,7 +16,7 @@ namespace server {
 void serve(tinfer::Engine& engine, const ServeOptions& options, const std::function<bool()>& stops,
            const std::function<void(const std::string& address)>& listening);
 
-/// Bytes that all connections together take at most, beside the engine's.
+/// Bytes that all connections together take at most, beside the engine's and the bodies of requests.
 [[nodiscard]] std::uint64_t connection_bytes(const ServeOptions& options) noexcept;
 
 }  // namespace server

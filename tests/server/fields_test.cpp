@@ -76,7 +76,7 @@ TEST_CASE("server: names of this machine alone pass on its loopback") {
         CHECK(!server::is_loopback_host(host));
 }
 
-TEST_CASE("[V10] server: a histogram counts each value in all bounds that hold it") {
+TEST_CASE("server: a histogram counts each value in all bounds that hold it") {
     server::Histogram histogram;
     histogram.add(0.0005);
     histogram.add(0.2);

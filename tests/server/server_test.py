@@ -162,7 +162,7 @@ class Routes(unittest.TestCase):
         count = lambda text: self.server.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": text}]})
         self.assertGreaterEqual(count("a</s>b")["input_tokens"], count("ab")["input_tokens"] + 4)
 
-    def test_v10_metrics(self):  # [V10]
+    def test_v10_metrics(self):
         """the counters of tokens grow by what the answers' usage says"""
         def counters():
             status, headers, text = self.server.ask("GET", "/metrics")
