@@ -26,7 +26,6 @@ struct ServeOptions {
     bool any_model = false;             ///< requests may name any model
     bool strict = false;                ///< unknown fields are refused
     bool clip_max_tokens = false;       ///< answers longer than the room are cut instead of refused
-    bool expose_text = false;           ///< /slots says what is asked
     bool no_page = false;
     std::int64_t request_timeout_s = 600;  ///< of an answer
     std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
