@@ -55,7 +55,10 @@ function turnOf(message, index) {
   return turn;
 }
 
+let frame = 0;
 function draw() {
+  cancelAnimationFrame(frame);  // what it would show is shown now
+  frame = 0;
   list.replaceChildren(...talk.messages.map(turnOf));
   at("empty").hidden = talk.messages.length > 0;
   at("send").hidden = !!talk.abort;
@@ -68,7 +71,6 @@ function say(text, isBad = false) {
   at("status").classList.toggle("bad", isBad);
 }
 
-let frame = 0;
 function showSoon(answer) {
   if (frame) return;
   frame = requestAnimationFrame(() => {
