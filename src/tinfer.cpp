@@ -132,6 +132,7 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         auto bound = file->reading([&] { return model::bind_model(file, options); });
         auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
         file->load_data(options);
+        model::check_id_tables(bound);
         warn_unused_overrides(*file, options);
         say_surplus_rows(bound, vocab, options);
         auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));

@@ -24,7 +24,11 @@ Tensor expert_linear(const BuildContext& b, const Linear& map, Tensor x, Tensor 
 }
 
 Tensor head_linear(const BuildContext& b, const TensorInfo& weight, Tensor x) {
-    return b.g.mul_mat_heads(b.g.weight(weight), x);
+    Graph& g = b.g;
+    const std::int64_t n_head = g.value(x).ne[1];
+    const Tensor w = g.weight(weight);
+    if (weight.ne[2] == n_head) return g.mul_mat_heads(w, x);
+    return g.mul_mat_heads(g.reshape(w, {weight.ne[0], weight.ne[1] / n_head, n_head, 1}), x);
 }
 
 }  // namespace tinfer::model

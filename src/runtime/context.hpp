@@ -144,6 +144,7 @@ private:
     runtime::RunStatus timed_slice(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
+    void write_ids();
     void collect_outputs();
     void begin_pooling();
     void write_pooling_inputs(const runtime::MicroBatch& mb);

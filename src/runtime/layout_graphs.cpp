@@ -152,7 +152,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
                                    behind ? hp.head_k(il) - x.rope.n_rot : 0),
                    "cache_k_shift");
-        if (layer_memory_[i].index == nullptr) continue;
+        if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
         RopeParams of_index = x.rope;
         of_index.neox = hp.indexer.neox ? 1 : 0;
         const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
