@@ -32,13 +32,15 @@ extern "C" void count_interrupt(int) {
 
 bool interrupted() noexcept { return g_interrupts != 0; }
 void clear_interrupt() noexcept { g_interrupts = 0; }
-void watch_interrupts() {
+void watch_interrupts(bool and_terminate) {
 #if defined(_WIN32)
     std::signal(SIGINT, count_interrupt);
+    if (and_terminate) std::signal(SIGTERM, count_interrupt);
 #else
     struct sigaction action {};
     action.sa_handler = count_interrupt;  // without SA_RESTART: reading from a terminal ends, too
     sigaction(SIGINT, &action, nullptr);
+    if (and_terminate) sigaction(SIGTERM, &action, nullptr);
 #endif
 }
 

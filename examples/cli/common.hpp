@@ -32,6 +32,7 @@ Action add_forecast(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
 Action add_grammar(CLI::App& app);
+Action add_serve(CLI::App& app);
 Action add_trace(CLI::App& app);
 Action add_completion(CLI::App& app);
 Action add_man(CLI::App& app);
@@ -40,7 +41,8 @@ inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 
 /// True once the user asked to stop; long work polls it.
 [[nodiscard]] bool interrupted() noexcept;
-void watch_interrupts();
+/// With `and_terminate` SIGTERM asks the same.
+void watch_interrupts(bool and_terminate = false);
 void clear_interrupt() noexcept;  ///< what it stopped is stopped; the program goes on
 
 /// Bytes of a file or a pipe, `-` for stdin. Throws tinfer::Error(io_error).

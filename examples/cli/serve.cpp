@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// tinfer serve: one model, many clients, over HTTP.
+#include "common.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#ifdef TINFER_SERVER
+#    include "../server/serve.hpp"
+
+#    include "../server/routes.hpp"
+#endif
+
+namespace cli {
+
+#ifdef TINFER_SERVER
+
+namespace {
+
+struct ServeArgs {
+    ModelArgs model;
+    ContextArgs context;
+    SamplerArgs sampler;
+    server::ServeOptions options;
+    std::vector<std::string> key_files;
+    std::string template_file, pooling = "auto";
+    int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8;
+    bool no_auth = false, check = false, no_share = false;
+};
+
+void add_options(CLI::App& command, ServeArgs& args) {
+    auto& options = args.options;
+    const std::string group = "Server", more = rare(group);
+    command.add_option("--host", options.host, "address to listen on")->type_name("ADDRESS")->group(group);
+    command.add_option("--port", options.port, "0 = any that is free")
+        ->check(whole(0, 65535))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--parallel", args.n_parallel, "most answers at once")
+        ->check(whole(1, 128))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--api-key", options.api_keys, "key that clients must send; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("KEY")
+        ->group(group);
+    command.add_option("--api-key-file", args.key_files, "file with a key on each line")
+        ->allow_extra_args(false)
+        ->type_name("FILE")
+        ->group(group);
+    command.add_flag("--no-auth", args.no_auth, "no keys, also on addresses that others reach")->group(group);
+    command.add_flag("--check", args.check, "print memory and limits, and exit")->group(group);
+    command.add_option("--alias", options.alias, "name of the model in answers")->type_name("NAME")->group(group);
+    command.add_option("--chat-template-file", args.template_file, "Jinja source, or the name of a built-in template")
+        ->type_name("FILE")
+        ->group(more);
+    command.add_flag("--any-model", options.any_model, "requests may name any model")->group(more);
+    command.add_flag("--strict", options.strict, "refuse fields that are not known")->group(more);
+    command.add_flag("--clip-max-tokens", options.clip_max_tokens, "cut max_tokens that the context has no room for")
+        ->group(more);
+    command.add_option("--pooling", args.pooling, "give vectors: mean, cls, last or rank; auto = as the model")
+        ->check(one_of({"auto", "none", "mean", "cls", "last", "rank"}))
+        ->type_name("KIND")
+        ->group(more);
+    command.add_option("--max-batch-tokens", args.max_batch_tokens, "most tokens of one round")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--max-queue", args.max_queue, "requests that may wait; more get 503")
+        ->check(whole(0))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--keep-sequences", args.n_kept, "ended answers whose prompts can be shared")
+        ->check(whole(0, 120))
+        ->type_name("N")
+        ->group(more);
+    command.add_flag("--no-share", args.no_share, "compute every prompt whole")->group(more);
+    const auto seconds = [&](const char* name, std::int64_t& value, const char* help) {
+        command.add_option(name, value, help)->check(whole(1))->type_name("SECONDS")->group(more);
+    };
+    seconds("--request-timeout", options.request_timeout_s, "longest time for an answer");
+    seconds("--read-timeout", options.read_timeout_s, "longest time for a client to send a request");
+    seconds("--keep-alive", options.keep_alive_s, "how long an idle connection stays");
+    seconds("--drain", options.drain_s, "how long running answers may go on after SIGTERM");
+    command.add_option("--max-body", options.max_body, "most bytes of a request")
+        ->check(whole(1024))
+        ->type_name("BYTES")
+        ->group(more);
+    command.add_option("--max-connections", options.max_connections, "at the same time")
+        ->check(whole(1, 100000))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--cors", options.cors, "origin whose pages may ask; * = any; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("ORIGIN")
+        ->group(more);
+    command.add_option("--cert", options.cert, "certificate for TLS, PEM")->type_name("FILE")->group(more);
+    command.add_option("--key", options.key, "its key, PEM")->type_name("FILE")->group(more);
+    command.add_flag("--no-page", options.no_page, "no page for people at /")->group(more);
+}
+
+void read_keys(ServeArgs& args) {
+    for (const auto& file : args.key_files) {
+        std::istringstream lines(read_text(file));
+        for (std::string line; std::getline(lines, line);) {
+            if (line.ends_with('\r')) line.pop_back();
+            if (!line.empty()) args.options.api_keys.push_back(line);
+        }
+    }
+    const auto& options = args.options;
+    for (const auto& key : options.api_keys)
+        if (key.empty()) throw UsageError("--api-key: a key is empty");
+    if (!server::is_loopback_address(options.host) && options.api_keys.empty() && !args.no_auth)
+        throw UsageError("--host " + options.host +
+                         ": others can reach this address; --api-key KEY asks them for a key, --no-auth lets all in");
+    if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
+}
+
+int run_serve(ServeArgs& args) {
+    read_keys(args);
+    auto& options = args.options;
+    options.sampler = args.sampler.get();
+    if (!args.template_file.empty()) {
+        options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
+        if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_text(args.template_file));
+    }
+    const auto model = args.model.load();
+    tinfer::EngineOptions engine_options;
+    engine_options.context = args.context.options(args.model, model.info(), 0);
+    if (args.context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
+        engine_options.context.n_ctx *= std::max(1, args.n_parallel / 2);
+    engine_options.context.n_seq_max = args.n_parallel;
+    engine_options.context.n_batch = 0;
+    engine_options.context.cancel = {};
+    if (args.pooling == "auto") engine_options.context.pooling = model.info().pooling;
+    else if (args.pooling != "none") engine_options.context.pooling = parse_pooling(args.pooling);
+    else engine_options.context.pooling = tinfer::Pooling::none;
+    engine_options.max_batch_tokens = std::max(args.max_batch_tokens, args.n_parallel);
+    engine_options.max_queue = args.max_queue;
+    engine_options.n_kept = args.n_kept;
+    engine_options.share_prefixes = !args.no_share;
+    tinfer::Engine engine(model, engine_options);
+
+    const auto memory = engine.memory();
+    const std::uint64_t connections = server::connection_bytes(options);
+    const json numbers{{"weights_mapped", memory.weights_mapped},
+                       {"weights_copied", memory.weights_copied},
+                       {"cache", memory.cache + memory.recurrent},
+                       {"compute", memory.compute + memory.outputs + memory.fixed},
+                       {"connections", connections},
+                       {"total", memory.total() + connections}};
+    if (args.check) {
+        print_line({{"address", options.host + ":" + std::to_string(options.port)},
+                    {"memory", numbers},
+                    {"limits",
+                     {{"tokens_of_a_request", engine.max_tokens()},
+                      {"answers_at_once", args.n_parallel},
+                      {"queue", args.max_queue},
+                      {"connections", options.max_connections},
+                      {"body_bytes", options.max_body},
+                      {"request_timeout_s", options.request_timeout_s},
+                      {"read_timeout_s", options.read_timeout_s}}},
+                    {"system_fingerprint", engine.fingerprint()}});
+        return 0;
+    }
+    note("memory: " + size_text(memory.weights_mapped + memory.weights_copied) + " weights, " +
+         size_text(memory.cache + memory.recurrent) + " cache, " +
+         size_text(memory.compute + memory.outputs + memory.fixed) + " buffers, " + size_text(connections) + " for " +
+         counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ": " +
+         size_text(memory.total() + connections) + " at most");
+    if (options.api_keys.empty() && !server::is_loopback_address(options.host))
+        note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
+    watch_interrupts(true);
+    server::serve(engine, options, interrupted, [](const std::string& address) {
+        print_line({{"address", address}});
+        note("listening on " + address + " (Ctrl-C stops)");
+    });
+    return 0;
+}
+
+}  // namespace
+
+Action add_serve(CLI::App& app) {
+    auto args = std::make_shared<ServeArgs>();
+    CLI::App* command = app.add_subcommand("serve", "answer requests over HTTP");
+    args->model.add_to(*command);
+    add_options(*command, *args);
+    args->context.add_to(*command);
+    args->context.add_threads_to(*command);
+    args->sampler.add_to(*command);
+    command->footer("Examples:\n  tinfer serve model.gguf --port 8080\n"
+                    "  tinfer serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16");
+    return [args] { return run_serve(*args); };
+}
+
+#else
+
+Action add_serve(CLI::App& app) {
+    CLI::App* command = app.add_subcommand("serve", "answer requests over HTTP (not in this build)");
+    command->allow_extras();
+    return []() -> int {
+        throw tinfer::Error(tinfer::ErrorCode::not_available,
+                            "serve: this program was built without cpp-httplib; install it (Debian: "
+                            "libcpp-httplib-dev) and build again");
+    };
+}
+
+#endif
+
+}  // namespace cli

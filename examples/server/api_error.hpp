@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What a client is told when something is wrong: a status and {"error": {"message", "type", "code", "param"}}.
+#pragma once
+
+#include <tinfer/tinfer.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace server {
+
+using json = nlohmann::ordered_json;
+
+class ApiError : public std::runtime_error {
+public:
+    ApiError(int given_status, std::string message, std::string given_code, std::string given_param = {})
+        : std::runtime_error(std::move(message)), status(given_status), code(std::move(given_code)),
+          param(std::move(given_param)) {}
+    int status;
+    std::string code;   ///< "context_length_exceeded"; empty: null
+    std::string param;  ///< the field at fault; empty: null
+
+    /// "invalid_request_error", "authentication_error", …, by the status.
+    [[nodiscard]] std::string_view type() const noexcept;
+    [[nodiscard]] json to_json() const;
+    /// {"type": "error", "error": {"type", "message"}}, as clients of /v1/messages read it.
+    [[nodiscard]] json to_messages_json() const;
+};
+
+/// 400 for what a request asks wrongly.
+[[nodiscard]] ApiError bad_request(std::string param, const std::string& message, std::string code = "invalid_value");
+/// What an error of the library means to a client; `param` is the field that led to it.
+[[nodiscard]] ApiError translate(const tinfer::Error& error, std::string param = {});
+/// One line of JSON; bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string to_line(const json& document);
+
+}  // namespace server

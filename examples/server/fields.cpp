@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "fields.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace server {
+
+namespace {
+
+/// How deep lists and objects lie inside each other, without reading the document.
+int nesting(std::string_view text) {
+    int depth = 0, deepest = 0;
+    bool in_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (in_string) {
+            if (c == '\\') ++i;
+            else if (c == '"') in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            deepest = std::max(deepest, ++depth);
+        } else if (c == ']' || c == '}') {
+            --depth;
+        }
+    }
+    return deepest;
+}
+
+std::string shown(double value) {
+    return value == std::floor(value) && std::abs(value) < 1e15 ? std::to_string(static_cast<std::int64_t>(value))
+                                                                : json(value).dump();
+}
+
+}  // namespace
+
+json parse_body(std::string_view body, int depth) {
+    if (body.find_first_not_of(" \t\r\n") == body.npos)
+        throw bad_request("", "the body is empty; a JSON object is expected", "invalid_json");
+    if (const int found = nesting(body); found > depth)
+        throw bad_request("", "the body is nested " + std::to_string(found) + " deep, limit " + std::to_string(depth),
+                          "invalid_json");
+    json document;
+    try {
+        document = json::parse(body);
+    } catch (const json::exception& error) {
+        std::string_view why = error.what();
+        if (const auto at = why.find("] "); at != why.npos) why.remove_prefix(at + 2);
+        throw bad_request("", "the body is no JSON: " + std::string(why), "invalid_json");
+    }
+    if (!document.is_object())
+        throw bad_request("", "the body is a JSON " + std::string(document.type_name()) + ", an object is expected",
+                          "invalid_json");
+    return document;
+}
+
+Fields::Fields(const json& object, std::string path) : object_(object), path_(std::move(path)) {
+    if (!object_.is_object()) throw bad_request(path_, "an object is expected");
+}
+
+std::string Fields::path(std::string_view name) const {
+    return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+}
+
+void Fields::refuse(std::string_view name, const std::string& message) const { throw bad_request(path(name), message); }
+
+const json* Fields::find(std::string_view name) {
+    known_.emplace(name);
+    const auto found = object_.find(std::string(name));
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<bool> Fields::boolean(std::string_view name) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_boolean()) refuse(name, "true or false is expected");
+    return value->get<bool>();
+}
+
+std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t least, std::int64_t most) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    const double real = value->is_number() ? value->get<double>() : 0.5;
+    if (real != std::floor(real)) refuse(name, "a whole number is expected");
+    if (real < static_cast<double>(least) || real > static_cast<double>(most))
+        refuse(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                         " is expected, not " + shown(real));
+    return static_cast<std::int64_t>(real);
+}
+
+std::optional<double> Fields::number(std::string_view name, double least, double most) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number()) refuse(name, "a number is expected");
+    const double real = value->get<double>();
+    if (!(real >= least && real <= most))
+        refuse(name, "a number from " + shown(least) + " to " + shown(most) + " is expected, not " + shown(real));
+    return real;
+}
+
+std::optional<std::string> Fields::text(std::string_view name) {
+    const json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_string()) refuse(name, "a text is expected");
+    return value->get<std::string>();
+}
+
+std::optional<std::string> Fields::word(std::string_view name, std::initializer_list<std::string_view> words) {
+    auto value = text(name);
+    if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
+    std::string all;
+    for (const auto candidate : words) all += (all.empty() ? "'" : ", '") + std::string(candidate) + "'";
+    refuse(name, "'" + value->substr(0, 64) + "' is none of " + all);
+}
+
+std::vector<std::string> Fields::texts(std::string_view name, std::size_t most) {
+    const json* value = find(name);
+    if (value == nullptr) return {};
+    if (value->is_string()) return {value->get<std::string>()};
+    std::vector<std::string> result;
+    if (!value->is_array()) refuse(name, "a text or a list of texts is expected");
+    if (value->size() > most)
+        refuse(name,
+               "a list of at most " + std::to_string(most) + " is expected, not " + std::to_string(value->size()));
+    for (const json& item : *value) {
+        if (!item.is_string()) refuse(name, "a text or a list of texts is expected");
+        result.push_back(item.get<std::string>());
+    }
+    return result;
+}
+
+const json* Fields::object(std::string_view name) {
+    const json* value = find(name);
+    if (value != nullptr && !value->is_object()) refuse(name, "an object is expected");
+    return value;
+}
+
+const json* Fields::list(std::string_view name) {
+    const json* value = find(name);
+    if (value != nullptr && !value->is_array()) refuse(name, "a list is expected");
+    return value;
+}
+
+void Fields::take(std::initializer_list<std::string_view> names) {
+    for (const auto name : names) known_.emplace(name);
+}
+
+std::vector<std::string> Fields::unknown() const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object_.items())
+        if (!known_.contains(name)) names.push_back(path(name));
+    return names;
+}
+
+}  // namespace server

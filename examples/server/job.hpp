@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// A request in neutral form, whatever the protocol it came in: what the engine does, and how its text is taken apart.
+#pragma once
+
+#include <tinfer/tinfer.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fields.hpp"
+#include "service.hpp"
+
+namespace server {
+
+/// One prompt; n answers to it.
+struct Prompt {
+    std::vector<tinfer::Token> tokens;
+    std::size_t n_dropped = 0;  ///< tokens that `truncate` cut out
+    std::string text;           ///< what `echo` gives back
+};
+
+struct Job {
+    std::vector<Prompt> prompts;
+    tinfer::EngineRequest request;  ///< of each answer, but prompt and seed
+    int n = 1;
+    bool is_chat = false;
+    std::string tools;              ///< JSON array, as the template got it
+    std::string generation_prompt;  ///< AnswerOptions::generation_prompt
+    std::size_t n_calls_before = 0;
+    bool reasoning = true;  ///< what the model thinks is told apart
+    bool stream = false, include_usage = false, prompt_progress = false;
+    bool echo = false;
+    bool is_score = false;  ///< no token is generated
+    std::string suffix;
+    std::vector<std::string> warnings;  ///< what was not done as asked
+};
+
+/// The sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
+void read_sampling(Fields& fields, const Service& service, Job& job);
+/// stream and stream_options.
+void read_stream(Fields& fields, Job& job);
+/// response_format of chat completions, or text.format of responses where `is_flat`. True where a grammar came of it.
+bool read_format(const json& format, const std::string& path, Job& job, bool is_flat = false);
+/// max_tokens against the room behind each prompt, `truncate` for prompts that leave none. Throws 400 with both
+/// numbers.
+void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
+         const std::string& param);
+/// Fields that nobody knows: ApiError 400 where the server is strict, else warnings.
+void check_unknown(const Fields& fields, const Service& service, Job& job);
+
+/// A conversation for the template: messages as the template reads them, the tools, further variables.
+struct Conversation {
+    json messages = json::array();
+    json tools;  ///< array or null
+    json variables = json::object();
+    bool thinking = true;
+    tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
+    std::string function;  ///< the only one that may be called
+    bool parallel = true;
+};
+/// Renders and tokenizes; text of messages becomes no control tokens.
+[[nodiscard]] tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows);
+/// The prompt of the job, its tools and the grammar of their calls. `has_format`: a grammar of the answer is set.
+void apply(const Service& service, const Conversation& talk, bool has_format, Job& job);
+/// messages, tools, tool_choice, parallel_tool_calls as /v1/chat/completions has them, checked.
+[[nodiscard]] Conversation read_conversation(Fields& fields);
+/// Checks the list of messages in the shape of chat completions.
+[[nodiscard]] json read_messages(const json& list, const std::string& path);
+/// The same of tools.
+[[nodiscard]] json read_tools(const json& list, const std::string& path);
+
+[[nodiscard]] Job read_chat(const json& body, const Service& service);
+[[nodiscard]] Job read_completion(const json& body, const Service& service);
+[[nodiscard]] Job read_anthropic(const json& body, const Service& service, bool only_count = false);
+[[nodiscard]] Job read_responses(const json& body, const Service& service);
+
+}  // namespace server

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// Answers in the shape of /v1/chat/completions and /v1/completions.
+#include <cmath>
+
+#include "reply.hpp"
+
+namespace server {
+
+namespace {
+
+constexpr double kLeast = -9999;  ///< stands for a probability of nothing: JSON has no infinity
+
+json finite(double value) { return std::isfinite(value) ? json(value) : json(kLeast); }
+
+json bytes_of(std::string_view piece) {
+    json bytes = json::array();
+    for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+    return bytes;
+}
+
+class OpenAi : public Protocol {
+public:
+    OpenAi(const Service& service, const Job& job)
+        : service_(service), job_(job), id_(new_id(job.is_chat ? "chatcmpl-" : "cmpl-")), created_(unix_time()) {}
+
+    std::string begin() override {
+        std::string out;
+        if (!job_.is_chat) return out;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(job_.n) * job_.prompts.size(); ++i)
+            out += event(chunk({{"index", i},
+                                {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                {"logprobs", nullptr},
+                                {"finish_reason", nullptr}}));
+        return out;
+    }
+
+    std::string more(std::size_t index, const Choice& choice, const tinfer::ChatAnswer& added,
+                     const tinfer::EngineEvent& from) override {
+        const json probabilities = job_.request.n_top < 0 ? json()
+                                   : job_.is_chat         ? json{{"content", chat_logprobs(from.tokens)}}
+                                                          : text_logprobs(from.tokens, text_at(index, from));
+        if (!job_.is_chat) {
+            std::string text = added.content;
+            if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text + text;
+            return event(
+                chunk({{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+        }
+        json delta = json::object();
+        if (!added.reasoning.empty()) delta["reasoning_content"] = added.reasoning;
+        if (!added.content.empty()) delta["content"] = added.content;
+        if (!added.tool_calls.empty()) {
+            const std::size_t first = choice.answer.tool_calls.size() - added.tool_calls.size();
+            delta["tool_calls"] = json::array();
+            for (std::size_t i = 0; i < added.tool_calls.size(); ++i) {
+                json call = call_of(added.tool_calls[i]);
+                json with_index{{"index", first + i}};
+                with_index.update(call);
+                delta["tool_calls"].push_back(with_index);
+            }
+        }
+        return event(
+            chunk({{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+    }
+
+    std::string end_choice(std::size_t index, const Choice& choice) override {
+        if (job_.is_chat)
+            return event(chunk({{"index", index},
+                                {"delta", json::object()},
+                                {"logprobs", nullptr},
+                                {"finish_reason", choice.finish_reason}}));
+        std::string text;
+        if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text;
+        return event(
+            chunk({{"index", index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}}));
+    }
+
+    std::string end(const std::vector<Choice>& choices) override {
+        std::string out;
+        if (job_.include_usage) {
+            json document = head(true);
+            document["choices"] = json::array();
+            document["usage"] = usage(choices);
+            document["timings"] = timings_of(choices);
+            if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
+            out += event(document);
+        }
+        return out + "data: [DONE]\n\n";
+    }
+
+    std::string progress(const tinfer::EngineEvent& from) override {
+        json document = head(true);
+        document["choices"] = json::array();
+        document["prompt_progress"] = {
+            {"total", from.n_prompt}, {"cached", from.n_cached}, {"processed", from.n_prompt_done}};
+        return event(document);
+    }
+
+    std::string failed(const ApiError& error) override { return event(error.to_json()); }
+
+    json whole(const std::vector<Choice>& choices) override {
+        json document = head(false);
+        document["choices"] = json::array();
+        for (std::size_t i = 0; i < choices.size(); ++i)
+            document["choices"].push_back(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
+        document["usage"] = usage(choices);
+        document["timings"] = timings_of(choices);
+        if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
+        return document;
+    }
+
+private:
+    static std::string event(const json& document) { return "data: " + to_line(document) + "\n\n"; }
+
+    json head(bool is_chunk) const {
+        const char* object = !job_.is_chat ? "text_completion" : is_chunk ? "chat.completion.chunk" : "chat.completion";
+        return {{"id", id_},
+                {"object", object},
+                {"created", created_},
+                {"model", service_.id},
+                {"system_fingerprint", service_.engine.fingerprint()}};
+    }
+
+    json chunk(json choice) const {
+        json document = head(true);
+        document["choices"] = json::array({std::move(choice)});
+        if (job_.include_usage) document["usage"] = nullptr;
+        return document;
+    }
+
+    static json call_of(const tinfer::ToolCall& call) {
+        return {
+            {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    }
+
+    static json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens, const tinfer::Vocab& vocab) {
+        json list = json::array();
+        for (const auto& token : tokens) {
+            json top = json::array();
+            for (const auto& [id, value] : token.top) {
+                const auto piece = vocab.piece(id, true);
+                top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
+            }
+            list.push_back({{"token", token.piece},
+                            {"logprob", token.log_prob ? finite(*token.log_prob) : json()},
+                            {"bytes", bytes_of(token.piece)},
+                            {"top_logprobs", top}});
+        }
+        return list;
+    }
+    json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
+        return chat_logprobs(tokens, service_.model.vocab());
+    }
+
+    /// Offsets are bytes of the text, from `at` on.
+    json text_logprobs(const std::vector<tinfer::TokenChoice>& tokens, std::size_t at) const {
+        json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
+        const auto& vocab = service_.model.vocab();
+        for (const auto& token : tokens) {
+            texts.push_back(token.piece);
+            values.push_back(token.log_prob ? finite(*token.log_prob) : json());
+            offsets.push_back(at);
+            at += token.piece.size();
+            json top = json::object();
+            for (const auto& [id, value] : token.top)  // of tokens with the same text the most probable one
+                (void)top.emplace(std::string(vocab.piece(id, true)), finite(value));
+            tops.push_back(token.log_prob ? top : json());
+        }
+        return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+    }
+
+    std::size_t text_at(std::size_t index, const tinfer::EngineEvent& from) {
+        if (at_.size() <= index) at_.resize(index + 1);
+        const std::size_t at = at_[index];
+        for (const auto& token : from.tokens) at_[index] += token.piece.size();
+        return at;
+    }
+
+    bool echoed(std::size_t index) {
+        if (echoed_.size() <= index) echoed_.resize(index + 1);
+        const bool was = echoed_[index];
+        echoed_[index] = true;
+        return was;
+    }
+
+    json chat_choice(std::size_t index, const Choice& choice) const {
+        const auto& answer = choice.answer;
+        json message{{"role", "assistant"}, {"content", answer.content}};
+        if (answer.content.empty() && !answer.tool_calls.empty()) message["content"] = nullptr;
+        message["refusal"] = nullptr;
+        if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+        if (!answer.tool_calls.empty()) {
+            message["tool_calls"] = json::array();
+            for (const auto& call : answer.tool_calls) message["tool_calls"].push_back(call_of(call));
+        }
+        json result{
+            {"index", index}, {"message", message}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
+        if (job_.request.n_top >= 0)
+            result["logprobs"] = {{"content", chat_logprobs(choice.tokens)}, {"refusal", nullptr}};
+        return result;
+    }
+
+    json text_choice(std::size_t index, const Choice& choice) const {
+        json result{{"index", index},
+                    {"text", (job_.echo ? job_.prompts[choice.prompt].text : "") + choice.answer.content},
+                    {"logprobs", nullptr},
+                    {"finish_reason", job_.is_score ? "length" : choice.finish_reason}};
+        if (job_.request.n_top >= 0) {
+            auto tokens = job_.echo ? choice.prompt_tokens : std::vector<tinfer::TokenChoice>();
+            tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
+            result["logprobs"] = text_logprobs(tokens, 0);
+        }
+        return result;
+    }
+
+    json usage(const std::vector<Choice>& choices) const {
+        const Usage sums = usage_of(job_, choices);
+        json details{{"cached_tokens", sums.cached}};
+        if (sums.dropped > 0) details["truncated_tokens"] = sums.dropped;
+        return {{"prompt_tokens", sums.prompt},
+                {"completion_tokens", sums.generated},
+                {"total_tokens", sums.prompt + sums.generated},
+                {"prompt_tokens_details", details}};
+    }
+
+    const Service& service_;
+    const Job& job_;
+    std::string id_;
+    std::int64_t created_;
+    std::vector<std::size_t> at_;
+    std::vector<bool> echoed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Protocol> openai_protocol(const Service& service, const Job& job) {
+    return std::make_unique<OpenAi>(service, job);
+}
+
+}  // namespace server

@@ -1,0 +1,100 @@
+"use strict";
+// The conversation: messages, what is asked of the server, and the stream of an answer. No word of it leaves the browser
+// but to the server.
+const fields = [
+  ["temperature", "Temperature", 0, 2, 0.05], ["top_k", "Top k", 0, 200, 1], ["top_p", "Top p", 0, 1, 0.01],
+  ["min_p", "Min p", 0, 1, 0.01], ["repeat_penalty", "Repeat penalty", 1, 2, 0.01],
+  ["max_tokens", "Longest answer", 16, 4096, 16],
+];
+const kept = "tinfer conversation";
+const talk = { messages: [], settings: {}, system: "", seed: "", abort: null };
+
+function load() {
+  try {
+    const read = JSON.parse(localStorage.getItem(kept) || "{}");
+    if (Array.isArray(read.messages)) talk.messages = read.messages;
+    if (read.settings && typeof read.settings === "object") talk.settings = read.settings;
+    talk.system = String(read.system || "");
+    talk.seed = String(read.seed || "");
+  } catch { /* what cannot be read begins anew */ }
+}
+
+function save() {
+  try {
+    const { messages, settings, system, seed } = talk;
+    localStorage.setItem(kept, JSON.stringify({ messages, settings, system, seed }));
+  } catch { /* a full or forbidden store: the page works without */ }
+}
+
+function headers() {
+  const key = document.getElementById("key").value;
+  return { "Content-Type": "application/json", ...(key ? { Authorization: "Bearer " + key } : {}) };
+}
+
+function body() {
+  const messages = talk.messages.map(({ role, content }) => ({ role, content }));
+  if (talk.system.trim()) messages.unshift({ role: "system", content: talk.system });
+  const seed = talk.seed.trim();
+  return {
+    messages, ...talk.settings, ...(/^\d+$/.test(seed) ? { seed: Number(seed) } : {}), stream: true,
+    stream_options: { include_usage: true }, prompt_progress: true, clip_max_tokens: true,
+  };
+}
+
+// Server-sent events of a response: each document as it is complete, over the borders of packets.
+async function* documents(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  while (true) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2))
+      for (const line of rest.slice(0, end).split("\n"))
+        if (line.startsWith("data: ") && line !== "data: [DONE]") yield JSON.parse(line.slice(6));
+  }
+}
+
+// Asks for an answer to the messages so far; `show` is called whenever there is more of it.
+async function ask(show, progress) {
+  const answer = { role: "assistant", content: "", reasoning: "" };
+  const start = performance.now();
+  talk.abort = new AbortController();
+  try {
+    const response = await fetch("v1/chat/completions", {
+      method: "POST", headers: headers(), body: JSON.stringify(body()), signal: talk.abort.signal,
+    });
+    if (!response.ok) {
+      const text = await response.text();
+      let message = text;
+      try { message = JSON.parse(text).error.message; } catch { /* no document */ }
+      throw new Error(message || "the server said " + response.status);
+    }
+    talk.messages.push(answer);
+    for await (const document of documents(response)) {
+      if (document.error) throw new Error(document.error.message);
+      if (document.prompt_progress) progress(document.prompt_progress);
+      const choice = document.choices && document.choices[0];
+      if (choice && choice.delta) {
+        answer.content += choice.delta.content || "";
+        answer.reasoning += choice.delta.reasoning_content || "";
+      }
+      if (choice && choice.finish_reason) answer.finish = choice.finish_reason;
+      if (document.usage) {
+        answer.cached = document.usage.prompt_tokens_details.cached_tokens;
+        answer.prompt = document.usage.prompt_tokens;
+        answer.tokens = document.usage.completion_tokens;
+        answer.rate = document.timings && document.timings.generation_tps;
+      }
+      show(answer);
+    }
+    answer.seconds = (performance.now() - start) / 1000;
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+    answer.finish = "stopped";
+  } finally {
+    talk.abort = null;
+    save();
+  }
+  return answer;
+}

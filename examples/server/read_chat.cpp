@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// POST /v1/chat/completions and POST /v1/completions: from their fields to a job.
+#include <algorithm>
+
+#include "job.hpp"
+
+namespace server {
+
+namespace {
+
+constexpr std::int64_t kMostTokens = 1 << 30;
+constexpr int kMostAnswers = 8, kMostTop = 20;
+constexpr std::size_t kMostPrompts = 64;
+
+/// A list of token ids, all in the vocabulary.
+std::vector<tinfer::Token> read_ids(const json& list, const std::string& path, const Service& service) {
+    std::vector<tinfer::Token> tokens;
+    const auto n_vocab = static_cast<std::int64_t>(service.model.vocab().size());
+    for (const json& item : list) {
+        if (!item.is_number_integer()) throw bad_request(path, "token ids are expected");
+        const auto id = item.get<std::int64_t>();
+        if (id < 0 || id >= n_vocab)
+            throw bad_request(path, std::to_string(id) + " is no token of a vocabulary of " + std::to_string(n_vocab));
+        tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
+    }
+    return tokens;
+}
+
+Prompt prompt_of(const json& item, const std::string& path, const Service& service) {
+    const auto& vocab = service.model.vocab();
+    Prompt prompt;
+    if (item.is_string()) {
+        prompt.text = item.get<std::string>();
+        prompt.tokens = vocab.encode(prompt.text);
+    } else if (item.is_array()) {
+        prompt.tokens = read_ids(item, path, service);
+        prompt.text = vocab.decode(prompt.tokens);
+    } else {
+        throw bad_request(path, "a text or a list of token ids is expected");
+    }
+    if (prompt.tokens.empty()) {
+        if (!vocab.bos()) throw bad_request(path, "the prompt is empty");
+        prompt.tokens.push_back(*vocab.bos());
+    }
+    return prompt;
+}
+
+}  // namespace
+
+Job read_chat(const json& body, const Service& service) {
+    Fields fields(body);
+    Job job;
+    service.check_model(fields.text("model"));
+    fields.take({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
+    read_sampling(fields, service, job);
+    read_stream(fields, job);
+    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
+    if (fields.boolean("logprobs").value_or(false))
+        job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMostTop).value_or(0));
+    else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
+        fields.refuse("top_logprobs", "needs logprobs: true");
+    bool has_format = false;
+    if (const json* format = fields.object("response_format"))
+        has_format = read_format(*format, "response_format", job);
+    if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
+        job.reasoning = *reasoning != "none";
+    const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
+    const auto new_name = fields.integer("max_completion_tokens", 1, kMostTokens);
+    const Conversation talk = read_conversation(fields);
+    apply(service, talk, has_format, job);
+    fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
+    check_unknown(fields, service, job);
+    return job;
+}
+
+Job read_completion(const json& body, const Service& service) {
+    Fields fields(body);
+    Job job;
+    service.check_model(fields.text("model"));
+    fields.take({"user"});
+    read_sampling(fields, service, job);
+    read_stream(fields, job);
+    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
+    if (const auto best = fields.integer("best_of", 1, kMostAnswers); best && *best != job.n)
+        fields.refuse("best_of", "is supported where it equals n");
+    if (const auto top = fields.integer("logprobs", 0, kMostTop)) job.request.n_top = static_cast<int>(*top);
+    job.echo = fields.boolean("echo").value_or(false);
+    const auto max_tokens = fields.integer("max_tokens", 0, kMostTokens).value_or(16);
+    job.is_score = max_tokens == 0;
+
+    const json* prompt = fields.find("prompt");
+    if (prompt == nullptr) fields.refuse("prompt", "is missing");
+    const auto suffix = fields.text("suffix");
+    const auto& vocab = service.model.vocab();
+    if (suffix && !suffix->empty()) {
+        using tinfer::Special;
+        const auto pre = vocab.special(Special::fim_pre), suf = vocab.special(Special::fim_suf),
+                   mid = vocab.special(Special::fim_mid);
+        if (!pre || !suf || !mid) fields.refuse("suffix", "this model has no tokens for filling in the middle");
+        if (!prompt->is_string()) fields.refuse("prompt", "with a suffix a text is expected");
+        Prompt whole;
+        whole.text = prompt->get<std::string>();
+        const auto append = [&](const std::string& text) {
+            const auto tokens = vocab.encode(text, {.add_special = false});
+            whole.tokens.insert(whole.tokens.end(), tokens.begin(), tokens.end());
+        };
+        if (vocab.add_bos() && vocab.bos()) whole.tokens.push_back(*vocab.bos());
+        whole.tokens.push_back(*pre);
+        append(whole.text);
+        whole.tokens.push_back(*suf);
+        append(*suffix);
+        whole.tokens.push_back(*mid);
+        job.suffix = *suffix;
+        job.prompts.push_back(std::move(whole));
+    } else if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
+        if (prompt->size() > kMostPrompts)
+            fields.refuse("prompt", "a list of at most " + std::to_string(kMostPrompts) + " prompts is expected, not " +
+                                        std::to_string(prompt->size()));
+        for (std::size_t i = 0; i < prompt->size(); ++i)
+            job.prompts.push_back(prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service));
+    } else {
+        job.prompts.push_back(prompt_of(*prompt, "prompt", service));
+    }
+    if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
+    job.request.score_prompt = job.echo && job.request.n_top >= 0;
+    if (const json* format = fields.object("response_format")) (void)read_format(*format, "response_format", job);
+    fit(fields, service, job, max_tokens, "max_tokens");
+    check_unknown(fields, service, job);
+    return job;
+}
+
+}  // namespace server

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+#include "reply.hpp"
+
+namespace server {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPoll{20};  ///< how soon a client that leaves is noticed
+constexpr std::chrono::seconds kPing{15};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string finish_of(const Choice& choice) {
+    if (!choice.answer.tool_calls.empty()) return "tool_calls";
+    using tinfer::StopReason;
+    const auto stop = *choice.last.stop;
+    return stop == StopReason::eog || stop == StopReason::string ? "stop" : "length";
+}
+
+}  // namespace
+
+Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol,
+             std::function<bool()> gone)
+    : service_(service), job_(std::move(job)), protocol_(protocol(job_)), gone_(std::move(gone)) {
+    std::vector<tinfer::EngineRequest> requests;
+    for (std::size_t p = 0; p < job_.prompts.size(); ++p)
+        for (int i = 0; i < job_.n; ++i) {
+            auto& request = requests.emplace_back(job_.request);
+            request.prompt = job_.prompts[p].tokens;
+            if (auto& seed = request.sampler.seed; seed != tinfer::kRandomSeed)
+                seed = (seed + static_cast<std::uint32_t>(i)) % tinfer::kRandomSeed;
+            auto& choice = choices_.emplace_back();
+            choice.prompt = p;
+            if (job_.is_chat)
+                choice.parser.emplace(service_.chat_template(!job_.tools.empty()),
+                                      tinfer::AnswerOptions{.tools = job_.tools,
+                                                            .reasoning = job_.reasoning,
+                                                            .generation_prompt = job_.generation_prompt,
+                                                            .n_calls_before = job_.n_calls_before});
+        }
+    token_at_.resize(choices_.size());
+    try {
+        exchange_.emplace(service_.engine, std::move(requests));
+    } catch (const tinfer::Error& error) {
+        if (error.code() == tinfer::ErrorCode::limit_exceeded)
+            throw ApiError(503, error.what(), "queue_full");  // with Retry-After
+        throw translate(error, job_.is_chat ? "messages" : "prompt");
+    }
+}
+
+std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
+    Choice& choice = choices_[index];
+    if (event.error) throw translate(*event.error);
+    if (!event.tokens.empty()) {
+        if (token_at_[index] == Clock::time_point{}) {
+            if (index == 0) service_.metrics.first_token(seconds_since(start_));
+        } else {
+            service_.metrics.between_tokens(seconds_since(token_at_[index]));
+        }
+        token_at_[index] = Clock::now();
+    }
+    if (event.timed_out)
+        throw ApiError(503,
+                       "the time limit of " + std::to_string(service_.options.request_timeout_s) +
+                           " s for an answer has passed",
+                       "timeout");
+    if (job_.request.n_top >= 0) {
+        choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+        choice.prompt_tokens.insert(choice.prompt_tokens.end(), event.prompt.begin(), event.prompt.end());
+    }
+    tinfer::ChatAnswer added;
+    const auto add = [&](tinfer::ChatAnswer more) {
+        added.content += more.content;
+        added.reasoning += more.reasoning;
+        std::move(more.tool_calls.begin(), more.tool_calls.end(), std::back_inserter(added.tool_calls));
+    };
+    if (choice.parser) {
+        if (!event.text.empty()) add(choice.parser->push(event.text));
+        if (event.ended()) add(choice.parser->finish());
+    } else {
+        added.content = event.text;
+    }
+    choice.answer.content += added.content;
+    choice.answer.reasoning += added.reasoning;
+    choice.answer.tool_calls.insert(choice.answer.tool_calls.end(), added.tool_calls.begin(), added.tool_calls.end());
+    std::string out;
+    if (is_streaming_ && (!added.empty() || (job_.request.n_top >= 0 && !event.tokens.empty())))
+        out += protocol_->more(index, choice, added, event);
+    const bool ended = event.ended();
+    choice.last = std::move(event);
+    if (ended) {
+        choice.finish_reason = finish_of(choice);
+        if (is_streaming_) out += protocol_->end_choice(index, choice);
+        if (exchange_->done()) service_.metrics.whole(seconds_since(start_));
+    }
+    return out;
+}
+
+std::optional<json> Reply::whole() {
+    while (!exchange_->done()) {
+        if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
+        else if (gone_()) return std::nullopt;
+    }
+    return protocol_->whole(choices_);
+}
+
+void Reply::stream(const std::function<bool(std::string_view)>& write) {
+    is_streaming_ = true;
+    auto written_at = Clock::now();
+    const auto send = [&](const std::string& bytes) {
+        written_at = Clock::now();
+        return bytes.empty() || write(bytes);
+    };
+    try {
+        if (!send(protocol_->begin())) return;
+        while (!exchange_->done()) {
+            auto event = exchange_->next(kPoll);
+            if (!event) {
+                if (gone_()) return;
+                if (Clock::now() - written_at > kPing && !send(": ping\n\n")) return;
+                continue;
+            }
+            std::string bytes;
+            if (job_.prompt_progress && event->second.n_generated == 0 && !event->second.ended())
+                bytes = protocol_->progress(event->second);
+            bytes += take(event->first, std::move(event->second));
+            if (!bytes.empty() && !send(bytes)) return;
+        }
+        (void)send(protocol_->end(choices_));
+    } catch (const ApiError& error) {
+        (void)write(protocol_->failed(error));
+    }
+}
+
+Usage usage_of(const Job& job, const std::vector<Choice>& choices) {
+    Usage usage;
+    std::vector<bool> counted(job.prompts.size());
+    for (const Choice& choice : choices) {
+        usage.generated += choice.last.n_generated;
+        if (counted[choice.prompt]) continue;  // n answers to one prompt
+        counted[choice.prompt] = true;
+        usage.prompt += choice.last.n_prompt;
+        usage.cached += choice.last.n_cached;
+        usage.dropped += job.prompts[choice.prompt].n_dropped;
+    }
+    return usage;
+}
+
+json timings_of(const std::vector<Choice>& choices) {
+    const auto& event = choices.front().last;
+    const auto& times = event.timings;
+    const auto rate = [](std::uint64_t n, double seconds) { return seconds > 0 ? json(double(n) / seconds) : json(); };
+    return {{"queued_s", event.queued_s},
+            {"first_token_s", event.first_token_s},
+            {"prompt_n", times.prompt_n},
+            {"cached_n", event.n_cached},
+            {"prompt_s", times.prompt_s},
+            {"prompt_tps", rate(times.prompt_n, times.prompt_s)},
+            {"generation_n", times.generation_n},
+            {"generation_s", times.generation_s},
+            {"generation_tps", rate(times.generation_n, times.generation_s)},
+            {"seed", event.seed}};
+}
+
+}  // namespace server

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Routes whose answers are generated.
+#include "listener.hpp"
+#include "reply.hpp"
+#include "routes.hpp"
+
+namespace server {
+
+namespace {
+
+using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const json&)>;
+using ReadJob = std::function<Job(const json&, const Service&)>;
+
+void answer(Service& service, const httplib::Request& request, httplib::Response& response, const ReadJob& read,
+            const MakeProtocol& protocol) {
+    if (service.gives_vectors())
+        throw ApiError(501, "this model was started to give vectors; it generates no text", "not_supported");
+    const json body = parse_body(request.body);
+    Job job = read(body, service);
+    const bool streams = job.stream;
+    auto reply = std::make_shared<Reply>(
+        service, std::move(job), [&](const Job& kept) { return protocol(service, kept, body); }, client_gone);
+    if (!streams) {
+        if (const auto document = reply->whole()) set_json(response, *document);
+        else response.status = 499;  // nobody reads it
+        return;
+    }
+    response.status = 200;
+    response.set_header("Cache-Control", "no-store");
+    response.set_header("X-Accel-Buffering", "no");
+    response.set_chunked_content_provider("text/event-stream", [reply](std::size_t, httplib::DataSink& sink) {
+        reply->stream(
+            [&](std::string_view bytes) { return sink.is_writable() && sink.write(bytes.data(), bytes.size()); });
+        sink.done();
+        return true;
+    });
+}
+
+}  // namespace
+
+void add_generating_routes(httplib::Server& http, Service& service) {
+    const auto add = [&](const char* path, ReadJob read, MakeProtocol protocol) {
+        http.Post(path, guarded(service, [&service, read = std::move(read), protocol = std::move(protocol)](
+                                             const httplib::Request& request, httplib::Response& response) {
+                      answer(service, request, response, read, protocol);
+                  }));
+    };
+    const MakeProtocol openai = [](const Service& s, const Job& job, const json&) { return openai_protocol(s, job); };
+    for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
+    for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
+    add("/v1/responses", read_responses, responses_protocol);
+    add(
+        "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
+        [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
+    http.Post("/v1/messages/count_tokens",
+              guarded(service, [&service](const httplib::Request& request, httplib::Response& response) {
+                  const Job job = read_anthropic(parse_body(request.body), service, true);
+                  set_json(response, {{"input_tokens", job.prompts.front().tokens.size()}});
+              }));
+}
+
+}  // namespace server

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// POST /v1/embeddings and POST /v1/rerank: vectors and scores of texts.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "exchange.hpp"
+#include "job.hpp"
+#include "listener.hpp"
+#include "routes.hpp"
+
+namespace server {
+
+namespace {
+
+constexpr std::size_t kMostTexts = 2048;
+constexpr std::chrono::milliseconds kVectorPoll{20};
+
+/// Runs them all, a few at a time so that the queue has room for others. nullopt: the client has left.
+std::optional<std::vector<tinfer::EngineEvent>> run(Service& service, std::vector<tinfer::EngineRequest> requests) {
+    const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
+    std::vector<tinfer::EngineEvent> results(requests.size());
+    for (std::size_t first = 0; first < requests.size(); first += at_once) {
+        const std::size_t last = std::min(requests.size(), first + at_once);
+        std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
+                                                std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
+        Exchange exchange(service.engine, std::move(some));
+        while (!exchange.done()) {
+            auto event = exchange.next(kVectorPoll);
+            if (!event) {
+                if (client_gone()) return std::nullopt;
+                continue;
+            }
+            if (event->second.error) throw translate(*event->second.error, "input");
+            if (event->second.ended()) results[first + event->first] = std::move(event->second);
+        }
+    }
+    return results;
+}
+
+void normalize(std::vector<float>& vector) {
+    double sum = 0;
+    for (const float x : vector) sum += double(x) * x;
+    if (sum <= 0) return;
+    const double scale = 1 / std::sqrt(sum);
+    for (float& x : vector) x = static_cast<float>(x * scale);
+}
+
+std::string base64(const std::vector<float>& values) {
+    static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string bytes;
+    for (const float value : values)
+        for (auto bits = std::bit_cast<std::uint32_t>(value), i = 0u; i < 4; ++i, bits >>= 8)
+            bytes += static_cast<char>(bits & 255);
+    std::string out;
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        std::uint32_t word = 0;
+        const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
+        for (std::size_t j = 0; j < 3; ++j) word = word << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+        for (std::size_t j = 0; j < 4; ++j) out += j <= n ? kDigits[(word >> (18 - 6 * j)) & 63] : '=';
+    }
+    return out;
+}
+
+std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
+    const auto& vocab = service.model.vocab();
+    if (item.is_string()) return vocab.encode(item.get<std::string>());
+    if (!item.is_array()) throw bad_request(path, "a text or a list of token ids is expected");
+    std::vector<tinfer::Token> tokens;
+    for (const json& id : item) {
+        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
+            id.get<std::int64_t>() >= static_cast<std::int64_t>(vocab.size()))
+            throw bad_request(path, "token ids of the vocabulary are expected");
+        tokens.push_back(tinfer::Token{id.get<std::int32_t>()});
+    }
+    return tokens;
+}
+
+void check_length(const std::vector<tinfer::Token>& tokens, const std::string& path, const Service& service) {
+    if (tokens.empty()) throw bad_request(path, "is empty");
+    if (tokens.size() > service.engine.max_tokens())
+        throw ApiError(400,
+                       path + ": " + std::to_string(tokens.size()) + " tokens are more than the limit of " +
+                           std::to_string(service.engine.max_tokens()),
+                       "context_length_exceeded", path);
+}
+
+void embeddings(Service& service, const httplib::Request& request, httplib::Response& response) {
+    const json body = parse_body(request.body);
+    Fields fields(body);
+    service.check_model(fields.text("model"));
+    fields.take({"user"});
+    if (!service.gives_vectors() || service.engine.options().context.pooling == tinfer::Pooling::rank)
+        throw ApiError(501, "this server gives no vectors; an embedding model, or --pooling mean at its start, does",
+                       "not_supported");
+    const json* input = fields.find("input");
+    if (input == nullptr) fields.refuse("input", "is missing");
+    const bool as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
+    const auto dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
+    json items = json::array();
+    const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
+    if (is_list) items = *input;
+    else items.push_back(*input);
+    if (items.size() > kMostTexts)
+        fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
+    Job job;
+    check_unknown(fields, service, job);
+    std::vector<tinfer::EngineRequest> requests;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
+        auto& one = requests.emplace_back();
+        one.kind = tinfer::EngineRequest::Kind::embed;
+        one.prompt = input_tokens(items[i], path, service);
+        check_length(one.prompt, path, service);
+    }
+    const auto results = run(service, std::move(requests));
+    if (!results) {
+        response.status = 499;
+        return;
+    }
+    json data = json::array();
+    std::size_t n_tokens = 0;
+    for (std::size_t i = 0; i < results->size(); ++i) {
+        auto vector = (*results)[i].vector;
+        n_tokens += (*results)[i].n_prompt;
+        if (dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*dimensions)));
+        normalize(vector);
+        data.push_back(
+            {{"object", "embedding"}, {"index", i}, {"embedding", as_base64 ? json(base64(vector)) : json(vector)}});
+    }
+    json document{{"object", "list"},
+                  {"data", data},
+                  {"model", service.id},
+                  {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+    if (!job.warnings.empty()) document["warnings"] = job.warnings;
+    set_json(response, document);
+}
+
+/// Query and document as classifiers were trained on them: BERT writes one separator between them, others end the
+/// first text and begin anew.
+std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::string& query, const std::string& text) {
+    auto tokens = vocab.encode(query);
+    const auto separator = vocab.special(tinfer::Special::sep);
+    const bool has_end = !tokens.empty() && (tokens.back() == separator || tokens.back() == vocab.eos());
+    if (!has_end && vocab.eos()) tokens.push_back(*vocab.eos());
+    if (vocab.algorithm() != "bert" && separator) tokens.push_back(*separator);
+    const auto second = vocab.encode(text, {.add_special = false});
+    tokens.insert(tokens.end(), second.begin(), second.end());
+    if (vocab.eos()) tokens.push_back(*vocab.eos());
+    else if (separator) tokens.push_back(*separator);
+    return tokens;
+}
+
+void rerank(Service& service, const httplib::Request& request, httplib::Response& response) {
+    const json body = parse_body(request.body);
+    Fields fields(body);
+    service.check_model(fields.text("model"));
+    const auto pooling = service.engine.options().context.pooling;
+    if (pooling != tinfer::Pooling::rank &&
+        !(pooling == tinfer::Pooling::from_model && service.model.info().pooling == tinfer::Pooling::rank))
+        throw ApiError(501, "this model is no reranker", "not_supported");
+    const auto query = fields.text("query");
+    if (!query) fields.refuse("query", "is missing");
+    const auto documents = fields.texts("documents", kMostTexts);
+    if (documents.empty()) fields.refuse("documents", "is missing");
+    const bool gives_texts = fields.boolean("return_documents").value_or(false);
+    const auto most = static_cast<std::size_t>(
+        fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
+    std::vector<tinfer::EngineRequest> requests;
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+        auto& one = requests.emplace_back();
+        one.kind = tinfer::EngineRequest::Kind::rank;
+        one.prompt = pair_tokens(service.model.vocab(), *query, documents[i]);
+        check_length(one.prompt, "documents[" + std::to_string(i) + "]", service);
+    }
+    const auto results = run(service, std::move(requests));
+    if (!results) {
+        response.status = 499;
+        return;
+    }
+    std::vector<std::pair<float, std::size_t>> order;
+    std::size_t n_tokens = 0;
+    for (std::size_t i = 0; i < results->size(); ++i) {
+        order.emplace_back((*results)[i].vector.at(0), i);
+        n_tokens += (*results)[i].n_prompt;
+    }
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    json list = json::array();
+    for (const auto& [score, index] : order) {
+        if (list.size() == most) break;
+        json item{{"index", index}, {"relevance_score", score}};
+        if (gives_texts) item["document"] = {{"text", documents[index]}};
+        list.push_back(item);
+    }
+    set_json(response, {{"object", "list"},
+                        {"model", service.id},
+                        {"results", list},
+                        {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}});
+}
+
+}  // namespace
+
+void add_vector_routes(httplib::Server& http, Service& service) {
+    for (const char* path : {"/v1/embeddings", "/embeddings"})
+        http.Post(path, guarded(service, [&service](const auto& request, auto& response) {
+                      embeddings(service, request, response);
+                  }));
+    for (const char* path : {"/v1/rerank", "/rerank"})
+        http.Post(path, guarded(service, [&service](const auto& request, auto& response) {
+                      rerank(service, request, response);
+                  }));
+}
+
+}  // namespace server

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "service.hpp"
+
+#include <random>
+
+namespace server {
+
+namespace {
+
+tinfer::ChatTemplate template_of(const tinfer::Model& model, const ServeOptions& options, bool with_tools) {
+    if (options.chat_template) return *options.chat_template;
+    if (with_tools)
+        if (auto found = tinfer::ChatTemplate::of(model.file(), "tool_use")) return *std::move(found);
+    if (auto found = tinfer::ChatTemplate::of(model.file())) return *std::move(found);
+    return *tinfer::ChatTemplate::built_in("chatml");
+}
+
+std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
+    if (!options.alias.empty()) return options.alias;
+    if (!model.info().name.empty()) return model.info().name;
+    return model.file().paths().front().stem().string();
+}
+
+}  // namespace
+
+Service::Service(tinfer::Engine& given, ServeOptions given_options)
+    : engine(given), model(given.model()), options(std::move(given_options)), id(id_of(model, options)),
+      created(unix_time()), gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                                           (given.options().context.pooling != tinfer::Pooling::from_model ||
+                                            model.info().pooling != tinfer::Pooling::none)),
+      plain_(template_of(model, options, false)), with_tools_(template_of(model, options, true)),
+      plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
+
+const tinfer::ChatTemplate& Service::chat_template(bool with_tools) const { return with_tools ? with_tools_ : plain_; }
+
+const tinfer::TemplateCapabilities& Service::able(bool with_tools) const {
+    return with_tools ? with_tools_able_ : plain_able_;
+}
+
+json Service::model_card() const {
+    const auto& info = model.info();
+    return {{"id", id},
+            {"object", "model"},
+            {"created", created},
+            {"owned_by", "tinfer"},
+            {"meta",
+             {{"n_ctx", engine.max_tokens()},
+              {"n_ctx_train", info.n_ctx_train},
+              {"n_params", info.n_params},
+              {"size", info.weight_bytes},
+              {"n_vocab", info.n_vocab},
+              {"n_embd", info.n_embd},
+              {"architecture", info.architecture},
+              {"system_fingerprint", engine.fingerprint()}}}};
+}
+
+void Service::check_model(const std::optional<std::string>& name) const {
+    if (!name || *name == id || options.any_model) return;
+    throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only '" + id + "'",
+                   "model_not_found", "model");
+}
+
+std::int64_t unix_time() {
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+std::string new_id(std::string_view prefix) {
+    static constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuv";
+    std::random_device random;
+    std::string id(prefix);
+    for (int word = 0; word < 4; ++word) {
+        auto bits = static_cast<std::uint32_t>(random());
+        for (int digit = 0; digit < 6; ++digit, bits >>= 5) id += kDigits[bits & 31];
+    }
+    return id;
+}
+
+}  // namespace server

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What all routes stand on: the engine, the chat template of its model, and what the command line allows.
+#pragma once
+
+#include <tinfer/tinfer.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api_error.hpp"
+#include "metrics.hpp"
+
+namespace server {
+
+struct ServeOptions {
+    std::string host = "127.0.0.1";
+    int port = 8080;
+    std::string alias;                  ///< instead of general.name
+    std::vector<std::string> api_keys;  ///< empty: nobody is asked
+    std::vector<std::string> cors;      ///< origins; "*": any
+    std::string cert, key;              ///< PEM files; empty: no TLS
+    bool any_model = false;             ///< requests may name any model
+    bool strict = false;                ///< unknown fields are refused
+    bool clip_max_tokens = false;       ///< answers longer than the room are cut instead of refused
+    bool no_page = false;
+    std::int64_t request_timeout_s = 600;  ///< of an answer
+    std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
+    std::int64_t keep_alive_s = 30;        ///< of a connection on which nothing is asked
+    std::int64_t drain_s = 30;
+    std::int64_t max_body = 8 << 20;  ///< bytes
+    std::int64_t max_connections = 1000;
+    std::optional<tinfer::ChatTemplate> chat_template{};
+    tinfer::SamplerOptions sampler{};  ///< of requests that say nothing else
+};
+
+class Service {
+public:
+    Service(tinfer::Engine& engine, ServeOptions options);
+
+    tinfer::Engine& engine;
+    const tinfer::Model& model;
+    const ServeOptions options;
+    const std::string id;  ///< of the model
+    const std::int64_t created;
+    Metrics metrics;
+
+    [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
+    [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
+    [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }
+    [[nodiscard]] json model_card() const;
+    /// The model that a request names: absent or ours, or ApiError 404.
+    void check_model(const std::optional<std::string>& name) const;
+
+private:
+    bool gives_vectors_;
+    tinfer::ChatTemplate plain_, with_tools_;
+    tinfer::TemplateCapabilities plain_able_, with_tools_able_;
+};
+
+[[nodiscard]] std::int64_t unix_time();
+/// "chatcmpl-" and 24 letters and digits from the hardware's random numbers.
+[[nodiscard]] std::string new_id(std::string_view prefix);
+
+}  // namespace server

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "fields.hpp"
+
+#include <doctest/doctest.h>
+
+#include "metrics.hpp"
+#include "routes.hpp"
+
+using server::ApiError;
+using server::Fields;
+using server::json;
+
+namespace {
+
+/// The param of the error that a call throws; "none" where it throws none.
+template <class F>
+std::string param_of(F&& call) {
+    try {
+        (void)call();
+    } catch (const ApiError& error) {
+        CHECK(error.status == 400);
+        return error.param;
+    }
+    return "none";
+}
+
+}  // namespace
+
+TEST_CASE("server: fields have types and bounds, and null counts as absent") {
+    const json body = json::parse(R"({"a": 3, "b": 3.5, "c": "x", "d": null, "e": [1], "f": 1e300, "g": true})");
+    Fields fields(body, "outer");
+    CHECK(fields.integer("a", 0, 3) == 3);
+    CHECK(param_of([&] { return fields.integer("a", 0, 2); }) == "outer.a");
+    CHECK(param_of([&] { return fields.integer("b", 0, 9); }) == "outer.b");
+    CHECK(param_of([&] { return fields.integer("c", 0, 9); }) == "outer.c");
+    CHECK(param_of([&] { return fields.integer("f", 0, 9); }) == "outer.f");
+    CHECK(param_of([&] { return fields.integer("g", 0, 9); }) == "outer.g");
+    CHECK(fields.number("b", 0, 4) == 3.5);
+    CHECK(param_of([&] { return fields.text("a"); }) == "outer.a");
+    CHECK(param_of([&] { return fields.word("c", {"y", "z"}); }) == "outer.c");
+    CHECK(param_of([&] { return fields.texts("e", 3); }) == "outer.e");
+    CHECK(!fields.integer("d", 0, 9));
+    CHECK(fields.unknown().empty());
+}
+
+TEST_CASE("server: fields that nobody asked for are known") {
+    const json body{{"a", 1}, {"b", 2}, {"c", 3}};
+    Fields fields(body);
+    (void)fields.integer("a", 0, 9);
+    fields.take({"b", "z"});
+    CHECK(fields.unknown() == std::vector<std::string>{"c"});
+}
+
+TEST_CASE("[V5] server: a body that is no JSON object is refused, however deep or damaged") {
+    for (const std::string body : {"", " \n", "[]", "1", "{", "{\"a\":}", "{\"a\": \"\xff\"}", "{\"a\": \"\\ud800\"}"})
+        CHECK_THROWS_AS((void)server::parse_body(body), ApiError);
+    const std::string deep = "{\"a\":" + std::string(200000, '[') + std::string(200000, ']') + "}";
+    CHECK_THROWS_AS((void)server::parse_body(deep), ApiError);
+    CHECK(server::parse_body("{\"a\": \"[[[[[[\\\"[[[[\"}", 2)["a"] == "[[[[[[\"[[[[");
+    CHECK_THROWS_AS((void)server::parse_body("{\"a\": [[]]}", 2), ApiError);
+}
+
+TEST_CASE("server: keys are known as a whole only") {
+    const std::vector<std::string> keys{"abc", "longer key"};
+    CHECK(server::is_known_key(keys, "abc"));
+    CHECK(server::is_known_key(keys, "longer key"));
+    for (const char* key : {"", "ab", "abcd", "abcabc", "abd", "longer keyx"}) CHECK(!server::is_known_key(keys, key));
+    CHECK(!server::is_known_key({}, ""));
+}
+
+TEST_CASE("server: names of this machine alone pass on its loopback") {
+    for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:1", "127.1.2.3", "[::1]:8080", "[::1]"})
+        CHECK(server::is_loopback_host(host));
+    for (const char* host :
+         {"", "evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", "[::2]", "10.0.0.1"})
+        CHECK(!server::is_loopback_host(host));
+}
+
+TEST_CASE("server: a histogram counts each value in all bounds that hold it") {
+    server::Histogram histogram;
+    histogram.add(0.0005);
+    histogram.add(0.2);
+    histogram.add(1000);
+    std::string text;
+    histogram.write(text, "t", "help", "model=\"m\"");
+    CHECK(text.find("t_bucket{model=\"m\",le=\"0.001\"} 1\n") != text.npos);
+    CHECK(text.find("t_bucket{model=\"m\",le=\"0.25\"} 2\n") != text.npos);
+    CHECK(text.find("t_bucket{model=\"m\",le=\"300\"} 2\n") != text.npos);
+    CHECK(text.find("t_bucket{model=\"m\",le=\"+Inf\"} 3\n") != text.npos);
+    CHECK(text.find("t_count{model=\"m\"} 3\n") != text.npos);
+    CHECK(server::escape_label("a\"b\\c\nd") == "a\\\"b\\\\c\\nd");
+}
+
+TEST_CASE("server: errors of the library have a status and keep their field") {
+    using tinfer::Error;
+    using tinfer::ErrorCode;
+    CHECK(server::translate(Error(ErrorCode::no_room, "x")).code == "context_length_exceeded");
+    CHECK(server::translate(Error(ErrorCode::bad_schema, "x"), "tools").to_json()["error"]["param"] == "tools");
+    CHECK(server::translate(Error(ErrorCode::compute_failed, "x")).status == 500);
+    CHECK(server::translate(Error(ErrorCode::out_of_memory, "x")).status == 503);
+}

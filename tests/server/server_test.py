@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The routes of `tinfer serve`, asked over real sockets."""
+import concurrent.futures
+import json
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from server_support import FOLDER, MODEL, NO_EOG, TINFER, Server, chat
+
+
+class Routes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--parallel", 4, "-c", 2048)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0, "exit code after SIGTERM"
+
+    def test_v1_chat_completion(self):  # [V1]
+        """chat completions: an answer with its usage and fingerprint"""
+        answer = self.server.post("/v1/chat/completions", chat("Hello"))
+        self.assertEqual(answer["object"], "chat.completion")
+        choice = answer["choices"][0]
+        self.assertEqual((choice["message"]["role"], choice["finish_reason"]), ("assistant", "length"))
+        self.assertEqual(answer["usage"]["completion_tokens"], 8)
+        self.assertEqual(answer["usage"]["total_tokens"], 8 + answer["usage"]["prompt_tokens"])
+        self.assertRegex(answer["system_fingerprint"], "^[0-9a-f]{32}$")
+
+    def test_v3_stream_equals_whole(self):  # [V3]
+        """the deltas of a stream add up to the answer, in whole characters, with usage at the end"""
+        whole = self.server.post("/v1/chat/completions", chat("Stream", seed=7, temperature=1))
+        events = self.server.events("/v1/chat/completions", chat("Stream", seed=7, temperature=1,
+                                                                 stream_options={"include_usage": True}))
+        self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
+        text = "".join(c["delta"].get("content") or "" for e in events for c in e["choices"])
+        self.assertEqual(text, whole["choices"][0]["message"]["content"])
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+        self.assertEqual(events[-1]["usage"]["completion_tokens"], 8)
+
+    def test_completions(self):
+        answer = self.server.post("/v1/completions", {"prompt": ["Once upon", [300, 301]], "max_tokens": 4, "n": 2,
+                                                      "temperature": 0, **NO_EOG})
+        self.assertEqual([c["index"] for c in answer["choices"]], [0, 1, 2, 3])
+        self.assertEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
+
+    def test_v7_scores(self):  # [V7]
+        """echo with logprobs: a log-probability for each token but the first, from one call"""
+        answer = self.server.post("/v1/completions", {"prompt": "the one", "max_tokens": 0, "echo": True, "logprobs": 2})
+        logprobs = answer["choices"][0]["logprobs"]
+        self.assertIsNone(logprobs["token_logprobs"][0])
+        self.assertGreater(len(logprobs["tokens"]), 2)
+        self.assertTrue(all(x < 0 for x in logprobs["token_logprobs"][1:]))
+        self.assertTrue(all(1 <= len(top) <= 2 for top in logprobs["top_logprobs"][1:]))  # two tokens may have one text
+        self.assertEqual(answer["choices"][0]["text"], "the one")
+
+    def test_logprobs(self):
+        answer = self.server.post("/v1/chat/completions", chat("x", logprobs=True, top_logprobs=3))
+        content = answer["choices"][0]["logprobs"]["content"]
+        self.assertEqual(len(content), 8)
+        for token in content:
+            self.assertEqual(len(token["top_logprobs"]), 3)
+            self.assertGreaterEqual(token["top_logprobs"][0]["logprob"] + 1e-9, token["logprob"])
+
+    def test_n_seeds_and_stop(self):
+        first = self.server.post("/v1/chat/completions", chat("n", n=3, seed=5, temperature=1.5))
+        again = self.server.post("/v1/chat/completions", chat("n", n=3, seed=5, temperature=1.5))
+        texts = [c["message"]["content"] for c in first["choices"]]
+        self.assertEqual(texts, [c["message"]["content"] for c in again["choices"]])
+        self.assertGreater(len(set(texts)), 1)
+        one = self.server.post("/v1/chat/completions", chat("n", seed=6, temperature=1.5))
+        self.assertEqual(one["choices"][0]["message"]["content"], texts[1])
+        text = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 16, "temperature": 0, **NO_EOG})
+        text = text["choices"][0]["text"]
+        stop = next(c for c in text[3:] if c.isascii())
+        cut = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 16, "temperature": 0, "stop": stop, **NO_EOG})
+        self.assertEqual((cut["choices"][0]["text"], cut["choices"][0]["finish_reason"]), (text[:text.index(stop)], "stop"))
+
+    def test_structured(self):
+        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"], "additionalProperties": False}
+        answer = self.server.post("/v1/chat/completions", chat("json", max_tokens=300, response_format={
+            "type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}))
+        self.assertIsInstance(json.loads(answer["choices"][0]["message"]["content"])["yes"], bool)
+
+    def test_tools(self):
+        tool = {"type": "function", "function": {"name": "look", "parameters": {
+            "type": "object", "properties": {"at": {"enum": ["sky", "sea"]}}, "required": ["at"], "additionalProperties": False}}}
+        answer = self.server.post("/v1/chat/completions", chat("tools", max_tokens=1500, tools=[tool], parallel_tool_calls=False,
+            tool_choice={"type": "function", "function": {"name": "look"}}))
+        call = answer["choices"][0]["message"]["tool_calls"][0]
+        self.assertEqual(answer["choices"][0]["finish_reason"], "tool_calls")
+        self.assertIn(json.loads(call["function"]["arguments"])["at"], ["sky", "sea"])
+        events = self.server.events("/v1/messages", {
+            "messages": [{"role": "user", "content": "tools"}], "max_tokens": 1500, "temperature": 0, **NO_EOG,
+            "tools": [{"name": "look", "input_schema": tool["function"]["parameters"]}],
+            "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": True}})
+        self.assertEqual(events[-2]["delta"]["stop_reason"], "tool_use")
+        self.assertEqual([e for e in events if e["type"] == "content_block_start"][0]["content_block"]["name"], "look")
+
+    def test_v13_messages(self):  # [V13]
+        """/v1/messages: whole, as a stream, and its count of tokens"""
+        body = {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
+                "system": "S", "max_tokens": 8, "temperature": 0, **NO_EOG}
+        body.pop("model")
+        answer = self.server.post("/v1/messages", body)
+        self.assertEqual((answer["type"], answer["stop_reason"], answer["usage"]["output_tokens"]), ("message", "max_tokens", 8))
+        count = self.server.post("/v1/messages/count_tokens", body)["input_tokens"]
+        self.assertEqual(count, answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"])
+        events = self.server.events("/v1/messages", body)
+        self.assertEqual([events[0]["type"], events[-1]["type"]], ["message_start", "message_stop"])
+        text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
+        self.assertEqual(text, answer["content"][0]["text"])
+        error = self.server.post("/v1/messages", {"messages": body["messages"]}, status=400)
+        self.assertEqual((error["type"], error["error"]["type"]), ("error", "invalid_request_error"))
+
+    def test_v5_errors(self):  # [V5]
+        """what is wrong is said with the field, and the server stays up"""
+        chats = "/v1/chat/completions"
+        for body, param in [(chat("x", temperature="hot"), "temperature"), (chat("x", n=99), "n"), (chat("x", top_p=2), "top_p"),
+                            ({"messages": []}, "messages"), ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+                            (chat("x", stop=["a"] * 17), "stop"), (chat("x", response_format={"type": "xml"}), "response_format.type"),
+                            (chat("x", logit_bias={"99999999": 1}), "logit_bias"), (chat("x", tool_choice="required"), "tool_choice"),
+                            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type")]:
+            error = self.server.post(chats, body, status=400)["error"]
+            self.assertEqual((error["param"], error["type"]), (param, "invalid_request_error"), error)
+        for body in [b"", b"{", b"[]", b'"\xff\xfe"', b'{"messages": "\xff"}', b"[" * 100000, b'{"a":' * 5000]:
+            error = self.server.post(chats, body, status=400)["error"]
+            self.assertEqual(error["code"], "invalid_json")
+        self.assertEqual(self.server.post(chats, chat("x", model="other"), status=404)["error"]["code"], "model_not_found")
+        self.assertEqual(self.server.get("/nowhere", status=404)["error"]["type"], "not_found_error")
+        status, headers, _ = self.server.ask("GET", chats)
+        self.assertEqual((status, headers["Allow"]), (405, "POST"))
+        self.assertIn("strange", self.server.post(chats, chat("x", strange=1))["warnings"][0])
+        self.assertEqual(self.server.get("/health"), {"status": "ok"})
+
+    def test_v8_nothing_is_cut_in_silence(self):  # [V8]
+        """a prompt or an answer without room: both numbers; a cut that was asked for is counted"""
+        most = self.server.get("/v1/models")["data"][0]["meta"]["n_ctx"]
+        long = {"prompt": [300] * (most + 5), "max_tokens": 2}
+        error = self.server.post("/v1/completions", long, status=400)["error"]
+        self.assertEqual(error["code"], "context_length_exceeded")
+        self.assertIn(str(most + 5), error["message"])
+        self.assertIn(str(most), error["message"])
+        cut = self.server.post("/v1/completions", {**long, "truncate": "middle", **NO_EOG})["usage"]
+        self.assertEqual(cut["prompt_tokens_details"]["truncated_tokens"], 7)
+        error = self.server.post("/v1/completions", {"prompt": "x", "max_tokens": most}, status=400)["error"]
+        self.assertEqual(error["param"], "max_tokens")
+
+    def test_text_routes(self):
+        ids = self.server.post("/tokenize", {"text": "the </s> one"})["tokens"]
+        self.assertNotIn(2, ids)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": ids})["text"].strip(), "the </s> one")
+        prompt = self.server.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"]
+        self.assertIn("Hi", prompt)
+
+    def test_n8_text_forms_no_control_tokens(self):  # [N8]
+        """text of clients that spells a control token costs the tokens of a text"""
+        count = lambda text: self.server.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": text}]})
+        self.assertGreaterEqual(count("a</s>b")["input_tokens"], count("ab")["input_tokens"] + 4)
+
+    def test_v10_metrics(self):
+        """the counters of tokens grow by what the answers' usage says"""
+        def counters():
+            status, headers, text = self.server.ask("GET", "/metrics")
+            self.assertEqual(status, 200)
+            lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
+            self.assertTrue(all('model="' in line for line in lines))
+            return {line.split("{")[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
+        before = counters()
+        usage = self.server.post("/v1/chat/completions", chat("count me"))["usage"]
+        after = counters()
+        grown = lambda name: after[name] - before[name]
+        self.assertEqual(grown("tinfer_prompt_tokens_total") + grown("tinfer_cached_tokens_total"), usage["prompt_tokens"])
+        self.assertEqual(self.server.get("/slots"), [])
+
+    def test_hosts(self):
+        self.assertEqual(self.server.ask("GET", "/v1/models", None, {"Host": "evil.example"})[0], 403)
+
+    def test_page(self):  # [V14]
+        """one document that asks nothing of other hosts"""
+        status, headers, page = self.server.ask("GET", "/")
+        self.assertEqual(status, 200)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        self.assertNotIn(b"http://", page)
+        self.assertNotIn(b"https://", page)
+
+    def test_promise_one(self):
+        """Alone, all at once and in another order: the same bytes"""
+        bodies = [chat(f"Question {i} " * (1 + i % 5), seed=i, temperature=1.2, max_tokens=4 + i % 9) for i in range(24)]
+        ask = lambda body: [c["message"] for c in self.server.post("/v1/chat/completions", body)["choices"]]
+        alone = [ask({**body, "cache_prompt": False}) for body in bodies]
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            self.assertEqual(list(pool.map(ask, bodies)), alone)
+            self.assertEqual(list(pool.map(ask, bodies[::-1])), alone[::-1])
+
+    def test_v11_client_gone(self):  # [V11]
+        """a client that leaves frees its slot, and the answers of others do not change"""
+        expected = self.server.post("/v1/chat/completions", chat("other"))["choices"]
+        body = json.dumps(chat("gone", max_tokens=200)).encode()
+        for _ in range(5):
+            with socket.create_connection((self.server.host, self.server.port)) as gone:
+                gone.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        self.assertEqual(self.server.post("/v1/chat/completions", chat("other"))["choices"], expected)
+        deadline = time.monotonic() + 10
+        while self.server.get("/slots") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(self.server.get("/slots"), [])
+
+
+class Faults(unittest.TestCase):
+    def test_limits(self):
+        """Slow, silent and huge requests: refused, and the server answers others meanwhile"""
+        with Server("--read-timeout", 1, "--max-body", 4096, "--max-connections", 64, "--parallel", 2, "-c", 512) as server:
+            hanging = [socket.create_connection((server.host, server.port)) for _ in range(40)]
+            self.assertEqual(server.get("/health"), {"status": "ok"})
+            error = server.post("/v1/completions", {"prompt": "x" * 5000}, status=413)["error"]
+            self.assertIn("4096", error["message"])
+            with socket.create_connection((server.host, server.port)) as slow:
+                slow.settimeout(10)
+                ended = threading.Event()
+                slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
+                def drip():
+                    try:
+                        while not ended.wait(0.2):
+                            slow.sendall(b"X: y\r\n")
+                    except OSError:
+                        pass
+                thread = threading.Thread(target=drip)
+                thread.start()
+                try:
+                    while slow.recv(4096):  # the server ends it
+                        pass
+                except ConnectionError:
+                    pass
+                ended.set()
+                thread.join()
+            for one in hanging:
+                one.close()
+            self.assertEqual(server.get("/health"), {"status": "ok"})
+
+    def test_keys(self):
+        keys = FOLDER / "keys.txt"
+        keys.write_text("second\nthird\n")
+        with Server("--api-key", "first", "--api-key-file", keys) as server:
+            self.assertEqual(server.get("/health"), {"status": "ok"})
+            self.assertEqual(server.get("/v1/models", status=401)["error"]["code"], "invalid_api_key")
+            server.get("/v1/models", status=401, Authorization="Bearer firs")
+            server.get("/v1/models", status=401, Authorization="Bearer firstfirst")
+            for key in ["first", "second", "third"]:
+                server.get("/v1/models", Authorization="Bearer " + key)
+            self.assertEqual(server.ask("GET", "/v1/models", None, {"x-api-key": "third"})[0], 200)
+
+    def test_embeddings(self):
+        import base64
+        import struct
+        with Server("--pooling", "mean", "-c", 512, "--cors", "https://a.example") as server:
+            body = {"input": ["the one", "another"], "encoding_format": "float"}
+            got = server.post("/v1/embeddings", body)["data"]
+            self.assertEqual([item["index"] for item in got], [0, 1])
+            self.assertAlmostEqual(sum(x * x for x in got[0]["embedding"]), 1, places=5)
+            coded = server.post("/v1/embeddings", {**body, "encoding_format": "base64"})["data"][0]["embedding"]
+            raw = base64.b64decode(coded)
+            self.assertEqual(list(struct.unpack(f"<{len(raw) // 4}f", raw)),
+                             [struct.unpack("<f", struct.pack("<f", x))[0] for x in got[0]["embedding"]])
+            short = server.post("/v1/embeddings", {**body, "dimensions": 8})["data"][0]["embedding"]
+            self.assertEqual(len(short), 8)
+            self.assertAlmostEqual(sum(x * x for x in short), 1, places=5)
+            server.post("/v1/chat/completions", chat("x"), status=501)
+            _, headers, _ = server.ask("OPTIONS", "/v1/embeddings", None, {"Origin": "https://a.example"})
+            self.assertEqual(headers["Access-Control-Allow-Origin"], "https://a.example")
+            _, headers, _ = server.ask("GET", "/v1/models", None, {"Origin": "https://b.example"})
+            self.assertIsNone(headers["Access-Control-Allow-Origin"])
+
+    def test_v9_fingerprint(self):  # [V9]
+        """servers with one fingerprint give equal answers: other threads and kernels, the same bytes"""
+        answers = []
+        for args in [["-t", 1], ["-t", 2, "--isa", "reference"]]:
+            with Server(*args, "-c", 512) as server:
+                answer = server.post("/v1/chat/completions", chat("same", seed=3, temperature=1))
+                answers.append((answer["system_fingerprint"], answer["choices"]))
+        self.assertEqual(answers[0], answers[1])
+
+    def test_check_and_usage(self):
+        done = subprocess.run([TINFER, "serve", MODEL, "--check"], capture_output=True, check=True)
+        found = json.loads(done.stdout)
+        self.assertEqual(found["memory"]["total"], sum(v for k, v in found["memory"].items() if k != "total"))
+        done = subprocess.run([TINFER, "serve", MODEL, "--host", "0.0.0.0", "--port", "0"], capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--no-auth", done.stderr)
+
+    def test_drain(self):
+        server = Server("-c", 2048)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(
+            server.post("/v1/completions", {"prompt": "the", "max_tokens": 200, "temperature": 0, **NO_EOG})))
+        thread.start()
+        while not server.get("/slots") and not answers:
+            time.sleep(0.005)
+        self.assertEqual(server.stop(), 0)
+        thread.join()
+        self.assertEqual(answers[0]["usage"]["completion_tokens"], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
