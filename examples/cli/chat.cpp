@@ -12,6 +12,7 @@
 #include "long_run.hpp"
 #include "model_list.hpp"
 #include "prompt_cache.hpp"
+#include "transcript.hpp"
 
 namespace cli {
 
@@ -53,23 +54,6 @@ Where the model calls a tool (--tools), you type what the tool gives; an empty l
 constexpr std::string_view kRawTurns =
     "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
     "{{ m.content }}{% endif %}{% endfor %}";
-
-std::string markdown_of(const json& messages) {
-    std::string out;
-    for (const json& message : messages) {
-        std::string role = message.value("role", "");
-        if (!role.empty()) role[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(role[0])));
-        out += "## " + role + "\n\n";
-        if (const auto thought = message.value("reasoning_content", json()); thought.is_string())
-            out += "<details><summary>Reasoning</summary>\n\n" + thought.get<std::string>() + "\n\n</details>\n\n";
-        const json content = message.value("content", json());
-        if (content.is_string() && !content.get_ref<const std::string&>().empty())
-            out += content.get<std::string>() + "\n\n";
-        else if (content.is_array()) out += "```json\n" + content.dump(2) + "\n```\n\n";
-        if (message.contains("tool_calls")) out += "```json\n" + message["tool_calls"].dump(2) + "\n```\n\n";
-    }
-    return out;
-}
 
 std::optional<double> rate(std::uint64_t n, double seconds) {
     if (n == 0 || seconds <= 0) return std::nullopt;

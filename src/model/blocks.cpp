@@ -78,16 +78,6 @@ Inputs make_inputs(const BuildContext& b) {
     return in;
 }
 
-Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
-    Tensor out = rows;
-    for (std::int64_t have = 1; have < n;) {  // twice as many each time
-        const std::int64_t more = std::min(have, n - have);
-        out = g.concat(out, more == have ? out : g.view(out, 0, more));
-        have += more;
-    }
-    return out;
-}
-
 namespace {
 
 Tensor norm_of_kind(const BuildContext& b, NormKind kind, const Norm& w, Tensor x, std::string_view name) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The one door of every product with a weight: what changes all of them, as an adapter does, is changed here.
+#include <algorithm>
+
 #include "model/adapters.hpp"
 #include "model/blocks.hpp"
 
@@ -9,6 +11,16 @@ Tensor vector(Graph& g, const TensorInfo* weight) {
     if (weight == nullptr) return {};
     const Tensor w = g.weight(*weight);
     return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
+}
+
+Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
+    Tensor out = rows;
+    for (std::int64_t have = 1; have < n;) {  // twice as many each time
+        const std::int64_t more = std::min(have, n - have);
+        out = g.concat(out, more == have ? out : g.view(out, 0, more));
+        have += more;
+    }
+    return out;
 }
 
 Tensor linear(const BuildContext& b, const Linear& map, Tensor x) {

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// A conversation as a text for people.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace cli {
+
+[[nodiscard]] std::string markdown_of(const nlohmann::json& messages);
+
+}  // namespace cli
