@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "base/numa.hpp"
 
-#include "base/error.hpp"
-#include "base/mapped_file.hpp"
-#include "tinfer/numa.hpp"
-
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <string>
+
+#include "base/error.hpp"
+#include "base/mapped_file.hpp"
+#include "tinfer/numa.hpp"
 
 #if defined(__linux__)
 #    include <sys/syscall.h>
