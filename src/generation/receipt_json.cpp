@@ -3,6 +3,9 @@
 // byte can change unnoticed.
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
@@ -243,7 +246,9 @@ private:
         const auto value = object.find(key);
         if (!value) return std::nullopt;
         if (!value->is(JsonKind::number)) refuse(*value, cat("\"", key, "\" is no number"));
-        return static_cast<float>(value->number());
+        const auto number = static_cast<float>(value->number());
+        if (!std::isfinite(number)) refuse(*value, cat("\"", key, "\" is beyond what a float holds"));
+        return number;
     }
 
     [[nodiscard]] ContextOptions read_options(JsonValue o) const {
