@@ -3,7 +3,6 @@
 // probable they find it and how far apart they are, as a table, as JSON, and as a page.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "replay.hpp"
 
@@ -15,6 +14,11 @@ namespace {
 std::string shown_token(const tinfer::Vocab& vocab, tinfer::Token token) {
     if (static_cast<std::size_t>(token) >= vocab.size()) return "#" + std::to_string(static_cast<int>(token));
     return json(std::string(vocab.piece(token, true))).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string piece_of(const tinfer::Vocab& vocab, tinfer::Token token) {
+    // Models with padded embeddings have rows of logits that reach beyond the vocabulary.
+    return static_cast<std::size_t>(token) < vocab.size() ? std::string(vocab.piece(token, true)) : std::string();
 }
 
 /// Columns that a terminal needs for valid UTF-8, one per character.
@@ -52,10 +56,10 @@ json side_json(const tinfer::Vocab& vocab, const tinfer::ComparedToken::Side& si
     json top = json::array();
     for (const auto& other : side.top)
         top.push_back({{"token", static_cast<std::int32_t>(other.token)},
-                       {"text", std::string(vocab.piece(other.token, true))},
+                       {"text", piece_of(vocab, other.token)},
                        {"p", other.p}});
     return {{"choice", static_cast<std::int32_t>(side.choice)},
-            {"text", std::string(vocab.piece(side.choice, true))},
+            {"text", piece_of(vocab, side.choice)},
             {"p_choice", side.p_choice},
             {"rank", side.rank},
             {"p", side.p},
@@ -67,7 +71,7 @@ json comparison_json(const tinfer::Comparison& comparison, const tinfer::Vocab& 
     json tokens = json::array();
     for (const auto& token : comparison.tokens)
         tokens.push_back({{"token", static_cast<std::int32_t>(token.token)},
-                          {"text", std::string(vocab.piece(token.token, true))},
+                          {"text", piece_of(vocab, token.token)},
                           {"kl", number_or_null(token.kl)},
                           {"a", side_json(vocab, token.a)},
                           {"b", side_json(vocab, token.b)}});

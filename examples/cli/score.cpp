@@ -161,7 +161,8 @@ Action add_score(CLI::App& app) {
         ->group("Output");
     args->context.add_to(*command, "what the texts need");
     args->context.add_threads_to(*command);
-    command->footer("\nExample:\n  echo '{\"prompt\":\"The capital of France is\",\"text\":\" Paris\"}' | tinfer score "
+    command->footer("\nExamples:\n  tinfer score model.gguf -f texts.jsonl --top 3\n  echo '{\"prompt\":\"The capital "
+                    "of France is\",\"text\":\" Paris\"}' | tinfer score "
                     "model.gguf -f -");
     return [args] { return score(*args); };
 }

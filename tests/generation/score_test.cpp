@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "support/code_of.hpp"
+#include "support/family_model.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -22,8 +23,9 @@ struct OwnedText {
 std::vector<OwnedText> some_texts() {
     std::vector<OwnedText> texts;
     std::uint64_t seed = 10;
-    for (const auto [n_prompt, n_text] : {std::pair{5, 4}, {0, 6}, {1, 1}, {0, 1}, {30, 20}, {3, 0}, {0, 0}, {2, 40}})
-        texts.push_back({test::random_tokens(n_prompt, 128, seed++), test::random_tokens(n_text, 128, seed++)});
+    const std::vector<std::pair<int, int>> sizes{{5, 4}, {0, 6}, {1, 1}, {0, 1}, {30, 20}, {3, 0}, {0, 0}, {2, 40}};
+    for (const auto& [n_prompt, n_text] : sizes)
+        texts.push_back({test::random_tokens(n_prompt, 96, seed++), test::random_tokens(n_text, 96, seed++)});
     return texts;
 }
 
@@ -31,9 +33,17 @@ std::vector<OwnedText> some_texts() {
 
 TEST_CASE("[V7] score: n log-probabilities of n tokens, of many texts in one call, are log_prob's of each text alone") {
     const test::TempFolder folder;
-    for (const auto& arch : {"llama", "mamba", "gemma2", "gpt2"}) {
-        CAPTURE(arch);
-        const auto model = Model::load(test::TinyModel::of(arch).save(folder.path()));
+    std::vector<std::filesystem::path> files{test::TinyModel{}.save(folder.path())};
+    for (const test::Family& family : test::small_families())
+        if (files.size() < 12) {
+            files.push_back(folder / (std::to_string(files.size()) + ".gguf"));
+            family.writer().save(files.back());
+        }
+    for (const auto& file : files) {
+        const auto model = Model::load(file);
+        CAPTURE(model.info().architecture);
+        if (!model.info().causal || model.info().has_encoder) continue;
+        const auto n_vocab = static_cast<std::size_t>(model.info().n_vocab);
         const auto texts = some_texts();
         std::vector<ScoreText> views;
         for (const auto& text : texts) views.push_back({text.prompt, text.text});
@@ -46,7 +56,8 @@ TEST_CASE("[V7] score: n log-probabilities of n tokens, of many texts in one cal
             const auto rows = test::logits_of(model, all, {.n_ctx = 128});
             for (std::size_t i = 0; i < text.text.size(); ++i) {
                 const std::size_t at = text.prompt.size() + i;
-                values.push_back(at == 0 ? NAN : log_prob(std::span(rows).subspan((at - 1) * 128, 128), all[at]));
+                values.push_back(at == 0 ? NAN
+                                         : log_prob(std::span(rows).subspan((at - 1) * n_vocab, n_vocab), all[at]));
             }
         }
         const std::vector<ContextOptions> sizes{{.n_ctx = 128},
