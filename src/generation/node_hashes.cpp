@@ -15,6 +15,11 @@ namespace {
 /// Part of what a receipt means: shapes of the nodes' values depend on it.
 constexpr int kNodeBatch = 64;
 
+/// Where bytes lie inside a cache or a state is the memory's affair.
+bool is_memory(TensorClass kind) noexcept {
+    return kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent;
+}
+
 class NodeHasher : public Observer {
 public:
     [[nodiscard]] TraceRequest request() const override {
@@ -26,7 +31,7 @@ public:
         const NodeView& node = *event.step->nodes.back();
         for (const Access& access : event.accesses) {
             if (access.slot != 0 || access.mode == AccessMode::read || access.scratch) continue;
-            if (access.kind == AccessKind::elided || access.tensor->tensor_class != TensorClass::value) continue;
+            if (access.kind == AccessKind::elided || is_memory(access.tensor->tensor_class)) continue;
             const auto value = values.value(0);
             if (!value.data.empty()) add(node, access, value.data);
         }
