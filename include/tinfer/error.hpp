@@ -33,8 +33,9 @@ enum class ErrorCode : std::uint8_t {
     bad_vocabulary, unknown_pretokenizer, no_tokenizer, missing_special,
     // context and decode
     bad_cache_type, invalid_batch, compute_failed, encoder_missing, no_output, index_out_of_range, non_finite,
-    // files of our own
-    damaged,
+    // files of our own: states, traces, adapters
+    damaged, not_state_file, model_mismatch, param_mismatch, type_mismatch,
+    not_adapter, arch_mismatch, bad_adapter_tensor, missing_base_tensor,
     // cache
     bad_sequence, shared_cell, unsupported_operation, no_room,
     // sampling, chat

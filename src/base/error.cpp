@@ -65,6 +65,14 @@ std::string_view to_string(ErrorCode code) noexcept {
         case ErrorCode::no_output: return "no_output";
         case ErrorCode::index_out_of_range: return "index_out_of_range";
         case ErrorCode::damaged: return "damaged";
+        case ErrorCode::not_state_file: return "not_state_file";
+        case ErrorCode::model_mismatch: return "model_mismatch";
+        case ErrorCode::param_mismatch: return "param_mismatch";
+        case ErrorCode::type_mismatch: return "type_mismatch";
+        case ErrorCode::not_adapter: return "not_adapter";
+        case ErrorCode::arch_mismatch: return "arch_mismatch";
+        case ErrorCode::bad_adapter_tensor: return "bad_adapter_tensor";
+        case ErrorCode::missing_base_tensor: return "missing_base_tensor";
         case ErrorCode::bad_sequence: return "bad_sequence";
         case ErrorCode::shared_cell: return "shared_cell";
         case ErrorCode::unsupported_operation: return "unsupported_operation";

@@ -82,13 +82,13 @@ struct Chat::Impl {
     }
 
     /// What the template puts behind the messages for an answer to follow.
-    std::string generation_prompt(const std::string& prompt) const {
+    std::string generation_prompt(const std::string& rendered) const {
         try {
             const std::string before = render(false).text;
-            const auto n = std::min(before.size(), prompt.size());
+            const auto n = std::min(before.size(), rendered.size());
             const auto same =
-                std::mismatch(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), prompt.begin());
-            return std::string(same.second, prompt.end());
+                std::mismatch(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rendered.begin());
+            return std::string(same.second, rendered.end());
         } catch (const Error& error) {
             if (error.code() == ErrorCode::out_of_memory) throw;
             return {};

@@ -34,8 +34,8 @@ public:
 
 class ColdRuns : public Visitor {
 public:
-    ColdRuns(const tinfer::TraceReader& trace, const Selection& selection, const StepTimes& times)
-        : Visitor(trace, selection), times_(times) {
+    ColdRuns(const tinfer::TraceReader& of, const Selection& chosen, const StepTimes& times)
+        : Visitor(of, chosen), times_(times) {
         for (const auto& record : trace.pages()) pages_[record.event].push_back(&record);
     }
     void begin(const tinfer::RunInfo& run) override {

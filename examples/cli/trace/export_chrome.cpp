@@ -25,7 +25,7 @@ struct Slice {
 /// Shows slices in the order of their begins, those around others first, all properly nested.
 class Slices : public Visitor {
 public:
-    Slices(const tinfer::TraceReader& trace, const ExportArgs& args) : Visitor(trace, args.selection()) {}
+    Slices(const tinfer::TraceReader& of, const ExportArgs& args) : Visitor(of, args.selection()) {}
     virtual void slice(const Slice& slice) = 0;
     virtual void counter(std::string_view name, std::uint64_t time, double value) = 0;
 
@@ -102,7 +102,7 @@ std::string json_text(std::string_view text) {
 
 class Chrome : public Slices {
 public:
-    Chrome(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out) : Slices(trace, args), out_(out) {
+    Chrome(const tinfer::TraceReader& of, const ExportArgs& args, Out& out) : Slices(of, args), out_(out) {
         out.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\","
                   "\"args\":{\"name\":" +
                   json_text("tinfer " + std::string(trace.session_value("model"))) + "}}");
@@ -162,7 +162,7 @@ private:
 // Numbers of fields as perfetto's published protos have them (trace_packet, track_event, track_descriptor).
 class Perfetto : public Slices {
 public:
-    Perfetto(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out) : Slices(trace, args), out_(out) {
+    Perfetto(const tinfer::TraceReader& of, const ExportArgs& args, Out& out) : Slices(of, args), out_(out) {
         packet(
             Message().message(60, Message().number(1, kProcess).message(3, Message().number(1, 1).text(6, "tinfer"))));
         for (std::uint32_t t = 0; t < n_tracks(trace); ++t)

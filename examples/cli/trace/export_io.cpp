@@ -16,9 +16,8 @@ std::string name_of_file(const tinfer::TraceReader& trace, int file) {
 
 class Objects : public Visitor {
 public:
-    Objects(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out)
-        : Visitor(trace, args.selection()), page_(args.unit == "page" ? parse_size(args.page, "--page") : 0),
-          out_(out) {
+    Objects(const tinfer::TraceReader& of, const ExportArgs& args, Out& out)
+        : Visitor(of, args.selection()), page_(args.unit == "page" ? parse_size(args.page, "--page") : 0), out_(out) {
         out.write("time,object,size\n");
     }
     void see(const tinfer::KernelEvent& event) override {

@@ -14,8 +14,8 @@ std::string mode_word(tinfer::AccessMode mode) {
 
 class CsvWriter : public Visitor {
 public:
-    CsvWriter(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out)
-        : Visitor(trace, args.selection()), by_event_(args.events), out_(out) {
+    CsvWriter(const tinfer::TraceReader& of, const ExportArgs& args, Out& out)
+        : Visitor(of, args.selection()), by_event_(args.events), out_(out) {
         out.write(by_event_
                       ? "event,run,decode,token_first,token_count,phase,t_begin_ns,t_end_ns,layer,part,op,kernel,"
                         "status,bytes_read,bytes_written,macs\n"
@@ -80,8 +80,8 @@ static_assert(sizeof(Flat) == 128 && offsetof(Flat, token) == 32 && offsetof(Fla
 
 class FlatWriter : public Visitor {
 public:
-    FlatWriter(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out)
-        : Visitor(trace, args.selection()), out_(out) {}
+    FlatWriter(const tinfer::TraceReader& of, const ExportArgs& args, Out& out)
+        : Visitor(of, args.selection()), out_(out) {}
     void see(const tinfer::KernelEvent& event) override {
         for (const auto& access : event.accesses) {
             if (access.scratch || access.kind == tinfer::AccessKind::elided || !selection.keeps(*access.tensor))

@@ -37,7 +37,7 @@ struct MatrixCell {
 
 class Matrix : public Visitor {
 public:
-    Matrix(const tinfer::TraceReader& trace, const LayersArgs& args) : Visitor(trace, args.selection()), by_(args.by) {}
+    Matrix(const tinfer::TraceReader& of, const LayersArgs& args) : Visitor(of, args.selection()), by_(args.by) {}
     void see(const tinfer::KernelEvent& event) override {
         std::uint64_t all = 0;
         for (const auto& access : event.accesses)

@@ -18,7 +18,7 @@ struct ReuseArgs : TraceArgs {
 /// The touches of a trace, object by object: slices (a tensor, a row or an expert as it is read), or pages of tensors.
 class Touches : public Visitor {
 public:
-    Touches(const tinfer::TraceReader& trace, const ReuseArgs& args) : Visitor(trace, args.selection()) {
+    Touches(const tinfer::TraceReader& of, const ReuseArgs& args) : Visitor(of, args.selection()) {
         for (const auto& word : parse_words(args.classes)) {
             if (word != "weight" && word != "kv" && word != "state")
                 throw UsageError("--class: '" + word + "' is none of weight, kv, state");

@@ -20,8 +20,7 @@ struct Point {
 
 class Points : public Visitor {
 public:
-    Points(const tinfer::TraceReader& trace, const RooflineArgs& args)
-        : Visitor(trace, args.selection()), by_(args.by) {}
+    Points(const tinfer::TraceReader& of, const RooflineArgs& args) : Visitor(of, args.selection()), by_(args.by) {}
     void see(const tinfer::KernelEvent& event) override {
         Point& point = points[name_of(event)];
         ++point.calls;

@@ -9,7 +9,7 @@ namespace {
 
 class RouteReader : public Visitor {
 public:
-    RouteReader(const tinfer::TraceReader& trace, const Selection& selection) : Visitor(trace, selection) {
+    RouteReader(const tinfer::TraceReader& of, const Selection& chosen) : Visitor(of, chosen) {
         for (const auto& routing : trace.routings()) by_event_[routing.header.event] = &routing;
         routes.from_router = !by_event_.empty();
         for (const auto& tensor : trace.tensors()) {

@@ -19,8 +19,8 @@ std::string range_text(const tinfer::Access& access) {
 
 class Show : public Visitor {
 public:
-    Show(const tinfer::TraceReader& trace, const TraceArgs& args, bool events)
-        : Visitor(trace, args.selection()), args_(args), by_event_(events),
+    Show(const tinfer::TraceReader& of, const TraceArgs& args, bool events)
+        : Visitor(of, args.selection()), args_(args), by_event_(events),
           table(events ? std::vector<Column>{{"event", Unit::count},
                                              {"time", Unit::ms},
                                              {"token", Unit::count},

@@ -36,8 +36,8 @@ std::string class_name(const tinfer::TensorInfo& tensor) {
 /// its operands by their streamed bytes, weights alone where it reads any.
 class Grouping : public Visitor {
 public:
-    Grouping(const tinfer::TraceReader& trace, Selection selection, std::string by, std::set<std::string> classes)
-        : Visitor(trace, std::move(selection)), by_(std::move(by)), classes_(std::move(classes)) {}
+    Grouping(const tinfer::TraceReader& of, Selection chosen, std::string by, std::set<std::string> classes)
+        : Visitor(of, std::move(chosen)), by_(std::move(by)), classes_(std::move(classes)) {}
 
     void see(const tinfer::KernelEvent& event) override {
         const double ms = double(event.end - event.begin) / 1e6;

@@ -14,7 +14,7 @@ namespace cli {
 /// Ends the program with an exit code of its own: 2 a trace that cannot be read, 3 a trace of another model.
 class ExitError : public std::runtime_error {
 public:
-    ExitError(int code, const std::string& message) : std::runtime_error(message), code(code) {}
+    ExitError(int exit_code, const std::string& message) : std::runtime_error(message), code(exit_code) {}
     int code;
 };
 
@@ -62,7 +62,7 @@ struct TraceArgs {
 /// Calls `see` for every event that the selection keeps, and tells of runs.
 class Visitor : public tinfer::Observer {
 public:
-    Visitor(const tinfer::TraceReader& trace, Selection selection) : trace(trace), selection(std::move(selection)) {}
+    Visitor(const tinfer::TraceReader& of, Selection chosen) : trace(of), selection(std::move(chosen)) {}
     void visit() { trace.replay(*this); }
     virtual void see(const tinfer::KernelEvent&) {}
     virtual void begin(const tinfer::RunInfo&) {}

@@ -18,7 +18,8 @@ namespace tinfer::trace {
 std::uint32_t system_page_bytes() noexcept { return static_cast<std::uint32_t>(::sysconf(_SC_PAGESIZE)); }
 
 PageCount count_pages(const void* begin, std::uint64_t bytes) noexcept {
-    PageCount count{.page_bytes = system_page_bytes()};
+    PageCount count;
+    count.page_bytes = system_page_bytes();
     const auto page = static_cast<std::uintptr_t>(count.page_bytes);
     const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) / page * page;
     const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(begin) + bytes + page - 1) / page * page;

@@ -402,7 +402,7 @@ void TraceFile::on_run_end(const RunResult& result) {
     end.n_dropped = m.run_dropped;
     end.expected_weight_bytes = result.expected_weight_bytes;
     end.observed_weight_bytes = result.observed_weight_bytes;
-    end.flags = result.rolled_back ? trace_format::rolled_back : 0;
+    end.flags = result.rolled_back ? static_cast<std::uint32_t>(trace_format::rolled_back) : 0u;
     m.append_record(trace_format::BlockType::run_end, end, result.end, end.run);
     if (m.options.mode == TraceMode::ring) {
         m.forget_old_runs();
