@@ -20,6 +20,9 @@ bool is_memory(TensorClass kind) noexcept {
     return kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent;
 }
 
+/// Blocks of quantized activations have bytes that nobody writes, and say no more than the numbers they are made of.
+bool has_only_numbers(DType type) noexcept { return type == DType::f32 || type == DType::i32; }
+
 class NodeHasher : public Observer {
 public:
     [[nodiscard]] TraceRequest request() const override {
@@ -31,7 +34,9 @@ public:
         const NodeView& node = *event.step->nodes.back();
         for (const Access& access : event.accesses) {
             if (access.slot != 0 || access.mode == AccessMode::read || access.scratch) continue;
-            if (access.kind == AccessKind::elided || is_memory(access.tensor->tensor_class)) continue;
+            if (access.kind == AccessKind::elided || is_memory(access.tensor->tensor_class) ||
+                !has_only_numbers(access.tensor->type))
+                continue;
             const auto value = values.value(0);
             if (!value.data.empty()) add(node, access, value.data);
         }
