@@ -8,10 +8,12 @@
 #include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
+#include "gguf/tensor_hashes.hpp"
 #include "model/adapter_file.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
+#include "tinfer/receipt.hpp"
 #include "tokenizer/vocab.hpp"
 
 namespace tinfer {
@@ -99,6 +101,33 @@ void ModelFile::check_data() const {
 
 std::array<std::uint8_t, 16> ModelFile::fingerprint() const {
     return reporting_memory("fingerprint of a file: an allocation failed", [&] { return impl_->file->fingerprint(); });
+}
+
+std::vector<NamedHash> hash_tensors(const ModelFile& file, const ProgressFn& progress) {
+    return reporting_memory("hashing tensors: an allocation failed", [&] {
+        const auto hashes = gguf::tensor_hashes(*detail::impl_of(file).file, progress);
+        std::vector<NamedHash> out;
+        for (const TensorInfo& tensor : file.tensors()) out.push_back({std::string(tensor.name), hashes[tensor.id]});
+        return out;
+    });
+}
+
+std::string_view to_string(WeightPlace place) noexcept {
+    switch (place) {
+        case WeightPlace::mapped: return "mapped";
+        case WeightPlace::read: return "read";
+    }
+    return "unknown";
+}
+
+std::vector<WeightPlacement> weight_placement(const std::filesystem::path& path, const ModelOptions& options) {
+    return weight_placement(std::span(&path, 1), options);
+}
+
+std::vector<WeightPlacement> weight_placement(std::span<const std::filesystem::path> shards,
+                                              const ModelOptions& options) {
+    return reporting_memory("placing weights: an allocation failed",
+                            [&] { return gguf::placement(*gguf::File::open(shards, options), options.use_mmap); });
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,14 @@ struct GraphArgs {
     ContextArgs context;
     tinfer::GraphRequest request;
     std::string format = "dot", view = "graph", out;
+    bool plan = false;
 };
 
 int graph(GraphArgs args) {
+    if (args.plan) {
+        args.view = "plan";
+        args.format = "text";
+    }
     const auto model = args.model.load();
     args.request.format = args.format == "dot" ? tinfer::GraphRequest::Format::dot : tinfer::GraphRequest::Format::text;
     args.request.view = args.view == "graph" ? tinfer::GraphRequest::View::graph : tinfer::GraphRequest::View::plan;
@@ -48,11 +53,13 @@ Action add_graph(CLI::App& app) {
         ->check(one_of({"dot", "text"}))
         ->type_name("NAME")
         ->group("Graph");
+    command->add_flag("--plan", args->plan, "the kernel of every step, as text: --view plan --format text")
+        ->group("Graph");
     command->add_option("-o,--output", args->out, "instead of stdout")->type_name("FILE")->group("Graph");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer graph model.gguf -o model.dot && dot -Tsvg model.dot -o model.svg\n"
-                    "  tinfer graph model.gguf --tokens 8 --view plan --format text");
+                    "  tinfer graph model.gguf --tokens 8 --plan");
     return [args] { return graph(*args); };
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory,
 // and its index is the tensor's id in events: the two can be joined.
+#include <tinfer/placement.hpp>
+
 #include "adapters.hpp"
 #include "common.hpp"
 
@@ -11,7 +13,7 @@ namespace {
 struct InspectArgs {
     ModelArgs model;
     ContextArgs context;
-    bool as_json = false, as_csv = false, data_check = false, architectures = false;
+    bool as_json = false, as_csv = false, data_check = false, architectures = false, placement = false;
 };
 
 json to_json(const tinfer::ModelInfo& info) {
@@ -141,7 +143,33 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
     print(text);
 }
 
+/// Where each weight would lie, with nothing loaded.
+int print_placement(const InspectArgs& args) {
+    const auto weights = tinfer::weight_placement(args.model.paths(), args.model.options());
+    const auto name = [](tinfer::WeightPlace place) { return std::string(tinfer::to_string(place)); };
+    json rows = json::array();
+    std::string text = column("place", 8) + column("file", 6) + column("offset", 14) + column("bytes", 12) +
+                       column("type", 9) + "tensor\n";
+    for (const auto& weight : weights) {
+        rows.push_back({{"tensor", weight.tensor},
+                        {"type", tinfer::to_string(weight.type)},
+                        {"bytes", weight.bytes},
+                        {"place", name(weight.place)},
+                        {"file", weight.file_index},
+                        {"offset", weight.offset},
+                        {"file_offset", weight.file_offset}});
+        text += column(name(weight.place), 8) + column(std::to_string(weight.file_index), 6) +
+                column(std::to_string(weight.offset), 14) + column(std::to_string(weight.bytes), 12) +
+                column(tinfer::to_string(weight.type), 9) + harmless(weight.tensor, 64) + "\n";
+    }
+    if (args.as_json) print_line(rows);
+    else print(text);
+    return 0;
+}
+
 int inspect(const InspectArgs& args) {
+    if (args.placement && args.as_csv) throw UsageError("--placement or --csv, not both");
+    if (args.placement) return print_placement(args);
     if (args.as_json && args.as_csv) throw UsageError("--json or --csv, not both");
     if (args.architectures) {
         json rows = json::array();
@@ -183,6 +211,8 @@ Action add_inspect(CLI::App& app) {
     command->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor")->group("Output");
     command
         ->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")
+        ->group("Output");
+    command->add_flag("--placement", args->placement, "where each weight would lie: mapped, or read (--no-mmap)")
         ->group("Output");
     command->add_flag("--architectures", args->architectures, "the architectures that this build runs; needs no file")
         ->group("Output");

@@ -3,9 +3,14 @@
 // input or environment (one line on stderr), 2 wrong usage, 130 interrupted.
 #include "common.hpp"
 
+#include <tinfer/numa.hpp>
+
 #include <new>
+#include <optional>
 
 #include "model_list.hpp"
+#include "replay.hpp"
+#include "score.hpp"
 
 namespace {
 
@@ -19,19 +24,23 @@ int fail(std::string_view message, int code) {
 int main(int argc, char** argv) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
-    for (const auto add :
-         {cli::add_run, cli::add_chat, cli::add_serve, cli::add_tokenize, cli::add_detokenize, cli::add_template,
-          cli::add_logits, cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_forecast, cli::add_inspect,
-          cli::add_graph, cli::add_grammar, cli::add_trace, cli::add_completion, cli::add_man}) {
+    for (const auto add : {cli::add_run, cli::add_chat, cli::add_serve, cli::add_tokenize, cli::add_detokenize,
+                           cli::add_template, cli::add_logits, cli::add_embed, cli::add_score, cli::add_perplexity,
+                           cli::add_bench, cli::add_forecast, cli::add_inspect, cli::add_graph, cli::add_grammar,
+                           cli::add_trace, cli::add_replay, cli::add_completion, cli::add_man}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
         commands.emplace_back(command, std::move(action));
     }
     cli::OutputStyle style;
+    std::string numa = "off";
     app.require_subcommand(1);
     app.set_version_flag("--version", std::string(tinfer::version()), "print the version")->group("Version");
     app.set_config("--config", "", "options from a TOML file; a key in [run] counts for run alone")->type_name("FILE");
+    app.add_option("--numa", numa, "interleave: spread memory over all nodes of the machine; off")
+        ->check(cli::one_of({"off", "interleave"}))
+        ->type_name("NAME");
     app.add_flag("--quiet", style.quiet, "results and errors only");
     app.add_flag("--no-color", style.no_color, "no colours on terminals, as with NO_COLOR");
     app.footer("Example:\n  tinfer run model.gguf -p 'Once upon a time' -n 64");
@@ -50,6 +59,8 @@ int main(int argc, char** argv) {
 
     try {
         cli::watch_interrupts();
+        std::optional<tinfer::InterleavedMemory> interleaved;
+        if (numa == "interleave") cli::note("numa: " + interleaved.emplace().text());
         for (const auto& [command, action] : commands)
             if (command->parsed()) return action();
         return 2;

@@ -57,6 +57,11 @@ tinfer::Isa parse_isa(const std::string& name) {
     for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
                            tinfer::Isa::avx512vnni, tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
         if (tinfer::to_string(isa) == name) return isa;
+    for (const std::string_view device :
+         {"cuda", "rocm", "hip", "metal", "vulkan", "sycl", "opencl", "rpc", "gpu", "cann"})
+        if (name == device || name.starts_with(std::string(device) + ":"))
+            throw tinfer::Error(tinfer::ErrorCode::not_available,
+                                "--isa '" + name + "': not available: tinfer computes on the CPU alone");
     refuse("--isa '" + name + "': auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot");
 }
 

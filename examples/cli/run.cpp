@@ -3,6 +3,8 @@
 #include "run.hpp"
 #include "adapters.hpp"
 
+#include <tinfer/receipt.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -28,6 +30,7 @@ struct RunArgs {
     PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
+    std::string receipt;
     bool echo = false, as_json = false, explain = false;
 
     [[nodiscard]] std::vector<std::string> stop_texts() const {
@@ -106,10 +109,9 @@ json to_json(const Report& report) {
 class Run {
 public:
     Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
-        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()),
-          context_(model, context_options()), sampler_(model.vocab(), args.sampler.get()),
-          prompt_cache_(args.prompt_cache), n_reused_(load_prompt_cache()),
-          generation_(model.vocab(), decoder_tokens(), generation_options()) {
+        : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()), made_with_(context_options()),
+          context_(model, made_with_), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache),
+          n_reused_(load_prompt_cache()), generation_(model.vocab(), decoder_tokens(), generation_options()) {
         args.adapters.attach_to(context_, args.model);
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
@@ -123,7 +125,9 @@ public:
         try {
             if (hooks_.start) hooks_.start(model_, context_);
             if (args_.echo) show(prompt_);
+            start_receipt();
             if (encode_text()) generate();
+            recording_ = {};
             for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
                 generate_again();
         } catch (const tinfer::Error& error) {
@@ -136,6 +140,7 @@ public:
         }
         report_.stop = to_string(*generation_.stop());
         finish();
+        write_receipt();
         if (hooks_.finish) hooks_.finish();
         return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
@@ -282,6 +287,25 @@ private:
         if (!args_.as_json && !text.empty()) print(text);
     }
 
+    void start_receipt() {
+        if (args_.receipt.empty()) return;
+        recorder_ = std::make_shared<tinfer::ReceiptRecorder>(context_, made_with_);
+        recording_ = context_.attach(recorder_);
+    }
+
+    void write_receipt() {
+        if (!recorder_) return;
+        const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
+        auto receipt = recorder_->receipt(decoder_tokens(), sampler_, encoded);
+        receipt.files = args_.model.files;
+        receipt.overrides = args_.model.options().overrides;
+        receipt.n_predict = args_.n_predict;
+        receipt.stops = args_.stop_texts();
+        receipt.stop = report_.stop;
+        receipt.add_hashes(model_, [](double) { return !interrupted(); });
+        write_file(args_.receipt, receipt.json());
+    }
+
     void collect() {
         report_.tokens.assign(generation_.tokens().begin(), generation_.tokens().end());
         report_.timings = generation_.timings();
@@ -326,6 +350,7 @@ private:
     const tinfer::Model& model_;
     std::string_view prompt_;
     std::vector<tinfer::Token> tokens_;
+    tinfer::ContextOptions made_with_;
     tinfer::Context context_;
     tinfer::Sampler sampler_;
     PromptCache prompt_cache_;
@@ -333,6 +358,8 @@ private:
     tinfer::Generation generation_;
     std::size_t n_explained_ = 0;
     tinfer::Timings encoded_;
+    std::shared_ptr<tinfer::ReceiptRecorder> recorder_;
+    tinfer::Attachment recording_;
     Report report_;
 };
 
@@ -376,6 +403,11 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
         ->group(group);
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
+    command
+        ->add_option("--receipt", args->receipt,
+                     "write what this run was made of: tinfer replay makes it again, bit by bit")
+        ->type_name("FILE")
+        ->group(group);
     args->context.add_to(*command);
     args->adapters.add_to(*command);
     args->context.add_threads_to(*command);

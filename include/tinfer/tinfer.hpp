@@ -52,4 +52,8 @@
 #include "tinfer/trace_format.hpp"
 #include "tinfer/trace_file.hpp"
 #include "tinfer/hash.hpp"
+#include "tinfer/receipt.hpp"
+#include "tinfer/score.hpp"
+#include "tinfer/placement.hpp"
+#include "tinfer/numa.hpp"
 // clang-format on

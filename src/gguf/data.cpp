@@ -9,13 +9,11 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "gguf/contents.hpp"
+#include "gguf/load_team.hpp"
 
 namespace tinfer::gguf {
 
 namespace {
-
-/// Work between two calls of the progress callback.
-constexpr std::uint64_t kProgressBytes = std::uint64_t{16} << 20;
 
 /// Reports fractions of a known amount of work: 0 first, 1 last, never falling.
 class ProgressMeter {
@@ -24,8 +22,9 @@ public:
         : report_(report), total_(total), name_(name) {
         send(0.0);
     }
-    void advance(std::uint64_t bytes) {
-        done_ += bytes;
+    void advance(std::uint64_t bytes) { reach(done_ + bytes); }
+    void reach(std::uint64_t bytes) {
+        done_ = bytes;
         // 1 is said by finish() alone, after the last thing that can fail.
         if (done_ < total_) send(static_cast<double>(done_) / static_cast<double>(total_));
     }
@@ -41,14 +40,6 @@ private:
     const std::string& name_;
 };
 
-[[noreturn]] void refuse_block(const Shard& shard, const TensorInfo& tensor, std::uint64_t block) {
-    const auto bytes = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
-    fail(ErrorCode::bad_tensor_data,
-         cat(shard.name, ": tensor '", escaped(tensor.name), "': block ", block, " of ", tensor.bytes / bytes, " (",
-             to_string(tensor.type), ") holds a scale or value that is not finite (at byte ",
-             tensor.file_offset + block * bytes, ")"));
-}
-
 /// Scans one tensor, piece by piece; `piece(offset, bytes)` gives the bytes.
 template <class Piece>
 void scan(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_bytes, const Piece& piece,
@@ -62,32 +53,6 @@ void scan(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_byte
         progress.advance(bytes);
     }
 }
-
-/// Locks pages until the first failure, which is a warning.
-class Locker {
-public:
-    Locker(bool wanted, const LogSink& log, const std::string& name) : active_(wanted), log_(log), name_(name) {}
-    void add(std::span<const std::byte> range) {
-        if (!active_) return;
-        const int error = pages_.add(range);
-        if (error == 0) {
-            bytes_ += range.size();
-            return;
-        }
-        active_ = false;
-        if (log_)
-            log_(LogLevel::warning,
-                 cat(name_, ": cannot lock weights in memory after ", bytes_, " bytes: ", errno_text(error)));
-    }
-    LockedPages release() noexcept { return std::move(pages_); }
-
-private:
-    bool active_;
-    const LogSink& log_;
-    const std::string& name_;
-    LockedPages pages_;
-    std::uint64_t bytes_ = 0;
-};
 
 }  // namespace
 
@@ -151,24 +116,22 @@ std::uint64_t bytes_of(std::span<const TensorInfo> tensors) {
     return sum;
 }
 
-/// Reads or prepares one tensor whose bytes belong at `place`.
-void bring(const Shard& shard, const TensorInfo& tensor, std::span<std::byte> buffer, std::span<const std::byte> place,
-           const ModelOptions& options, Locker& locker, ProgressMeter& progress) {
-    const bool untouched = shard.in_place != nullptr && !options.populate && !options.mlock;
-    const std::uint64_t step = untouched ? tensor.bytes : kProgressBytes;
-    for (std::uint64_t offset = 0; offset < tensor.bytes; offset += step) {
-        const std::uint64_t bytes = std::min(step, tensor.bytes - offset);
-        const auto piece = place.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
-        if (shard.in_place == nullptr)
-            shard.file.read_at(tensor.file_offset + offset,
-                               buffer.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes)));
-        else if (options.populate && shard.map.is_mapped())
-            if (const int error = populate_pages(piece); error != 0)
-                fail(ErrorCode::io_error, cat(shard.name, ": tensor '", escaped(tensor.name),
-                                              "': cannot bring its pages into memory: ", errno_text(error)));
-        locker.add(piece);
-        progress.advance(bytes);
+/// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into.
+std::vector<const std::byte*> place_all(const File::Impl& impl, AlignedBuffer& weights, std::uint64_t& mapped) {
+    std::vector<const std::byte*> places(impl.tensors.size());
+    std::uint64_t used = 0;
+    for (const std::uint32_t id : impl.by_place) {
+        const TensorInfo& tensor = impl.tensors[id];
+        const Shard& shard = impl.shards[static_cast<std::size_t>(tensor.file_index)];
+        if (shard.in_place != nullptr) {
+            places[id] = shard.in_place + tensor.file_offset;
+            mapped += tensor.bytes;
+        } else {
+            places[id] = weights.data() + used;
+            used += *checked_round_up(tensor.bytes, 64);
+        }
     }
+    return places;
 }
 
 }  // namespace
@@ -186,33 +149,11 @@ void File::bring_all(const ModelOptions& options) {
         choose_places(*impl_, options);
         AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_)));
         Locker locker(options.mlock, options.log, name);
-
-        std::vector<const std::byte*> places(impl_->tensors.size());
-        std::uint64_t used = 0, mapped = 0;
-        for (const std::uint32_t id : impl_->by_place) {
-            const TensorInfo& tensor = impl_->tensors[id];
-            const Shard& shard = impl_->shards[static_cast<std::size_t>(tensor.file_index)];
-            std::span<std::byte> buffer;
-            if (shard.in_place != nullptr) {
-                places[id] = shard.in_place + tensor.file_offset;
-                mapped += tensor.bytes;
-            } else {
-                buffer =
-                    weights.bytes().subspan(static_cast<std::size_t>(used), static_cast<std::size_t>(tensor.bytes));
-                places[id] = buffer.data();
-                used += *checked_round_up(tensor.bytes, 64);
-            }
-            bring(shard, tensor, buffer, {places[id], static_cast<std::size_t>(tensor.bytes)}, options, locker,
-                  progress);
-        }
-        if (options.check_tensors)
-            for (const TensorInfo& tensor : impl_->tensors) {
-                const auto piece = [&](std::uint64_t offset, std::uint64_t bytes) {
-                    return std::span(places[tensor.id] + offset, static_cast<std::size_t>(bytes));
-                };
-                scan(impl_->shards[static_cast<std::size_t>(tensor.file_index)], tensor, kProgressBytes, piece,
-                     progress);
-            }
+        std::uint64_t mapped = 0;
+        const auto places = place_all(*impl_, weights, mapped);
+        LoadTeam(*impl_, weights, places, options, locker, guarded_maps()).run([&](std::uint64_t bytes) {
+            progress.reach(bytes);
+        });
         progress.finish();
 
         impl_->weights = std::move(weights);

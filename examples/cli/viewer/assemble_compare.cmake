@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# Puts the page of `tinfer replay --compare --html` together as a C++ file, in the viewer's style.
+#   cmake -DSOURCE=out.cpp -P assemble_compare.cmake
+set(here ${CMAKE_CURRENT_LIST_DIR})
+file(READ ${here}/compare.html page)
+foreach(marker style data script)
+    string(FIND "${page}" "@${marker}@" at)
+    if(at LESS 0)
+        message(FATAL_ERROR "compare.html: no @${marker}@")
+    endif()
+    string(SUBSTRING "${page}" 0 ${at} before_${marker})
+    string(LENGTH "@${marker}@" length)
+    math(EXPR at "${at} + ${length}")
+    string(SUBSTRING "${page}" ${at} -1 page)
+endforeach()
+file(READ ${here}/style.css style)
+file(READ ${here}/compare.css own_style)
+file(READ ${here}/compare.js script)
+set(before "")
+foreach(part "${before_style}" "${style}" "${own_style}" "${before_data}")
+    string(APPEND before "    R\"~~view~~(${part})~~view~~\",\n")
+endforeach()
+set(after "")
+foreach(part "${before_script}" "${script}" "${page}")
+    string(APPEND after "    R\"~~view~~(${part})~~view~~\",\n")
+endforeach()
+file(WRITE ${SOURCE} "// SPDX-License-Identifier: MIT
+// Made by viewer/assemble_compare.cmake.
+#include \"replay.hpp\"
+
+namespace cli {
+
+namespace {
+constexpr std::string_view kComparePageBefore[] = {
+${before}};
+constexpr std::string_view kComparePageAfter[] = {
+${after}};
+}  // namespace
+
+ComparePage compare_page() { return {kComparePageBefore, kComparePageAfter}; }
+
+}  // namespace cli
+")

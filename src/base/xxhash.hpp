@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// XXH64 as its published specification has it (seed 0): a hash as fast as memory, for noticing that bytes are not the
+// same. It proves nothing against an attacker; that is what SHA-256 is for.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tinfer {
+
+/// Fed piece by piece; how the bytes are cut changes nothing.
+class Xxh64 {
+public:
+    void update(std::span<const std::byte> bytes) noexcept;
+    /// Of everything so far; more may follow.
+    [[nodiscard]] std::uint64_t value() const noexcept;
+
+private:
+    static constexpr std::size_t kStripe = 32;
+    void consume(const std::byte* stripe) noexcept;
+
+    static constexpr std::uint64_t kPrime1 = 0x9E3779B185EBCA87, kPrime2 = 0xC2B2AE3D27D4EB4F;
+    std::array<std::uint64_t, 4> lanes_{kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1};
+    std::array<std::byte, kStripe> rest_{};  // length_ mod 32 bytes
+    std::uint64_t length_ = 0;
+};
+
+}  // namespace tinfer

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "gguf/load_team.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <system_error>
+#include <thread>
+
+#include "base/checked.hpp"
+#include "base/data_check.hpp"
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace tinfer::gguf {
+
+namespace {
+
+/// Work between two calls of the progress callback.
+constexpr std::uint64_t kLoadPieceBytes = std::uint64_t{16} << 20;
+/// Threads beyond these only wait for the storage.
+constexpr unsigned kUsefulThreads = 4;
+
+constexpr std::size_t kCannotRead = 0, kCancelled = 1, kDamaged = 2;  // the order of errors
+
+}  // namespace
+
+void refuse_block(const Shard& shard, const TensorInfo& tensor, std::uint64_t block) {
+    const auto bytes = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
+    fail(ErrorCode::bad_tensor_data,
+         cat(shard.name, ": tensor '", escaped(tensor.name), "': block ", block, " of ", tensor.bytes / bytes, " (",
+             to_string(tensor.type), ") holds a scale or value that is not finite (at byte ",
+             tensor.file_offset + block * bytes, ")"));
+}
+
+void Locker::add(std::span<const std::byte> range) {
+    if (!active_) return;
+    const int error = pages_.add(range);
+    if (error == 0) {
+        bytes_ += range.size();
+        return;
+    }
+    active_ = false;
+    if (log_)
+        log_(LogLevel::warning,
+             cat(name_, ": cannot lock weights in memory after ", bytes_, " bytes: ", errno_text(error)));
+}
+
+LoadTeam::LoadTeam(const File::Impl& file, AlignedBuffer& weights, std::span<const std::byte* const> places,
+                   const ModelOptions& options, Locker& locker, GuardedMaps* guarded)
+    : file_(file), weights_(weights), places_(places), options_(options), locker_(locker), guarded_(guarded) {
+    for (const std::uint32_t id : file_.by_place) cut(id);
+}
+
+const Shard& LoadTeam::shard_of(const TensorInfo& tensor) const noexcept {
+    return file_.shards[static_cast<std::size_t>(tensor.file_index)];
+}
+
+void LoadTeam::cut(std::uint32_t id) {
+    const TensorInfo& tensor = file_.tensors[id];
+    const bool untouched =
+        shard_of(tensor).in_place != nullptr && !options_.populate && !options_.mlock && !options_.check_tensors;
+    const auto block = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
+    const std::uint64_t step = untouched ? tensor.bytes : std::max(block, kLoadPieceBytes / block * block);
+    for (std::uint64_t offset = 0; offset < tensor.bytes; offset += step)
+        pieces_.push_back({id, offset, std::min(step, tensor.bytes - offset)});
+}
+
+void LoadTeam::run(const Report& report) {
+    const bool touches = options_.populate || options_.check_tensors || weights_.size() > 0;
+    unsigned n = std::clamp(std::thread::hardware_concurrency(), 1u, kUsefulThreads);  // as the affinity allows
+    if (!touches || options_.mlock) n = 1;  // pages are locked in the order of the file, up to the limit
+    n = static_cast<unsigned>(std::min<std::size_t>(n, std::max<std::size_t>(pieces_.size(), 1)));
+
+    std::vector<GuardedWork::ThreadName> names(n);
+    std::optional<GuardedWork> guard;
+    if (guarded_ != nullptr) guard.emplace(*guarded_, names);
+    GuardedWork* const work_guard = guard ? &*guard : nullptr;
+    std::vector<std::thread> others;
+    try {
+        others.reserve(n - 1);
+        for (unsigned i = 1; i < n; ++i)
+            others.emplace_back([this, work_guard, i] { work(work_guard, static_cast<int>(i), nullptr); });
+    } catch (const std::system_error&) {  // fewer threads do the same
+    }
+    work(work_guard, 0, &report);
+    for (std::thread& thread : others) thread.join();
+    if (error_) std::rethrow_exception(error_);
+}
+
+void LoadTeam::work(GuardedWork* guard, int thread, const Report* report) {
+    const GuardedWork::Thread guarded(guard, thread);
+    while (!stop_.load(std::memory_order_relaxed)) {
+        const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+        if (i >= pieces_.size()) return;
+        const Piece& piece = pieces_[i];
+        try {
+            bring(piece);
+        } catch (...) {
+            note(kCannotRead, i, std::current_exception());
+            return;
+        }
+        if (options_.check_tensors) try {
+                check(piece);
+            } catch (...) {
+                note(kDamaged, i, std::current_exception());
+            }
+        const std::uint64_t work = options_.check_tensors ? 2 * piece.bytes : piece.bytes;
+        const std::uint64_t done = done_.fetch_add(work, std::memory_order_relaxed) + work;
+        if (report != nullptr) try {
+                (*report)(done);
+            } catch (...) {
+                note(kCancelled, i, std::current_exception());
+                return;
+            }
+    }
+}
+
+std::span<const std::byte> LoadTeam::bytes_of(const Piece& piece) const noexcept {
+    return {places_[piece.tensor] + piece.offset, static_cast<std::size_t>(piece.bytes)};
+}
+
+void LoadTeam::bring(const Piece& piece) {
+    const TensorInfo& tensor = file_.tensors[piece.tensor];
+    const Shard& shard = shard_of(tensor);
+    const auto place = bytes_of(piece);
+    if (shard.in_place == nullptr) {
+        const auto at = static_cast<std::size_t>(place.data() - weights_.data());
+        shard.file.read_at(tensor.file_offset + piece.offset, weights_.bytes().subspan(at, place.size()));
+    } else if (options_.populate && shard.map.is_mapped()) {
+        if (const int error = populate_pages(place); error != 0)
+            fail(ErrorCode::io_error, cat(shard.name, ": tensor '", escaped(tensor.name),
+                                          "': cannot bring its pages into memory: ", errno_text(error)));
+    }
+    locker_.add(place);
+}
+
+void LoadTeam::check(const Piece& piece) {
+    const TensorInfo& tensor = file_.tensors[piece.tensor];
+    const auto block = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
+    if (const auto bad = first_bad_block(tensor.type, bytes_of(piece)))
+        refuse_block(shard_of(tensor), tensor, piece.offset / block + *bad);
+}
+
+/// Pieces are taken in their order, so whoever fails to read has all earlier ones taken: theirs are the errors that
+/// count. Damage does not stop the others, because something may still turn out unreadable.
+void LoadTeam::note(std::size_t order, std::size_t piece, std::exception_ptr error) {
+    if (order != kDamaged) stop_.store(true, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (order == kDamaged) piece = pieces_[piece].tensor;  // damage is told of in the order of the directory
+    if (error_ && std::pair(error_order_, error_piece_) <= std::pair(order, piece)) return;
+    error_ = std::move(error);
+    error_order_ = order;
+    error_piece_ = piece;
+}
+
+}  // namespace tinfer::gguf
