@@ -4,6 +4,7 @@
 // alike.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "random_model.hpp"
 #include "runtime/context.hpp"
 #include "support.hpp"
+#include "tinfer/trace_file.hpp"
 
 #if defined(__unix__)
 #    include <sys/resource.h>
@@ -177,12 +179,17 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
     struct Level {
         const char* name;
         std::optional<TraceLevel> level;
+        bool detaches = false, writes = false;  // before the work; a trace file instead of a watcher
         std::vector<double> prompts = {}, tokens = {};
     };
     std::vector<Level> levels{{"detached", {}},
+                              {"detached again", TraceLevel::steps, true},
                               {"counts", TraceLevel::counts},
                               {"steps", TraceLevel::steps},
-                              {"threads", TraceLevel::threads}};
+                              {"threads", TraceLevel::threads},
+                              {"steps into a file", TraceLevel::steps, false, true}};
+    const auto path = std::filesystem::temp_directory_path() / "bench_runtime.tntrace";
+    std::uint64_t file_bytes = 0;  // of one token
     const auto prompt = some_tokens(model, s.n_prompt);
     const Token token{1};
     Context context = make_context(model, s);
@@ -193,13 +200,20 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
             for (std::size_t k = 0; k < levels.size(); ++k) {
                 Level& now = levels[(k + static_cast<std::size_t>(turn)) % levels.size()];
                 Attachment attached;
-                if (now.level) {
+                std::shared_ptr<TraceFile> file;
+                if (now.writes) {
+                    file = std::make_shared<TraceFile>(path, TraceFileOptions{.level = *now.level, .overwrite = true});
+                    attached = context.attach(file);
+                } else if (now.level) {
                     const auto watcher = std::make_shared<Watcher>();
                     watcher->level = *now.level;
                     attached = context.attach(watcher);
                 }
                 work();  // an observer's first run also shows it the plan
+                if (now.detaches) attached.detach();
+                const std::uint64_t bytes_before = file == nullptr ? 0 : file->bytes();
                 (now.*member).push_back(timed_ms(work));
+                if (file != nullptr) file_bytes = file->bytes() - bytes_before;
             }
     };
     in_turn(20s, &Level::prompts,
@@ -208,18 +222,29 @@ void observers(Printer& printer, const Model& model, const Setting& s) {
         require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
         require(context.seq_rm(SeqId{0}, {Pos{s.n_prompt}}) == RemoveStatus::ok, "the token stays");
     });
+    std::filesystem::remove(path);
     for (const Level& level : levels) {
-        const auto relative = [&](auto member) {
-            std::vector<double> ratios;
+        const auto ratios = [&](auto member) {
+            std::vector<double> list;
             for (std::size_t i = 0; i < (level.*member).size(); ++i)
-                ratios.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
-            return median(ratios);
+                list.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
+            std::ranges::sort(list);
+            return list;
+        };
+        const auto relative = [&](auto member) { return median(ratios(member)); };
+        const auto spread = [&](auto member) {  // half of the ratios lie so close together
+            const auto list = ratios(member);
+            return list[list.size() * 3 / 4] - list[list.size() / 4];
         };
         Record record("observer");
         record.add("level", level.name)
             .add("prompt_ms", median(level.prompts), 3)
             .add("prompt_cost_percent", relative(&Level::prompts));
         record.add("token_ms", median(level.tokens), 4).add("token_cost_percent", relative(&Level::tokens));
+        record.add("prompt_spread_percent", spread(&Level::prompts))
+            .add("token_spread_percent", spread(&Level::tokens))
+            .add("pairs", std::uint64_t{level.tokens.size()});
+        if (level.writes) record.add("bytes_per_token", file_bytes);
         printer.print(record);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
+#include "model/adapter_file.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
@@ -132,12 +133,38 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         auto bound = file->reading([&] { return model::bind_model(file, options); });
         auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
         file->load_data(options);
+        model::check_id_tables(bound);
         warn_unused_overrides(*file, options);
         say_surplus_rows(bound, vocab, options);
         auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
         auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), std::move(handle)});
         impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return Model(std::move(impl));
+    });
+}
+
+namespace {
+
+// What a file that changes a model says, read as a whole and without a look at its neighbours on disk.
+template <class Read>
+auto read_adapter(const std::filesystem::path& path, Read&& read) {
+    return reporting_memory("loading an adapter: an allocation failed",
+                            [&] { return read(gguf::File::open(std::span(&path, 1), {.use_mmap = false})); });
+}
+
+}  // namespace
+
+Adapter Adapter::load(const Model& model, const std::filesystem::path& path, const LogSink& log) {
+    return read_adapter(path, [&](std::shared_ptr<gguf::File> file) {
+        const model::BoundModel& bound = detail::impl_of(model).bound;
+        return Adapter(std::make_shared<Impl>(Impl{model::read_lora(std::move(file), bound, log)}));
+    });
+}
+
+ControlVector ControlVector::load(const Model& model, const std::filesystem::path& path) {
+    return read_adapter(path, [&](std::shared_ptr<gguf::File> file) {
+        const model::BoundModel& bound = detail::impl_of(model).bound;
+        return ControlVector(std::make_shared<Impl>(Impl{model::read_directions(std::move(file), bound)}));
     });
 }
 

@@ -2,6 +2,7 @@
 // tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b),
 // seen under the machine's own roofs, because tokens per second alone explain nothing: the bytes of weights and cache
 // against the stream read, the multiply-accumulates of the weights against the peak of the instructions that do them.
+#include "adapters.hpp"
 #include "common.hpp"
 #include "roof.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 struct BenchArgs {
     ModelArgs model;
     ContextArgs context;
+    AdapterArgs adapters;
     std::vector<int> prompts{512}, generations{128}, batches{}, depths{0}, threads{0};
     int repeats = 5;
     bool as_json = false, roofline = false;
@@ -236,6 +238,7 @@ int bench(const BenchArgs& args) {
         for (const auto& test : tests)
             if (test.kind == Test::Kind::batch) options.n_outputs = std::max(options.n_outputs, test.n);
         tinfer::Context context(model, options);
+        args.adapters.attach_to(context, args.model);
         const bool mapped = args.model.files.size() == 1 && !args.model.no_mmap;
         Roofs roofs(context.options().n_threads, context.isa(), mapped ? args.model.files[0] : std::string());
         for (const auto& test : tests) {
@@ -282,6 +285,7 @@ Action add_bench(CLI::App& app) {
     command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")
         ->group("Tests");
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     command->footer(
         "\nroof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
         "weights take, both measured in the same run.\n"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // tinfer chat: a conversation through the chat template of a file.
+#include "adapters.hpp"
 #include "common.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <optional>
 
+#include "grammar_args.hpp"
 #include "line_editor.hpp"
 #include "model_list.hpp"
 #include "prompt_cache.hpp"
@@ -18,11 +20,15 @@ struct ChatArgs {
     ModelArgs model;
     TextArgs text;
     ContextArgs context;
+    AdapterArgs adapters;
     SamplerArgs sampler;
     PromptCacheArgs prompt_cache;
+    GrammarArgs grammar;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
+    std::string tool_choice;
+    std::int64_t reasoning_budget = -1;
     bool no_thinking = false, as_json = false;
 };
 
@@ -36,7 +42,9 @@ Ctrl-C stops an answer, Ctrl-D leaves.
   /save FILE        writes the conversation: Markdown, or JSON where the name ends in .json
   /load FILE        goes on with a conversation that was saved as JSON
   /stats            speed and use of the context
-  /exit             leaves)";
+  /example          two turns in the format of the model
+  /exit             leaves
+Where the model calls a tool (--tools), you type what the tool gives; an empty line gives nothing.)";
 
 /// User texts between prefix and suffix, nothing else put in: for models that are no chat models.
 constexpr std::string_view kRawTurns =
@@ -71,9 +79,13 @@ public:
         : args_(args), model_(model), chat_(model, chat_options()),
           context_(model, args.context.options(args.model, model.info(), 0)),
           sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
+        args.adapters.attach_to(context_, args.model);
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
+        if (const auto grammar = args_.grammar.read(model_.vocab()))
+            sampler_.constrain(grammar->constraint(model_.vocab()));
+        else constrains_calls_ = !tools_.empty();
         if (!args_.messages_file.empty()) chat_.set_messages(read_text(args_.messages_file));
     }
 
@@ -111,6 +123,7 @@ public:
                 continue;
             }
             turn(text, is_person);
+            while (is_person && answer_calls(editor)) turn({}, true);
         }
         if (is_person) print("\n");
         keep_transcript();
@@ -118,7 +131,7 @@ public:
     }
 
 private:
-    tinfer::ChatOptions chat_options() const {
+    tinfer::ChatOptions chat_options() {
         tinfer::ChatOptions options;
         options.system = args_.system_file.empty() ? args_.system : read_text(args_.system_file);
         if (!args_.source_file.empty()) {
@@ -131,7 +144,13 @@ private:
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
-        if (!args_.tools_file.empty()) options.tools = read_text(args_.tools_file);
+        if (!args_.tools_file.empty() && args_.tool_choice != "none") tools_ = read_text(args_.tools_file);
+        options.tools = tools_;
+        options.reasoning_budget = args_.reasoning_budget;
+        if (!options.chat_template && !tools_.empty())
+            options.chat_template = tinfer::ChatTemplate::of(model_.file(), "tool_use");
+        if (!options.chat_template) options.chat_template = tinfer::ChatTemplate::of(model_.file());
+        format_ = options.chat_template ? options.chat_template : tinfer::ChatTemplate::built_in("chatml");
         options.thinking = !args_.no_thinking;
         options.n_predict = args_.n_predict;
         for (const auto& stop : args_.stops) options.stop.push_back(unescape(stop, "--stop"));
@@ -169,6 +188,64 @@ private:
         return got;
     }
 
+    /// What tools give for the calls of the last answer, as the person types it. False: there is nothing to go on with.
+    bool answer_calls(LineEditor& editor) {
+        const auto calls = chat_.answer().tool_calls;
+        if (calls.empty() || chat_.stop() == tinfer::StopReason::interrupt) return false;
+        for (const auto& call : calls) {
+            std::string result;
+            if (editor.read(call.name + " gives> ", result) != LineEditor::Got::line) {
+                clear_interrupt();
+                print("\n");
+                return false;
+            }
+            chat_.add_tool_result(call, result);
+        }
+        return true;
+    }
+
+    /// What the template puts behind the last message.
+    std::string generation_prompt() const {
+        const std::string prompt = chat_.render(true).text;
+        try {
+            const std::string before = chat_.render(false).text;
+            return {std::mismatch(before.begin(), before.end(), prompt.begin(), prompt.end()).second, prompt.end()};
+        } catch (const tinfer::Error&) {  // some templates take no conversation without an answer
+            return {};
+        }
+    }
+
+    /// The grammar of calls for the answer that comes; after results of tools the model may always answer with text.
+    void constrain_calls(bool is_question) {
+        if (!constrains_calls_) {
+            if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
+            return;
+        }
+        tinfer::ToolGrammarOptions options;
+        const std::string& choice = args_.tool_choice;
+        if (is_question && !choice.empty() && choice != "auto") {
+            options.use = tinfer::ToolUse::required;
+            if (choice != "required") options.function = choice;
+        }
+        try {
+            options.generation_prompt = generation_prompt();
+            const auto grammar = tinfer::tool_grammar(*format_, tools_, options);
+            sampler_.constrain(grammar.constraint(model_.vocab()));
+        } catch (const tinfer::Error& error) {
+            if (!choice.empty()) throw;
+            note("warning: calls are not checked: " + std::string(error.what()), Look::warning);
+            constrains_calls_ = false;
+        }
+    }
+
+    /// Two turns as the template writes them.
+    void show_example() {
+        tinfer::Chat example(chat_);
+        example.set_messages(R"([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there"},)"
+                             R"( {"role": "user", "content": "How are you?"}])");
+        note(example.render(true).text);
+    }
+
     /// False: leave.
     bool command(const std::string& text) {
         const auto space = std::min(text.find(' '), text.size());
@@ -181,12 +258,13 @@ private:
             else if (name == "/reset") chat_.reset();
             else if (name == "/system") chat_.set_system(rest);
             else if (name == "/stats") statistics();
+            else if (name == "/example") show_example();
             else if (name == "/regenerate") regenerate();
             else if (name == "/save") save(rest);
             else if (name == "/load") load(rest);
             else {
-                const std::string meant =
-                    closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats", "/regenerate", "/exit"});
+                const std::string meant = closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats",
+                                                         "/example", "/regenerate", "/exit"});
                 note("there is no " + name + (meant.empty() ? "; see /help" : ": did you mean " + meant + "?"),
                      Look::warning);
             }
@@ -239,6 +317,7 @@ private:
     void answer(const std::string& text) {
         if (!text.empty()) chat_.add({"user", text});
         shown_.clear();
+        constrain_calls(!text.empty());
         bool is_thinking = false;
         bool is_kept = false;
         while (const auto more = chat_.next(context_, sampler_)) {
@@ -314,6 +393,9 @@ private:
 
     const ChatArgs& args_;
     const tinfer::Model& model_;
+    std::string tools_;                           ///< JSON; empty: none
+    std::optional<tinfer::ChatTemplate> format_;  ///< whose calls are written
+    bool constrains_calls_ = false;
     tinfer::Chat chat_;
     tinfer::Context context_;
     tinfer::Sampler sampler_;
@@ -323,6 +405,9 @@ private:
 
 int chat(const ChatArgs& args) {
     if (args.model.files.empty()) throw UsageError(no_model_text("chat"));
+    args.grammar.read_early();
+    if (args.grammar.given() && !args.tool_choice.empty())
+        throw UsageError("--tool-choice and a grammar: one of them at most");
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
@@ -352,6 +437,15 @@ Action add_chat(CLI::App& app) {
     command->add_option("--tools", args->tools_file, "JSON array of tools that the model may call; calls are shown")
         ->type_name("FILE")
         ->group(group);
+    command
+        ->add_option("--tool-choice", args->tool_choice,
+                     "auto: the model decides; none; required; or the name of the tool that it has to call")
+        ->type_name("NAME")
+        ->group(group);
+    command->add_option("--reasoning-budget", args->reasoning_budget, "most tokens of thoughts; -1 = no limit")
+        ->check(whole(-1, std::int64_t{1} << 40))
+        ->type_name("N")
+        ->group(group);
     command->add_option("--messages", args->messages_file, "JSON array of messages to begin with")
         ->type_name("FILE")
         ->group(group);
@@ -376,9 +470,11 @@ Action add_chat(CLI::App& app) {
         ->group(generation);
     command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
     args->prompt_cache.add_to(*command);
+    args->grammar.add_to(*command);
     command->footer("\nExamples:\n  tinfer chat model.gguf\n"
                     "  tinfer chat model.gguf --system 'Answer in one sentence.' -p 'Why is the sky blue?'");
     return [args] { return chat(*args); };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory,
 // and its index is the tensor's id in events: the two can be joined.
+#include "adapters.hpp"
 #include "common.hpp"
 
 namespace cli {
@@ -50,7 +51,8 @@ json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
 }
 
 /// Hyper-parameters and memory plan; for files that are no model we can run, the reason instead.
-json describe_model(const InspectArgs& args) {
+json describe_model(const InspectArgs& args, const tinfer::ModelFile& file) {
+    if (json adapter = describe_adapter(file); !adapter.is_null()) return {{"adapter", std::move(adapter)}};
     try {
         json unused = json::array();  // what the loader says of tensors that it leaves alone
         auto model_options = args.model.options();
@@ -115,7 +117,8 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
                 harmless(entry.value, 72) + "\n";
     print(text + "\n");
 
-    if (model.contains("not_runnable"))
+    if (model.contains("adapter")) print_fields("adapter", model["adapter"], false);
+    else if (model.contains("not_runnable"))
         print("not runnable: " + model["not_runnable"]["message"].get<std::string>() + "\n\n");
     else {
         print_fields("hyper-parameters", model["hyperparameters"], false);
@@ -161,10 +164,10 @@ int inspect(const InspectArgs& args) {
         print(file.csv());
     } else if (args.as_json) {
         json document = json::parse(file.json());
-        document.update(describe_model(args));
+        document.update(describe_model(args, file));
         print_line(document);
     } else {
-        print_summary(file, describe_model(args));
+        print_summary(file, describe_model(args, file));
     }
     return 0;
 }

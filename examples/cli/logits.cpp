@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer logits: runs tokens as one sequence and writes what the model says about each, as raw floats: the door for
 // comparisons with other programs and between two builds.
+#include "adapters.hpp"
 #include "common.hpp"
 
 #include <bit>
@@ -12,6 +13,7 @@ namespace {
 struct LogitsArgs {
     ModelArgs model;
     ContextArgs context;
+    AdapterArgs adapters;
     TextArgs text;
     EncodeArgs encode;
     std::string tokens, out;
@@ -62,6 +64,7 @@ int logits(const LogitsArgs& args) {
     if (args.pooled && args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none)
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the file names no kind of pooling: see --pooling");
     tinfer::Context context(model, options);
+    args.adapters.attach_to(context, args.model);
 
     if ((args.pooled || context.options().attention != tinfer::AttentionKind::causal) &&
         tokens.size() > static_cast<std::size_t>(context.options().n_batch))
@@ -122,6 +125,7 @@ Action add_logits(CLI::App& app) {
         ->group("Output");
     command->add_flag("--json", args->as_json, "accepted: the output is JSON anyway")->group(rare("Output"));
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer logits model.gguf --tokens '1 2 3' -o logits.f32\n"
                     "  tinfer logits model.gguf -p 'Hello' --last --isa reference");

@@ -19,9 +19,10 @@ int fail(std::string_view message, int code) {
 int main(int argc, char** argv) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
-    for (const auto add : {cli::add_run, cli::add_chat, cli::add_tokenize, cli::add_detokenize, cli::add_template,
-                           cli::add_logits, cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_inspect,
-                           cli::add_graph, cli::add_trace, cli::add_completion, cli::add_man}) {
+    for (const auto add :
+         {cli::add_run, cli::add_chat, cli::add_tokenize, cli::add_detokenize, cli::add_template, cli::add_logits,
+          cli::add_embed, cli::add_perplexity, cli::add_bench, cli::add_forecast, cli::add_inspect, cli::add_graph,
+          cli::add_grammar, cli::add_trace, cli::add_completion, cli::add_man}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();

@@ -4,6 +4,7 @@
 //     PPL = exp(Σ nll / count),  nll = -ln softmax(logits_j)[t_{j+1}],  j = n/2 … n-2,
 // with the first token of each window replaced by BOS where the vocabulary adds one. Figures are comparable only when
 // window, BOS rule, cache types and file agree, so all of them are printed.
+#include "adapters.hpp"
 #include "common.hpp"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ namespace {
 struct PerplexityArgs {
     ModelArgs model;
     ContextArgs context;
+    AdapterArgs adapters;
     TextArgs text;
     int n_chunks = 0;
     bool as_json = false;
@@ -91,6 +93,7 @@ int perplexity(const PerplexityArgs& args) {
     options.n_batch = window;
     options.n_outputs = static_cast<int>(n - 1 - n / 2);
     tinfer::Context context(model, options);
+    args.adapters.attach_to(context, args.model);
 
     const std::string hash = tinfer::to_hex(tinfer::sha256_file(args.model.files[0]));
     note("windows of " + std::to_string(window) + " tokens: " + std::to_string(chunks) + ", BOS " +
@@ -133,6 +136,7 @@ Action add_perplexity(CLI::App& app) {
         ->group("Text");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
     args->context.add_to(*command, "512");
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer perplexity model.gguf -f text.txt\n  tinfer perplexity model.gguf -f "
                     "text.txt -c 256 --json");

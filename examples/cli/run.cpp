@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
 #include "run.hpp"
+#include "adapters.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
+#include "grammar_args.hpp"
 #include "prompt_cache.hpp"
 
 namespace cli {
@@ -17,8 +19,10 @@ struct RunArgs {
     TextArgs text;
     EncodeArgs encode;
     ContextArgs context;
+    AdapterArgs adapters;
     SamplerArgs sampler;
     PromptCacheArgs prompt_cache;
+    GrammarArgs grammar;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
     bool echo = false, as_json = false, explain = false;
@@ -98,6 +102,7 @@ public:
           generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
+        constrain(sampler_);
         report_.n_prompt = tokens_.size() + (has_encoder() ? 1 : 0);
         report_.n_ctx = context_.options().n_ctx;
         report_.n_reused = n_reused_;
@@ -125,6 +130,11 @@ public:
     }
 
 private:
+    void constrain(tinfer::Sampler& sampler) const {
+        if (const auto grammar = args_.grammar.read(model_.vocab()))
+            sampler.constrain(grammar->constraint(model_.vocab()));
+    }
+
     [[nodiscard]] bool has_encoder() const { return model_.info().has_encoder; }
 
     std::vector<tinfer::Token> encode() const {
@@ -142,6 +152,7 @@ private:
 
     /// How many tokens of the prompt the context has from a file. The sampler hears of them as of all others.
     std::size_t load_prompt_cache() {
+        args_.adapters.attach_to(context_, args_.model);  // a state asks for the same
         if (!args_.prompt_cache.given()) return 0;
         const std::size_t n = prompt_cache_.load_prompt(context_, tokens_);
         for (std::size_t i = 0; i < n; ++i) sampler_.accept(tokens_[i]);
@@ -224,6 +235,7 @@ private:
         if (!encode_text()) return;
         tinfer::Sampler sampler(model_.vocab(), args_.sampler.get());
         n_reused_ = 0;
+        constrain(sampler);
         tinfer::Generation again(model_.vocab(), decoder_tokens(), generation_options());
         while (again.next(context_, sampler)) {
         }
@@ -314,6 +326,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     const std::string prompt = args.text.read();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
+    args.grammar.read_early();
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
@@ -344,9 +357,11 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
     args->context.add_to(*command);
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
     args->prompt_cache.add_to(*command);
+    args->grammar.add_to(*command);
     command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
     command->footer(hooks->footer);
     return [args, hooks] { return run(*args, *hooks); };

@@ -53,6 +53,8 @@ struct AnswerOptions {
     /// What the template puts behind the last message: an answer may begin inside of marks that stand there.
     std::string generation_prompt{};
     std::size_t n_calls_before = 0;  ///< calls without an id are numbered from here
+    /// "deepseek-legacy": what is given as it comes has reasoning in the content, with its marks; whole() has it apart.
+    bool inline_reasoning = false;
 };
 
 /// Takes answers apart as they come, by the marks that the template's family of models writes. However the text is cut,
@@ -72,6 +74,12 @@ public:
     [[nodiscard]] ChatAnswer push(std::string_view text);
     /// The answer is at its end: what was held back.
     [[nodiscard]] ChatAnswer finish();
+    /// All that was given so far.
+    [[nodiscard]] const ChatAnswer& whole() const& noexcept;
+    const ChatAnswer& whole() const&& = delete;
+    /// Whether the text so far ends among thoughts, and the mark that ends them; empty for models without any.
+    [[nodiscard]] bool is_reasoning() const noexcept;
+    [[nodiscard]] std::string_view reasoning_end() const noexcept;
     /// The control tokens that are part of a mark: a generation has to show them (GenerationOptions::shown).
     [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
     /// "hermes", "llama3", "generic": how calls are read.
@@ -112,6 +120,9 @@ struct ChatOptions {
     std::string variables{};                      ///< JSON object: what else the template reads ("reasoning_effort")
     bool thinking = true;                         ///< enable_thinking of the template
     bool parse_reasoning = true;                  ///< AnswerOptions::reasoning
+    bool inline_reasoning = false;                ///< AnswerOptions::inline_reasoning; answer() has it apart
+    std::int64_t reasoning_budget = -1;           ///< most tokens of thoughts, then their end is written; -1: no limit
+    std::string reasoning_message{};              ///< written in front of that end
     bool protect_input = true;                    ///< text of messages forms no control tokens
     std::int64_t n_predict = -1;                  ///< of one answer, reasoning included
     std::vector<std::string> stop{};              ///< GenerationOptions::stop

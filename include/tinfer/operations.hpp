@@ -29,6 +29,8 @@ enum class Op : std::uint16_t {
     silu, gelu, relu, tanh, sigmoid, clamp,   ///< gelu in its tanh form
     exp, softplus,
     xielu,                       ///< ap·z² + b·z above 0, an·(exp(min(z, eps)) − 1 − z) + b·z else
+    signed_sqrt,                 ///< sign(x) · sqrt(max(|x|, low))
+    sinkhorn,                    ///< matrices made nearly doubly stochastic: rows and columns divided by their sums in turn
     softmax,
     sum_rows,                    ///< y = Σ x, per row
     copy,
@@ -39,8 +41,12 @@ enum class Op : std::uint16_t {
     kv_write,                    ///< rows of K or V into cells of the cache
     select_keys,                 ///< which cells a query attends to: those an indexer ranks best (sparse attention)
     sparse_attention,            ///< attention over the cells of such a choice
+    compressed_attention,        ///< attention over the newest tokens, and over one entry for each group of older ones
+    latest_mark,                 ///< the number that the newest marked token among the visible ones bears
     attention,                   ///< online softmax over the visible cells of each query's sequence
     causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
+    compress_keys,               ///< one entry for every group of tokens: their mean, or weighted by a softmax over them
+    ngram_rows,                  ///< rows of tables for a token and those before it, by hashes of their ids
     token_shift,                 ///< the token before minus the token: y = x[t−1] − x[t]
     selective_scan,              ///< h ← h·exp(Δ·a) + Δ·x·B, y = ⟨h, C⟩ + D·x (Mamba)
     wkv6, wkv7,                  ///< the recurrences of RWKV-6 and RWKV-7

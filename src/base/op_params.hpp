@@ -24,6 +24,8 @@ struct RopeParams {
     /// one position for the first three, and pairs of the fourth stand still.
     std::int32_t sections[4] = {0, 0, 0, 0};
     std::int32_t interleaved = 0;  ///< 1: sections take turns pair by pair (Qwen3-VL); 0: they lie one behind another
+    std::int32_t offset = 0;       ///< rope_table: added to every position
+    std::int32_t backward = 0;     ///< rope_table: 1: turns by the negative angle
 };
 
 /// Attention and cache rows: head counts, sizes and score transforms.
@@ -39,15 +41,22 @@ struct OpParams {
     float eps = 0.0f;               ///< rms_norm, layer_norm, l2_norm
     std::int32_t eps_is_floor = 0;  ///< l2_norm: of the norm, instead of an addend under the root
     float scale = 1.0f;             ///< scale; moe_weights
-    float low = 0.0f, high = 0.0f;  ///< clamp
-    std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay; select_keys: tokens or blocks chosen
-    std::int32_t block = 1;         ///< select_keys: positions that are chosen together
-    std::int32_t local = 0;         ///< select_keys: newest blocks that come first
-    std::int32_t by_turns = 0;      ///< delta_rule: value head h reads key head h mod Hk
-    std::int32_t n_group = 0;       ///< keep_groups
-    std::int32_t normalize = 0;     ///< moe_weights: divide by the sum of the chosen gate values
-    std::int32_t is_v = 0;          ///< kv_write: the rows go into a V cache (row layout), not a K cache
-    std::int32_t first = 0;         ///< key_shift: first element of a head that is rotated; log_temperature: p0
+    float low = 0.0f, high = 0.0f;  ///< clamp; signed_sqrt: least absolute value (low)
+    std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay; select_keys: tokens or blocks chosen;
+                                    ///< sinkhorn: rounds; ngram_rows: longest n-gram
+    std::int32_t block = 1;  ///< select_keys: positions that are chosen together; compress_keys: tokens of a group
+    std::int32_t local = 0;  ///< select_keys: newest blocks that come first
+    std::int32_t whole_blocks =
+        0;                       ///< select_keys: a block's score is that of its last token, and without it it has none
+    std::int32_t last_only = 0;  ///< select_keys: the last token of each chosen block alone is listed
+    std::int32_t overlap = 0;    ///< compress_keys: a group looks at the one in front, too
+    std::int32_t dilation = 1;   ///< causal_conv: distance of the tokens that it sees
+    std::int32_t by_turns = 0;   ///< delta_rule: value head h reads key head h mod Hk
+    std::int32_t n_group = 0;    ///< keep_groups
+    std::int32_t normalize = 0;  ///< moe_weights: divide by the sum of the chosen gate values
+    std::int32_t is_v = 0;       ///< kv_write: the rows go into a V cache (row layout), not a K cache
+    std::int32_t first = 0;      ///< key_shift: first element of a head that is rotated; log_temperature: p0;
+                                 ///< ngram_rows: id that ends a text
     std::int32_t max_distance = 0;  ///< relative_bias: positions from which on all share a bucket
     std::int32_t both_sides = 0;    ///< relative_bias: keys behind the query have buckets of their own
     RopeParams rope;

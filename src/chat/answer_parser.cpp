@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/read_call.hpp"
+#include "chat/tool_values.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer {
@@ -30,31 +31,12 @@ std::size_t begun(std::string_view text, std::string_view mark) {
     return 0;
 }
 
-std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools) {
-    std::map<std::string, std::string, std::less<>> out;
-    if (tools.empty()) return out;
-    const auto document = JsonDocument::parse(tools, "tools");
-    if (!document.root().is(JsonKind::array)) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
-    for (const auto& item : document.root().items()) {
-        const auto inner = item.value.find("function");
-        const JsonValue tool = inner ? *inner : item.value;
-        const auto name = tool.find("name"), schema = tool.find("parameters");
-        const auto properties = schema ? schema->find("properties") : std::nullopt;
-        if (!name || !name->is(JsonKind::string) || !properties || !properties->is(JsonKind::object)) continue;
-        for (const auto& member : properties->members()) {
-            const auto type = member.value.find("type");
-            if (type && type->is(JsonKind::string)) out[cat(name->string(), '\n', member.key)] = type->string();
-        }
-    }
-    return out;
-}
-
 }  // namespace
 
 struct AnswerParser::Impl {
     Impl(const ChatTemplate& chat_template, AnswerOptions given)
         : options(std::move(given)), row(&chat::detect_tool_format(chat_template.source())),
-          types(argument_types(options.tools)), n_calls(options.n_calls_before) {
+          types(chat::argument_types(options.tools)), n_calls(options.n_calls_before) {
         if (options.reasoning) thinks = chat::detect_reasoning_format(chat_template.source());
         const std::string_view prompt = options.generation_prompt;
         const bool in_call = !row->call_open.empty() && prompt.ends_with(row->call_open);
@@ -86,7 +68,7 @@ struct AnswerParser::Impl {
         out = {};
         if (is_plain) {
             out.content = std::exchange(buffer, {});
-            return std::move(out);
+            return given();
         }
         while (step(final)) {
         }
@@ -94,6 +76,25 @@ struct AnswerParser::Impl {
             if (!skips_space) text_of_mode() += space;
             space.clear();
         }
+        return given();
+    }
+
+    /// Keeps what was found, and gives it as the options ask.
+    ChatAnswer given() {
+        whole.content += out.content;
+        whole.reasoning += out.reasoning;
+        whole.tool_calls.insert(whole.tool_calls.end(), out.tool_calls.begin(), out.tool_calls.end());
+        if (!options.inline_reasoning || thinks == nullptr) return std::move(out);
+        std::string text;
+        if (!out.reasoning.empty()) {
+            if (!std::exchange(is_shown_open, true)) text += thinks->open;
+            text += std::exchange(out.reasoning, {});
+        }
+        if (is_shown_open && mode != Mode::reasoning) {
+            is_shown_open = false;
+            text += thinks->close;
+        }
+        out.content.insert(0, text);
         return std::move(out);
     }
 
@@ -387,7 +388,8 @@ struct AnswerParser::Impl {
     bool waits = false, waits_for_other = false;
     std::size_t n_begun = 0;  // calls without marks
     std::size_t n_calls;
-    ChatAnswer out;
+    ChatAnswer out, whole;
+    bool is_shown_open = false;  // of inline reasoning: its first mark was given, the last was not
 };
 
 AnswerParser::AnswerParser(const ChatTemplate& chat_template, AnswerOptions options)
@@ -411,6 +413,12 @@ ChatAnswer AnswerParser::push(std::string_view text) {
 
 ChatAnswer AnswerParser::finish() {
     return reporting_memory(kParsing, [&] { return impl_->run(true); });
+}
+
+const ChatAnswer& AnswerParser::whole() const& noexcept { return impl_->whole; }
+bool AnswerParser::is_reasoning() const noexcept { return impl_->mode == Impl::Mode::reasoning; }
+std::string_view AnswerParser::reasoning_end() const noexcept {
+    return impl_->thinks == nullptr ? std::string_view() : impl_->thinks->close;
 }
 
 std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {

@@ -17,7 +17,12 @@ bool is_json_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' 
 
 void append_code_point(std::string& out, unsigned code) {
     if (code < 0x80) out += static_cast<char>(code);
-    else if (code < 0x800) (out += static_cast<char>(0xC0 | code >> 6)) += static_cast<char>(0x80 | (code & 0x3F));
+    else if (code >= 0x10000) {
+        out += static_cast<char>(0xF0 | code >> 18);
+        out += static_cast<char>(0x80 | (code >> 12 & 0x3F));
+        out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
+        out += static_cast<char>(0x80 | (code & 0x3F));
+    } else if (code < 0x800) (out += static_cast<char>(0xC0 | code >> 6)) += static_cast<char>(0x80 | (code & 0x3F));
     else {
         out += static_cast<char>(0xE0 | code >> 12);
         out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
@@ -91,6 +96,18 @@ std::string LiteralReader::name() {
     return std::string(text.substr(begin, at - begin));
 }
 
+/// Digits behind `at`, which comes to stand on the last one.
+unsigned LiteralReader::hex_digits(int most) noexcept {
+    unsigned code = 0;
+    for (; most > 0 && at + 1 < text.size(); --most) {
+        const char c = text[at + 1];
+        if (std::isxdigit(static_cast<unsigned char>(c)) == 0) break;
+        code = code * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+        ++at;
+    }
+    return code;
+}
+
 std::optional<std::string> LiteralReader::quoted() {
     if (bare_keys && take(kGemmaQuote)) {
         const auto end = text.find(kGemmaQuote, at);
@@ -114,12 +131,14 @@ std::optional<std::string> LiteralReader::quoted() {
         constexpr std::string_view kNames = "ntrbf0", kValues{"\n\t\r\b\f\0", 6};
         if (const auto known = kNames.find(text[at]); known != kNames.npos) out += kValues[known];
         else if (text[at] == 'u' || text[at] == 'x') {
-            unsigned code = 0;
-            for (int digits = text[at] == 'u' ? 4 : 2; digits > 0 && at + 1 < text.size(); --digits) {
-                const char c = text[at + 1];
-                if (std::isxdigit(static_cast<unsigned char>(c)) == 0) break;
-                code = code * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-                ++at;
+            unsigned code = hex_digits(text[at] == 'u' ? 4 : 2);
+            // Two halves of one character.
+            if (code >= 0xD800 && code < 0xDC00 && text.substr(at + 1).starts_with("\\u")) {
+                const auto before = at;
+                at += 2;
+                const unsigned low = hex_digits(4);
+                if (low >= 0xDC00 && low < 0xE000) code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+                else at = before;
             }
             append_code_point(out, code);
         } else out += text[at];

@@ -26,6 +26,7 @@ struct LiteralReader {
     [[nodiscard]] std::optional<std::string> keyword_arguments();
 
 private:
+    [[nodiscard]] unsigned hex_digits(int most) noexcept;
     [[nodiscard]] std::optional<std::string> quoted();
     [[nodiscard]] std::optional<std::string> container(char close, bool mapping, int depth);
     [[nodiscard]] std::optional<std::string> word();

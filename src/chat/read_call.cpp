@@ -230,11 +230,12 @@ private:
                 in_.skip_space();
                 if (!in_.take(format_.parameter_value_open)) return false;
             }
-            const auto value_end = in_.text.find(format_.parameter_close, in_.at);
+            const std::string type = type_of(trimmed_mark(key), attribute);
+            const auto value_end = end_of_value(type);
             if (value_end == in_.text.npos) return short_text();
             if (arguments.size() > 1) arguments += ", ";
-            arguments += json_string(trimmed_mark(key)) + ": " +
-                         value(trimmed_mark(key), attribute, in_.text.substr(in_.at, value_end - in_.at));
+            arguments +=
+                json_string(trimmed_mark(key)) + ": " + value(type, in_.text.substr(in_.at, value_end - in_.at));
             in_.at = value_end + format_.parameter_close.size();
         }
         // Behind the last argument comes a mark that ends the call, or nothing that is part of it.
@@ -253,14 +254,35 @@ private:
         return false;
     }
 
-    std::string value(std::string_view key, std::string_view attribute, std::string_view text) const {
+    std::string type_of(std::string_view key, std::string_view attribute) const {
+        if (attribute.find("string=\"true\"") != attribute.npos) return "string";
+        if (attribute.find("string=\"false\"") != attribute.npos) return "json";
+        return type_ ? type_(call_.name, key) : std::string();
+    }
+
+    /// Where the closing mark of a parameter stands; npos: not there yet. A mark inside of JSON is part of it.
+    std::size_t end_of_value(std::string_view type) {
+        const auto begin = in_.text.find_first_not_of(kCallSpace, in_.at);
+        if (type != "string" && begin != in_.text.npos &&
+            std::string_view("{[\"").find(in_.text[begin]) != std::string_view::npos) {
+            LiteralReader after{in_.text};
+            const auto end = end_of_json(in_.text, begin, after.at_end);
+            if (end) {
+                after.at = *end;
+                after.skip_space();
+                const auto mark = after.at;
+                if (after.take(format_.parameter_close)) return mark;
+            }
+            if (after.at_end && !final_) return in_.text.npos;
+        }
+        return in_.text.find(format_.parameter_close, in_.at);
+    }
+
+    std::string value(std::string_view type, std::string_view text) const {
         if (format_.padded) {
             if (text.starts_with('\n')) text.remove_prefix(1);
             if (text.ends_with('\n')) text.remove_suffix(1);
         }
-        std::string type = type_ ? type_(call_.name, key) : std::string();
-        if (attribute.find("string=\"true\"") != attribute.npos) type = "string";
-        if (attribute.find("string=\"false\"") != attribute.npos) type = "json";
         if (type == "string") return json_string(text);
         if (is_json(text)) return std::string(trimmed_mark(text));
         LiteralReader literal{text};

@@ -38,7 +38,7 @@ ChatTemplate template_for(const Model& model, const ChatOptions& options, bool& 
     return *ChatTemplate::built_in("chatml");
 }
 
-void add_to(ChatAnswer& answer, const ChatAnswer& more) {
+void append_answer(ChatAnswer& answer, const ChatAnswer& more) {
     answer.content += more.content;
     answer.reasoning += more.reasoning;
     answer.tool_calls.insert(answer.tool_calls.end(), more.tool_calls.begin(), more.tool_calls.end());
@@ -102,15 +102,26 @@ struct Chat::Impl {
         return n;
     }
 
-    void begin(Context& context) {
+    void begin(Context& context, Sampler& sampler) {
         if (messages.empty()) fail(ErrorCode::bad_parameter, "chat: there is no message to answer");
         const auto rendered = render(true);
         AnswerParser new_parser(chat_template, {.tools = options.tools,
                                                 .reasoning = options.parse_reasoning,
                                                 .generation_prompt = generation_prompt(rendered.text),
-                                                .n_calls_before = calls_so_far()});
+                                                .n_calls_before = calls_so_far(),
+                                                .inline_reasoning = options.inline_reasoning});
         auto tokens = encode(model.vocab(), rendered, options.protect_input).tokens;
         if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
+
+        parser = std::move(new_parser);
+        const bool closes_at_once = options.reasoning_budget == 0 && parser->is_reasoning();
+        if (closes_at_once) {
+            const auto closing = closing_tokens();
+            tokens.insert(tokens.end(), closing.begin(), closing.end());
+            (void)parser->push(cat(options.reasoning_message, parser->reasoning_end()));
+            for (const Token token : closing)
+                if (sampler.constraint() != nullptr) sampler.constraint()->accept(token);
+        }
 
         const auto known = cached();
         std::size_t common = 0;
@@ -121,7 +132,7 @@ struct Chat::Impl {
                                              .stop = options.stop,
                                              .seq = options.seq,
                                              .prompt_piece = options.prompt_piece,
-                                             .shown = new_parser.mark_tokens(model.vocab())};
+                                             .shown = parser->mark_tokens(model.vocab())};
         if (common < in_context &&
             context.seq_rm(options.seq, {Pos{static_cast<std::int32_t>(common)}}) != RemoveStatus::ok) {
             common = 0;  // a state that cannot be cut begins anew
@@ -134,9 +145,39 @@ struct Chat::Impl {
         generation.emplace(model.vocab(),
                            std::vector<Token>(prompt.begin() + static_cast<std::ptrdiff_t>(common), prompt.end()),
                            std::move(generation_options));
-        parser = std::move(new_parser);
         answer = {};
         stop.reset();
+        n_thoughts = 0;
+        n_aside = 0;
+        end_of_thoughts.clear();
+    }
+
+    [[nodiscard]] std::vector<Token> closing_tokens() const {
+        return model.vocab().encode(cat(options.reasoning_message, parser->reasoning_end()),
+                                    {.add_special = false, .parse_special = true});
+    }
+
+    /// Thoughts beyond their budget are ended with tokens that nobody drew.
+    void watch_budget(bool was_reasoning) {
+        if (options.reasoning_budget < 0 || !parser->is_reasoning() || generation->stop()) return;
+        if (was_reasoning) ++n_thoughts;
+        if (n_thoughts >= options.reasoning_budget) end_of_thoughts = closing_tokens();
+    }
+
+    /// The next of those tokens, behind what was drawn last.
+    ChatAnswer write_end_of_thoughts(Context& context, Sampler& sampler) {
+        const std::span<const Token> pending = generation->pending();
+        if (static_cast<std::size_t>(context.room(options.seq)) < pending.size() + 1)
+            return take(generation->end(StopReason::context));
+        Batch batch;
+        batch.add_sequence(pending, options.seq);
+        if (context.decode(batch) != DecodeStatus::ok) return take(generation->end(StopReason::interrupt));
+        n_aside += pending.size();
+        const Token token = end_of_thoughts.front();
+        end_of_thoughts.erase(end_of_thoughts.begin());
+        sampler.accept(token);
+        if (sampler.constraint() != nullptr) sampler.constraint()->accept(token);
+        return take(generation->accept(token));
     }
 
     /// What the context has of the last prompt and its answer.
@@ -146,7 +187,7 @@ struct Chat::Impl {
         if (generation) {
             out.insert(out.end(), generation->tokens().begin(), generation->tokens().end());
             const auto& t = generation->timings();
-            n += t.prompt_n + t.generation_n;
+            n += t.prompt_n + t.generation_n + n_aside;
         }
         out.resize(std::min(n, out.size()));
         return out;
@@ -154,8 +195,8 @@ struct Chat::Impl {
 
     ChatAnswer take(std::string_view text) {
         ChatAnswer more = parser->push(text);
-        if (generation->stop()) add_to(more, parser->finish());
-        add_to(answer, more);
+        if (generation->stop()) append_answer(more, parser->finish());
+        answer = parser->whole();
         if (generation->stop()) complete();
         return more;
     }
@@ -199,6 +240,9 @@ struct Chat::Impl {
     std::optional<AnswerParser> parser;
     ChatAnswer answer;
     std::optional<StopReason> stop;
+    std::int64_t n_thoughts = 0;         // tokens of thoughts in this answer
+    std::size_t n_aside = 0;             // tokens that the context decoded for that
+    std::vector<Token> end_of_thoughts;  // what ends them, as far as it was not written yet
 };
 
 Chat::Chat(const Model& model, ChatOptions options)
@@ -244,10 +288,15 @@ std::optional<ChatAnswer> Chat::next(Context& context, Sampler& sampler) {
     return reporting_memory(kTalking, [&]() -> std::optional<ChatAnswer> {
         if (!impl_->is_answering()) {
             if (impl_->is_complete) return std::nullopt;
-            impl_->begin(context);
+            impl_->begin(context, sampler);
         }
+        if (!impl_->end_of_thoughts.empty()) return impl_->write_end_of_thoughts(context, sampler);
+        const std::size_t n_before = impl_->generation->tokens().size();
+        const bool was_reasoning = impl_->parser->is_reasoning();
         const auto text = impl_->generation->next(context, sampler);
-        return impl_->take(text.value_or(std::string_view()));
+        ChatAnswer more = impl_->take(text.value_or(std::string_view()));
+        if (impl_->generation->tokens().size() > n_before) impl_->watch_budget(was_reasoning);
+        return more;
     });
 }
 

@@ -21,6 +21,13 @@ enum class CallShape : std::uint8_t {
     generic,     ///< {"tool_calls": [{"name": N, "arguments": {…}}]} or {"response": text}
 };
 
+/// Ids that models write themselves.
+enum class IdShape : std::uint8_t {
+    none,
+    nine,    ///< nine letters and digits, behind the arguments; may be left out
+    digits,  ///< a number in front of the name
+};
+
 /// One family. White space between marks may be left out or added; empty marks are not there.
 struct ToolFormat {
     std::string_view name{};
@@ -33,9 +40,14 @@ struct ToolFormat {
     std::string_view arguments_open{}, arguments_close{};  ///< around the JSON, or behind the last parameter
     std::string_view parameter_open{}, parameter_name_close{}, parameter_value_open{}, parameter_close{};
     std::string_view name_key = "name", arguments_key = "arguments", id_key = "id";
-    bool begins_answer = false;    ///< without call_open: the first thing of an answer, or no call
-    bool padded = false;           ///< one line break on either side of V is no part of it
-    bool numbered = false;         ///< N is functions.NAME:INDEX, which is the id, too
+    bool begins_answer = false;  ///< without call_open: the first thing of an answer, or no call
+    bool padded = false;         ///< one line break on either side of V is no part of it
+    bool typed = false;          ///< string="true" or string="false" behind K says what V is
+    bool close_ends = false;     ///< call_close is a token that ends the answer, and no part of its text then
+    IdShape ids = IdShape::none;
+    std::string_view arguments_note{};  ///< may stand in front of arguments_open
+    std::string_view message_open{};    ///< in front of a call that follows something else
+    bool numbered = false;              ///< N is functions.NAME:INDEX, which is the id, too
     std::string_view code_open{};  ///< what follows up to the end is NAME.call(k="v"), an object, or code for "python"
     std::string_view content_name{};            ///< a "call" of this name is text for the user
     std::array<std::string_view, 6> dropped{};  ///< marks of the answer that are no part of its text

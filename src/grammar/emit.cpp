@@ -22,8 +22,9 @@ Dfa any_text() {
 
 }  // namespace
 
-Emitter::Emitter(Normalizer& normalizer, const SchemaOptions& options)
-    : normalizer_(normalizer), options_(options), program_(std::make_shared<Program>()) {
+Emitter::Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shared_ptr<Program> program)
+    : normalizer_(normalizer), options_(options),
+      program_(program != nullptr ? std::move(program) : std::make_shared<Program>()) {
     ret_ = program_->add({NodeKind::ret});
     Dfa dfa;
     const auto n = options.space == SchemaOptions::Space::compact ? 0u : static_cast<std::uint32_t>(options.max_space);
@@ -74,6 +75,14 @@ std::uint32_t Emitter::rule(const Conjunction& terms) {
 
 std::shared_ptr<Program> Emitter::run(const Conjunction& root) {
     program_->start = space(program_->add_call(rule(root), space(ret_)));
+    finish();
+    program_->n_rules = rules_.size();
+    if (!prune(*program_))
+        fail(ErrorCode::bad_schema, "schema: /: no value is allowed by it, so nothing can be generated");
+    return program_;
+}
+
+void Emitter::finish() {
     while (!pending_.empty()) {
         const Conjunction terms = std::move(pending_.back());
         pending_.pop_back();
@@ -85,10 +94,6 @@ std::shared_ptr<Program> Emitter::run(const Conjunction& root) {
             fail(error.code(), cat("schema: ", escaped(where(terms), 160), ": ", error.what()));
         }
     }
-    program_->n_rules = rules_.size();
-    if (!prune(*program_))
-        fail(ErrorCode::bad_schema, "schema: /: no value is allowed by it, so nothing can be generated");
-    return program_;
 }
 
 void Emitter::fill(const Conjunction& terms) {
@@ -101,11 +106,11 @@ void Emitter::fill(const Conjunction& terms) {
 
 std::uint32_t Emitter::shape(const Shape& shape, const Conjunction& from) {
     switch (shape.kind) {
-        case JsonKind::null: return program_->add_text("null", ret_);
+        case JsonKind::null: return program_->add_text(words_[0], ret_);
         case JsonKind::boolean: {
             std::vector<std::uint32_t> to;
-            if (shape.can_be_true) to.push_back(program_->add_text("true", ret_));
-            if (shape.can_be_false) to.push_back(program_->add_text("false", ret_));
+            if (shape.can_be_true) to.push_back(program_->add_text(words_[1], ret_));
+            if (shape.can_be_false) to.push_back(program_->add_text(words_[2], ret_));
             return to.empty() ? kNone : program_->add_split(to);
         }
         case JsonKind::number: return number(shape.number, ret_);

@@ -2,9 +2,12 @@
 // From shapes to the nodes of a program.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "grammar/normalize.hpp"
@@ -14,14 +17,22 @@ namespace tinfer::grammar {
 
 class Emitter {
 public:
-    Emitter(Normalizer& normalizer, const SchemaOptions& options);
+    /// Into a program that has other parts, too, or into one of its own.
+    Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shared_ptr<Program> program = nullptr);
+    /// How the words of JSON are spelled.
+    void spell(std::string_view null, std::string_view yes, std::string_view no) {
+        words_ = {std::string(null), std::string(yes), std::string(no)};
+    }
+    /// The rule of a value; finish() makes what the rules that were asked for need.
+    [[nodiscard]] std::uint32_t rule(const Conjunction& terms);
+    void finish();
+    /// A value of one shape, as nodes that return; kNone where there is none.
+    [[nodiscard]] std::uint32_t shape(const Shape& shape, const Conjunction& from);
     /// The program of a whole document: a value with white space around it.
     [[nodiscard]] std::shared_ptr<Program> run(const Conjunction& root);
 
 private:
-    [[nodiscard]] std::uint32_t rule(const Conjunction& terms);
     void fill(const Conjunction& terms);
-    [[nodiscard]] std::uint32_t shape(const Shape& shape, const Conjunction& from);
     [[nodiscard]] std::uint32_t string(const StringSpec& spec, std::uint32_t next);
     [[nodiscard]] std::uint32_t number(const NumberSpec& spec, std::uint32_t next);
     [[nodiscard]] std::uint32_t array(const ArraySpec& spec, const Conjunction& from);
@@ -42,6 +53,7 @@ private:
     std::map<Conjunction, std::uint32_t> rules_;
     std::map<Conjunction, std::uint32_t> members_;
     std::vector<Conjunction> pending_;
+    std::array<std::string, 3> words_{"null", "true", "false"};
 };
 
 }  // namespace tinfer::grammar

@@ -112,6 +112,10 @@ public:
     Tensor exp(Tensor x);
     Tensor softplus(Tensor x);
     Tensor xielu(Tensor x, float above, float below, float beta, float eps);
+    Tensor signed_sqrt(Tensor x, float low = 0);  ///< sign(x)·sqrt(max(|x|, low))
+    /// Square matrices of positive and negative numbers as nearly doubly stochastic ones, transposed
+    /// (arXiv:2512.24880).
+    Tensor sinkhorn(Tensor x, int n_round, float eps);
     Tensor softmax(Tensor x);
     Tensor sum_rows(Tensor x);          ///< {1, …}
     Tensor copy(Tensor x);              ///< contiguous
@@ -128,13 +132,22 @@ public:
     /// KV slots that queries attend to (kernels/ops.hpp). Without weights every head has a list of its own.
     struct Selection {
         int k = 0, block = 1, local = 0;
+        bool whole_blocks = false, last_only = false;
     };
     Tensor select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs& kv, const AttentionParams& params,
                        const Selection& selection);
     Tensor sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chosen, const AttentionParams& params,
                             Tensor sinks = {});
+    /// Keys and values are the same vectors: those of visible tokens, and the `entries` that are chosen.
+    Tensor compressed_attention(Tensor q, Tensor keys, Tensor entries, Tensor chosen, const KvInputs& kv,
+                                const AttentionParams& params, Tensor sinks = {});
+    Tensor latest_mark(Tensor marks, const KvInputs& kv);  ///< {1, T}: 0 where no visible token is marked
     /// Recurrent: each reads a state and leaves the next one in its place.
-    Tensor causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state);
+    Tensor causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state, int dilation = 1);
+    /// One row for every `block` tokens, at the last of them: Σ softmax(g + a)·t, or the mean without g and a.
+    Tensor compress_keys(Tensor t, Tensor g, Tensor a, Tensor positions, int block, bool overlap,
+                         const RecurrentState& state);
+    Tensor ngram_rows(Tensor ids, Tensor constants, int n, int end_id, const RecurrentState& state);
     Tensor token_shift(Tensor x, const RecurrentState& state);  ///< the token before minus the token
     Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
     Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);

@@ -17,22 +17,65 @@ const char* kv_write_rule(const Site& s) noexcept {
     return nullptr;
 }
 
-const char* select_keys_rule(const Site& s) noexcept {
-    const AttentionParams& a = s.params().attention;
-    const std::int64_t n_tokens = s[1].ne[2], n_group = s.has(3) ? 1 : s[1].ne[1];
-    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, n_tokens), "iq must be f32 {d,h,T}");
-    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && a.n_head_kv == 1 && s[2].ne[0] == a.head_dim_k,
-                "index keys must be a K cache of one head");
-    TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], a.n_head, n_tokens)), "weights must be f32 {h,T}");
+namespace {
+
+// The inputs that tell what queries see, in slots 4 to 6.
+const char* view_rule(const Site& s, std::int64_t n_tokens) noexcept {
     TINFER_RULE(is_i32(s[4]) && is_shape(s[4], 4, s[4].ne[1]), "kv_table must be i32 {4,entries}");
     TINFER_RULE(is_i32(s[5]) && is_shape(s[5], 2, s[5].ne[1]), "kv_seqs must be i32 {2,sequences}");
     TINFER_RULE(is_i32(s[6]) && is_shape(s[6], 4, n_tokens), "kv_spans must be i32 {4,T}");
-    TINFER_RULE(s.params().k > 0 && s.params().block > 0 && s.params().local >= 0,
-                "k and block must be positive, local not negative");
-    TINFER_RULE(s.params().block == 1 || s.has(7), "blocks need kv_positions");
+    return nullptr;
+}
+
+}  // namespace
+
+const char* select_keys_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    const OpParams& p = s.params();
+    const bool whole = p.whole_blocks != 0;
+    const std::int64_t n_tokens = s[6].ne[1], n_group = s.has(3) || whole ? 1 : s[1].ne[1];
+    TINFER_RULE(s.has(1) == s.has(2) && (s.has(1) || (whole && !s.has(3))),
+                "only whole blocks are chosen without a score, and a score needs iq and keys");
+    TINFER_RULE(!s.has(1) || (is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, n_tokens)),
+                "iq must be f32 {d,h,T}");
+    TINFER_RULE(!s.has(2) ||
+                    (s[2].tensor_class == TensorClass::cache_k && a.n_head_kv == 1 && s[2].ne[0] == a.head_dim_k),
+                "index keys must be a K cache of one head");
+    TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], a.n_head, n_tokens)), "weights must be f32 {h,T}");
+    if (const char* rule = view_rule(s, n_tokens)) return rule;
+    TINFER_RULE(p.k > 0 && p.block > 0 && p.local >= 0, "k and block must be positive, local not negative");
+    TINFER_RULE(!whole || p.local == 0, "no block comes first where blocks are whole");
+    TINFER_RULE(whole || p.last_only == 0, "only whole blocks have a last token");
+    TINFER_RULE(whole || p.block == 1 || s.has(7), "blocks need kv_positions");
     TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[2].ne[1])), "kv_positions must be i32 {cells}");
-    TINFER_RULE(is_i32(s[0]) && is_shape(s[0], std::int64_t{s.params().k} * s.params().block, n_group, n_tokens),
-                "result must be i32 {k·block,G,T}");
+    const std::int64_t n = p.last_only != 0 ? p.k : (p.k + std::int64_t{whole ? 1 : 0}) * p.block;
+    TINFER_RULE(is_i32(s[0]) && is_shape(s[0], n, n_group, n_tokens), "result must be i32 {n,G,T}");
+    return nullptr;
+}
+
+const char* latest_mark_rule(const Site& s) noexcept {
+    TINFER_RULE(!s.has(1) && !s.has(3), "slots 1 and 3 are empty");
+    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && is_f32(s[2]) && s[2].ne[0] == 1,
+                "marks must be a K cache of f32 with one number a row");
+    if (const char* rule = view_rule(s, s[6].ne[1])) return rule;
+    TINFER_RULE(is_i32(s[0]) && is_shape(s[0], 1, s[6].ne[1]), "result must be i32 {1,T}");
+    return nullptr;
+}
+
+const char* compressed_attention_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    const std::int64_t d = a.head_dim_k, n_tokens = s[1].ne[2];
+    TINFER_RULE(a.n_head > 0 && a.n_head_kv == 1 && a.head_dim_v == d, "keys are values, of one head");
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], d, a.n_head, n_tokens), "q must be f32 {d,n_head,T}");
+    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && s[2].ne[0] == d, "keys must be a K cache of one head");
+    TINFER_RULE(!s.has(3) || (s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == d),
+                "entries must be a V cache of one head");
+    if (const char* rule = view_rule(s, n_tokens)) return rule;
+    TINFER_RULE(s.has(3) == s.has(7), "entries need a choice of them");
+    TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[7].ne[0], 1, n_tokens)), "chosen must be i32 {n,1,T}");
+    TINFER_RULE(!s.has(8) || (is_f32(s[8]) && is_shape(s[8], a.n_head)), "sinks must be f32 {n_head}");
+    TINFER_RULE(a.max_bias == 0.0f && a.softcap == 0.0f, "neither ALiBi nor a soft cap");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], d * a.n_head, n_tokens), "result must be f32 {d·n_head,T}");
     return nullptr;
 }
 
@@ -72,9 +115,7 @@ const char* attention_rule(const Site& s) noexcept {
                 "keys must be a K cache of n_head_kv heads");
     TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
                 "values must be a V cache of n_head_kv heads");
-    TINFER_RULE(is_i32(s[4]) && is_shape(s[4], 4, s[4].ne[1]), "kv_table must be i32 {4,entries}");
-    TINFER_RULE(is_i32(s[5]) && is_shape(s[5], 2, s[5].ne[1]), "kv_seqs must be i32 {2,sequences}");
-    TINFER_RULE(is_i32(s[6]) && is_shape(s[6], 4, s[1].ne[2]), "kv_spans must be i32 {4,T}");
+    if (const char* rule = view_rule(s, s[1].ne[2])) return rule;
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
     TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");
     TINFER_RULE(!s.has(9) || s.has(8), "a bias by distance needs kv_positions");
@@ -105,7 +146,30 @@ const char* causal_conv_rule(const Site& s) noexcept {
                 "weight must be f32 {n,C} with n of at least 2");
     TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], n_channels)), "bias must be f32 {C}");
     TINFER_RULE(is_f32(s[0]) && s[0].ne == s[1].ne, "result must be f32 like x");
-    return state_rule(s, 4, (n - 1) * n_channels, s[1].ne[1]);
+    TINFER_RULE(s.params().dilation > 0, "dilation must be positive");
+    return state_rule(s, 4, (n - 1) * s.params().dilation * n_channels, s[1].ne[1]);
+}
+
+const char* compress_keys_rule(const Site& s) noexcept {
+    const OpParams& p = s.params();
+    const std::int64_t c = p.overlap != 0 ? 2 : 1, width = s[1].ne[0], n_tokens = s[1].ne[1];
+    TINFER_RULE(p.block > 0 && width % c == 0, "a group has tokens, and an overlapping one rows in two halves");
+    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], width, n_tokens), "t must be f32 {c·D,T}");
+    TINFER_RULE(s.has(2) == s.has(3), "weights need both g and what is added to it");
+    TINFER_RULE(!s.has(2) || (is_f32(s[2]) && s[2].ne == s[1].ne), "g must be f32 like t");
+    TINFER_RULE(!s.has(3) || (is_f32(s[3]) && is_shape(s[3], width, p.block)), "a must be f32 {c·D,r}");
+    TINFER_RULE(is_i32(s[4]) && is_shape(s[4], n_tokens), "positions must be i32 {T}");
+    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], width / c, n_tokens), "result must be f32 {D,T}");
+    return state_rule(s, 5, c * p.block * width * (s.has(2) ? 2 : 1), n_tokens);
+}
+
+const char* ngram_rows_rule(const Site& s) noexcept {
+    const std::int64_t n = s.params().k, n_tokens = s[1].ne[0], n_row = s[0].ne[0];
+    TINFER_RULE(n >= 2 && n_row % (n - 1) == 0, "as many rows for each n-gram, of at least two tokens");
+    TINFER_RULE(is_i32(s[1]) && is_shape(s[1], n_tokens), "ids must be i32 {T}");
+    TINFER_RULE(is_i32(s[2]) && is_shape(s[2], 2, n + 2 * n_row), "constants must be i32 {2,N+2·(N-1)·m}");
+    TINFER_RULE(is_i32(s[0]) && is_shape(s[0], n_row, n_tokens), "result must be i32 {(N-1)·m,T}");
+    return state_rule(s, 3, n - 1, n_tokens);
 }
 
 const char* token_shift_rule(const Site& s) noexcept {

@@ -7,10 +7,11 @@
 namespace tinfer::graph {
 
 const char* get_rows_rule(const Site& s) noexcept {
-    TINFER_RULE(partner(s[1]) != DType::none, "the matrix has a type that cannot be unpacked");
+    TINFER_RULE(partner(s[1]) != DType::none || is_i32(s[1]), "the matrix has a type that cannot be unpacked");
     TINFER_RULE(s[1].ne[2] == 1 && s[1].ne[3] == 1, "the matrix must be {n,N}");
     TINFER_RULE(is_i32(s[2]) && is_shape(s[2], s[2].ne[0]), "ids must be i32 {T}");
-    TINFER_RULE(is_f32(s[0]) && is_shape(s[0], s[1].ne[0], s[2].ne[0]), "result must be f32 {n,T}");
+    TINFER_RULE(is_i32(s[1]) ? is_i32(s[0]) : is_f32(s[0]), "result must be f32, or i32 of numbers");
+    TINFER_RULE(is_shape(s[0], s[1].ne[0], s[2].ne[0]), "result must be {n,T}");
     return nullptr;
 }
 
@@ -95,6 +96,20 @@ const char* l2_norm_rule(const Site& s) noexcept {
 
 const char* clamp_rule(const Site& s) noexcept {
     TINFER_RULE(s.params().low <= s.params().high, "low must not exceed high");
+    return elementwise_rule(s);
+}
+
+const char* signed_sqrt_rule(const Site& s) noexcept {
+    TINFER_RULE(s.params().low >= 0.0f && std::isfinite(s.params().low), "low must be finite and not negative");
+    return elementwise_rule(s);
+}
+
+const char* sinkhorn_rule(const Site& s) noexcept {
+    std::int64_t n = 1;
+    while (n * n < s[1].ne[0]) ++n;
+    TINFER_RULE(n * n == s[1].ne[0] && n <= 16 && s[1].ne[2] == 1 && s[1].ne[3] == 1,
+                "x must be {n·n,T}, n at most 16");
+    TINFER_RULE(s.params().k > 0, "there must be a round");
     return elementwise_rule(s);
 }
 

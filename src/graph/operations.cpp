@@ -11,6 +11,7 @@ Tensor Graph::get_rows(Tensor matrix, Tensor ids) {
     const Value& m = operand(Op::get_rows, 1, matrix);
     const Value& i = operand(Op::get_rows, 2, ids);
     const DTypeInfo* type = find_dtype(m.type);
+    if (m.type == DType::i32) return emit(Op::get_rows, {matrix, ids}, DType::i32, {m.ne[0], i.ne[0], 1, 1});
     if (type == nullptr || type->activation == DType::none)
         fail(ErrorCode::unsupported_tensor_type, cat("get_rows: tensor '", escaped(m.role), "' has type ",
                                                      to_string(m.type), ", which cannot be unpacked"));
@@ -167,6 +168,17 @@ Tensor Graph::xielu(Tensor x, float above, float below, float beta, float eps) {
     params.eps = eps;
     return elementwise(Op::xielu, x, params);
 }
+Tensor Graph::signed_sqrt(Tensor x, float low) {
+    OpParams params;
+    params.low = low;
+    return elementwise(Op::signed_sqrt, x, params);
+}
+Tensor Graph::sinkhorn(Tensor x, int n_round, float eps) {
+    OpParams params;
+    params.k = n_round;
+    params.eps = eps;
+    return elementwise(Op::sinkhorn, x, params);
+}
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
 Tensor Graph::sum_rows(Tensor x) {
     Shape ne = operand(Op::sum_rows, 1, x).ne;
@@ -268,14 +280,20 @@ Tensor Graph::select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs
     params.k = selection.k;
     params.block = selection.block;
     params.local = selection.local;
-    const Shape ne = operand(Op::select_keys, 1, iq).ne;
-    operand(Op::select_keys, 2, keys);
+    params.whole_blocks = selection.whole_blocks ? 1 : 0;
+    params.last_only = selection.last_only ? 1 : 0;
+    const std::int64_t n_head = iq ? operand(Op::select_keys, 1, iq).ne[1] : 1;
+    if (keys) operand(Op::select_keys, 2, keys);
     if (weights) operand(Op::select_keys, 3, weights);
+    const std::int64_t n_tokens = operand(Op::select_keys, 6, kv.spans).ne[1];
     int slot = 4;
     for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::select_keys, slot++, x);
     if (kv.positions) operand(Op::select_keys, slot, kv.positions);
+    const std::int64_t n_listed =
+        selection.last_only ? selection.k
+                            : (selection.k + (selection.whole_blocks ? 1 : 0)) * std::int64_t{selection.block};
     return emit(Op::select_keys, {iq, keys, weights, kv.table, kv.seqs, kv.spans, kv.positions}, DType::i32,
-                {std::int64_t{selection.k} * selection.block, weights ? 1 : ne[1], ne[2], 1}, params);
+                {n_listed, weights || selection.whole_blocks ? 1 : n_head, n_tokens, 1}, params);
 }
 
 Tensor Graph::sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chosen, const AttentionParams& attention,
@@ -290,6 +308,30 @@ Tensor Graph::sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chos
     return emit(Op::sparse_attention, {q, keys, values, chosen, sinks}, DType::f32, {width, n_tokens, 1, 1}, params);
 }
 
+Tensor Graph::compressed_attention(Tensor q, Tensor keys, Tensor entries, Tensor chosen, const KvInputs& kv,
+                                   const AttentionParams& attention, Tensor sinks) {
+    OpParams params;
+    params.attention = attention;
+    const std::int64_t n_tokens = operand(Op::compressed_attention, 1, q).ne[2];
+    operand(Op::compressed_attention, 2, keys);
+    if (entries) operand(Op::compressed_attention, 3, entries);
+    int slot = 4;
+    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::compressed_attention, slot++, x);
+    if (chosen) operand(Op::compressed_attention, slot, chosen);
+    if (sinks) operand(Op::compressed_attention, slot + 1, sinks);
+    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
+    return emit(Op::compressed_attention, {q, keys, entries, kv.table, kv.seqs, kv.spans, chosen, sinks}, DType::f32,
+                {width, n_tokens, 1, 1}, params);
+}
+
+Tensor Graph::latest_mark(Tensor marks, const KvInputs& kv) {
+    operand(Op::latest_mark, 2, marks);
+    int slot = 4;
+    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::latest_mark, slot++, x);
+    return emit(Op::latest_mark, {Tensor{}, marks, Tensor{}, kv.table, kv.seqs, kv.spans}, DType::i32,
+                {1, values_[kv.spans.id].ne[1], 1, 1});
+}
+
 // ---- recurrence -----------------------------------------------------------------------------------------------------
 
 // A result like `like`, which is an operand of the node.
@@ -302,8 +344,37 @@ Tensor Graph::emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor
     return emit(op, inputs, DType::f32, operand(op, 1, like).ne, params);
 }
 
-Tensor Graph::causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state) {
-    return emit_recurrent(Op::causal_conv, {x, weight, bias, state.states, state.rows}, x);
+Tensor Graph::causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state, int dilation) {
+    OpParams params;
+    params.dilation = dilation;
+    return emit_recurrent(Op::causal_conv, {x, weight, bias, state.states, state.rows}, x, params);
+}
+
+Tensor Graph::compress_keys(Tensor t, Tensor g, Tensor a, Tensor positions, int block, bool overlap,
+                            const RecurrentState& state) {
+    OpParams params;
+    params.block = block;
+    params.overlap = overlap ? 1 : 0;
+    const Shape ne = operand(Op::compress_keys, 1, t).ne;
+    int slot = 2;
+    for (const Tensor x : {g, a, positions, state.states, state.rows}) {
+        if (x) operand(Op::compress_keys, slot, x);
+        ++slot;
+    }
+    return emit(Op::compress_keys, {t, g, a, positions, state.states, state.rows}, DType::f32,
+                {overlap ? ne[0] / 2 : ne[0], ne[1], 1, 1}, params);
+}
+
+Tensor Graph::ngram_rows(Tensor ids, Tensor constants, int n, int end_id, const RecurrentState& state) {
+    OpParams params;
+    params.k = n;
+    params.first = end_id;
+    const std::int64_t n_tokens = operand(Op::ngram_rows, 1, ids).ne[0];
+    const std::int64_t n_row = (operand(Op::ngram_rows, 2, constants).ne[1] - n) / 2;
+    operand(Op::ngram_rows, 3, state.states);
+    operand(Op::ngram_rows, 4, state.rows);
+    return emit(Op::ngram_rows, {ids, constants, state.states, state.rows}, DType::i32, {n_row, n_tokens, 1, 1},
+                params);
 }
 
 Tensor Graph::token_shift(Tensor x, const RecurrentState& state) {

@@ -41,6 +41,8 @@ constexpr OpRule kOpRules[] = {
     {Op::exp, 1, 1, false, elementwise_rule},
     {Op::softplus, 1, 1, false, elementwise_rule},
     {Op::xielu, 1, 1, false, elementwise_rule},
+    {Op::signed_sqrt, 1, 1, false, signed_sqrt_rule},
+    {Op::sinkhorn, 1, 1, false, sinkhorn_rule},
     {Op::softmax, 1, 1, false, softmax_rule},
     {Op::sum_rows, 1, 1, false, sum_rows_rule},
     {Op::copy, 1, 1, false, copy_rule},
@@ -51,8 +53,12 @@ constexpr OpRule kOpRules[] = {
     {Op::kv_write, 2, 2, true, kv_write_rule},
     {Op::select_keys, 6, 7, false, select_keys_rule},
     {Op::sparse_attention, 4, 5, false, sparse_attention_rule},
+    {Op::compressed_attention, 6, 8, false, compressed_attention_rule},
+    {Op::latest_mark, 6, 6, false, latest_mark_rule},
     {Op::attention, 6, 9, false, attention_rule},
     {Op::causal_conv, 5, 5, false, causal_conv_rule},
+    {Op::compress_keys, 6, 6, false, compress_keys_rule},
+    {Op::ngram_rows, 4, 4, false, ngram_rows_rule},
     {Op::token_shift, 3, 3, false, token_shift_rule},
     {Op::selective_scan, 8, 8, false, selective_scan_rule},
     {Op::wkv6, 7, 7, false, wkv6_rule},
@@ -72,9 +78,16 @@ constexpr OpRule kOpRules[] = {
     {Op::kv_move, 2, 2, true, kv_move_rule},
 };
 
-/// The optional operand that stands between mandatory ones.
+/// Optional operands that stand between mandatory ones.
 bool may_be_absent(Op op, std::size_t input) noexcept {
-    return (op == Op::causal_conv && input == 2) || (op == Op::select_keys && input == 2);
+    switch (op) {
+        case Op::causal_conv: return input == 2;
+        case Op::select_keys: return input <= 2;
+        case Op::compressed_attention: return input == 2;
+        case Op::latest_mark: return input == 0 || input == 2;
+        case Op::compress_keys: return input == 1 || input == 2;
+        default: return false;
+    }
 }
 
 const OpRule* find_rule(Op op) noexcept {

@@ -35,7 +35,10 @@ void resolve_mul_mat_id(const KernelCall& call,
 void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;  ///< biases; tag = expert, weight = rows routed
 void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept;       ///< runs of visible KV slots
 void resolve_sparse_attention(const KernelCall& call, AccessSink& sink) noexcept;  ///< the KV slots chosen
-void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;          ///< logical rows of the KV slots
+void resolve_compressed_attention(const KernelCall& call,
+                                  AccessSink& sink) noexcept;                 ///< visible tokens; entries chosen
+void resolve_latest_mark(const KernelCall& call, AccessSink& sink) noexcept;  ///< marks of visible tokens
+void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the KV slots
 void resolve_attention(const KernelCall& call,
                        AccessSink& sink) noexcept;  ///< runs of visible KV slots; weight = most queries
 /// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
@@ -49,6 +52,7 @@ std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept;
 std::uint64_t macs_attention(const KernelCall& call) noexcept;
 std::uint64_t macs_select_keys(const KernelCall& call) noexcept;
 std::uint64_t macs_sparse_attention(const KernelCall& call) noexcept;
+std::uint64_t macs_compressed_attention(const KernelCall& call) noexcept;
 std::uint64_t macs_moe_sum(const KernelCall& call) noexcept;
 std::uint64_t macs_causal_conv(const KernelCall& call) noexcept;
 /// A state's elements take the same number of multiply-adds from every token.
@@ -114,6 +118,16 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
             kernel.macs = macs_sparse_attention;
             kernel.scratch_bytes = scratch_attention;
             break;
+        case Op::compressed_attention:
+            kernel.declare = declare_attention;
+            kernel.resolve = resolve_compressed_attention;
+            kernel.macs = macs_compressed_attention;
+            kernel.scratch_bytes = scratch_attention;
+            break;
+        case Op::latest_mark:
+            kernel.declare = declare_select_keys;
+            kernel.resolve = resolve_latest_mark;
+            break;
         case Op::attention:
             kernel.declare = declare_attention;
             kernel.resolve = resolve_attention;
@@ -138,6 +152,8 @@ constexpr KernelDescriptor describe(std::string_view name, Op op, DType type, Ru
             describe_recurrent<4>(kernel);
             kernel.macs = macs_causal_conv;
             break;
+        case Op::compress_keys: describe_recurrent<5>(kernel); break;
+        case Op::ngram_rows: describe_recurrent<3>(kernel); break;
         case Op::token_shift: describe_recurrent<2>(kernel); break;
         case Op::selective_scan:
             describe_recurrent<7>(kernel);

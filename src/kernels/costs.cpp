@@ -28,11 +28,12 @@ std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
 
 namespace {
 
-std::uint64_t visible_tokens(const Operand& spans) noexcept {
+/// Of every `block` tokens the last one.
+std::uint64_t visible_tokens(const Operand& spans, std::int32_t block = 1) noexcept {
     std::uint64_t visible = 0;
     for (std::int64_t t = 0; t < spans.ne[1]; ++t) {
         const auto* span = spans.row<const std::int32_t>(t);
-        visible += as_unsigned(std::max(span[2] - span[1], 0));
+        visible += as_unsigned(std::max(span[2] / block - span[1] / block, 0));
     }
     return visible;
 }
@@ -45,7 +46,16 @@ std::uint64_t macs_attention(const KernelCall& call) noexcept {
 }
 
 std::uint64_t macs_select_keys(const KernelCall& call) noexcept {
-    return visible_tokens(call[6]) * as_unsigned(call[1].ne[0] * call[1].ne[1]);
+    if (!call[1].present()) return 0;
+    const std::int32_t block = call.params.whole_blocks != 0 ? call.params.block : 1;
+    return visible_tokens(call[6], block) * as_unsigned(call[1].ne[0] * call[1].ne[1]);
+}
+
+std::uint64_t macs_compressed_attention(const KernelCall& call) noexcept {
+    const AttentionParams& p = call.params.attention;
+    const std::int64_t n_listed = call[7].present() ? call[7].ne[0] * call[1].ne[2] : 0;
+    return (visible_tokens(call[6]) + as_unsigned(n_listed)) * as_unsigned(p.n_head) *
+           as_unsigned(p.head_dim_k + p.head_dim_v);
 }
 
 std::uint64_t macs_sparse_attention(const KernelCall& call) noexcept {

@@ -4,7 +4,7 @@
 // and the traces (which show them so). T = rows of the micro-batch; shapes contiguous dimension first.
 //
 // op                 selected by    0 (written)            1                2               3              4 …
-// get_rows           1              out f32 {n,T}          matrix {n,N}     ids i32 {T}
+// get_rows           1              out f32 {n,T}          matrix {n,N}     ids i32 {T}                 (i32 of a matrix of i32)
 // rms_norm           none           out f32 like x         x {n,H,…}        weight f32 {n} or {n,H} (optional)
 // layer_norm         none           out f32 like x         x {n,H,…}        weight, likewise  bias f32 {n} (optional)
 // l2_norm            none           out f32 like x         x {n,…}                           params.eps, params.eps_is_floor
@@ -15,6 +15,9 @@
 // add, mul, div      none           out f32 like a         a                b: like a, or {n}, {1} or {1,…} broadcast
 // scale              none           out like x             x                                              params.scale
 // silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus: none   out like x   x     (clamp: params.low, params.high)
+// signed_sqrt        none           out like x             x                                              params.low
+// sinkhorn           none           out f32 {n·n,T}        x f32 {n·n,T}: a matrix, rows one behind another; the result is
+//                                   transposed. params.k rounds, params.eps
 // softmax            none           out like x             x {n,T}: each row
 // sum_rows           none           out f32 {1,…}          x f32 {n,…}
 // copy               none           out f32 contiguous     x f32/f16/bf16 any strides: widened
@@ -27,15 +30,30 @@
 // select_keys        none           out i32 {n,G,T}        iq f32 {d,h,T}   index cache (K)  w f32 {h,T} (optional)
 //                                   4 kv_table   5 kv_seqs   6 kv_spans   7 kv_positions (with blocks). n = params.k ·
 //                                   params.block KV slots in ascending ordinals, then −1. With w: G = 1, scores are
-//                                   Σ_h w_h · max(iq_h·ik, 0); without: G = h, a list for each head of the indexer
+//                                   Σ_h w_h · max(iq_h·ik, 0); without: G = h, a list for each head of the indexer.
+//                                   params.whole_blocks: blocks are of ordinals, G = 1, and every w is 1 where there are none.
+//                                   n = (k + 1) · block, with the tokens behind the last whole block; with params.last_only
+//                                   n = k: the last tokens of the chosen blocks. Without iq and keys all blocks are chosen
 // sparse_attention   none           out f32 {dv·H,T}       q f32 {dk,H,T}   K cache          V cache
 //                                   4 chosen i32 {n,1|Hkv,T}   5 sinks f32 {H} (optional)
+// compressed_attention none         out f32 {d·H,T}        q f32 {d,H,T}    K cache (1 head) V cache of entries (optional)
+//                                   4 kv_table   5 kv_seqs   6 kv_spans   7 chosen i32 {n,1,T} (with entries)   8 sinks f32 {H}
+//                                   (optional). Keys are values, too
+// latest_mark        none           out i32 {1,T}          –                marks f32 {1,slots} (K cache)   –
+//                                   4 kv_table   5 kv_seqs   6 kv_spans
 // attention          none           out f32 {dv·H,T}       q f32 {dk,H,T}   K cache         V cache        kv_table i32 {4,entries}
 //                                   5 kv_seqs i32 {2,sequences}   6 kv_spans i32 {4,T}   7 sinks f32 {H} (optional)
 //                                   8 kv_positions i32 {slots} (with ALiBi and bias)   9 bias f32 {2D+1,H}: element D + p_k − p_q,
 //                                   its ends for what is farther, added to the scaled score (optional)
 // causal_conv        none           out f32 {C,T}          x f32 {C,T}      weight f32 {n,C}   bias f32 {C} (optional)
-//                                   4 state {(n−1)·C,rows}   5 state_rows i32 {2,T}
+//                                   4 state {(n−1)·dilation·C,rows}   5 state_rows i32 {2,T}      params.dilation
+// compress_keys      none           out f32 {D,T}          t f32 {c·D,T}    g likewise (optional)   a f32 {c·D,r} (with g)
+//                                   4 positions i32 {T}   5 state {c·r·c·D·(1, with g 2),rows}   6 state_rows
+//                                   params.block = r, params.overlap: c = 2. Zeros for tokens that end no group
+// ngram_rows         none           out i32 {(N−1)·m,T}    ids i32 {T}      constants i32 {2,N+2·(N−1)·m}: N multipliers, as many
+//                                   sizes and offsets of tables as rows, 64 bits each, low word first
+//                                   3 state {N−1,rows}: ids + 1 of the tokens before, newest first   4 state_rows
+//                                   params.k = N, params.first = the id that ends a text
 // token_shift        none           out f32 {E,T}          x f32 {E,T}      state {E,rows}     state_rows
 // selective_scan     none           out f32 {P,H,T}        x f32 {P,H,T}    Δ f32 {H,T}        a f32 {N|1,H}  B f32 {N,G,T}
 //                                   5 C f32 {N,G,T}   6 D f32 {H}   7 state {N·P·H,rows}   8 state_rows

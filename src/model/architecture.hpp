@@ -36,6 +36,8 @@ struct LayerMemory {
     std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of HParams::states
 };
 
+struct GraphAdapters;
+
 /// Everything a builder reads. It owns nothing.
 struct BuildContext {
     graph::Graph& g;
@@ -47,6 +49,7 @@ struct BuildContext {
     const TensorInfo* rope_factors = nullptr;  ///< chosen once per context
     std::span<const LayerMemory> memory;       ///< one per layer
     std::span<const LayerMemory> cross{};      ///< of each decoder layer: what it looks at of the encoder's result
+    GraphAdapters* adapters = nullptr;         ///< what is attached to the context; null: nothing
 };
 
 struct Architecture {

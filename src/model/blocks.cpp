@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "model/adapters.hpp"
 
 namespace tinfer::model {
 
@@ -61,8 +62,9 @@ Inputs make_inputs(const BuildContext& b) {
     if (s.from_embeddings) {
         in.x = g.input("inp_embd", DType::f32, {b.hp.n_embd, s.n_tokens, 1, 1});
     } else {
-        const Tensor ids = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
-        in.x = g.name(g.get_rows(g.weight(*b.w.token_embd), ids), "inp_embd");
+        in.tokens = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
+        const Tensor rows = g.get_rows(g.weight(*b.w.token_embd), in.tokens);
+        in.x = g.name(adapt_rows(b, *b.w.token_embd, in.tokens, rows), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
     if (b.w.token_types != nullptr) {  // row 0 as a rule: nothing in a batch tells the second text of a pair
@@ -251,7 +253,7 @@ std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
 
 }  // namespace
 
-Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
+Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
     Graph& g = b.g;
     g.set_part(Part::router);
     const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
@@ -259,12 +261,14 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h) {
     Tensor probs = logits;
     if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
     if (b.hp.expert_gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
+    if (b.hp.expert_gating == GatingFunc::sqrt_softplus)
+        probs = g.name(g.signed_sqrt(g.name(g.softplus(logits), "ffn_moe_softplus")), "ffn_moe_probs");
     Tensor scores = probs;  // what is chosen by, not what is weighed with
     if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
     if (b.hp.n_expert_group > 1)
         scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
     Routing out;
-    out.ids = g.name(g.top_k(scores, b.hp.experts_used(layer_of(b, w))), "ffn_moe_topk");
+    out.ids = ids ? ids : g.name(g.top_k(scores, b.hp.experts_used(layer_of(b, w))), "ffn_moe_topk");
     if (!after) {
         out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale),
                              "ffn_moe_weights");
@@ -368,9 +372,9 @@ Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, co
     return b.g.name(b.g.moe_sum(experts(b, w, x, routing.ids), routing.weights), "ffn_moe_out");
 }
 
-Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
     Graph& g = b.g;
-    const Tensor routed = routed_experts(b, w, h, route(b, w, h));
+    const Tensor routed = routed_experts(b, w, h, route(b, w, h, ids));
     if (!w.ffn_up_shexp) return routed;
     const Tensor shared = shared_expert(b, w, h);
     g.set_part(Part::ffn);
@@ -408,6 +412,7 @@ Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view 
 }
 
 Tensor end_layer(const BuildContext& b, Tensor x) {
+    x = add_direction(b, x);
     return b.g.value(x).layer == b.g.layer() ? b.g.name(x, "l_out") : x;
 }
 

@@ -24,6 +24,7 @@ struct AttentionInputs {
 /// The graph inputs of a model, as far as it needs them.
 struct Inputs {
     Tensor x;          ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
+    Tensor tokens;     ///< {T}: ids; absent for embeddings
     Tensor positions;  ///< {T}
     Tensor out_rows;   ///< {n_outputs}: rows of the micro-batch that are outputs
     AttentionInputs full, windowed;
@@ -46,7 +47,7 @@ struct Inputs {
 /// The same of the experts `ids` of each token, one matrix per expert: x {n_in, T} or {n_in, k, T} → {n_out, k, T}.
 [[nodiscard]] Tensor expert_linear(const BuildContext& b, const Linear& map, Tensor x, Tensor ids,
                                    std::string_view name);
-/// One matrix per head, each times its part of x: x {n_in, H, T} → {n_out, H, T}.
+/// One matrix per head, each times its part of x: x {n_in, H, T} → {n_out, H, T}. Matrices may be stored as one.
 [[nodiscard]] Tensor head_linear(const BuildContext& b, const TensorInfo& weight, Tensor x);
 /// The model's kind of norm over ne[0], weights and biases as far as there are any; x itself where the layer has none.
 [[nodiscard]] Tensor norm(const BuildContext& b, const Norm& w, Tensor x, std::string_view name);
@@ -99,7 +100,8 @@ struct GatedNames {
 struct Routing {
     Tensor ids, weights;
 };
-[[nodiscard]] Routing route(const BuildContext& b, const LayerWeights& w, Tensor h);
+/// `ids`: chosen otherwise.
+[[nodiscard]] Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids = {});
 /// Σ_e w_e · FFN_e(x), in the router's order
 [[nodiscard]] Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing);
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
@@ -107,7 +109,7 @@ struct Routing {
 /// FFN_sh(h), gated or plain, times the sigmoid of one number per token where there is a gate.
 [[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
-[[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h);
+[[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids = {});
 /// Experts, gated, fused gated or plain Wdown · act(Wup·h): whatever the layer has weights for.
 [[nodiscard]] Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h);
 

@@ -347,7 +347,8 @@ void read_routing(KeyReader& keys, HParams& hp) {
     if (hp.expert_weights_scale == 0) hp.expert_weights_scale = 1.0f;
     hp.expert_weights_norm = keys.boolean("expert_weights_norm", hp.expert_weights_norm);
     const std::uint32_t gating = keys.u32("expert_gating_func", 0);
-    if (gating > 3) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
+    const bool knows_4 = hp.expert_gating == GatingFunc::sqrt_softplus;
+    if (gating > (knows_4 ? 4u : 3u)) keys.bad("expert_gating_func", cat(gating), "must lie in 0 to 3");
     if (gating > 0) hp.expert_gating = static_cast<GatingFunc>(gating);
     const std::uint32_t n_dense = keys.u32("leading_dense_block_count", 0);
     if (const int n_block = hp.n_layer + hp.n_layer_draft; n_dense > static_cast<std::uint32_t>(n_block))

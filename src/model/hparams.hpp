@@ -19,7 +19,7 @@ namespace tinfer::model {
 enum class RopeKind : std::uint8_t { none, norm, neox };
 enum class NormKind : std::uint8_t { rms, layer };
 enum class Activation : std::uint8_t { silu, gelu, relu, relu_sqr, swiglu_clamped };
-enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3 };
+enum class GatingFunc : std::uint8_t { softmax = 1, sigmoid = 2, softmax_selected = 3, sqrt_softplus = 4 };
 
 /// Latent attention: n_rot of the head_dim_k values of a head are rotated.
 struct MlaSizes {
@@ -96,6 +96,31 @@ struct IndexerParams {
     [[nodiscard]] bool is_in(std::size_t il) const noexcept { return n_head > 0 && layers[il]; }
 };
 
+/// Compressed pasts (DeepSeek V4): groups of so many tokens leave one entry. Empty: the model has none.
+struct CompressParams {
+    std::vector<int> ratios;               ///< of each layer; 0: none
+    int n_output_group = 1, n_lora_o = 0;  ///< of the output projection
+    int n_stream_round = 1;                ///< of the matrix between streams (Graph::sinkhorn)
+    int n_hash_layer = 0;                  ///< layers in front whose experts follow from the token's id
+};
+
+/// Rows that are added for the last tokens' ids (architectures: qwen4exp). -1: the model has none.
+struct NgramParams {
+    int layer = -1;
+    int n = 0, n_head = 0, width = 0,
+        n_conv = 0;  ///< longest n-gram, rows for each, their width, tokens of the convolution
+    std::int32_t end_id = 0, image_id = 0;
+    std::vector<std::uint64_t> constants;  ///< multipliers, sizes, offsets (kernels/ops.hpp: ngram_rows)
+    [[nodiscard]] int n_row() const noexcept { return (n - 1) * n_head; }
+};
+
+/// Adapters that are part of the model: a token switches its sequence to one, and reads as another token.
+struct SwitchParams {
+    int rank = 0;
+    std::vector<std::int32_t> activate, substitute;
+    [[nodiscard]] int count() const noexcept { return static_cast<int>(activate.size()); }
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
@@ -143,6 +168,7 @@ struct HParams {
     float situ_beta = 0, situ_linear_beta = 0;  ///< of the bounded gated activation
     int n_stream = 0;                           ///< residual streams beside one another; 0: one
     float stream_eps = 0, stream_magnitude = 1;
+    int n_stream_rank = 0;           ///< of the gates of streams
     bool parallel_residual = false;  ///< attention and feed-forward read the same stream
     float temperature_scale = 0;     ///< queries times 1 + t · ln(1 + floor(p / n)); 0 = none
     int temperature_length = 0;
@@ -173,6 +199,9 @@ struct HParams {
         return mla_window.n_lora_kv > 0 && is_windowed(il) ? mla_window : mla;
     }
     IndexerParams indexer;
+    CompressParams compress;
+    NgramParams ngram;
+    SwitchParams switches;
     std::array<int, 4> rope_sections{};  ///< pairs that follow time, height, width and none; all 0: all of them
     bool rope_interleaved = false;       ///< sections take turns pair by pair
     float yarn_magnitude_share = 0;      ///< a: the magnitude is divided by 1 + 0.1 · a · ln(1/s)
@@ -190,8 +219,9 @@ struct HParams {
     bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
     bool diffusion = false;        ///< text comes of masked places, filled over several passes: never causal
     Pooling pooling = Pooling::none;
-    Window window;               ///< of windowed layers; kind none: there are none
-    std::vector<bool> windowed;  ///< per layer; empty: none
+    Window window;                 ///< of windowed layers; kind none: there are none
+    std::vector<bool> windowed;    ///< per layer; empty: none
+    bool keeps_all_slots = false;  ///< windowed layers too: something older lies in them
     [[nodiscard]] bool is_windowed(int il) const noexcept {
         return !windowed.empty() && windowed[static_cast<std::size_t>(il)];
     }

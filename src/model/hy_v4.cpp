@@ -1,75 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Hy4 (Tencent, 2026): several residual streams, of which each branch reads a mixture and to all of which it writes
-// (hyper-connections, arXiv:2409.19606), around latent attention with sinks, gates and an indexer; experts.
-#include <cmath>
-
+// Hy4 (Tencent, 2026): several residual streams around latent attention with sinks, gates and an indexer; experts.
 #include "base/error.hpp"
 #include "model/families.hpp"
 #include "model/mla.hpp"
+#include "model/streams.hpp"
 
 namespace tinfer::model::hy_v4 {
-
-namespace {
-
-/// The streams of a token, {n · n_embd, T}, and how a branch writes to them, {n, T}.
-struct Streams {
-    Tensor x, write;
-};
-
-Tensor repeated(Graph& g, Tensor x, int n) {
-    Tensor out = x;
-    for (int i = 1; i < n; ++i) out = g.concat(out, x);
-    return out;
-}
-
-// z = W·norm(x); read_i = σ(s0·z_i + b_i) + ε, h = Σ read_i·x_i; write_i = μ·σ(s1·z_{n+i} + b_{n+i}) + ε
-Tensor mix(const BuildContext& b, const StreamWeights& w, Streams& s) {
-    Graph& g = b.g;
-    const int n = b.hp.n_stream;
-    const Tensor z = g.name(linear(b, w.fn, norm(b, Norm{.present = true}, s.x, "stream_norm")), "stream_mix");
-    const auto gate = [&](int part, std::string_view name) {
-        const Tensor scale = g.view(vector(g, w.scale), part, 1), base = g.view(vector(g, w.base), part * n, n);
-        return g.name(g.sigmoid(g.add(g.mul(g.view(z, part * n, n), scale), base)), name);
-    };
-    const Tensor streams = g.heads(s.x, n);
-    Tensor sum = g.view(s.x, 0, b.hp.n_embd);
-    for (int i = 1; i < n; ++i) sum = g.add(sum, g.view(s.x, i * b.hp.n_embd, b.hp.n_embd));
-    const Tensor h =
-        g.name(g.add(g.moe_sum(streams, gate(0, "stream_read")), g.scale(sum, b.hp.stream_eps)), "stream_mixed");
-    if (g.value(z).ne[0] > n) s.write = g.name(g.scale(gate(1, "stream_gate"), b.hp.stream_magnitude), "stream_write");
-    return h;
-}
-
-// x_i += (write_i + ε)·y
-void write(const BuildContext& b, Streams& s, Tensor y) {
-    Graph& g = b.g;
-    const int n = b.hp.n_stream;
-    const std::int64_t n_rows = g.value(y).ne[1];
-    const Tensor all = repeated(g, y, n);
-    const Tensor factors = g.reshape(s.write, {1, n, n_rows, 1});
-    const Tensor part = g.reshape(g.mul(g.heads(all, n), factors), g.value(all).ne);
-    s.x = g.name(g.add(s.x, g.name(g.add(part, g.scale(all, b.hp.stream_eps)), "stream_add")), "streams");
-}
-
-StreamWeights bind_streams(WeightBinder& binder, const HParams& hp, std::string_view prefix, std::int64_t n_out,
-                           std::int64_t n_scale) {
-    StreamWeights out;
-    out.fn = binder.linear(cat(prefix, "_fn"), std::int64_t{hp.n_stream} * hp.n_embd, n_out);
-    out.base = binder.vector(cat(prefix, "_base.weight"), n_out);
-    out.scale = binder.vector(cat(prefix, "_scale.weight"), n_scale);
-    return out;
-}
-
-}  // namespace
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.ff = FeedForwardKey::optional});
     read_split_latent(keys, hp);
     if (hp.mla.n_lora_q == 0) keys.bad("attention.q_lora_rank", "0", "must be above 0");
-    hp.n_stream = positive_u32(keys, "hyper_connection.count", 64);
-    hp.stream_eps = keys.require_f32("hyper_connection.epsilon");
+    read_streams(keys, hp);
     hp.stream_magnitude = keys.require_f32("hyper_connection.magnitude");
-    if (hp.stream_eps < 0) keys.bad("hyper_connection.epsilon", cat(hp.stream_eps), "must not be below 0");
     if (hp.stream_magnitude < 0)
         keys.bad("hyper_connection.magnitude", cat(hp.stream_magnitude), "must not be below 0");
     read_experts(keys, hp);
@@ -115,25 +58,25 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Streams s{repeated(g, in.x, b.hp.n_stream), {}};
+    Streams s{repeated(g, in.x, b.hp.n_stream), {}, {}};
     Tensor chosen;
     for (int il = 0; il < b.hp.n_layer; ++il) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         g.set_layer(il);
         g.set_part(Part::attn_norm);
-        Tensor h = norm(b, w.attn_norm, mix(b, w.attn_streams, s), "attn_norm");
+        Tensor h = norm(b, w.attn_norm, mix_streams(b, w.attn_streams, s), "attn_norm");
         Tensor a = latent_attention(b, in, il, h, b.hp.indexer.n_head > 0 ? &chosen : nullptr);
         if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write})) return;
         g.set_part(Part::attn_out);
-        write(b, s, a);
+        write_streams(b, s, a);
         g.set_part(Part::ffn_norm);
-        h = norm(b, w.ffn_norm, mix(b, w.ffn_streams, s), "ffn_norm");
+        h = norm(b, w.ffn_norm, mix_streams(b, w.ffn_streams, s), "ffn_norm");
         g.set_part(Part::ffn);
-        write(b, s, feed_forward(b, w, h));
+        write_streams(b, s, feed_forward(b, w, h));
     }
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    head(b, mix(b, b.w.output_streams, s));
+    head(b, mix_streams(b, b.w.output_streams, s));
 }
 
 }  // namespace tinfer::model::hy_v4

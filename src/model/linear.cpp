@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one door of every product with a weight: what changes all of them, an adapter for example, is changed here.
+// The one door of every product with a weight: what changes all of them, as an adapter does, is changed here.
+#include "model/adapters.hpp"
 #include "model/blocks.hpp"
 
 namespace tinfer::model {
@@ -12,19 +13,24 @@ Tensor vector(Graph& g, const TensorInfo* weight) {
 
 Tensor linear(const BuildContext& b, const Linear& map, Tensor x) {
     Graph& g = b.g;
-    Tensor y = g.mul_mat(g.weight(*map.weight), x);
+    Tensor y = adapt_linear(b, *map.weight, x, g.mul_mat(g.weight(*map.weight), x));
     if (map.scale != nullptr) y = g.mul(y, vector(g, map.scale));
     return map.bias == nullptr ? y : g.add(y, vector(g, map.bias));
 }
 
 Tensor expert_linear(const BuildContext& b, const Linear& map, Tensor x, Tensor ids, std::string_view name) {
     Graph& g = b.g;
-    const Tensor y = g.name(g.mul_mat_id(g.weight(*map.weight), x, ids), name);
+    const Tensor product = g.mul_mat_id(g.weight(*map.weight), x, ids);
+    const Tensor y = g.name(adapt_experts(b, *map.weight, x, ids, product), name);
     return map.bias == nullptr ? y : g.name(g.add_id(y, vector(g, map.bias), ids), name);
 }
 
 Tensor head_linear(const BuildContext& b, const TensorInfo& weight, Tensor x) {
-    return b.g.mul_mat_heads(b.g.weight(weight), x);
+    Graph& g = b.g;
+    const std::int64_t n_head = g.value(x).ne[1];
+    Tensor w = g.weight(weight);
+    if (weight.ne[2] != n_head) w = g.reshape(w, {weight.ne[0], weight.ne[1] / n_head, n_head, 1});
+    return adapt_heads(b, weight, x, g.mul_mat_heads(w, x));
 }
 
 }  // namespace tinfer::model

@@ -82,7 +82,20 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     if (m.encoder) m.encoder->weights = m.architecture->bind_encoder(binder, m.encoder->hp);
     binder.finish(options);
     m.info = make_info(m);
+    m.id_tables.assign(binder.id_tables().begin(), binder.id_tables().end());
     return m;
+}
+
+void check_id_tables(const BoundModel& model) {
+    for (const WeightBinder::IdTable& table : model.id_tables) {
+        const auto n = static_cast<std::size_t>(table.tensor->bytes / sizeof(std::int32_t));
+        const std::span ids{reinterpret_cast<const std::int32_t*>(table.tensor->address), n};
+        for (std::size_t i = 0; i < n; ++i)
+            if (ids[i] < 0 || ids[i] >= table.limit)
+                fail(ErrorCode::bad_tensor_data,
+                     cat(model.file->name(), ": tensor '", escaped(table.tensor->name), "': value ", i, " is ", ids[i],
+                         ", must lie in 0 to ", table.limit - 1));
+    }
 }
 
 void resolve_rope(const HParams& hp, ContextOptions& o) noexcept {

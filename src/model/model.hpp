@@ -23,10 +23,14 @@ struct BoundModel {
     Weights weights;
     std::optional<Encoder> encoder;
     ModelInfo info;
+    std::vector<WeightBinder::IdTable> id_tables;
 };
 
 /// Reads keys, binds tensors, and checks that nothing is left over. Touches no tensor data.
 [[nodiscard]] BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& options);
+
+/// Throws bad_tensor_data where a table of ids has one that is out of range. The data must be there.
+void check_id_tables(const BoundModel& model);
 
 /// Fills in what the options leave to the model, so that they say all of it.
 void resolve_rope(const HParams& hp, ContextOptions& options) noexcept;

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/families.hpp"
+#include "model/qwen3next.hpp"
 #include "model/recurrent.hpp"
 
 namespace tinfer::model {
@@ -17,8 +18,9 @@ std::int64_t key_width(const HParams& hp) { return std::int64_t{hp.ssm.n_group} 
 std::int64_t value_width(const HParams& hp) { return std::int64_t{hp.ssm.n_rank} * hp.ssm.n_state; }
 std::int64_t conv_width(const HParams& hp) { return 2 * key_width(hp) + value_width(hp); }
 
-// Wo·(attend(q, k, v) ⊙ sigmoid(gate)); W_q gives [q | gate] per head.
-Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+}  // namespace
+
+Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor chosen) {
     Graph& g = b.g;
     const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     const AttentionParams p = attention_params(b, il);
@@ -29,13 +31,16 @@ Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     const Tensor v = g.heads(g.name(linear(b, w.attn_v, h), "v"), p.n_head_kv);
     const Tensor a = cached_attention(b, in, il,
                                       {g.name(g.rope(q, in.full.rope_table, b.rope), "q_rope"),
-                                       g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v});
+                                       g.name(g.rope(k, in.full.rope_table, b.rope), "k_rope"), v},
+                                      chosen);
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
     const Tensor gate = g.name(g.sigmoid(g.view(q_gate, p.head_dim_k, p.head_dim_k)), "attn_gate");
     const Tensor gated = g.name(g.mul(a, g.reshape(gate, g.value(a).ne)), "attn_gated");
     return g.name(linear(b, w.attn_output, gated), "attn_out");
 }
+
+namespace {
 
 struct Projections {
     Tensor qkv, z;
@@ -56,8 +61,9 @@ Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qk
             g.name(part(2 * size + n_value, n_value), "delta_z")};
 }
 
-// Per value head: S ← γS + k ⊗ β(v − γSᵀk);  o = Sᵀq / sqrt(size);  W_out·(norm(o) ⊙ silu(z))
-Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+}  // namespace
+
+Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h, bool plain_gate) {
     Graph& g = b.g;
     const HParams& hp = b.hp;
     const LayerWeights& layer = b.w.layers[static_cast<std::size_t>(il)];
@@ -94,7 +100,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1), by_turns), "delta_rule");
     if (writes_only(b, il)) return o;
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
-    const Tensor gate = g.name(g.silu(p.z), "delta_gate");
+    const Tensor gate = g.name(plain_gate ? g.sigmoid(p.z) : g.silu(p.z), "delta_gate");
     const Tensor gated = g.name(g.mul(gate, g.reshape(normed, g.value(gate).ne)), "delta_gated");
     return g.name(linear(b, w.out, gated), "delta_out");
 }
@@ -129,6 +135,8 @@ void bind_delta_net(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     w.ssm.norm = binder.norm(name("ssm_norm"), {hp.ssm.n_state});
     w.ssm.out = binder.linear(name("ssm_out"), value_width(hp), hp.n_embd);
 }
+
+namespace {
 
 void read_delta_net(KeyReader& keys, HParams& hp) {
     read_state_space(keys, hp);
@@ -172,6 +180,8 @@ void delta_stack(const BuildContext& b) {
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }
 
+}  // namespace
+
 HParams read_qwen35(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
     read_rope_sections(keys, hp, true, true);
@@ -179,6 +189,8 @@ HParams read_qwen35(KeyReader& keys) {
     add_delta_states(hp, read_recurrent_layers(keys, hp, 4));
     return hp;
 }
+
+namespace {
 
 Weights bind_qwen35(WeightBinder& binder, const HParams& hp) {
     for (int il = 0; il < hp.n_layer; ++il)

@@ -47,6 +47,7 @@ constexpr Architecture kRegistry[] = {
      deepseek32::read,
      deepseek32::bind,
      deepseek32::build},
+    {{"deepseek4", "hybrid", "norm", "golden deepseek4"}, deepseek4::read, deepseek4::bind, deepseek4::build},
     {{"dots1", "attention", "neox", "golden dots1"}, dots1::read, dots1::bind, dots1::build},
     {{"dots3note", "sparse attention", "norm", "golden dots3note"}, dots3note::read, dots3note::bind, dots3note::build},
     {{"dream", "masked diffusion", "neox", "golden dream"}, dream::read, dream::bind, dream::build},
@@ -89,6 +90,10 @@ constexpr Architecture kRegistry[] = {
      granitehybrid::bind,
      granitehybrid::build},
     {{"granitemoe", "attention", "norm", "golden granitemoe"}, granitemoe::read, granitemoe::bind, granitemoe::build},
+    {{"graniteswitch", "attention", "norm", "golden graniteswitch"},
+     graniteswitch::read,
+     graniteswitch::bind,
+     graniteswitch::build},
     {{"grok", "attention", "neox", "small model"}, grok::read, grok::bind, grok::build},
     {{"grovemoe", "attention", "neox", "golden grovemoe"}, grovemoe::read, grovemoe::bind, grovemoe::build},
     {{"hrm_text", "attention", "neox", "golden hrm_text"}, hrm_text::read, hrm_text::bind, hrm_text::build},
@@ -191,6 +196,7 @@ constexpr Architecture kRegistry[] = {
     {{"qwen3next", "hybrid", "neox", "golden qwen3next"}, qwen3next::read, qwen3next::bind, qwen3next::build},
     {{"qwen3vl", "attention", "neox", "golden qwen3vl"}, qwen3vl::read, qwen3vl::bind, qwen3vl::build},
     {{"qwen3vlmoe", "attention", "neox", "golden qwen3vlmoe"}, qwen3vlmoe::read, qwen3vlmoe::bind, qwen3vlmoe::build},
+    {{"qwen4exp", "hybrid", "neox", "golden qwen4exp"}, qwen4exp::read, qwen4exp::bind, qwen4exp::build},
     {{"refact", "attention", "alibi", "small model"}, refact::read, refact::bind, refact::build},
     {{"rnd1", "masked diffusion", "neox", "golden rnd1"}, rnd1::read, rnd1::bind, rnd1::build},
     {{"rwkv6", "recurrent", "none", "golden rwkv6"}, rwkv6::read, rwkv6::bind, rwkv6::build},
@@ -221,7 +227,7 @@ constexpr Architecture kRegistry[] = {
 
 // Names we know and do not run: the message then says so instead of "unknown".
 constexpr std::string_view kKnown[] = {
-    "clip", "deepseek4", "gptj", "graniteswitch", "pockettts", "qwen3tts", "qwen4exp", "wavtokenizer-dec",
+    "clip", "gptj", "pockettts", "qwen3tts", "wavtokenizer-dec",
 };
 
 static_assert(std::ranges::is_sorted(kKnown));

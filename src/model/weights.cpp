@@ -32,7 +32,7 @@ WeightBinder::WeightBinder(const gguf::File& file, std::string_view arch)
     : file_(&file), arch_(arch), used_(file.tensors().size(), false), ignored_(file.tensors().size(), false) {}
 
 const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view name,
-                                      std::span<const std::int64_t> shape, bool matrix) {
+                                      std::span<const std::int64_t> shape, Use use) {
     if (tensor == nullptr)
         fail(ErrorCode::missing_tensor, cat(file_->name(), ": missing tensor '", escaped(name), "' ", shape_text(shape),
                                             " (architecture '", escaped(arch_), "')"));
@@ -50,7 +50,9 @@ const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view
         if (tensor->ne[i] != shape[i]) fail(ErrorCode::bad_tensor_shape, expected_and_found());
 
     const DTypeInfo* type = find_dtype(tensor->type);
-    const bool usable = matrix ? type != nullptr && type->activation != DType::none : is_float(tensor->type);
+    const bool usable = use == Use::matrix   ? type != nullptr && type->activation != DType::none
+                        : use == Use::vector ? is_float(tensor->type)
+                                             : tensor->type == DType::i32;
     if (!usable)
         fail(ErrorCode::unsupported_tensor_type, cat(file_->name(), ": tensor '", escaped(name), "': type ",
                                                      to_string(tensor->type), " not supported here"));
@@ -60,7 +62,7 @@ const TensorInfo* WeightBinder::check(const TensorInfo* tensor, std::string_view
 
 const TensorInfo* WeightBinder::matrix(std::string_view name, std::initializer_list<std::int64_t> shape) {
     const std::string full = cat(name, ".weight");
-    return check(file_->find_tensor(full), full, shape, true);
+    return check(file_->find_tensor(full), full, shape, Use::matrix);
 }
 
 const TensorInfo* WeightBinder::find_matrix(std::string_view name, std::initializer_list<std::int64_t> shape) {
@@ -70,11 +72,28 @@ const TensorInfo* WeightBinder::find_matrix(std::string_view name, std::initiali
 const TensorInfo* WeightBinder::vector(std::string_view name, std::int64_t n) { return vectors(name, {n}); }
 
 const TensorInfo* WeightBinder::vectors(std::string_view name, Shape shape) {
-    return check(file_->find_tensor(name), name, shape, false);
+    return check(file_->find_tensor(name), name, shape, Use::vector);
 }
 
 const TensorInfo* WeightBinder::find_vector(std::string_view name, std::int64_t n) {
     return exists(name) ? vector(name, n) : nullptr;
+}
+
+const TensorInfo* WeightBinder::ids(std::string_view name, std::int64_t n, std::int64_t rows, std::int64_t limit) {
+    const std::array<std::int64_t, 2> shape{n, rows};
+    const TensorInfo* tensor = check(file_->find_tensor(name), name, shape, Use::ids);
+    id_tables_.push_back({tensor, limit});
+    return tensor;
+}
+
+const TensorInfo* WeightBinder::stream_vector(std::string_view name, std::int64_t n, std::int64_t n_stream) {
+    const TensorInfo* stored = file_->find_tensor(name);
+    return stored != nullptr && stored->n_dims == 2 ? vectors(name, {n, n_stream}) : vector(name, n * n_stream);
+}
+
+Linear WeightBinder::stack(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n) {
+    const std::array<std::int64_t, 3> shape{n_in, n_out, n};
+    return {.weight = check(file_->find_tensor(name), name, shape, Use::matrix)};
 }
 
 const TensorInfo* WeightBinder::find_factors(std::string_view name, std::int64_t n) {

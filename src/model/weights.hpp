@@ -79,6 +79,31 @@ struct IndexerWeights {
     Norm q_norm, k_norm;
 };
 
+/// What makes an entry of a group of tokens.
+struct CompressWeights {
+    Linear kv, gate;
+    const TensorInfo* added = nullptr;  ///< "ape": {width, tokens of a group}
+    Norm norm;
+};
+
+/// Of a mixer of low rank in front of a branch that reads and writes several residual streams.
+struct LowRankStreamWeights {
+    const TensorInfo* norm = nullptr;  ///< {n_stream · n_embd}
+    Linear down, up, inject;
+};
+
+/// What n-grams add.
+struct NgramWeights {
+    Linear key, value;
+    const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
+};
+
+/// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out,
+/// n}.
+struct SwitchedLinear {
+    Linear a, b;
+};
+
 /// Per-layer weights; absent ones are null. Names are GGUF roles, but for norms, which are named by their place: before
 /// or behind attention and feed-forward.
 struct LayerWeights {
@@ -114,6 +139,12 @@ struct LayerWeights {
     Linear ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp, ffn_gate_inp_shexp;
     StateSpaceWeights ssm;
     IndexerWeights indexer;
+    CompressWeights compress, index_compress;
+    const TensorInfo* attn_output_a = nullptr;     ///< one matrix for each group of heads
+    const TensorInfo* experts_of_token = nullptr;  ///< {k, n_vocab} i32
+    LowRankStreamWeights attn_low_rank, ffn_low_rank;
+    NgramWeights ngram;
+    SwitchedLinear switch_q, switch_k, switch_v, switch_output, switch_gate, switch_up, switch_down;
     AltupWeights altup;
     StreamWeights attn_streams, ffn_streams;
     const TensorInfo *attn_score = nullptr, *ffn_score = nullptr;  ///< of what a branch reads out of kept streams
@@ -134,6 +165,8 @@ struct Weights {
     Norm layer_proj_norm;
     const TensorInfo *altup_proj = nullptr, *altup_unembd_proj = nullptr;  ///< one matrix for each further stream
     StreamWeights output_streams;
+    LowRankStreamWeights output_low_rank;
+    const TensorInfo* ngram_embd = nullptr;  ///< rows chosen by hashes of n-grams
     const TensorInfo* output_score = nullptr;
     Norm cls_norm;
     Linear cls, cls_output;  ///< a reranker's classifier: hidden layer, scores; one of them may be missing
@@ -160,6 +193,17 @@ public:
     const TensorInfo* vector(std::string_view name, std::int64_t n);
     const TensorInfo* vectors(std::string_view name, Shape shape);  ///< one per head or expert
     const TensorInfo* find_vector(std::string_view name, std::int64_t n);
+    /// A table {n, rows} of i32 below `limit`, which load_model checks once the data is there. `name` in full.
+    const TensorInfo* ids(std::string_view name, std::int64_t n, std::int64_t rows, std::int64_t limit);
+    struct IdTable {
+        const TensorInfo* tensor = nullptr;
+        std::int64_t limit = 0;
+    };
+    [[nodiscard]] std::span<const IdTable> id_tables() const noexcept { return id_tables_; }
+    /// {n · n_stream}, also stored as {n, n_stream}. `name` in full.
+    const TensorInfo* stream_vector(std::string_view name, std::int64_t n, std::int64_t n_stream);
+    /// A stack of matrices whose name does not end in ".weight".
+    Linear stack(std::string_view name, std::int64_t n_in, std::int64_t n_out, std::int64_t n);
     /// RoPE factor tables: f32 with at least n entries.
     const TensorInfo* find_factors(std::string_view name, std::int64_t n);
 
@@ -188,12 +232,14 @@ public:
     void finish(const ModelOptions& options) const;
 
 private:
+    enum class Use : std::uint8_t { matrix, vector, ids };
     const TensorInfo* check(const TensorInfo* tensor, std::string_view name, std::span<const std::int64_t> shape,
-                            bool matrix);
+                            Use use);
     const gguf::File* file_;
     std::string arch_;
     [[nodiscard]] std::string_view why_unused(const TensorInfo& tensor) const noexcept;
     std::vector<bool> used_, ignored_;
+    std::vector<IdTable> id_tables_;
     int n_blocks_ = 1 << 20, first_draft_ = 1 << 20;
 };
 

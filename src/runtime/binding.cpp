@@ -59,6 +59,7 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
         case TensorClass::cache_k:
         case TensorClass::cache_v:
         case TensorClass::recurrent:
+        case TensorClass::adapter:
             base =
                 static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
             break;

@@ -14,7 +14,7 @@ namespace tinfer::runtime {
 /// Where the roots of a graph's values lie.
 struct MemoryMap {
     std::span<const TensorInfo> weights;  ///< by TensorInfo::id; address set
-    std::span<const TensorInfo> caches;   ///< ids continue after the weights'
+    std::span<const TensorInfo> caches;   ///< ids continue after the weights'; then those of adapters
     std::byte* arena = nullptr;
     std::byte* scratch = nullptr;
     std::uint64_t scratch_bytes = 0;

@@ -15,18 +15,18 @@ const kernels::KernelTable& table_for(Isa isa) {
          cat("instruction set ", to_string(isa), " is not available on this machine or in this build"));
 }
 
-void check_memory_limit(const runtime::Layout& layout, const ContextOptions& options) {
+}  // namespace
+
+void runtime::check_memory_limit(const Layout& layout, const ContextOptions& options) {
     const MemoryPlan plan = layout.memory();
     const std::uint64_t needs = plan.context_total();
     if (options.memory_limit == 0 || needs <= options.memory_limit) return;
     fail(ErrorCode::limit_exceeded,
          cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
              " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ",
-             plan.outputs, ", fixed ", plan.fixed,
+             plan.outputs, ", adapters ", plan.adapters, ", fixed ", plan.fixed,
              "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
 }
-
-}  // namespace
 
 Context::Impl::Busy::Busy(std::atomic<bool>& flag) : flag_(flag) {
     if (flag.exchange(true, std::memory_order_acquire)) fail(ErrorCode::busy, "context is busy");
@@ -38,7 +38,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_,
                     const kernels::KernelTable& table)
     : owner(std::move(owner_)), layout(bound, options_, table),
-      options((check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
+      options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
       batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()),
       state_data(layout.state_bytes()), arena(layout.arena_bytes()), scratch(layout.scratch_bytes()),
       input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
@@ -53,8 +53,9 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     input_slots_.reserve(layout.inputs().size());
     for (const runtime::InputSlot& slot : layout.inputs())
         input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
-    plans_.emplace(layout, runtime::MemoryMap{bound.file->tensors(), layout.caches(), arena.data(), scratch.data(),
-                                              scratch.size(), input_slots_, kernels::this_processor()});
+    plans_ = std::make_unique<runtime::PlanCache>(
+        layout, runtime::MemoryMap{bound.file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(),
+                                   input_slots_, kernels::this_processor()});
     session = std::make_shared<runtime::TraceSession>(
         runtime::Registry{bound.file->tensors(), layout.caches(), &owner.file()}, layout.table().name, bound.hp.arch);
     kept_values.resize(layout.kept().size(), 0);

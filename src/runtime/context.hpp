@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/aligned_buffer.hpp"
+#include "runtime/adapters.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/plan_cache.hpp"
 #include "runtime/team_size.hpp"
@@ -19,6 +20,9 @@ namespace runtime {
 /// The first value that is NaN or infinite; refuse_value throws non_finite naming `what`, place and value.
 [[nodiscard]] std::optional<std::size_t> first_non_finite(std::span<const float> values) noexcept;
 [[noreturn]] void refuse_value(std::string_view what, std::span<const float> values, std::size_t i);
+
+/// Throws limit_exceeded where what the layout takes is more than ContextOptions::memory_limit.
+void check_memory_limit(const Layout& layout, const ContextOptions& options);
 
 /// Of the tokens that a batch has of this sequence, the first n_tokens stay.
 struct Keep {
@@ -74,6 +78,10 @@ struct Context::Impl {
     void forget_outputs() noexcept;
     void check_movable(std::string_view operation) const;  ///< positions are not learned
     void set_threads(int n_threads, int n_threads_batch);
+    /// What is attached from now on. Throws limit_exceeded, unsupported_operation, busy, out_of_memory; nothing has
+    /// changed then.
+    void set_adapters(runtime::AttachedAdapters next);
+    [[nodiscard]] runtime::AttachedAdapters attached_adapters() const;
 
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
     class Busy {
@@ -146,6 +154,7 @@ private:
     runtime::RunStatus timed_slice(runtime::Executor::Clock::time_point deadline);
     void end_run(runtime::RunStatus status);
     void write_inputs();
+    void write_ids();
     void collect_outputs();
     void begin_pooling();
     void write_pooling_inputs(const runtime::MicroBatch& mb);
@@ -155,7 +164,8 @@ private:
     [[nodiscard]] memory::Compaction compaction() noexcept;
 
     std::vector<std::pair<std::string_view, std::byte*>> input_slots_;
-    std::optional<runtime::PlanCache> plans_;  ///< always there, once memory is placed
+    std::unique_ptr<runtime::PlanCache> plans_;           ///< always there, once memory is placed
+    std::unique_ptr<runtime::ContextAdapters> adapters_;  ///< null: none
     std::uint64_t n_decodes_ = 0;
     std::vector<TokenView> token_views_;
 

@@ -91,6 +91,7 @@ void Context::Impl::write_inputs() {
     } else {
         std::ranges::copy(batch_->ids().subspan(mb.first, T), integers(input("inp_tokens"), T).begin());
     }
+    if (pass_ == Pass::decode) write_ids();
     memory::MemoryInputs places;
     if (const memory::KvCache* kv = memory_->kv()) {
         const model::HParams& hp = layout.model().hp;
@@ -113,6 +114,7 @@ void Context::Impl::write_inputs() {
     memory_->write_inputs(places);
     if (encoder && pass_ == Pass::decode) write_cross_inputs();
     write_pooling_inputs(mb);
+    if (adapters_) adapters_->write_inputs(batch_->tokens(), batch_->output_rows(), mb);
     const auto rows = batch_->output_rows().subspan(mb.first_output, mb.n_outputs);
     const auto out = integers(input("inp_out_rows"), mb.n_outputs);
     for (std::size_t i = 0; i < rows.size(); ++i) out[i] = rows[i] - static_cast<std::int32_t>(mb.first);
@@ -120,6 +122,33 @@ void Context::Impl::write_inputs() {
         const memory::KvToken& token = batch_->tokens()[mb.first + i];
         token_views_[i] = {Token{batch_->ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(),
                            batch_->is_output(mb.first + i), token.seqs.size() > 1};
+    }
+}
+
+// What follows from ids beside the rows of embeddings: switches to adapters, and n-grams.
+void Context::Impl::write_ids() {
+    const model::HParams& hp = layout.model().hp;
+    const auto ids = batch_->ids().subspan(micro_batch_.first, micro_batch_.n);
+    const std::size_t n = ids.size();
+    if (hp.switches.count() > 0) {
+        const auto tokens = integers(input("inp_tokens"), n);
+        const std::span<float> marks{reinterpret_cast<float*>(input("inp_marks")), n};
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto found = std::ranges::find(hp.switches.activate, ids[i]);
+            const auto k = static_cast<std::size_t>(found - hp.switches.activate.begin());
+            const bool switches = found != hp.switches.activate.end();
+            marks[i] = switches ? static_cast<float>(k + 1) : 0.0f;
+            if (switches) tokens[i] = hp.switches.substitute[k];
+        }
+    }
+    if (hp.ngram.layer >= 0) {
+        std::ranges::transform(ids, integers(input("ngram_ids"), n).begin(),
+                               [&](std::int32_t id) { return batch_->has_embeddings() ? hp.ngram.image_id : id; });
+        const auto words = integers(input("ngram_constants"), 2 * hp.ngram.constants.size());
+        for (std::size_t i = 0; i < hp.ngram.constants.size(); ++i) {
+            words[2 * i] = static_cast<std::int32_t>(hp.ngram.constants[i]);
+            words[2 * i + 1] = static_cast<std::int32_t>(hp.ngram.constants[i] >> 32);
+        }
     }
 }
 

@@ -74,8 +74,8 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .has_states = model.hp.has_states(),
                       .window = {},
                       .n_batch = options_.n_batch};
-    const bool may_release =
-        causal() && model.hp.has_windowed_layers() && !options_.swa_full && !model.hp.reads_positions();
+    const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full &&
+                             !model.hp.reads_positions() && !model.hp.keeps_all_slots;
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();
@@ -173,7 +173,7 @@ void check_head_size(DType type, std::int32_t head_dim) {
 // Keys of indexers, in the layers that have one.
 void Layout::add_index_keys() {
     const model::HParams& hp = model_->hp;
-    const DType type = cache_dtype(options_.type_k);
+    const DType type = hp.switches.count() > 0 ? DType::f32 : cache_dtype(options_.type_k);  // marks are numbers
     const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
@@ -220,6 +220,11 @@ void Layout::add_inputs() {
     add("inp_tokens", 4 * T);
     add("inp_embd", times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
     add("inp_pos", 4 * T);
+    if (model_->hp.switches.count() > 0) add("inp_marks", 4 * T);
+    if (model_->hp.ngram.layer >= 0) {
+        add("ngram_ids", 4 * T);
+        add("ngram_constants", 8 * model_->hp.ngram.constants.size());
+    }
     if (memory_limits_.has_attention) {
         add("kv_cells", 4 * T);
         add("kv_table",
@@ -284,13 +289,14 @@ MemoryPlan Layout::memory() const {
     for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
     plan.cache = cache_bytes_;
     plan.recurrent = state_bytes_;
-    plan.compute = arena_bytes_ + scratch_bytes_ + input_bytes_;
+    plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
+    plan.adapters = measures_.adapter_bytes;
     plan.fixed =
-        sizeof(Context::Impl) + bytes_held() + keep_bytes(options_.keep) + memory::Memory::bytes(memory_limits_) +
-        BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
-        graph::Graph::bytes(max_nodes_, max_values_) + graph::Planner::bytes(max_nodes_, max_values_) +
-        kPlanSlots * BoundPlan::bytes(max_nodes_, max_values_) + kSharedHeader + sizeof(TraceSession) +
+        sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
+        memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
+        graph::Graph::bytes(max_nodes(), max_values()) + graph::Planner::bytes(max_nodes(), max_values()) +
+        kPlanSlots * BoundPlan::bytes(max_nodes(), max_values()) + kSharedHeader + sizeof(TraceSession) +
         inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
         static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
         static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
@@ -307,7 +313,7 @@ std::uint64_t Layout::bytes_held() const noexcept {
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);
     for (const Kept& kept : kept_) bytes += heap_bytes(kept.name);
     if (encoder_) bytes += bytes_of(encoder_->layers) + bytes_of(encoder_->cross);
-    for (const auto& offsets : worst_offsets_) bytes += bytes_of(offsets);
+    for (const auto& offsets : measures_.worst_offsets) bytes += bytes_of(offsets);
     return bytes;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/kernel.hpp"
 #include "memory/memory.hpp"
+#include "model/adapters.hpp"
 #include "model/model.hpp"
 #include "runtime/batch_plan.hpp"
 #include "runtime/binding.hpp"
@@ -67,6 +68,19 @@ public:
         return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention;
     }
 
+    /// What depends on the adapters that are attached.
+    struct Measures {
+        model::GraphAdapters* adapters = nullptr;
+        std::uint32_t n_adapter_tensors = 0;
+        std::uint64_t adapter_bytes = 0, arena_bytes = 0, scratch_bytes = 0;
+        std::uint32_t max_nodes = 0, max_values = 0;
+        std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets;
+    };
+    /// Graphs from now on have these adapters, whose tensors have the ids behind the caches'. Returns what was before,
+    /// for restore(); throws what the graphs do, with everything as before.
+    [[nodiscard]] Measures use_adapters(model::GraphAdapters* adapters, std::uint32_t n_tensors, std::uint64_t bytes);
+    void restore(Measures&& before) noexcept { measures_ = std::move(before); }
+
     [[nodiscard]] MemoryPlan memory() const;
     [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }
 
@@ -83,8 +97,8 @@ public:
     [[nodiscard]] std::uint64_t input_bytes() const noexcept { return input_bytes_; }
     [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_bytes_; }
     [[nodiscard]] std::uint64_t state_bytes() const noexcept { return state_bytes_; }
-    [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
-    [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+    [[nodiscard]] std::uint64_t arena_bytes() const noexcept { return measures_.arena_bytes; }
+    [[nodiscard]] std::uint64_t scratch_bytes() const noexcept { return measures_.scratch_bytes; }
     [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
     [[nodiscard]] std::uint64_t embeddings_bytes() const noexcept;
     [[nodiscard]] std::uint64_t pooled_bytes() const noexcept;
@@ -94,11 +108,11 @@ public:
     /// What tokens see in layers without a window, and in those with one.
     [[nodiscard]] Window full_view() const noexcept { return {.causal = causal()}; }
     [[nodiscard]] Window window() const noexcept { return {model_->hp.window.kind, model_->hp.window.size, causal()}; }
-    [[nodiscard]] std::uint32_t max_nodes() const noexcept { return max_nodes_; }
-    [[nodiscard]] std::uint32_t max_values() const noexcept { return max_values_; }
+    [[nodiscard]] std::uint32_t max_nodes() const noexcept { return measures_.max_nodes; }
+    [[nodiscard]] std::uint32_t max_values() const noexcept { return measures_.max_values; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.
     [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept {
-        return worst_offsets_[kind.index()];
+        return measures_.worst_offsets[kind.index()];
     }
 
     /// A value that the caller wants kept: of every micro-batch, one behind the other, where each token or each output
@@ -143,10 +157,8 @@ private:
     std::vector<model::LayerMemory> layer_memory_;
     std::optional<EncoderLayout> encoder_;
     std::vector<InputSlot> inputs_;
-    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, arena_bytes_ = 0, scratch_bytes_ = 0,
-                  kept_bytes_ = 0;
-    std::uint32_t max_nodes_ = 0, max_values_ = 0;
-    std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets_;
+    std::uint64_t input_bytes_ = 0, cache_bytes_ = 0, state_bytes_ = 0, kept_bytes_ = 0;
+    Measures measures_;
     std::vector<Kept> kept_;
     bool whole_layers_ = false;  // a value of the last layer is kept
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The graphs a context runs, and what the largest of each kind needs.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "runtime/layout.hpp"
@@ -50,7 +51,9 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .rope_factors = rope_factors_,
                                       .memory = layer_memory_,
                                       .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross)
-                                                        : std::span<const model::LayerMemory>()};
+                                                        : std::span<const model::LayerMemory>(),
+                                      .adapters = measures_.adapters};
+    if (measures_.adapters != nullptr) measures_.adapters->start_graph();
     model_->architecture->build(context);
     for (const Kept& kept : kept_)
         if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
@@ -72,7 +75,9 @@ void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
                                       .rope = {},
                                       .rope_window = {},
                                       .memory = encoder_->layers,
-                                      .cross = encoder_->cross};
+                                      .cross = encoder_->cross,
+                                      .adapters = measures_.adapters};
+    if (measures_.adapters != nullptr) measures_.adapters->start_graph();
     model_->architecture->build_encoder(context);
 #if defined(TINFER_CHECKED)
     graph::verify(graph);
@@ -152,7 +157,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
                                    behind ? hp.head_k(il) - x.rope.n_rot : 0),
                    "cache_k_shift");
-        if (layer_memory_[i].index == nullptr) continue;
+        if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
         RopeParams of_index = x.rope;
         of_index.neox = hp.indexer.neox ? 1 : 0;
         const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
@@ -202,13 +207,14 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
 // The largest graph that is ever built sets the limits: all kinds are built, into a larger graph each time one is full.
 // How many nodes a kind has does not depend on its tokens and outputs.
 void Layout::count_nodes() {
-    const auto n_tensors = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+    const auto n_tensors =
+        static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size()) + measures_.n_adapter_tensors;
     const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
                        n_outputs = std::min(options_.n_outputs, n_tokens);
     const auto build_all = [&](graph::Graph& graph) {
         const auto count = [&] {
-            max_nodes_ = std::max(max_nodes_, static_cast<std::uint32_t>(graph.nodes().size()));
-            max_values_ = std::max(max_values_, static_cast<std::uint32_t>(graph.values().size()));
+            measures_.max_nodes = std::max(measures_.max_nodes, static_cast<std::uint32_t>(graph.nodes().size()));
+            measures_.max_values = std::max(measures_.max_values, static_cast<std::uint32_t>(graph.values().size()));
         };
         for (const GraphKind kind :
              {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
@@ -229,8 +235,8 @@ void Layout::count_nodes() {
         count();
     };
     for (std::uint32_t limit = 1024;; limit *= 2) {
-        max_nodes_ = 0;
-        max_values_ = n_tensors;
+        measures_.max_nodes = 0;
+        measures_.max_values = n_tensors;
         try {
             graph::Graph graph(limit, 2 * limit + n_tensors);
             build_all(graph);
@@ -241,22 +247,35 @@ void Layout::count_nodes() {
     }
 }
 
+Layout::Measures Layout::use_adapters(model::GraphAdapters* adapters, std::uint32_t n_tensors, std::uint64_t bytes) {
+    Measures before = std::exchange(
+        measures_, {.adapters = adapters, .n_adapter_tensors = n_tensors, .adapter_bytes = bytes, .worst_offsets = {}});
+    try {
+        measure_graphs();
+    } catch (...) {
+        restore(std::move(before));
+        throw;
+    }
+    return before;
+}
+
 void Layout::measure_graphs() {
     count_nodes();
-    graph::Graph graph(max_nodes_, max_values_);
-    graph::Planner planner(max_nodes_, max_values_);
+    graph::Graph graph(measures_.max_nodes, measures_.max_values);
+    graph::Planner planner(measures_.max_nodes, measures_.max_values);
     graph::Plan plan;
     std::vector<const kernels::KernelDescriptor*> kernels;
     const auto measure = [&] {
         planner.make(graph, {.fuse = options_.fuse}, plan);
         choose_kernels(graph, plan, *table_, kernels);
-        arena_bytes_ = std::max(arena_bytes_, plan.arena_bytes);
-        scratch_bytes_ = std::max(scratch_bytes_, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
+        measures_.arena_bytes = std::max(measures_.arena_bytes, plan.arena_bytes);
+        measures_.scratch_bytes =
+            std::max(measures_.scratch_bytes, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
     };
     const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
                        n_outputs = std::min(options_.n_outputs, n_tokens);
     build(graph, n_tokens, n_outputs, false);
-    if (!options_.keep.empty()) {
+    if (!options_.keep.empty() && kept_.empty()) {
         find_kept(graph);
         measure_kept(graph, n_tokens, n_outputs);
     }
@@ -264,12 +283,12 @@ void Layout::measure_graphs() {
          {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
         measure();
-        worst_offsets_[kind.index()] = plan.offsets;
+        measures_.worst_offsets[kind.index()] = plan.offsets;
     }
     if (encoder_) {
         build_encoder(graph, options_.n_ubatch);
         measure();
-        worst_offsets_[GraphKind{.encodes = true}.index()] = plan.offsets;
+        measures_.worst_offsets[GraphKind{.encodes = true}.index()] = plan.offsets;
     }
     if (!memory_limits_.has_attention) return;
     build_page_copies(graph);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The bound plans of one context, the most recently used of them, by what their graphs depend on. A context's graph is
-// a function of that key, so a plan is found without a look at the graph.
+// a function of that key as long as the same adapters are attached, so a plan is found without a look at the graph.
 #pragma once
 
 #include <array>
@@ -16,7 +16,6 @@ struct PlanKey {
     Work work = Work::none;
     bool from_embeddings = false;
     std::int64_t n_tokens = 0, n_outputs = 0;
-    std::uint64_t adapters = 0;  ///< the set of adapters whose weights take part; 0: none
     bool operator==(const PlanKey&) const = default;
 };
 

@@ -107,7 +107,8 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
             case TensorClass::weight:
             case TensorClass::cache_k:
             case TensorClass::cache_v:
-            case TensorClass::recurrent: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::recurrent:
+            case TensorClass::adapter: tensors_[id] = registry.find(v.tensor); break;
             default:
                 tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
                 break;
@@ -149,6 +150,7 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
         }
         view.inputs = std::span(node_inputs_).subspan(first);
         view.shapes = std::span(node_shapes_).subspan(first);
+        view.block = node.op == Op::select_keys && node.params.whole_blocks != 0 ? node.params.block : 1;
         nodes_.push_back(view);
     }
 }

@@ -13,7 +13,7 @@
 
 namespace tinfer::runtime {
 
-/// The tensors a session knows: those of the file, then the caches.
+/// The tensors a session knows: those of the file, then the caches, then those of adapters among `caches`.
 struct Registry {
     std::span<const TensorInfo> weights, caches;
     const ModelFile* file = nullptr;

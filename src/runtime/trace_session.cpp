@@ -8,6 +8,7 @@
 #include "base/access.hpp"
 #include "base/error.hpp"
 #include "tinfer/version.hpp"
+#include "trace/filter.hpp"
 
 namespace tinfer::runtime {
 
@@ -16,46 +17,6 @@ namespace {
 constexpr std::size_t kEventsPerCall = 8192;
 constexpr std::size_t kPlansKept = 64;        // views
 constexpr std::size_t kPlansKnown = 1 << 14;  // hashes: about a megabyte
-
-bool glob_matches(std::string_view pattern, std::string_view text) {
-    std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
-    while (t < text.size()) {
-        if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-            ++p;
-            ++t;
-        } else if (p < pattern.size() && pattern[p] == '*') {
-            star = p++;
-            resume = t;
-        } else if (star != std::string_view::npos) {
-            p = star + 1;
-            t = ++resume;
-        } else {
-            return false;
-        }
-    }
-    while (p < pattern.size() && pattern[p] == '*') ++p;
-    return p == pattern.size();
-}
-
-template <class T>
-bool listed(const std::vector<T>& list, const T& value) {
-    return list.empty() || std::ranges::find(list, value) != list.end();
-}
-
-bool step_passes_filter(const EventFilter& filter, const StepView& step) {
-    if (!listed(filter.ops, step.op) || !listed(filter.layers, step.layer) || !listed(filter.parts, step.part))
-        return false;
-    if (filter.tensors.empty()) return true;
-    return std::ranges::any_of(step.operands, [&](const Access& access) {
-        return std::ranges::any_of(filter.tensors,
-                                   [&](const std::string& glob) { return glob_matches(glob, access.tensor->name); });
-    });
-}
-
-bool run_passes_filter(const EventFilter& filter, const RunInfo& run) {
-    return listed(filter.phases, run.phase) && run.run >= filter.first_run && run.run <= filter.last_run &&
-           run.run % std::max<std::uint64_t>(filter.every_nth_run, 1) == 0;
-}
 
 /// Holds a context busy during callbacks outside decodes: what they may not call is refused there too.
 class CallbackHold {
@@ -162,6 +123,12 @@ void TraceSession::detach_all() noexcept {
     while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
 }
 
+void TraceSession::replace_registry(Registry registry) noexcept {
+    registry_ = registry;
+    plans_.clear();
+    prepared_.reset();
+}
+
 void TraceSession::update_level() noexcept {
     clock_ = std::ranges::any_of(attached_, [](const auto& a) { return a->request.level != TraceLevel::counts; });
 }
@@ -170,14 +137,10 @@ void TraceSession::prepare_filters() {
     immediate_ = threads_ = false;
     for (const auto& attached : attached_) {
         const TraceRequest& request = attached->request;
-        attached->run_passes = run_passes_filter(request.filter, run_);
+        attached->run_passes = trace::run_passes_filter(request.filter, run_);
         immediate_ = immediate_ || (attached->run_passes && request.delivery == Delivery::immediate);
         threads_ = threads_ || (attached->run_passes && request.level == TraceLevel::threads);
-        const bool all_steps = request.filter.ops.empty() && request.filter.layers.empty() &&
-                               request.filter.parts.empty() && request.filter.tensors.empty();
-        attached->step_passes.assign(plan_->view().steps.size(), attached->run_passes);
-        for (std::size_t i = 0; i < attached->step_passes.size() && attached->run_passes && !all_steps; ++i)
-            attached->step_passes[i] = step_passes_filter(request.filter, plan_->view().steps[i]);
+        trace::compile_filter(request.filter, run_, attached->step_passes);
     }
 }
 

@@ -60,6 +60,8 @@ public:
     void detach(const std::shared_ptr<Attached>& attached) noexcept;
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
+    /// Of other tensors behind the caches', while nobody is attached.
+    void replace_registry(Registry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;

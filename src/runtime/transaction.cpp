@@ -42,6 +42,7 @@ void Context::Impl::prepare(const Input& input, Pass pass) {
     layout.model().file->check_intact();  // another context of the model may have found it
     batch_->build(input, *memory_);
     if (encoder && !encodes) check_encoded();
+    if (adapters_) adapters_->check(batch_->tokens());
     fit_ = batch_->fits() ? memory_->fit(batch_->tokens(), compaction()) : memory::Memory::Fit::no_room;
     if (fit_ == memory::Memory::Fit::as_it_is) memory_->begin();
     if (fit_ != memory::Memory::Fit::no_room) ++n_decodes_;

@@ -74,8 +74,9 @@ ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
 }
 
 // Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
+// Of every `block` ordinals the last one.
 std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs,
-                                        std::span<const std::int32_t> spans) {
+                                        std::span<const std::int32_t> spans, std::int32_t block = 1) {
     std::vector<std::int32_t> cells;
     for (std::size_t t = 0; t + 3 < spans.size(); t += 4) {
         const auto seq = static_cast<std::size_t>(spans[t]);
@@ -87,7 +88,8 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
                                        static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
             for (std::int32_t slot = 0; slot < 64; ++slot) {
                 if ((mask >> slot & 1) == 0) continue;
-                if (ordinal >= begin && ordinal < end) cells.push_back(table[4 * e] * 64 + slot);
+                if (ordinal >= begin && ordinal < end && (ordinal + 1) % block == 0)
+                    cells.push_back(table[4 * e] * 64 + slot);
                 ++ordinal;
             }
         }
@@ -171,11 +173,34 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             return;
         case Op::select_keys: {  // inputs: iq, index keys, weights, table, seqs, spans, positions
             out.push_back(all(*node.output, AccessMode::write));
+            if (node.inputs[1] != nullptr)
+                out.push_back(rows(*node.inputs[1], AccessMode::read,
+                                   visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                                                 integers(data, *node.inputs[5]), node.block)));
+            for (std::size_t i = 0; i < node.inputs.size(); ++i)
+                if (i != 1) read_whole(i);
+            return;
+        }
+        case Op::latest_mark: {  // inputs: -, marks, -, table, seqs, spans
+            out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,
                                visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]))));
+            for (const std::size_t i : {std::size_t{3}, std::size_t{4}, std::size_t{5}}) read_whole(i);
+            return;
+        }
+        case Op::compressed_attention: {  // inputs: q, K, entries, table, seqs, spans, chosen entries, sinks
+            out.push_back(all(*node.output, AccessMode::write));
+            out.push_back(rows(*node.inputs[1], AccessMode::read,
+                               visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                                             integers(data, *node.inputs[5]))));
+            if (node.inputs[2] != nullptr) {
+                std::vector<std::int32_t> cells = integers(data, *node.inputs[6]);
+                std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+                out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+            }
             for (std::size_t i = 0; i < node.inputs.size(); ++i)
-                if (i != 1) read_whole(i);
+                if (i != 1 && i != 2) read_whole(i);
             return;
         }
         case Op::sparse_attention: {  // inputs: q, K, V, chosen cells, sinks
@@ -199,6 +224,8 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             return;
         }
         case Op::causal_conv:
+        case Op::compress_keys:
+        case Op::ngram_rows:
         case Op::token_shift:
         case Op::selective_scan:
         case Op::wkv6:

@@ -3,6 +3,7 @@
 // "Roofline: an insightful visual performance model", CACM 52 (2009): a kernel is bound by the roof it would take
 // longer at.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <functional>
 #include <iterator>
@@ -94,7 +95,8 @@ struct Roofline::Impl {
         std::size_t row;
         bool int8;
     };
-    std::map<std::uint32_t, std::vector<StepRow>> rows_of_plan;  ///< by step; as many as plans were seen
+    /// By step. Keyed by hash: a roofline that is attached to another context meets the same ids for other plans.
+    std::map<std::array<std::uint8_t, 16>, std::vector<StepRow>> rows_of_plan;
     double run_seconds = 0;
     std::uint64_t runs = 0;
 
@@ -104,7 +106,9 @@ struct Roofline::Impl {
 
 // Roles are read from the names once per plan; an event then costs a look at its operands.
 const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanView& plan) {
-    if (const auto known = rows_of_plan.find(plan.id); known != rows_of_plan.end()) return known->second;
+    const auto known = rows_of_plan.find(plan.hash);
+    if (known != rows_of_plan.end() && known->second.size() == plan.steps.size()) return known->second;
+    if (known != rows_of_plan.end()) rows_of_plan.erase(known);  // two plans of one hash: a file that lies
     std::vector<StepRow> steps;
     for (const StepView& step : plan.steps) {
         const auto [place, is_new] = row_of_role.try_emplace({roles_of(step), step.op}, rows.size());
@@ -115,9 +119,9 @@ const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanV
         }
         steps.push_back({place->second, multiplies_int8(step)});
     }
-    constexpr std::size_t kPlansKept = 64;  // ids of plans are never used again
+    constexpr std::size_t kPlansKept = 64;
     if (rows_of_plan.size() >= kPlansKept) rows_of_plan.erase(rows_of_plan.begin());
-    return rows_of_plan.emplace(plan.id, std::move(steps)).first->second;
+    return rows_of_plan.emplace(plan.hash, std::move(steps)).first->second;
 }
 
 void Roofline::Impl::add_event(const KernelEvent& event, StepRow step) {

@@ -203,3 +203,27 @@ TEST_CASE("answers: the tools must be a JSON array") {
     CHECK_THROWS_AS(AnswerParser(ChatTemplate("x"), {"{}"}), Error);
     CHECK_THROWS_AS(AnswerParser(ChatTemplate("x"), {"["}), Error);
 }
+
+TEST_CASE("answer: thoughts inside of the text as it comes are apart in the whole") {
+    const ChatTemplate chat_template("<tool_call> <think></think>");
+    const std::string text =
+        "<think>\nhm\n</think>\n\nYes.<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
+    for (std::size_t step : {std::size_t{1}, std::size_t{7}, text.size()}) {
+        AnswerParser parser(chat_template, {.tools = kTools, .inline_reasoning = true});
+        std::string streamed;
+        std::size_t n_calls = 0;
+        for (std::size_t at = 0; at < text.size(); at += step) {
+            const ChatAnswer more = parser.push(std::string_view(text).substr(at, step));
+            CHECK(more.reasoning.empty());
+            streamed += more.content;
+            n_calls += more.tool_calls.size();
+        }
+        streamed += parser.finish().content;
+        CHECK(streamed == "<think>hm</think>Yes.");
+        CHECK(n_calls == 1);
+        CHECK(parser.whole().reasoning == "hm");
+        CHECK(parser.whole().content == "Yes.");
+        CHECK(parser.whole().tool_calls.size() == 1);
+        CHECK(parser.reasoning_end() == "</think>");
+    }
+}

@@ -287,4 +287,30 @@ TEST_CASE("[C2][model] chat: SmolLM2 over three turns, each of which evaluates o
     CHECK(chat.reused_n() > 60);
 }
 
+TEST_CASE_FIXTURE(ChatFixture, "chat: thoughts end when their budget is used up, and the answer goes on") {
+    const ChatTemplate thinking(
+        "{% for m in messages %}<|u|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|a|><think>"
+        "{% endif %}");
+    for (const std::int64_t budget : {-1, 0, 3}) {
+        CAPTURE(budget);
+        context.clear();
+        list->assign(5, kByte + 'a');
+        Chat chat(model, {.chat_template = thinking, .reasoning_budget = budget, .reasoning_message = "!"});
+        chat.add({"user", "x"});
+        ChatAnswer streamed;
+        while (const auto more = chat.next(context, sampler)) streamed.content += more->content;
+        const ChatAnswer& answer = chat.answer();
+        CHECK(answer.reasoning == (budget < 0 ? "aaaaa" : budget == 0 ? "!" : "aaa!"));
+        CHECK(answer.content == (budget < 0 ? "" : budget == 0 ? "aaaaa" : "aa"));
+        CHECK(streamed.content == answer.content);
+        CHECK(chat.cached().size() == static_cast<std::size_t>(context.count(SeqId{0})));
+        // The tokens that were written are part of what the next turn reuses.
+        list->assign(1, kByte + 'b');
+        chat.add({"user", "y"});
+        while (chat.next(context, sampler)) {
+        }
+        CHECK(chat.reused_n() > 0);
+    }
+}
+
 }  // namespace tinfer

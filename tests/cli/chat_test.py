@@ -110,13 +110,13 @@ class Chat(unittest.TestCase):
         self.assertGreater(json.loads(with_system)["timings"]["prompt_n"], answer["timings"]["prompt_n"])
 
     def test_prefix_and_suffix_stand_in_for_a_template(self):
-        """[C9]"""
+        # [C9] They stand around a text of the user.
         raw = ["chat", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "--input-prefix", "A\\n", "--input-suffix", " B", "-p"]
         plain = ["run", MODEL, "--temp", "0", "-n", "4", *NO_EOG, "-p"]
         self.assertEqual(tinfer(*raw, "once"), tinfer(*plain, "A\nonce B"))
 
     def test_a_terminal(self):
-        """[C2][C10][C14] turns, several lines, commands, an interrupt."""
+        # [C2][C10][C14] Turns, several lines, commands, an interrupt.
         first, second = answers("once", "the")
         t = Terminal(*CHAT, "--no-color")
         t.until("/help tells.*\n")
@@ -228,6 +228,64 @@ class Chat(unittest.TestCase):
         self.assertEqual(tinfer.stderr.count(hint), 1)
         tinfer("run", MODEL, "-p", "once", "-n", "1", "--quiet", *override)
         self.assertNotIn(hint, tinfer.stderr)
+
+
+TOOLS = FOLDER / "tools.json"
+TOOLS.write_text(json.dumps([
+    {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {
+        "a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"enum": [1, 2]}}, "required": ["a", "b"]}}},
+    {"type": "function", "function": {"name": "now"}}]))
+CALLING = str(FOLDER / "calling.jinja")
+pathlib.Path(CALLING).write_text(
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}<tool_call>{{ m.tool_calls | tojson }}{% endif %}\n{% endfor %}"
+    "{{ tools | length }}{% if add_generation_prompt %}<assistant>{% endif %}")
+WITH_TOOLS = ["chat", MODEL, "--template", CALLING, "--tools", TOOLS, "--temp", "2", "-n", "400", "-c", "4096"]
+
+
+class Tools(unittest.TestCase):
+    # [N18] Calls are those of the tools, whatever the model would say.
+
+    def test_required_calls_are_calls(self):
+        for seed in range(4):
+            out = json.loads(tinfer(*WITH_TOOLS, "--seed", seed, "--tool-choice", "add", "--json", "-p", "once"))
+            if out["stop"] != "eog":
+                continue
+            self.assertEqual(out["text"], "")
+            for call in out["tool_calls"]:
+                self.assertEqual(call["name"], "add")
+                arguments = json.loads(call["arguments"])
+                self.assertIn(arguments["a"], range(10))
+                self.assertIn(arguments["b"], (1, 2))
+
+    def test_none_hides_the_tools(self):
+        out = json.loads(tinfer(*WITH_TOOLS[:-4], "-n", "4", "--tool-choice", "none", "--json", "-p", "once"))
+        self.assertNotIn("tool_calls", out)
+
+    def test_a_tool_that_is_not_there(self):
+        tinfer(*WITH_TOOLS, "--tool-choice", "sub", "-p", "once", code=1)
+        self.assertIn("'sub'", tinfer.stderr)
+        tinfer(*WITH_TOOLS, "--tool-choice", "required", "--grammar", 'root ::= "a"', "-p", "once", code=2)
+
+    def test_a_person_answers_calls(self):
+        t = Terminal(*WITH_TOOLS, "--seed", "1", "--tool-choice", "now", "--no-color")
+        t.until("> ")
+        t.type("once\r")
+        while t.until("now gives> |\n> ", 120).endswith("gives> "):   # one call or several
+            t.type("noon\r")
+        t.type(f"/save {FOLDER}/tools-talk.json\r")
+        t.until("saved")
+        t.leave()
+        messages = json.loads((FOLDER / "tools-talk.json").read_text())
+        self.assertEqual([m["role"] for m in messages[:3]], ["user", "assistant", "tool"])
+        self.assertEqual(messages[2]["content"], "noon")
+
+    def test_example(self):
+        # [C8] Two turns in the format of the model.
+        t = Terminal(*CHAT, "--no-color")
+        t.until("> ")
+        t.type("/example\r")
+        t.until("<user>Hello\n<assistant>Hi there\n<user>How are you\\?\n<assistant>")
+        t.leave()
 
 
 @unittest.skipUnless((HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf").exists(), "needs SmolLM2 in models/")

@@ -138,7 +138,7 @@ class Reports(Recorded):
         self.assertAlmostEqual(down["mac_per_byte"], down["macs"] / down["bytes"])
         self.assertEqual(len(trace_json("cold", DENSE)["runs"]), 6)
         for run in trace_json("cold", DENSE)["runs"]:
-            self.assertAlmostEqual(run["warm_kernels"] + (run["cold_pages"] or 0) + run["between"], run["wall"], 6)
+            self.assertAlmostEqual((run["storage"] or 0) + (run["page_faults"] or 0) + run["kernels"], run["wall"], 6)
 
 
 class Checks(Recorded):

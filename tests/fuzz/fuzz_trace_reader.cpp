@@ -7,6 +7,7 @@
 
 #include "base/byte_io.hpp"
 #include "tinfer/observers.hpp"
+#include "tinfer/observers_stats.hpp"
 #include "tinfer/trace_file.hpp"
 
 namespace {
@@ -51,6 +52,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         trace.replay(sum);
         tinfer::Roofline roofline;
         trace.replay(roofline);
+        const auto stats = std::make_shared<tinfer::TraceStats>();
+        const auto heat = std::make_shared<tinfer::HeatMap>(tinfer::HeatMapOptions{.rows = 16, .columns = 2});
+        const auto experts = std::make_shared<tinfer::ExpertStats>();
+        tinfer::Tee tee({stats, heat, experts});
+        trace.replay(tee);
+        expect(!stats->json().empty() && !stats->report().empty() && !heat->csv().empty() &&
+               !experts->report().empty());
         (void)tinfer::content_hash(trace);
         const auto again = tinfer::TraceReader::from_bytes(tinfer::recover(trace), "recovered");
         expect(again.damage().empty() && again.runs().size() == trace.runs().size());

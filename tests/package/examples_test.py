@@ -7,12 +7,13 @@ usage: examples_test.py folder_of_the_programs model.gguf
 import pathlib
 import subprocess
 import sys
+import tempfile
 
-PROGRAMS, MODEL = pathlib.Path(sys.argv[1]), sys.argv[2]
+PROGRAMS, MODEL = pathlib.Path(sys.argv[1]).resolve(), str(pathlib.Path(sys.argv[2]).resolve())
 
 
-def run(name, *arguments, text=""):
-    result = subprocess.run([PROGRAMS / name, *arguments], input=text, capture_output=True, text=True, timeout=120, errors="replace")
+def run(name, *arguments, text="", cwd=None):
+    result = subprocess.run([PROGRAMS / name, *arguments], input=text, capture_output=True, text=True, timeout=120, errors="replace", cwd=cwd)
     assert result.returncode == 0, f"{name}: exit code {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout
 
@@ -36,6 +37,14 @@ def main():
     assert read["blk.1.ffn_down.weight"][0] == read["blk.1.ffn_down.weight"][1] > 0, read
     assert 0 < read["token_embd.weight"][0] < read["token_embd.weight"][1], read
 
+    with tempfile.TemporaryDirectory() as folder:
+        lines = run("observers", MODEL, "once on a", cwd=folder).splitlines()
+        files = {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+    assert lines[0].startswith("part ") and any(line.startswith("between steps: ") for line in lines), lines
+    assert any(line.startswith("blk.0.ffn_down.weight ") for line in lines) and any(line.startswith("l_out-0 ") for line in lines), lines
+    assert lines[-1].startswith("all finite, "), lines
+    assert files["observers.imatrix"][:4] == b"GGUF" and files["observers.values"][:8] == b"TNVALUE1", files.keys()
+
     texts = run("two_threads", MODEL, "once on", "in the")
     assert texts.startswith("once on") and "\n---\nin the" in texts, texts
 
@@ -47,7 +56,7 @@ def main():
     assert lines[4] == "40 tokens in use", lines
     masked = subprocess.run([PROGRAMS / "masked", MODEL, "once on", "4", "2"], capture_output=True, text=True, timeout=120)
     assert masked.returncode == 1 and "mask token" in masked.stderr, masked   # the tiny model's vocabulary has none
-    print("8 programs do what the guide says")
+    print("9 programs do what the guide says")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "support/page_witness.hpp"
 
 #if defined(__unix__) || defined(__APPLE__)
 #    include <sys/mman.h>
@@ -67,6 +69,18 @@ TestTensor::TestTensor(const TestTensor& other) : memory_(other.memory_.size()),
     std::memcpy(memory_.data(), other.memory_.data(), memory_.size());
 }
 
+namespace {
+
+constexpr std::uint64_t kWitnessedBytes = 1 << 20;  // beyond, faults would take more time than kernels
+
+std::uint64_t operand_bytes(const kernels::KernelCall& call) {
+    std::uint64_t bytes = 0;
+    for (const kernels::Operand& operand : call.operands) bytes += operand.present() ? operand.bytes : 0;
+    return bytes;
+}
+
+}  // namespace
+
 bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands, const OpParams& params,
                 int n_threads) {
     const kernels::KernelDescriptor* kernel = table.find(op, type);
@@ -85,6 +99,11 @@ bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Oper
     kernels::WorkQueue queue;
     queue.rearm();
     const auto work = [&](int thread) { kernel->run(call, {thread, n_threads, &queue}); };
+    if (n_threads == 1 && can_witness_pages() && operand_bytes(call) <= kWitnessedBytes) {
+        const std::string text = witness_kernel(*kernel, call, [&] { work(0); });
+        if (!text.empty()) throw std::runtime_error(cat("table ", table.name, ": ", text));
+        return true;
+    }
     std::vector<std::thread> team;
     for (int thread = 1; thread < n_threads; ++thread) team.emplace_back(work, thread);
     work(0);

@@ -59,7 +59,8 @@ private:
 using Operands = std::vector<const TestTensor*>;
 
 /// Runs the kernel of `table` for op and type on n_threads threads, with scratch of its own. False if the table lacks
-/// it.
+/// it. On one thread, where operands are not large, the hardware is asked which pages were touched (page_witness.hpp):
+/// what the kernel does not say of them is thrown.
 [[nodiscard]] bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands,
                               const OpParams& params = {}, int n_threads = 1);
 

@@ -153,6 +153,21 @@ TEST_CASE("roofline: without peaks nothing is said of roofs, and an elided or sc
     CHECK(Roofline().report().starts_with("role"));
 }
 
+TEST_CASE("roofline: plans of another context are not taken for those of the first, whatever their numbers") {
+    Script first(1), second(2);
+    first.weight(0, "attn_q", DType::q8_0, 1000);
+    second.weight(0, "ffn_up", DType::q8_0, 10);
+    second.weight(1, "ffn_down", DType::q8_0, 20);
+    Roofline roofline;
+    first.run(roofline, std::array{first.event(0, 0, 100, 1)}, 100);
+    second.run(roofline, std::array{second.event(0, 0, 10, 1), second.event(1, 10, 30, 1)}, 30);
+    const auto rows = roofline.rows();
+    REQUIRE(rows.size() == 3);
+    CHECK(row_of(rows, "attn_q").bytes == 1000);
+    CHECK(row_of(rows, "ffn_up").bytes == 10);
+    CHECK(row_of(rows, "ffn_down").bytes == 20);
+}
+
 TEST_CASE("[N7] roofline: role times sum to nearly all of the decode's wall time, weight bytes to those of the file") {
     TinyModel tiny = TinyModel::wide("llama", DType::q4_k);
     tiny.n_embd = 2048;  // steps long enough for the clock

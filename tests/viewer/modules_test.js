@@ -84,6 +84,10 @@ assert.deepStrictEqual([small.header.level, small.header.session, small.problems
     assert.deepStrictEqual(v.expertOverlap(picks).perLayer, [1]);
     const {model, masks, sums} = whole(experts), real = v.expertPicks(model, masks, sums);
     assert.strictEqual(real.counts.reduce((a, b) => a + b, 0), real.tokens.reduce((a, b) => a + b, 0) * 8);
+    // A layer that sees fewer tokens than its plan, as the last one of a prompt, has as many as it routed.
+    const before = [...real.tokens], last = real.layers[real.layers.length - 1];
+    for (const step of model.steps) if (step.layer === last) step.tokens *= 4;
+    assert.deepStrictEqual([...v.expertPicks(model, masks, sums).tokens], before);
 }
 
 // the filter

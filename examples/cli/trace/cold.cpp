@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace cold: which steps paid for pages that were not in memory.
+// tinfer trace cold: which runs paid for pages that were not in memory, and whether the storage or the page faults took
+// the time.
 #include <algorithm>
 
 #include "file_reads.hpp"
@@ -11,7 +12,8 @@ namespace {
 struct ColdRun {
     std::string phase;
     std::uint64_t run = 0, first_bytes = 0, non_resident = 0, minor = 0, major = 0;
-    double wall_ms = 0, kernel_ms = 0, excess_ms = 0;
+    double wall_ms = 0, kernel_ms = 0;     // kernel: of all events
+    double storage_ms = 0, faults_ms = 0;  // of them: beyond the step's median
     bool known = false;
 };
 
@@ -54,20 +56,24 @@ public:
                     if (seen_.emplace(access.tensor->id, range.offset + i * range.stride, range.length).second)
                         run.first_bytes += range.length;
         }
-        std::uint64_t faults = 0, missing = 0;
+        std::uint64_t faults = 0, major = 0, missing = 0;
         if (const auto found = pages_.find(event.index); found != pages_.end())
             for (const auto* record : found->second) {
                 run.minor += record->minor_faults;
                 run.major += record->major_faults;
                 faults += record->minor_faults + record->major_faults;
+                major += record->major_faults;
                 if ((record->flags & tinfer::trace_format::unknown_residency) != 0) continue;
                 run.known = true;
                 missing += std::uint64_t{record->n_pages - std::min(record->n_pages, record->resident_before)} *
                            record->page_bytes;
             }
         run.non_resident += missing;
+        // A step that pages were read for waited for the storage; one whose pages were there, but not mapped, for
+        // faults.
         if (faults > 0 || missing > 0)
-            run.excess_ms += std::max(0.0, ms - times_.medians.at({event.run->plan->id, event.step->number}));
+            (major > 0 || missing > 0 ? run.storage_ms : run.faults_ms) +=
+                std::max(0.0, ms - times_.medians.at({event.run->plan->id, event.step->number}));
     }
     void end(const tinfer::RunResult& result) override {
         runs.back().wall_ms = double(result.end - result.run->begin) / 1e6;
@@ -89,24 +95,25 @@ int show_cold(const TraceArgs& args) {
     ColdRuns cold(trace, args.selection(), times);
     cold.visit();
     const bool has_pages = !trace.pages().empty();
-    // Three times that add up to the wall time: kernels as they are when warm, what cold pages cost them, everything
-    // between steps.
+    // Three times that add up to the wall time: waiting for storage, page faults, and all else, which is kernels as
+    // they are when warm and what lies between them.
     Table table({{"run", Unit::count},
                  {"phase"},
                  {"wall", Unit::ms},
-                 {"warm_kernels", Unit::ms},
-                 {"cold_pages", Unit::ms},
-                 {"between", Unit::ms},
+                 {"storage", Unit::ms},
+                 {"page_faults", Unit::ms},
+                 {"kernels", Unit::ms},
+                 {"of_them_between", Unit::ms},
                  {"first_touched", Unit::bytes},
                  {"not_resident", Unit::bytes},
                  {"minor_faults", Unit::count},
                  {"major_faults", Unit::count}});
     for (const auto& run : cold.runs) {
         if (args.limit > 0 && table.size() >= args.limit) break;
-        table.add({run.run, run.phase, run.wall_ms, run.kernel_ms - run.excess_ms,
-                   has_pages ? Cell(run.excess_ms) : Cell(), run.wall_ms - run.kernel_ms, run.first_bytes,
-                   run.known ? Cell(run.non_resident) : Cell(), has_pages ? Cell(run.minor) : Cell(),
-                   has_pages ? Cell(run.major) : Cell()});
+        table.add({run.run, run.phase, run.wall_ms, has_pages ? Cell(run.storage_ms) : Cell(),
+                   has_pages ? Cell(run.faults_ms) : Cell(), run.wall_ms - run.storage_ms - run.faults_ms,
+                   run.wall_ms - run.kernel_ms, run.first_bytes, run.known ? Cell(run.non_resident) : Cell(),
+                   has_pages ? Cell(run.minor) : Cell(), has_pages ? Cell(run.major) : Cell()});
     }
     print_result(args.style, {{"pages_recorded", has_pages}}, "runs", table);
     if (!has_pages && !args.style.as_json && !args.style.as_csv)

@@ -5,16 +5,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "predict.hpp"
+#include "prefetch.hpp"
 #include "reuse.hpp"
-#include "routes.hpp"
 
 namespace cli {
 
 namespace {
 
 struct ExpertsArgs : TraceArgs {
-    std::string caches, policies = "lru,lfu,opt", unions;
-    bool matrix = false, predict = false;
+    std::string caches, policies = "lru,lfu,opt", unions, disk;
+    bool matrix = false, predict = false, prefetch = false;
     int top = 0;
 };
 
@@ -187,115 +188,49 @@ Table union_table(const Routes& routes, const ExpertsArgs& args) {
     return table;
 }
 
-/// How well the experts of a token in a layer are told beforehand. Conditional counts are learnt on the first half of
-/// the tokens and tested on the second. "oracle" is told the answer: the control, which has to read 100 %.
-class Predictor {
-public:
-    Predictor(const Routes& routes, std::size_t top) : top_(top) {
-        for (const auto& route : routes.list) tokens_[route.token][route.layer] = &route;
-        std::size_t i = 0;
-        const std::size_t half = tokens_.size() / 2;
-        for (const auto& [token, layers] : tokens_) {
-            if (i++ < half) learn(token, layers);
-            else test(token, layers);
-        }
-    }
-    [[nodiscard]] Table table() const {
-        Table table({{"predictor"},
-                     {"told", Unit::count},
-                     {"right", Unit::count},
-                     {"accuracy", Unit::percent},
-                     {"accuracy_without_hot", Unit::percent}});
-        for (const auto& [name, r] : results_)
-            table.add({name, r.told, r.right, r.told > 0 ? double(r.right) / double(r.told) : 0,
-                       r.told_cold > 0 ? Cell(double(r.right_cold) / double(r.told_cold)) : Cell()});
-        return table;
-    }
-
-private:
-    using Experts = std::vector<std::uint32_t>;
-    using Counts = std::map<std::uint32_t, std::uint64_t>;
-    using Layers = std::map<int, const Route*>;
+/// How well the experts of a token in a layer are told beforehand. Counts are learnt on the first half of the tokens
+/// and tested on the second.
+Table predictor_table(const Routes& routes, std::size_t top) {
     struct Result {
         std::uint64_t told = 0, right = 0, told_cold = 0, right_cold = 0;
     };
-
-    [[nodiscard]] const Route* before(const Route& route) const {
-        const auto at = last_.find({route.sequence, route.layer});
-        return at == last_.end() ? nullptr : at->second;
-    }
-    void learn(std::uint64_t, const Layers& layers) {
-        const Route* previous = nullptr;
-        for (const auto& [layer, route] : layers) {
-            for (const auto e : route->experts) {
-                ++frequency_[layer][e];
-                if (previous != nullptr)
-                    for (const auto from : previous->experts) ++by_layer_[{layer, from}][e];
-                if (const Route* old = before(*route); old != nullptr)
-                    for (const auto from : old->experts) ++by_token_[{layer, from}][e];
-            }
-            ++n_learnt_[layer];
-            previous = route;
-        }
-        remember(layers);
-    }
-    void remember(const Layers& layers) {
-        for (const auto& [layer, route] : layers) last_[{route->sequence, layer}] = route;
-    }
-    [[nodiscard]] static Experts best(const Counts& counts, std::size_t n) {
-        std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
-        for (const auto& [e, count] : counts) order.emplace_back(count, e);
-        std::ranges::sort(order, [](const auto& a, const auto& b) {
-            return a.first != b.first ? a.first > b.first : a.second < b.second;
-        });
-        Experts out;
-        for (const auto& [count, e] : order)
-            if (out.size() < n) out.push_back(e);
-        return out;
-    }
-    void score(const std::string& name, const Route& route, const Experts& told) {
-        Result& r = results_[name];
-        const auto& counts = frequency_[route.layer];
+    std::map<std::string, Result> results;
+    ExpertPredictor predictor;
+    const auto score = [&](PredictBy by, const Route& route, const Route* layer_before) {
+        const auto told = predictor.tell(by, route, layer_before, top > 0 ? top : route.experts.size());
+        if (!told) return;
+        Result& r = results[to_string(by)];
         for (const auto e : route.experts) {
-            const bool right = std::ranges::find(told, e) != told.end();
+            const bool right = std::ranges::find(*told, e) != told->end();
             ++r.told, r.right += right ? 1 : 0;
-            const auto found = counts.find(e);  // always hot: chosen by nine tokens of ten
-            if (found != counts.end() && 10 * found->second >= 9 * n_learnt_[route.layer]) continue;
+            if (predictor.is_hot(route.layer, e)) continue;
             ++r.told_cold, r.right_cold += right ? 1 : 0;
         }
-    }
-    void test(std::uint64_t, const Layers& layers) {
+    };
+    const auto tokens = routes_by_token(routes);
+    std::size_t i = 0;
+    for (const auto& [number, token] : tokens) {
+        if (i++ < tokens.size() / 2) {
+            predictor.learn(token);
+            continue;
+        }
         const Route* previous = nullptr;
-        for (const auto& [layer, route] : layers) {
-            const std::size_t n = top_ > 0 ? top_ : route->experts.size();
-            score("oracle", *route, route->experts);
-            score("frequency", *route, best(frequency_[layer], n));
-            if (previous != nullptr) {
-                Counts sum;
-                for (const auto from : previous->experts)
-                    for (const auto& [e, count] : by_layer_[{layer, from}]) sum[e] += count;
-                score("layer_before", *route, best(sum, n));
-            }
-            if (const Route* old = before(*route); old != nullptr) {
-                score("token_before", *route, old->experts);
-                Counts sum;
-                for (const auto from : old->experts)
-                    for (const auto& [e, count] : by_token_[{layer, from}]) sum[e] += count;
-                score("token_before_counts", *route, best(sum, n));
-            }
+        for (const auto& [layer, route] : token) {
+            for (const PredictBy by : kPredictors) score(by, *route, previous);
             previous = route;
         }
-        remember(layers);
+        predictor.remember(token);
     }
-
-    std::size_t top_;
-    std::map<std::uint64_t, Layers> tokens_;
-    std::map<std::pair<std::uint32_t, int>, const Route*> last_;
-    std::map<int, Counts> frequency_;
-    std::map<int, std::uint64_t> n_learnt_;
-    std::map<std::pair<int, std::uint32_t>, Counts> by_layer_, by_token_;
-    std::map<std::string, Result> results_;
-};
+    Table table({{"predictor"},
+                 {"told", Unit::count},
+                 {"right", Unit::count},
+                 {"accuracy", Unit::percent},
+                 {"accuracy_without_hot", Unit::percent}});
+    for (const auto& [name, r] : results)
+        table.add({name, r.told, r.right, r.told > 0 ? double(r.right) / double(r.told) : 0,
+                   r.told_cold > 0 ? Cell(double(r.right_cold) / double(r.told_cold)) : Cell()});
+    return table;
+}
 
 /// layer, expert, and how often, one row each; per sequence.
 Table matrix_of(const Routes& routes) {
@@ -323,7 +258,15 @@ int show_experts(const ExpertsArgs& args) {
     };
     if (args.matrix) return show("matrix", matrix_of(routes));
     if (!args.unions.empty()) return show("union", union_table(routes, args));
-    if (args.predict) return show("predictors", Predictor(routes, static_cast<std::size_t>(args.top)).table());
+    if (args.predict) return show("predictors", predictor_table(routes, static_cast<std::size_t>(args.top)));
+    if (args.prefetch) {
+        if (args.disk.empty()) throw UsageError("--prefetch needs --disk, the curve of a storage");
+        const auto sizes = parse_ranges(args.caches.empty() ? "0" : args.caches, "--cache");
+        if (sizes.size() != 1) throw UsageError("--prefetch takes one --cache");
+        return show("prefetch", prefetch_table(simulate_prefetch(routes, read_storage_curve(args.disk),
+                                                                 times_of_layers(trace, routes), sizes[0].first,
+                                                                 static_cast<std::size_t>(args.top))));
+    }
     if (!args.caches.empty()) return show("caches", cache_table(routes, args));
     const Table layers = table_of_layers(routes), curve = coverage_curve(routes);
     if (!args.style.as_json) {
@@ -359,6 +302,13 @@ Verb add_experts(CLI::App& trace) {
         ->group(group);
     verb->add_flag("--predict", args->predict,
                    "how well choices are told beforehand, learnt on one half of the tokens, tested on the other")
+        ->group(group);
+    verb->add_flag(
+            "--prefetch", args->prefetch,
+            "what reading experts ahead of the router would gain, with --disk, and --cache experts kept per layer")
+        ->group(group);
+    verb->add_option("--disk", args->disk, "the storage's curve, by `tinfer trace disk`")
+        ->type_name("FILE")
         ->group(group);
     verb->add_option("--top", args->top, "experts that a predictor may name; 0 = as many as are chosen")
         ->check(whole(0))

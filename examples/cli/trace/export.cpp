@@ -17,7 +17,7 @@ constexpr Format kFormats[] = {
     {"csv", export_csv},         {"chrome", export_chrome},     {"perfetto", export_perfetto},
     {"flat128", export_flat128}, {"dot", export_dot},           {"io", export_io},
     {"fio", export_fio},         {"cachesim", export_cachesim}, {"matrix", export_matrix},
-    {"experts", export_experts}, {"routes", export_routes}};
+    {"experts", export_experts}, {"routes", export_routes},     {"npz", export_npz}};
 
 int export_trace(const ExportArgs& args) {
     for (const Format& format : kFormats) {
@@ -59,14 +59,14 @@ void Out::finish() {
 
 Verb add_export(CLI::App& trace) {
     auto args = std::make_shared<ExportArgs>();
-    auto* verb =
-        trace.add_subcommand("export", "Writes a trace as CSV, for Chrome, Perfetto, Graphviz, fio and other tools.");
+    auto* verb = trace.add_subcommand(
+        "export", "Writes a trace as CSV, for numpy, Chrome, Perfetto, Graphviz, fio and other tools.");
     args->add_file(*verb);
     args->add_model(*verb);
     args->add_selection(*verb);
     const std::string group = "Output";
     verb->add_option("--format", args->format,
-                     "csv, chrome, perfetto, flat128, dot, io, fio, cachesim, matrix, experts, routes")
+                     "csv, chrome, perfetto, flat128, dot, io, fio, cachesim, matrix, experts, routes, npz")
         ->type_name("NAME")
         ->group(group);
     verb->add_option("-o,--output", args->output, "else to stdout")->type_name("FILE")->group(group);

@@ -34,6 +34,7 @@ void export_dot(const tinfer::TraceReader& trace, const ExportArgs& args, Out& o
 void export_io(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
 void export_fio(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
 void export_cachesim(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
+void export_npz(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
 void export_matrix(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
 void export_experts(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);
 void export_routes(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);

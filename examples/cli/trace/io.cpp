@@ -3,6 +3,7 @@
 // they are, and how many would not be neighbours.
 #include <algorithm>
 
+#include "../storage.hpp"
 #include "file_reads.hpp"
 
 namespace cli {
@@ -10,7 +11,7 @@ namespace cli {
 namespace {
 
 struct IoArgs : TraceArgs {
-    std::string cache = "0", policy = "lru", page = "4096", order = "file", cost;
+    std::string cache = "0", policy = "lru", page = "4096", order = "file", cost, disk;
     bool lead = false, sizes = false;
 };
 
@@ -48,6 +49,24 @@ std::vector<FileRead> in_trace_order(const tinfer::TraceReader& trace, std::vect
     return reads;
 }
 
+/// How long a storage takes for the requests: one by one, as page faults ask for them, and all at once, as reading
+/// ahead would, with those that lie behind one another as one.
+json storage_times(const std::vector<FileRead>& requests, const StorageCurve& curve) {
+    double one_by_one = 0, at_once = 0;
+    for (std::size_t i = 0; i < requests.size();) {
+        std::uint64_t length = 0;
+        std::size_t end = i;
+        do {
+            one_by_one += double(requests[end].length) / curve.idle_rate(requests[end].length);
+            length += requests[end++].length;
+        } while (end < requests.size() && requests[end].file == requests[end - 1].file &&
+                 requests[end].offset == requests[end - 1].offset + requests[end - 1].length);
+        at_once += double(length) / curve.saturated_rate(length);
+        i = end;
+    }
+    return {{"one_by_one_s", one_by_one}, {"at_once_joined_s", at_once}};
+}
+
 int show_io(const IoArgs& args) {
     const auto trace = args.open();
     args.check_model(trace);
@@ -65,6 +84,7 @@ int show_io(const IoArgs& args) {
                     {"cache", capacity},
                     {"not_adjacent", n_apart(requests)},
                     {"needed_gbps", needed_rate(requests, begin)}};
+    if (!args.disk.empty()) summary["storage"] = storage_times(requests, read_storage_curve(args.disk));
     if (wants_order) {
         const auto moved = page_misses(in_trace_order(trace, reads), page, capacity, args.policy);
         summary["not_adjacent_in_trace_order"] = n_apart(moved);
@@ -102,6 +122,9 @@ int show_io(const IoArgs& args) {
         print(std::to_string(requests.size()) + " requests of " + bytes_text(bytes, args.style.exact) + ", " +
               summary["not_adjacent"].dump() + " not behind the one before; read ahead at " +
               fixed(summary["needed_gbps"], 2) + " GB/s none would wait\n");
+        if (!args.disk.empty())
+            print("this storage takes " + fixed(summary["storage"]["one_by_one_s"], 3) + " s for them one by one, " +
+                  fixed(summary["storage"]["at_once_joined_s"], 3) + " s read ahead, neighbours joined\n");
         if (wants_order)
             print("with tensors in the order of their use " + summary["not_adjacent_in_trace_order"].dump() +
                   " would not be\n");
@@ -135,6 +158,9 @@ Verb add_io(CLI::App& trace) {
     verb->add_option("--cost", args->cost, "seek: the same; requests that are not behind the one before are counted")
         ->check(one_of({"seek"}))
         ->type_name("COST")
+        ->group(group);
+    verb->add_option("--disk", args->disk, "also how long a storage of this curve takes (see `tinfer trace disk`)")
+        ->type_name("FILE")
         ->group(group);
     args->add_output(*verb);
     args->add_limit(*verb, 20);

@@ -14,7 +14,7 @@ Action add_trace(CLI::App& app) {
     auto verbs = std::make_shared<std::vector<std::pair<const CLI::App*, Verb>>>();
     for (const auto add :
          {add_record, add_show, add_stats, add_layers, add_validate, add_tensors, add_reuse, add_experts, add_roofline,
-          add_cold, add_io, add_hash, add_diff, add_export, add_view, add_cut, add_recover}) {
+          add_cold, add_io, add_disk, add_hash, add_diff, add_export, add_view, add_cut, add_recover}) {
         auto verb = add(*trace);
         CLI::App* command = trace->get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();

@@ -101,6 +101,7 @@ Verb add_experts(CLI::App& trace);
 Verb add_roofline(CLI::App& trace);
 Verb add_cold(CLI::App& trace);
 Verb add_io(CLI::App& trace);
+Verb add_disk(CLI::App& trace);
 Verb add_hash(CLI::App& trace);
 Verb add_diff(CLI::App& trace);
 Verb add_export(CLI::App& trace);

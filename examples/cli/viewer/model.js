@@ -379,7 +379,9 @@ function expertPicks(model, masks, sums) {
     const layers = [...chosen.keys()].sort((a, b) => a - b),
         row = new Map(layers.map((l, i) => [l, i]));
     const counts = new Float64Array(layers.length * experts),
-        tokens = new Float64Array(layers.length);
+        tokens = new Float64Array(layers.length),
+        all = new Float64Array(layers.length); // picks
+    let each = 0; // of one token
     const picks = layers.map(() => []); // per layer: [{run, tokens, experts}]
     for (let i = sums.first; i < sums.last; ++i) {
         const s = e.step[i],
@@ -389,14 +391,20 @@ function expertPicks(model, masks, sums) {
         if (chosen.get(step.layer) !== step.operands[which].ref) continue;
         const at = row.get(step.layer),
             list = [];
+        let picked = 0;
         for (let k = e.firstRange[i]; k < e.firstRange[i + 1]; ++k) {
             if (r.operand[k] !== which || r.tag[k] >= experts) continue;
             counts[at * experts + r.tag[k]] += r.weight[k] || 1;
+            picked += r.weight[k] || 1;
             list.push(r.tag[k]);
         }
-        tokens[at] += step.tokens || 1;
+        all[at] += picked;
+        each = Math.max(each, Math.round(picked / (step.tokens || 1)));
         picks[at].push({run: e.run[i], tokens: step.tokens, experts: list});
     }
+    // Every token picks as many experts, but behind the last attention only tokens with an output go on: the plan's
+    // number of tokens is that of the other layers.
+    for (let at = 0; at < layers.length; ++at) tokens[at] = all[at] / Math.max(1, each);
     return {experts, layers, counts, tokens, picks, sliceBytes: slice / chosen.size};
 }
 

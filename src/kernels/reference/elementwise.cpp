@@ -68,6 +68,15 @@ void xielu(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [&](float z) { return xielu_of(z, call.params); });
 }
 
+/// y = sign(x) · sqrt(max(|x|, params.low)), the sign of 0 being 0.
+void signed_sqrt(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows(call, slice, [low = call.params.low](float x) {
+        if (x == 0.0f) return 0.0f;
+        const float size = std::fabs(x);
+        return std::copysign(std::sqrt(size < low ? low : size), x);
+    });
+}
+
 /// y = x · params.scale.
 void scale(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows(call, slice, [factor = call.params.scale](float x) { return x * factor; });

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reference: what normalizes whole rows.
+#include <algorithm>
 #include <cmath>
 
+#include "base/math.hpp"
 #include "base/reduce.hpp"
 #include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/format.hpp"
@@ -84,6 +86,42 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
         auto* y = norm.present() ? norm.flat_row<float>(i) : reinterpret_cast<float*>(call.scratch(slice.thread));
         norm_row(x.flat_row<const float>(i), norm_weight(weight, x, i), x.ne[0], call.params.eps, y);
         quantize_activation<reference>(out.type, y, x.ne[0], out.flat_row<std::byte>(i));
+    }
+}
+
+/// exp(x − max) of each row and its share of the row's sum, plus eps; then columns divided by their sums, and rows and
+/// columns in turn, each sum plus eps. Sums run in ascending order from 0.
+void sinkhorn(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const float eps = call.params.eps;
+    std::int64_t n = 1;
+    while (n * n < x.ne[0]) ++n;
+    const Range tokens = slice.share(x.ne[1]);
+    float m[16 * 16];
+    const auto divide = [&](std::int64_t across, std::int64_t along) {  // strides between sums, and within one
+        for (std::int64_t i = 0; i < n; ++i) {
+            float sum = 0.0f;
+            for (std::int64_t j = 0; j < n; ++j) sum += m[i * across + j * along];
+            for (std::int64_t j = 0; j < n; ++j) m[i * across + j * along] /= sum + eps;
+        }
+    };
+    for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
+        const auto* in = x.row<const float>(t);
+        for (std::int64_t i = 0; i < n; ++i) {
+            const float* row = in + i * n;
+            const float largest = *std::max_element(row, row + n);
+            float sum = 0.0f;
+            for (std::int64_t j = 0; j < n; ++j) sum += m[i * n + j] = math::exp(row[j] - largest);
+            for (std::int64_t j = 0; j < n; ++j) m[i * n + j] = m[i * n + j] / sum + eps;
+        }
+        divide(1, n);
+        for (std::int32_t round = 1; round < call.params.k; ++round) {
+            divide(n, 1);
+            divide(1, n);
+        }
+        auto* y = out.row<float>(t);
+        for (std::int64_t i = 0; i < n; ++i)
+            for (std::int64_t j = 0; j < n; ++j) y[j * n + i] = m[i * n + j];
     }
 }
 

@@ -10,16 +10,17 @@
 
 namespace tinfer::kernels::ref {
 
-RunFn rms_norm, layer_norm, l2_norm, rms_norm_quantize, softmax, sum_rows;  // norm.cpp
-RunFn add, mul, div, scale, copy, concat;                                   // elementwise.cpp
-RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus, xielu;
+RunFn rms_norm, layer_norm, l2_norm, rms_norm_quantize, softmax, sum_rows, sinkhorn;  // norm.cpp
+RunFn add, mul, div, scale, copy, concat;                                             // elementwise.cpp
+RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus, xielu, signed_sqrt;
 RunFn silu_mul, silu_mul_quantize;
 RunFn rope_table, rope, log_temperature;                          // rope.cpp
 RunFn relative_bias;                                              // relative_bias.cpp
 RunFn kv_write, rope_kv_write, key_shift, kv_copy_page, kv_move;  // cache.cpp
 RunFn segment_sum;                                                // pooling.cpp
 RunFn attention;                                                  // attention.cpp
-RunFn select_keys, sparse_attention;                              // sparse_attention.cpp
+RunFn select_keys, sparse_attention, latest_mark;                 // sparse_attention.cpp
+RunFn compress_keys, compressed_attention, ngram_rows;            // compressed.cpp
 RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp
 RunFn wkv6, wkv7, delta_rule, decay_rule;
 RunFn top_k, moe_weights, moe_sum, keep_groups, divide_ids, add_id;  // moe.cpp

@@ -28,11 +28,11 @@ float element(const float* from, std::int64_t i) noexcept { return from == nullp
 
 }  // namespace
 
-/// y_t[c] = Σ_j K[j,c] · x_{t−n+1+j}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which begins at 0.
-/// The state holds the last n − 1 tokens, oldest first.
+/// y_t[c] = Σ_j K[j,c] · x_{t−(n−1−j)·d}[c] (+ b[c]), j ascending, each product by one fma onto the sum, which begins
+/// at 0. The state holds the last (n − 1)·d tokens, oldest first, of which every d-th is seen (d: dilation).
 void causal_conv(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
-    const std::int64_t n = weight.ne[0], n_channels = x.ne[0];
+    const std::int64_t n = weight.ne[0], n_channels = x.ne[0], d = call.params.dilation, n_before = (n - 1) * d;
     const Range channels = slice.share(n_channels);
     for (std::int64_t t = 0; t < x.ne[1]; ++t) {
         const StateStep state = step_of(call[4], call[5], t, 0);
@@ -40,12 +40,12 @@ void causal_conv(const KernelCall& call, WorkSlice slice) noexcept {
             const auto* taps = weight.row<const float>(c);
             const float now = x.row<const float>(t)[c];
             float sum = 0.0f;
-            for (std::int64_t j = 0; j < n - 1; ++j) {
+            for (std::int64_t j = 0; j < n_before; ++j) {
                 const float before = element(state.from, j * n_channels + c);
-                sum = std::fma(taps[j], before, sum);
+                if (j % d == 0) sum = std::fma(taps[j / d], before, sum);
                 if (j > 0) state.to[(j - 1) * n_channels + c] = before;
             }
-            state.to[(n - 2) * n_channels + c] = now;
+            state.to[(n_before - 1) * n_channels + c] = now;
             sum = std::fma(taps[n - 1], now, sum);
             out.row<float>(t)[c] = bias.present() ? sum + bias.row<const float>(0)[c] : sum;
         }

@@ -44,25 +44,27 @@ struct RopeFrequencies {
 
 }  // namespace
 
-/// te = p·w_i/ff_i, ti = s·te, angle = ti·(1 − r_i) + te·r_i; all in double. Elements 2i and 2i+1 of a row are
-/// magnitude times cosine and sine, rounded once to float.
+/// te = (p + offset)·w_i/ff_i, ti = s·te, angle = ti·(1 − r_i) + te·r_i; all in double. Elements 2i and 2i+1 of a row
+/// are magnitude times cosine and sine, rounded once to float.
 void rope_table(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &positions = call[1], &factors = call[2];
     const RopeParams& rope = call.params.rope;
     const RopeFrequencies frequencies(rope);
+    const double direction = rope.backward != 0 ? -1.0 : 1.0;
     const auto s = static_cast<double>(rope.freq_scale), magnitude = static_cast<double>(rope.magnitude);
     const Range tokens = slice.share(positions.ne[0]);
     for (std::int64_t i = 0; i < rope.n_rot / 2; ++i) {
         const double factor = factors.present() ? static_cast<double>(factors.row<const float>(0)[i]) : 1.0;
         const double w = frequencies.power(i), r = frequencies.extrapolation(i);
         for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
-            const double extrapolated = positions.row<const std::int32_t>(0)[t] * w / factor;
+            const double extrapolated =
+                (std::int64_t{positions.row<const std::int32_t>(0)[t]} + rope.offset) * w / factor;
             const double interpolated = s * extrapolated;
             const double angle = rope.ext_factor == 0.0f ? interpolated : interpolated * (1.0 - r) + extrapolated * r;
             const math::SinCos turn = math::sin_cos(frequencies.stands_still(i) ? 0.0 : angle);
             auto* row = out.row<float>(t);
             row[2 * i] = static_cast<float>(magnitude * turn.cos);
-            row[2 * i + 1] = static_cast<float>(magnitude * turn.sin);
+            row[2 * i + 1] = static_cast<float>(direction * magnitude * turn.sin);
         }
     }
 }

@@ -68,6 +68,22 @@ private:
     std::uint64_t mask_ = 0;
 };
 
+/// The KV slots of a list, up to the first −1; ordinals are places in it.
+class ChosenKvSlots {
+public:
+    ChosenKvSlots(const std::int32_t* list, std::int64_t n) noexcept : list_(list), n_(n) {}
+    bool next(KvSlotToken& token) noexcept {
+        if (i_ >= n_ || list_[i_] < 0) return false;
+        token = {i_, list_[i_]};
+        ++i_;
+        return true;
+    }
+
+private:
+    const std::int32_t* list_;
+    std::int64_t n_, i_ = 0;
+};
+
 /// Running maximum, Σ exp(s − m) and Σ exp(s − m)·v of the tokens seen so far.
 struct Softmax {
     float m, l;
@@ -134,37 +150,45 @@ struct QueryHead {
         return s;
     }
 
-    /// m from the tile's scores, rescale, p = exp(s − m), l += Σ p by 16 lanes (lane = ordinal mod 16, unseen tokens
-    /// are zeros), o[d] = fma(p, v[d], o[d]) in ascending ordinals.
-    void add(const Tile& tile, Softmax& state) const noexcept {
+    void add_value(std::int64_t kv_slot, float p, float* o) const noexcept {
         const AttentionParams& params = call.params.attention;
-        float p[kTile];
-        float m = state.m;
-        for (std::int64_t i = 0; i < kTile; ++i) {
-            if (tile.kv_slot[i] < 0) continue;
-            p[i] = score(tile.kv_slot[i]);
-            m = m < p[i] ? p[i] : m;
-        }
-        state.rescale(m);
-        for (std::int64_t i = 0; i < kTile; ++i) p[i] = tile.kv_slot[i] < 0 ? 0.0f : math::exp(p[i] - m);
-        state.l += sum16(p, kTile);
-        for (std::int64_t i = 0; i < kTile; ++i) {
-            if (tile.kv_slot[i] < 0) continue;
-            const auto* v = call[3].data + v_row_offset(tile.kv_slot[i], kv_head(), params.n_head_kv,
-                                                        row_bytes(call[3].type, params.head_dim_v));
-            for (std::int64_t d = 0; d < params.head_dim_v; ++d)
-                state.o[d] = std::fma(p[i], V::value(v, d, params.head_dim_v), state.o[d]);
-        }
+        const auto* v = call[3].data +
+                        v_row_offset(kv_slot, kv_head(), params.n_head_kv, row_bytes(call[3].type, params.head_dim_v));
+        for (std::int64_t d = 0; d < params.head_dim_v; ++d)
+            o[d] = std::fma(p, V::value(v, d, params.head_dim_v), o[d]);
     }
 };
 
-/// Chunks start empty; the first is taken over as it is, later ones are merged in ascending order; a sink is one more
-/// part with m = sink, l = 1, o = 0, merged last. Finally out = o / l, or 0 where nothing is visible.
-template <class K, class V, class KvSlots>
-void attend(const QueryHead<K, V>& query, KvSlots visible, const Operand& sinks, Softmax chunk, Softmax whole,
-            float* out) noexcept {
+/// m from the tile's scores, rescale, p = exp(s − m), l += Σ p by 16 lanes (lane = ordinal mod 16, unseen tokens are
+/// zeros), o[d] = fma(p, v[d], o[d]) in ascending ordinals.
+template <class AnyQuery>
+void add_tile(const AnyQuery& query, const Tile& tile, Softmax& state) noexcept {
+    float p[kTile];
+    float m = state.m;
+    for (std::int64_t i = 0; i < kTile; ++i) {
+        if (tile.kv_slot[i] < 0) continue;
+        p[i] = query.score(tile.kv_slot[i]);
+        m = m < p[i] ? p[i] : m;
+    }
+    state.rescale(m);
+    for (std::int64_t i = 0; i < kTile; ++i) p[i] = tile.kv_slot[i] < 0 ? 0.0f : math::exp(p[i] - m);
+    state.l += sum16(p, kTile);
+    for (std::int64_t i = 0; i < kTile; ++i)
+        if (tile.kv_slot[i] >= 0) query.add_value(tile.kv_slot[i], p[i], state.o);
+}
+
+/// The softmax of all that one query sees, in the making.
+struct Attended {
+    Softmax chunk, whole;
     std::int64_t n_chunks = 0;
-    const auto close_chunk = [&] {
+
+    void clear() noexcept {
+        n_chunks = 0;
+        whole.clear();
+        chunk.clear();
+    }
+    /// Chunks start empty; the first is taken over as it is, later ones are merged in ascending order.
+    void close_chunk() noexcept {
         if (n_chunks++ == 0) {
             whole.m = chunk.m;
             whole.l = chunk.l;
@@ -173,21 +197,35 @@ void attend(const QueryHead<K, V>& query, KvSlots visible, const Operand& sinks,
             whole.merge(chunk.m, chunk.l, chunk.o);
         }
         chunk.clear();
-    };
-    whole.clear();
-    chunk.clear();
-    Tile tile;
-    KvSlotToken token{};
-    for (bool more = visible.next(token); more;) {
-        tile.number = token.ordinal / kTile;
-        for (std::int64_t& kv_slot : tile.kv_slot) kv_slot = -1;
-        for (; more && token.ordinal / kTile == tile.number; more = visible.next(token))
-            tile.kv_slot[token.ordinal % kTile] = token.kv_slot;
-        query.add(tile, chunk);
-        if (!more || token.ordinal / kChunk != tile.number * kTile / kChunk) close_chunk();
     }
-    if (sinks.present()) whole.merge(sinks.row<const float>(0)[query.head], 1.0f, nullptr);
-    for (std::int64_t d = 0; d < whole.n; ++d) out[d] = n_chunks == 0 ? 0.0f : whole.o[d] / whole.l;
+    template <class AnyQuery, class KvSlots>
+    void add(const AnyQuery& query, KvSlots visible) noexcept {
+        Tile tile;
+        KvSlotToken token{};
+        for (bool more = visible.next(token); more;) {
+            tile.number = token.ordinal / kTile;
+            for (std::int64_t& kv_slot : tile.kv_slot) kv_slot = -1;
+            for (; more && token.ordinal / kTile == tile.number; more = visible.next(token))
+                tile.kv_slot[token.ordinal % kTile] = token.kv_slot;
+            add_tile(query, tile, chunk);
+            if (!more || token.ordinal / kChunk != tile.number * kTile / kChunk) close_chunk();
+        }
+    }
+    /// A sink is one more part with m = sink, l = 1, o = 0, merged last. Finally out = o / l, or 0 where nothing is
+    /// visible.
+    void finish(const Operand& sinks, std::int64_t head, float* out) noexcept {
+        if (sinks.present()) whole.merge(sinks.row<const float>(0)[head], 1.0f, nullptr);
+        for (std::int64_t d = 0; d < whole.n; ++d) out[d] = n_chunks == 0 ? 0.0f : whole.o[d] / whole.l;
+    }
+};
+
+template <class K, class V, class KvSlots>
+void attend(const QueryHead<K, V>& query, KvSlots visible, const Operand& sinks, Softmax chunk, Softmax whole,
+            float* out) noexcept {
+    Attended all{.chunk = chunk, .whole = whole};
+    all.clear();
+    all.add(query, visible);
+    all.finish(sinks, query.head, out);
 }
 
 }  // namespace tinfer::kernels::ref

@@ -48,34 +48,20 @@ struct IndexQuery {
         for (std::int64_t c = 0; c < d; ++c) s = std::fma(q[c], K::key(group, kv_slot % kGroup, c, d), s);
         return s;
     }
-    /// Σ_h w_h · max(iq_h·ik, 0), h ascending, each product by one fma; without weights iq·ik of the list's head.
+    /// Σ_h w_h · max(iq_h·ik, 0), h ascending, each product by one fma; without weights iq·ik of the list's head, or of
+    /// whole blocks the same sum with weights of 1.
     template <class K>
     [[nodiscard]] float score(std::int64_t kv_slot) const noexcept {
-        if (!call[3].present()) return dot<K>(head, kv_slot);
-        const auto* w = call[3].row<const float>(token);
+        const bool weighted = call[3].present();
+        if (!weighted && call.params.whole_blocks == 0) return dot<K>(head, kv_slot);
+        const auto* w = weighted ? call[3].row<const float>(token) : nullptr;
         float s = 0.0f;
         for (std::int64_t h = 0; h < call[1].ne[1]; ++h) {
             const float x = dot<K>(h, kv_slot);
-            s = std::fma(w[h], x > 0.0f ? x : 0.0f, s);
+            s = std::fma(weighted ? w[h] : 1.0f, x > 0.0f ? x : 0.0f, s);
         }
         return s;
     }
-};
-
-/// The KV slots of a list, up to the first −1.
-class ChosenKvSlots {
-public:
-    ChosenKvSlots(const std::int32_t* list, std::int64_t n) noexcept : list_(list), n_(n) {}
-    bool next(KvSlotToken& token) noexcept {
-        if (i_ >= n_ || list_[i_] < 0) return false;
-        token = {i_, list_[i_]};
-        ++i_;
-        return true;
-    }
-
-private:
-    const std::int32_t* list_;
-    std::int64_t n_, i_ = 0;
 };
 
 /// Tokens one by one. Where all of them are chosen, nothing is scored.
@@ -126,6 +112,29 @@ std::int64_t list_blocks(const IndexQuery& query, const std::int32_t* kv_slots, 
     return n_listed;
 }
 
+/// Whole blocks, each by the key of its last token: their tokens and those behind the last whole block, or their last
+/// tokens alone. Without keys all of them.
+template <class K>
+std::int64_t list_whole_blocks(const IndexQuery& query, const std::int32_t* kv_slots, std::int64_t n,
+                               Candidates& blocks, std::int32_t* list) noexcept {
+    const OpParams& params = query.call.params;
+    const std::int64_t size = params.block;
+    blocks.n = n / size;
+    for (std::int64_t b = 0; b < blocks.n; ++b) {
+        const float s = query.call[2].present() ? query.score<K>(kv_slots[b * size + size - 1]) : 0.0f;
+        blocks.scores[b] = s == s ? s : kMinusInf;
+    }
+    const std::int64_t n_chosen = blocks.choose(params.k);
+    std::int64_t n_listed = 0;
+    for (std::int64_t i = 0; i < n_chosen; ++i) {
+        const std::int64_t end = (blocks.order[i] + std::int64_t{1}) * size;
+        for (std::int64_t at = params.last_only != 0 ? end - 1 : end - size; at < end; ++at)
+            list[n_listed++] = kv_slots[at];
+    }
+    for (std::int64_t at = blocks.n * size; at < n && params.last_only == 0; ++at) list[n_listed++] = kv_slots[at];
+    return n_listed;
+}
+
 }  // namespace
 
 /// Lists of the KV slots that each query attends to. A block has the score of its best token; the newest
@@ -133,11 +142,12 @@ std::int64_t list_blocks(const IndexQuery& query, const std::int32_t* kv_slots, 
 void select_keys(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &spans = call[6];
     const std::int64_t n_out = out.ne[0], n_group = out.ne[1], k = call.params.k, block = call.params.block;
+    const bool whole = call.params.whole_blocks != 0;
     const std::int64_t capacity = call[4].ne[1] * kPageSlots;
     auto* scores = reinterpret_cast<float*>(call.scratch(slice.thread));
     auto* kv_slots = reinterpret_cast<std::int32_t*>(scores + capacity);
     const Range items = slice.share(spans.ne[1] * n_group);
-    with_kv_slots(call[2].type, [&]<class K>(K) {
+    with_kv_slots(call[2].present() ? call[2].type : DType::f32, [&]<class K>(K) {
         for (std::int64_t item = items.begin; item < items.end; ++item) {
             const std::int64_t token = item / n_group, group = item % n_group;
             auto* list = out.row<std::int32_t>(group, token);
@@ -147,7 +157,9 @@ void select_keys(const KernelCall& call, WorkSlice slice) noexcept {
             KvSlotToken next{};
             while (visible.next(next)) kv_slots[n++] = static_cast<std::int32_t>(next.kv_slot);
             Candidates candidates{scores, kv_slots + capacity};
-            if (block == 1 && call.params.local == 0) {
+            if (whole) {
+                n_listed = list_whole_blocks<K>(query, kv_slots, n, candidates, list);
+            } else if (block == 1 && call.params.local == 0) {
                 const std::int64_t n_chosen = choose_tokens<K>(query, kv_slots, n, k, candidates);
                 for (; n_listed < n_chosen; ++n_listed) list[n_listed] = kv_slots[candidates.order[n_listed]];
             } else {
@@ -156,6 +168,23 @@ void select_keys(const KernelCall& call, WorkSlice slice) noexcept {
             for (; n_listed < n_out; ++n_listed) list[n_listed] = -1;
         }
     });
+}
+
+/// The mark of the newest visible token whose mark is not 0, or 0.
+void latest_mark(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &marks = call[2];
+    const Range tokens = slice.share(out.ne[1]);
+    for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
+        VisibleKvSlots visible(call, t);
+        KvSlotToken token{};
+        float latest = 0.0f;
+        while (visible.next(token)) {
+            const auto* group = marks.data + k_group_offset(token.kv_slot, 0, 1, row_bytes(marks.type, 1));
+            const float mark = FloatKvSlots<KvSlotF32>::key(group, token.kv_slot % kGroup, 0, 1);
+            if (mark != 0.0f) latest = mark;
+        }
+        *out.row<std::int32_t>(t) = static_cast<std::int32_t>(latest);
+    }
 }
 
 /// out[t, h] as attention's, over the KV slots of a list, of which every KV head has its own or all share one.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "adapters.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace cli {
+
+namespace {
+
+struct Weighted {
+    std::string path;
+    float weight = 1;
+};
+
+// FILE[=NUMBER]: a name may have a = of its own, but then no number behind its last one.
+Weighted parse_weighted(const std::string& text) {
+    const auto equals = text.rfind('=');
+    if (equals == std::string::npos) return {text};
+    const char *begin = text.data() + equals + 1, *const end = text.data() + text.size();
+    if (begin != end && *begin == '+') ++begin;
+    float value = 0;
+    const auto [at, error] = std::from_chars(begin, end, value);
+    if (error != std::errc() || at != end || !std::isfinite(value)) return {text};
+    return {text.substr(0, equals), value};
+}
+
+tinfer::LayerRange parse_layers(const std::string& text) {
+    tinfer::LayerRange range;
+    if (text.empty()) return range;
+    const auto comma = text.find(',');
+    const auto number = [&](std::string_view part) {
+        int value = 0;
+        const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+        if (error != std::errc() || at != part.data() + part.size() || value < 0)
+            throw UsageError("--control-vector-layers '" + text + "': expected FIRST,LAST");
+        return value;
+    };
+    if (comma == std::string::npos) throw UsageError("--control-vector-layers '" + text + "': expected FIRST,LAST");
+    range.first = number(std::string_view(text).substr(0, comma));
+    range.last = number(std::string_view(text).substr(comma + 1));
+    return range;
+}
+
+}  // namespace
+
+void AdapterArgs::add_to(CLI::App& command) {
+    const std::string more = rare("Adapters");
+    command.add_option("--lora", loras, "LoRA adapter, times SCALE; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("FILE[=SCALE]")
+        ->group(more);
+    command.add_option("--control-vector", controls, "control vector, times STRENGTH; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("FILE[=STRENGTH]")
+        ->group(more);
+    command.add_option("--control-vector-layers", layers, "layers that get control vectors; all but 0 without it")
+        ->type_name("FIRST,LAST")
+        ->group(more);
+}
+
+void AdapterArgs::attach_to(tinfer::Context& context, const ModelArgs& model_args) const {
+    if (!layers.empty() && controls.empty()) throw UsageError("--control-vector-layers goes with --control-vector");
+    for (const std::string& text : loras) {
+        const auto [path, scale] = parse_weighted(text);
+        tinfer::attach(context, tinfer::Adapter::load(context.model(), path, model_args.log()), scale);
+    }
+    std::vector<tinfer::WeightedControl> vectors;
+    for (const std::string& text : controls) {
+        const auto [path, strength] = parse_weighted(text);
+        vectors.push_back({tinfer::ControlVector::load(context.model(), path), strength});
+    }
+    const tinfer::LayerRange range = parse_layers(layers);
+    if (!vectors.empty()) tinfer::set_control_vectors(context, vectors, range);
+}
+
+json describe_adapter(const tinfer::ModelFile& file) {
+    constexpr std::string_view kSuffix = ".lora_b", kDirection = "direction.";
+    if (file.metadata_value("general.type") == "adapter") {
+        json pairs = json::array();
+        for (const auto& tensor : file.tensors())
+            if (tensor.name.ends_with(kSuffix))
+                pairs.push_back(
+                    {{"base", tensor.name.substr(0, tensor.name.size() - kSuffix.size())}, {"rank", tensor.ne[0]}});
+        return {{"type", file.metadata_value("adapter.type").value_or("")},
+                {"architecture", file.metadata_value("general.architecture").value_or("")},
+                {"alpha", file.metadata_value("adapter.lora.alpha").value_or("none")},
+                {"pairs", pairs}};
+    }
+    json layers = json::array();
+    for (const auto& tensor : file.tensors())
+        if (tensor.name.starts_with(kDirection)) layers.push_back(tensor.name.substr(kDirection.size()));
+    if (layers.empty()) return nullptr;
+    return {{"type", "control vector"},
+            {"architecture", file.metadata_value("controlvector.model_hint").value_or("")},
+            {"n_embd", file.tensors()[0].ne[0]},
+            {"layers", layers}};
+}
+
+}  // namespace cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// --lora, --control-vector and --control-vector-layers: what sub-commands attach to their context.
+#pragma once
+
+#include <tinfer/adapter.hpp>
+
+#include <string>
+#include <vector>
+
+#include "common.hpp"
+
+namespace cli {
+
+struct AdapterArgs {
+    std::vector<std::string> loras, controls;
+    std::string layers;
+
+    void add_to(CLI::App& command);
+    /// Loads and attaches all of it, for every sequence. Errors name the adapter's file.
+    void attach_to(tinfer::Context& context, const ModelArgs& model_args) const;
+};
+
+/// What an adapter's or a control vector's file holds; null for any other file.
+[[nodiscard]] json describe_adapter(const tinfer::ModelFile& file);
+
+}  // namespace cli

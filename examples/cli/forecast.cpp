@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// tinfer forecast: tokens per second of a model on this machine before it is loaded. From the file's directory alone
+// come the bytes and multiply-accumulates that a token needs, from measuring (or from the options) what the machine
+// can do at most; how near kernels come to that is known from the benchmarks. Where memory is too small, the missing
+// weights come from storage for every token: a dense model is a loop over its weights, and a cache that forgets what
+// was used longest ago then keeps nothing of it.
+#include "common.hpp"
+#include "roof.hpp"
+#include "storage.hpp"
+#include "trace/trace.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <thread>
+
+namespace cli {
+
+namespace {
+
+// Shares of the roofs that kernels reach (docs/performance.md): reading weights for one token; products of prompts by
+// int8 instructions, which narrow models reach less of, because quantizing and norms weigh more; products of floats.
+// The tiles of amx multiply more at once than the instruction that the peak is measured with.
+constexpr double kReadShare = 0.86, kInt8Share = 0.66, kNarrowColumns = 240, kFloatShare = 0.80, kAmxGain = 2.4;
+constexpr std::uint64_t kPagingRequest = 256 << 10;  // what read-ahead of the system makes of page faults
+
+struct ForecastArgs {
+    ModelArgs model;
+    ContextArgs context;
+    std::string ram, disk;
+    int depth = 0, prompt = 512;
+    double stream_gbps = 0, int8_gmacs = 0, f32_gmacs = 0, disk_gbps = 0;
+    bool as_json = false;
+};
+
+/// What one token and one prompt token need, from the directory.
+struct Demand {
+    std::uint64_t weight_bytes = 0;          ///< of the file
+    std::uint64_t token_bytes = 0;           ///< of weights that one token reads
+    std::uint64_t expert_bytes = 0;          ///< of them: of experts, which change from token to token
+    std::uint64_t all_experts = 0;           ///< bytes of all experts
+    double token_int8 = 0, token_f32 = 0;    ///< multiply-accumulates of one token, the head included
+    double prompt_int8 = 0, prompt_f32 = 0;  ///< of one prompt token, the head excluded
+    std::int64_t n_embd = 0;
+};
+
+bool is_f32_product(tinfer::DType type) {
+    return type == tinfer::DType::f32 || type == tinfer::DType::f16 || type == tinfer::DType::bf16;
+}
+
+std::string architecture_of(const tinfer::ModelFile& file) {
+    return file.metadata_value("general.architecture").value_or("");
+}
+/// 0 where the file does not say.
+std::int64_t number_of(const tinfer::ModelFile& file, const std::string& key) {
+    const auto text = file.metadata_value(key);
+    std::int64_t value = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+    return value;
+}
+
+Demand demand_of(const tinfer::ModelFile& file) {
+    const std::string arch = architecture_of(file);
+    const std::int64_t n_expert = number_of(file, arch + ".expert_count"),
+                       n_used = number_of(file, arch + ".expert_used_count");
+    const bool tied = file.find("output.weight") == nullptr;
+    Demand demand;
+    demand.n_embd = number_of(file, arch + ".embedding_length");
+    for (const auto& tensor : file.tensors()) {
+        demand.weight_bytes += tensor.bytes;
+        const bool stacked = tensor.slice_bytes > 0 && n_expert > 0 && n_used > 0;
+        const bool embedding = tensor.role == "token_embd" || tensor.role == "per_layer_token_embd";
+        const bool head = tensor.role == "output" || (tensor.role == "token_embd" && tied);
+        if (embedding && !head) {
+            demand.token_bytes += tensor.row_bytes;
+            continue;
+        }
+        const double share = stacked ? double(n_used) / double(n_expert) : 1;
+        const auto bytes = std::uint64_t(double(tensor.bytes) * share);
+        demand.token_bytes += bytes;
+        if (stacked) demand.expert_bytes += bytes, demand.all_experts += tensor.bytes;
+        if (tensor.n_dims < 2) continue;
+        const double macs = share * double(tensor.ne[0]) * double(tensor.ne[1]) * double(tensor.ne[2]);
+        const bool floats = is_f32_product(tensor.type);
+        (floats ? demand.token_f32 : demand.token_int8) += macs;
+        if (!head) (floats ? demand.prompt_f32 : demand.prompt_int8) += macs;
+    }
+    return demand;
+}
+
+struct Machine {
+    int n_threads = 1;
+    std::string isa;
+    double stream = 0, int8 = 0, f32 = 0;  ///< per second
+};
+
+Machine measure_machine(const ForecastArgs& args, const Demand& demand) {
+    Machine machine;
+    const auto tables = tinfer::available_isas();
+    machine.isa = args.context.isa == "auto" ? std::string(to_string(tables.front())) : args.context.isa;
+    machine.stream = 1e9 * args.stream_gbps;
+    machine.int8 = 1e9 * args.int8_gmacs;
+    machine.f32 = 1e9 * args.f32_gmacs;
+    machine.n_threads = args.context.n_threads > 0 ? args.context.n_threads
+                                                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return machine;
+    roof::Team team(machine.n_threads);
+    const roof::Level level = roof::level_of(machine.isa);
+    // A model that fits the caches is read from them: as many bytes are streamed as a token reads, a GiB at most.
+    const std::uint64_t bytes = std::clamp<std::uint64_t>(demand.token_bytes, 1 << 20, std::uint64_t{1} << 30);
+    if (machine.stream <= 0) machine.stream = roof::read_rate(team, roof::LargePages(bytes).bytes(), 0.5);
+    if (machine.int8 <= 0) machine.int8 = roof::int8_dot_rate(team, level);
+    if (machine.f32 <= 0) machine.f32 = roof::f32_fma_rate(team, level);
+    return machine;
+}
+
+struct Forecast {
+    double prompt_s = 0, token_s = 0, token_best_s = 0;
+    double resident = 1;              ///< share of the weights that stays in memory
+    std::uint64_t storage_bytes = 0;  ///< per token
+    std::string bound = "memory";
+    bool fits = true;
+};
+
+/// Seconds of kernels and of storage of one token. `available`: bytes of memory for weights.
+Forecast forecast_of(const Demand& demand, const Machine& machine, std::uint64_t cache_bytes, std::uint64_t available,
+                     double disk_rate, int n_prompt) {
+    Forecast out;
+    const double int8_share = kInt8Share * double(demand.n_embd) / (double(demand.n_embd) + kNarrowColumns) *
+                              (machine.isa == "amx" ? kAmxGain : 1);
+    const double int8_rate = machine.int8 * int8_share, f32_rate = machine.f32 * kFloatShare;
+    const double read_s = double(demand.token_bytes + cache_bytes) / (kReadShare * machine.stream);
+    const double compute_s = demand.token_int8 / int8_rate + demand.token_f32 / f32_rate;
+    const double kernels_s = std::max(read_s, compute_s);
+    out.bound = read_s >= compute_s ? "memory" : "compute";
+    out.fits = demand.weight_bytes <= available;
+    // Storage: what every token reads anyway is a loop, so of it all or nothing stays; experts come as they are chosen,
+    // so as large a share of their picks hits as fits.
+    double best_bytes = 0;
+    if (!out.fits) {
+        const std::uint64_t steady = demand.token_bytes - demand.expert_bytes;
+        const std::uint64_t dense = demand.weight_bytes - demand.all_experts;
+        const bool keeps_steady = demand.all_experts > 0 && dense < available;
+        out.resident = double(available) / double(demand.weight_bytes);
+        if (keeps_steady) {
+            const double hit = double(available - dense) / double(demand.all_experts);
+            out.storage_bytes = std::uint64_t(double(demand.expert_bytes) * (1 - hit));
+            best_bytes = double(out.storage_bytes);
+        } else {
+            out.storage_bytes = steady + demand.expert_bytes;
+            best_bytes = double(demand.token_bytes) * (1 - out.resident);
+        }
+        out.bound = "storage";
+    }
+    const auto from_storage = [&](double bytes) { return out.fits || disk_rate <= 0 ? 0.0 : bytes / disk_rate; };
+    // Reading and computing take turns: pages are asked for when they are missed.
+    out.token_s = kernels_s + from_storage(double(out.storage_bytes));
+    out.token_best_s = kernels_s + from_storage(best_bytes);
+    const double prompt_kernels = demand.prompt_int8 / int8_rate + demand.prompt_f32 / f32_rate;
+    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // each micro-batch reads all
+    out.prompt_s = std::max(prompt_kernels * n_prompt, passes_s * std::ceil(n_prompt / 512.0)) / n_prompt;
+    if (!out.fits) out.prompt_s += from_storage(double(demand.weight_bytes)) * std::ceil(n_prompt / 512.0) / n_prompt;
+    return out;
+}
+
+int forecast(const ForecastArgs& args) {
+    args.model.require();
+    const auto paths = args.model.paths();
+    const auto file = args.model.open();
+    const Demand demand = demand_of(file);
+    auto options = args.context.options(args.model, {}, args.depth + args.prompt);
+    if (options.n_ctx == 0)  // as trained
+        options.n_ctx = static_cast<int>(number_of(file, architecture_of(file) + ".context_length"));
+    const auto plan = tinfer::plan(paths.front(), args.model.options(), options);
+    const std::uint64_t ram = args.ram.empty() ? 0 : parse_size(args.ram, "--ram");
+    const std::uint64_t taken = plan.context_total();
+    if (!args.ram.empty() && ram <= taken)
+        throw tinfer::Error(tinfer::ErrorCode::no_room,
+                            "the context alone takes " + size_text(taken) + ", --ram is " + size_text(ram));
+    const std::uint64_t available = args.ram.empty() ? ~std::uint64_t{0} : ram - taken;
+    const auto cache_bytes =
+        std::uint64_t(double(plan.cache) * args.depth / std::max(options.n_ctx, 1)) + plan.recurrent;
+    const Machine machine = measure_machine(args, demand);
+    double disk_rate = 1e9 * args.disk_gbps;
+    if (demand.weight_bytes > available && disk_rate <= 0)
+        disk_rate = (args.disk.empty() ? measure_storage(paths.front(), 2.0).curve : read_storage_curve(args.disk))
+                        .saturated_rate(kPagingRequest);
+    const Forecast out = forecast_of(demand, machine, cache_bytes, available, disk_rate, args.prompt);
+    const json document = {{"prompt_tps", 1 / out.prompt_s},
+                           {"generation_tps", 1 / out.token_s},
+                           {"generation_best_tps", 1 / out.token_best_s},
+                           {"bound", out.bound},
+                           {"fits", out.fits},
+                           {"weight_bytes", demand.weight_bytes},
+                           {"bytes_per_token", demand.token_bytes + cache_bytes},
+                           {"storage_bytes_per_token", out.storage_bytes},
+                           {"macs_per_token", demand.token_int8 + demand.token_f32},
+                           {"context_bytes", taken},
+                           {"threads", machine.n_threads},
+                           {"isa", machine.isa},
+                           {"stream_gbps", machine.stream / 1e9},
+                           {"int8_gmacs", machine.int8 / 1e9},
+                           {"f32_gmacs", machine.f32 / 1e9},
+                           {"disk_gbps", disk_rate / 1e9}};
+    if (args.as_json) {
+        print_line(document);
+        return 0;
+    }
+    print("prompt      " + fixed(1 / out.prompt_s, 1) + " t/s\n");
+    print("generation  " + fixed(1 / out.token_s, 1) + " t/s, bound by " + out.bound + "\n");
+    if (!out.fits)
+        print("            " + fixed(1 / out.token_best_s, 1) + " t/s if the system kept the part that fits\n");
+    print("a token     reads " + size_text(demand.token_bytes) + " of " + size_text(demand.weight_bytes) +
+          " of weights and " + size_text(cache_bytes) + " of the cache" +
+          (out.fits ? std::string() : ", " + size_text(out.storage_bytes) + " from storage") + "\n");
+    print("memory      " + size_text(taken) + " for the context" +
+          (ram > 0 ? ", " + size_text(available) + " left for weights: they " + (out.fits ? "fit" : "do not fit")
+                   : std::string()) +
+          "\n");
+    print("machine     " + std::to_string(machine.n_threads) + " threads, " + machine.isa + ": reads " +
+          fixed(machine.stream / 1e9, 1) + " GB/s, multiplies " + fixed(machine.int8 / 1e9, 1) + " (int8) and " +
+          fixed(machine.f32 / 1e9, 1) + " (f32) GMAC/s" +
+          (out.fits ? std::string() : ", storage " + fixed(disk_rate / 1e9, 2) + " GB/s") + "\n");
+    return 0;
+}
+
+}  // namespace
+
+Action add_forecast(CLI::App& app) {
+    auto args = std::make_shared<ForecastArgs>();
+    auto* command = app.add_subcommand("forecast", "Tells tokens per second of a model before it is loaded.");
+    args->model.add_to(*command);
+    const std::string group = "Forecast";
+    command->add_option("--ram", args->ram, "memory for weights and context, such as 16G; without it all fits")
+        ->type_name("SIZE")
+        ->group(group);
+    command->add_option("--prompt-tokens", args->prompt, "length of the prompt")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group(group);
+    command->add_option("-d,--depth", args->depth, "tokens in the cache")->check(whole())->type_name("N")->group(group);
+    command->add_flag("--json", args->as_json, "one JSON document")->group(group);
+    const std::string roofs = "Roofs (measured where they are not given)";
+    const auto add_rate = [&](const std::string& name, double& value, const std::string& help) {
+        command->add_option(name, value, help)->check(number(1e-6, 1e9))->type_name("N")->group(roofs);
+    };
+    add_rate("--stream-gbps", args->stream_gbps, "reading memory, GB/s of all threads");
+    add_rate("--int8-gmacs", args->int8_gmacs, "products of 8-bit integers, 10^9 a second");
+    add_rate("--f32-gmacs", args->f32_gmacs, "products of floats, 10^9 a second");
+    add_rate("--disk-gbps", args->disk_gbps, "reading storage, GB/s");
+    command->add_option("--disk", args->disk, "a curve by `tinfer trace disk`")->type_name("FILE")->group(roofs);
+    args->context.add_to(*command);
+    args->context.add_threads_to(*command);
+    command->footer(
+        "\nA model that does not fit is read from storage again for every token, except experts, of which as many\n"
+        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured.\n"
+        "\nExamples:\n  tinfer forecast model.gguf\n  tinfer forecast model.gguf --ram 16G -d 8000 --json");
+    return [args] { return forecast(*args); };
+}
+
+}  // namespace cli

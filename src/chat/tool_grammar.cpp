@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: MIT
+// From a row of the table of formats to the grammar of a family's answers. The parser of answers reads by the same row.
+#include "tinfer/chat_grammar.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "chat/call_literals.hpp"
+#include "chat/tool_program.hpp"
+#include "chat/tool_values.hpp"
+#include "grammar/gbnf.hpp"
+#include "grammar/grammar_impl.hpp"
+#include "grammar/regex.hpp"
+
+namespace tinfer {
+namespace chat {
+namespace {
+
+using grammar::kNone;
+using grammar::NodeKind;
+
+std::string regex_of(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (std::string_view("^$\\.*+?()[]{}|/").find(c) != std::string_view::npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+class AnswerGrammar {
+public:
+    AnswerGrammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options)
+        : options_(options), row_(detect_tool_format(chat_template.source())),
+          program_(std::make_shared<grammar::Program>()), ret_(program_->add({NodeKind::ret})) {
+        if (options.reasoning) thinks_ = detect_reasoning_format(chat_template.source());
+        read_tools(tools);
+    }
+
+    std::shared_ptr<const grammar::Program> run() {
+        if (options_.use != ToolUse::none) calls_ = calls(false);
+        const std::uint32_t start = answer();
+        for (auto& tool : tools_) naming(tool->name(), [&] { tool->finish(); });
+        if (text_) text_->finish();
+        program_->start = start;
+        program_->n_rules = n_rules_;
+        if (!grammar::prune(*program_))
+            fail(ErrorCode::bad_schema, "tools: no call is allowed by them, so none can be generated");
+        return program_;
+    }
+
+private:
+    /// Errors of schemas say which tool has them.
+    template <class Work>
+    static void naming(const std::string& name, Work&& work) {
+        try {
+            work();
+        } catch (const Error& error) {
+            const bool is_schema = error.code() == ErrorCode::bad_schema || error.code() == ErrorCode::limit_exceeded;
+            if (!is_schema || std::string_view(error.what()).starts_with("tool '")) throw;
+            fail(error.code(), cat("tool '", escaped(name), "': ", error.what()));
+        }
+    }
+
+    void read_tools(std::string_view tools) {
+        (void)JsonDocument::parse(tools, "tools");  // strict, and no deeper than can be handled
+        const auto list = nlohmann::ordered_json::parse(tools, nullptr, false);
+        if (!list.is_array()) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
+        bool is_known = options_.function.empty();
+        for (const auto& tool : list) {
+            const auto* function = tool.is_object() && tool.contains("function") ? &tool["function"] : &tool;
+            const std::string name = function->is_object() ? function->value("name", std::string()) : std::string();
+            if (!options_.function.empty() && name != options_.function) continue;
+            is_known = true;
+            naming(name,
+                   [&] { tools_.push_back(std::make_unique<ToolSchema>(tool.dump(), options_.schema, program_)); });
+        }
+        if (!is_known) fail(ErrorCode::bad_parameter, cat("tools: there is no '", escaped(options_.function), "'"));
+        if (tools_.empty() && options_.use == ToolUse::required)
+            fail(ErrorCode::bad_parameter, "tools: there is none that could be called");
+    }
+
+    std::uint32_t text(std::string_view bytes, std::uint32_t next) { return program_->add_text(bytes, next); }
+    std::uint32_t blanks(std::uint32_t next) { return add_blanks(*program_, next); }
+    std::uint32_t either(const std::vector<std::uint32_t>& to) {
+        if (to.size() != 1) {
+            grammar::Node node{NodeKind::split};
+            node.first = static_cast<std::uint32_t>(program_->targets.size());
+            node.count = static_cast<std::uint32_t>(to.size());
+            program_->targets.insert(program_->targets.end(), to.begin(), to.end());
+            return program_->add(node);
+        }
+        return to[0];
+    }
+    std::uint32_t call_rule(std::uint32_t rule, std::uint32_t next) {
+        ++n_rules_;
+        return program_->add_call(rule, next);
+    }
+
+    // ---- calls ------------------------------------------------------------------------------------------------------
+
+    /// The id of a call, which families give themselves: its characters and `next`.
+    std::uint32_t id(std::uint32_t next) {
+        grammar::CharSet set{{'0', '9'}};
+        if (row_.ids == IdShape::nine) set.add('a', 'z'), set.add('A', 'Z');
+        const std::uint32_t one = program_->add_set(set, ret_);
+        return row_.ids == IdShape::nine ? program_->add_repeat(one, 9, 9, next)
+                                         : program_->add_repeat(one, 1, 9, next);
+    }
+
+    /// {"name": N, "arguments": {…}} of one tool.
+    std::uint32_t object(ToolSchema& tool) {
+        const auto member = [&](std::string_view key, std::uint32_t value) {
+            return text(json_string(key), blanks(text(":", blanks(value))));
+        };
+        const auto comma = [&](std::uint32_t next) { return blanks(text(",", blanks(next))); };
+        const std::uint32_t close = blanks(text("}", ret_));
+        std::uint32_t behind = close;
+        if (row_.ids == IdShape::nine) {
+            const std::uint32_t with_id = comma(member(row_.id_key, text("\"", id(text("\"", close)))));
+            behind = either({close, with_id});
+        }
+        std::uint32_t begin = member(row_.arguments_key, call_rule(tool.json(), behind));
+        begin = member(row_.name_key, text(json_string(tool.name()), comma(begin)));
+        if (row_.shape == CallShape::object && row_.begins_answer)
+            begin = either({begin, member("type", text("\"function\"", comma(begin)))});
+        if (row_.ids == IdShape::digits) begin = member(row_.id_key, text("\"", id(text("\"", comma(begin)))));
+        return text("{", blanks(begin));
+    }
+
+    void check_name(const std::string& name) const {
+        LiteralReader reader{name};
+        if (reader.name() != name || name.size() > 256)
+            fail(ErrorCode::bad_parameter, cat("tool '", escaped(name), "': calls of the family '", row_.name,
+                                               "' have names of letters, digits, _ and - only"));
+        if (!row_.content_name.empty() && name == row_.content_name)
+            fail(ErrorCode::bad_parameter,
+                 cat("tool '", escaped(name), "': that is text in the family '", row_.name, "'"));
+    }
+
+    /// One call of one tool without the marks around it.
+    std::uint32_t body(ToolSchema& tool, std::uint32_t next) {
+        const std::string& name = tool.name();
+        switch (row_.shape) {
+            case CallShape::object:
+            case CallShape::list:
+            case CallShape::generic: return call_rule(object(tool), next);
+            case CallShape::named: {
+                check_name(name);
+                if (!row_.arguments_close.empty()) next = blanks(text(row_.arguments_close, next));
+                next = call_rule(tool.json(), next);
+                if (!row_.arguments_open.empty()) next = text(row_.arguments_open, blanks(next));
+                if (!row_.arguments_note.empty()) next = either({next, text(row_.arguments_note, next)});
+                next = text(row_.name_close, next);
+                if (!row_.id_open.empty()) next = either({next, text(row_.id_open, id(next))});
+                if (!row_.numbered) return text(cat(row_.name_open, name), next);
+                const std::uint32_t digit = program_->add_set(grammar::CharSet{{'0', '9'}}, ret_);
+                return text(cat("functions.", name, ":"), program_->add_repeat(digit, 1, 9, next));
+            }
+            case CallShape::parameters: {
+                check_name(name);
+                if (!row_.arguments_close.empty()) next = text(row_.arguments_close, next);
+                const std::uint32_t arguments = blanks(call_rule(tool.one_by_one(row_), next));
+                return text(cat(row_.name_open, name, row_.name_close), arguments);
+            }
+            case CallShape::python:
+                check_name(name);
+                return text(cat(name, "("), call_rule(tool.one_by_one(row_), text(")", next)));
+            case CallShape::braces:
+                check_name(name);
+                return text(cat(name, "{"), call_rule(tool.one_by_one(row_), text("}", next)));
+        }
+        return next;
+    }
+
+    std::uint32_t any_body() {
+        std::vector<std::uint32_t> to;
+        for (auto& tool : tools_) naming(tool->name(), [&] { to.push_back(body(*tool, ret_)); });
+        return either(to);
+    }
+
+    /// Items with commas between them.
+    std::uint32_t list(std::uint32_t item, std::uint32_t next) {
+        std::uint32_t behind = next;
+        if (options_.parallel)
+            behind = program_->add_repeat(blanks(text(",", blanks(call_rule(item, ret_)))), 0, kNone, behind);
+        return text("[", blanks(call_rule(item, behind)));
+    }
+
+    /// All calls of an answer up to the end of it. `is_open`: the mark of the first stands in the prompt.
+    std::uint32_t calls(bool is_open) {
+        const std::uint32_t item = any_body(), end = blanks(ret_);
+        const auto open = [&](std::uint32_t next) {
+            const bool is_tight = row_.shape == CallShape::named || row_.call_open.ends_with('"') ||
+                                  row_.call_open.ends_with(':') || row_.call_open.ends_with('=');
+            return is_tight ? next : blanks(next);
+        };
+        const auto close = [&](std::uint32_t next) {
+            return row_.call_close.empty() ? next : blanks(text(row_.call_close, next));
+        };
+        if (row_.shape == CallShape::generic) {
+            const std::uint32_t items = list(item, blanks(text("]", blanks(text("}", end)))));
+            return text("{", blanks(text("\"tool_calls\"", blanks(text(":", blanks(items))))));
+        }
+        if (row_.shape == CallShape::list || row_.shape == CallShape::python) {
+            const std::uint32_t one = open(list(item, blanks(text("]", close(end)))));
+            return is_open ? one : text(row_.call_open, one);
+        }
+        if (row_.close_ends) {  // a token that ends the answer is no part of its text
+            const std::uint32_t last = either({end, close(end)});
+            std::uint32_t behind = last;
+            if (options_.parallel) {
+                const std::uint32_t next = text(row_.call_open, open(call_rule(item, ret_)));
+                behind = program_->add_repeat(close(text(row_.message_open, next)), 0, kNone, last);
+            }
+            const std::uint32_t first = open(call_rule(item, behind));
+            return is_open ? first : text(row_.call_open, first);
+        }
+        const std::uint32_t last = row_.close.empty() ? end : blanks(text(row_.close, end));
+        std::uint32_t behind = last;
+        if (options_.parallel) {
+            std::uint32_t next = text(row_.call_open, open(call_rule(item, close(ret_))));
+            if (row_.call_open.empty()) next = text(";", blanks(next));
+            // Between line breaks of its own a mark begins at once.
+            behind = program_->add_repeat(blanks(next), 0, kNone, last);
+        }
+        const std::uint32_t first = open(call_rule(item, close(behind)));
+        if (is_open) return first;
+        const std::uint32_t begin = text(row_.call_open, first);
+        return row_.open.empty() ? begin : text(row_.open, blanks(begin));
+    }
+
+    // ---- text and reasoning -----------------------------------------------------------------------------------------
+
+    [[nodiscard]] bool thinks_anywhere() const { return thinks_ != nullptr && thinks_->open[1] == '|'; }
+    [[nodiscard]] std::string calls_begin() const {
+        return std::string(row_.open.empty() ? row_.call_open : row_.open);
+    }
+
+    /// Marks that no text has, so that nothing in it is taken for a call or for reasoning.
+    [[nodiscard]] std::vector<std::string> words() const {
+        std::vector<std::string> out;
+        const auto add = [&](std::string_view mark) {
+            if (!mark.empty()) out.emplace_back(mark);
+        };
+        for (const ToolFormat* row = &row_; row != nullptr; row = find_tool_format(row->also)) {
+            add(row->open.empty() ? row->call_open : row->open);
+            add(row->code_open);
+            if (thinks_ != nullptr && !thinks_anywhere())
+                for (const auto mark : row->dropped) add(mark);
+            if (row->also.empty()) break;
+        }
+        if (thinks_anywhere()) add(thinks_->open);
+        return out;
+    }
+
+    /// What no text begins with.
+    [[nodiscard]] std::string beginnings() const {
+        std::string out;
+        const auto add = [&](const std::string& expression) { out += (out.empty() ? "" : "|") + expression; };
+        if (thinks_ != nullptr && !thinks_anywhere()) add(regex_of(thinks_->open));
+        if (row_.begins_answer && row_.call_open.empty()) add("\\{|`{3}(json)?[ \\t\\r\\n]*\\{");
+        return out.empty() ? out : "^[ \\t\\r\\n]*(" + out + ")";
+    }
+
+    /// Free text, then one of `exits` behind the mark that begins it; the first, without a mark, is the end.
+    std::uint32_t free(const std::vector<std::pair<std::string, std::uint32_t>>& exits) {
+        std::vector<std::string> ends;
+        for (const auto& [mark, node] : exits) ends.push_back(mark);
+        const grammar::Dfa text = grammar::free_text(words(), ends);
+        std::vector<const grammar::Dfa*> parts{&text};
+        grammar::Dfa begins;
+        if (const std::string expression = beginnings(); !expression.empty()) {
+            begins = grammar::complement(grammar::compile_regex(expression));
+            parts.push_back(&begins);
+        }
+        const grammar::Dfa all = grammar::combine(
+            parts, [&](std::span<const std::uint32_t> labels) { return labels.back() == 0 ? 0 : labels[0]; });
+        return grammar::add_dfa(*program_, all, [&](std::uint32_t label) {
+            std::vector<std::uint32_t> to;
+            if (options_.use != ToolUse::required) to.push_back(ret_);
+            for (std::size_t i = 0; i < exits.size(); ++i)
+                if ((label >> (i + 1) & 1) != 0) to.push_back(exits[i].second);
+            return to;
+        });
+    }
+
+    /// Thoughts up to their closing mark, then `next`; an answer that need not call may end among them.
+    std::uint32_t thoughts(std::uint32_t next) {
+        const std::vector<std::string> mark{std::string(thinks_->close)};
+        const std::uint32_t behind = text(thinks_->close, next);
+        return grammar::add_dfa(*program_, grammar::free_text(mark, mark), [&](std::uint32_t label) {
+            std::vector<std::uint32_t> to;
+            if ((label & 2) != 0) to.push_back(behind);
+            if (options_.use != ToolUse::required) to.push_back(ret_);
+            return to;
+        });
+    }
+
+    /// The answer behind any reasoning.
+    std::uint32_t content(std::uint32_t again) {
+        if (options_.use == ToolUse::required) {
+            const std::uint32_t begin = blanks(calls_);
+            return row_.message_open.empty() ? begin : either({begin, blanks(text(row_.message_open, calls_))});
+        }
+        if (row_.shape == CallShape::generic && options_.use == ToolUse::automatic) return generic_content();
+        std::vector<std::pair<std::string, std::uint32_t>> exits;
+        if (options_.use == ToolUse::automatic && !row_.call_open.empty() && !tools_.empty())
+            exits.emplace_back(calls_begin(), calls_);
+        if (thinks_anywhere()) exits.emplace_back(thinks_->open, text(thinks_->open, again));
+        const std::uint32_t content_node = program_->add({NodeKind::split});
+        const std::string content_mark =
+            row_.content_name.empty() ? "" : cat(row_.call_open, row_.content_name, row_.name_close);
+        if (!content_mark.empty()) exits.emplace_back(content_mark, text(content_mark, content_node));
+        const std::uint32_t any = free(exits);
+        program_->nodes[content_node].first = static_cast<std::uint32_t>(program_->targets.size());
+        program_->nodes[content_node].count = 1;
+        program_->targets.push_back(any);
+        // Where nothing marks a call it is the whole answer.
+        if (options_.use != ToolUse::automatic || !row_.call_open.empty() || tools_.empty()) return any;
+        return either({any, blanks(calls_)});
+    }
+
+    std::uint32_t generic_content() {
+        text_document_ = std::make_unique<JsonDocument>(JsonDocument::parse(R"({"type": "string"})", "schema"));
+        text_normalizer_ = std::make_unique<grammar::Normalizer>(text_document_->root(), options_.schema, warnings_);
+        text_ = std::make_unique<grammar::Emitter>(*text_normalizer_, options_.schema, program_);
+        const std::uint32_t value = call_rule(text_->rule({text_normalizer_->root()}), blanks(text("}", blanks(ret_))));
+        std::vector<std::uint32_t> to{text("{", blanks(text("\"response\"", blanks(text(":", blanks(value))))))};
+        if (!tools_.empty()) to.push_back(calls_);
+        return blanks(either(to));
+    }
+
+    std::uint32_t answer() {
+        const std::string_view prompt = options_.generation_prompt;
+        const bool is_call = options_.use != ToolUse::none && row_.open.empty() && !row_.call_open.empty() &&
+                             prompt.ends_with(row_.call_open);
+        if (is_call) {
+            std::vector<std::uint32_t> to;
+            if (!tools_.empty()) to.push_back(calls(true));
+            if (!row_.content_name.empty() && options_.use == ToolUse::automatic)
+                to.push_back(text(cat(row_.content_name, row_.name_close), content(ret_)));
+            return either(to);
+        }
+        if (thinks_ == nullptr) return content(ret_);
+        const auto opened = prompt.rfind(thinks_->open), closed = prompt.rfind(thinks_->close);
+        const bool is_thinking = opened != prompt.npos && (closed == prompt.npos || closed < opened);
+        const std::uint32_t again = program_->add({NodeKind::split});
+        const std::uint32_t behind = content(again);
+        const std::uint32_t thinking = thoughts(behind);
+        program_->nodes[again].first = static_cast<std::uint32_t>(program_->targets.size());
+        program_->nodes[again].count = 1;
+        program_->targets.push_back(thinking);
+        if (is_thinking) return thinking;
+        return either({behind, blanks(text(thinks_->open, thinking))});
+    }
+
+    const ToolGrammarOptions& options_;
+    const ToolFormat& row_;
+    const ReasoningFormat* thinks_ = nullptr;
+    std::shared_ptr<grammar::Program> program_;
+    std::uint32_t ret_;
+    std::vector<std::unique_ptr<ToolSchema>> tools_;
+    std::uint32_t calls_ = kNone;
+    std::size_t n_rules_ = 1;
+    std::vector<std::string> warnings_;
+    std::unique_ptr<JsonDocument> text_document_;
+    std::unique_ptr<grammar::Normalizer> text_normalizer_;
+    std::unique_ptr<grammar::Emitter> text_;
+};
+
+}  // namespace
+
+std::shared_ptr<const grammar::Program> tool_program(const ChatTemplate& chat_template, std::string_view tools,
+                                                     const ToolGrammarOptions& options) {
+    return AnswerGrammar(chat_template, tools, options).run();
+}
+
+}  // namespace chat
+
+Grammar tool_grammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options) {
+    return reporting_memory("tool grammar: an allocation failed", [&] {
+        auto program = chat::tool_program(chat_template, tools, options);
+        return Grammar(std::make_shared<const Grammar::Impl>(std::move(program), options.schema.grammar));
+    });
+}
+
+std::string_view to_string(ToolUse use) noexcept {
+    switch (use) {
+        case ToolUse::none: return "none";
+        case ToolUse::automatic: return "auto";
+        case ToolUse::required: return "required";
+    }
+    return "?";
+}
+
+}  // namespace tinfer

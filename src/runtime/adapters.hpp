@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The adapters and control vectors of one context: what is attached, and what graphs, plans and observers need of it.
+// A change makes all of it anew and puts it in place of what was there, or throws and leaves that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "memory/memory.hpp"
+#include "model/adapter_file.hpp"
+#include "model/adapters.hpp"
+#include "runtime/batch_plan.hpp"
+#include "tinfer/adapter.hpp"
+
+namespace tinfer {
+
+struct Adapter::Impl {
+    model::LoraAdapter lora;
+};
+struct ControlVector::Impl {
+    model::Directions directions;
+};
+
+namespace runtime {
+
+class Layout;
+
+/// What the caller has attached.
+struct AttachedAdapters {
+    struct Lora {
+        std::shared_ptr<const Adapter::Impl> adapter;
+        std::vector<std::optional<float>> scales;  ///< {n_seq_max}: nullopt where it is not attached, 0: inactive
+    };
+    std::vector<Lora> loras;  ///< ascending by fingerprint
+    struct Control {
+        std::shared_ptr<const ControlVector::Impl> vector;
+        float strength = 1;
+    };
+    std::vector<Control> controls;
+    LayerRange range;  ///< of the controls, resolved
+    [[nodiscard]] bool empty() const noexcept { return loras.empty() && controls.empty(); }
+};
+
+/// Everything that changes what the tokens of a sequence get, as text: hashes, scales (bits), strengths, range. Equal
+/// texts, equal bits; "" where nothing takes part.
+[[nodiscard]] std::string describe(const AttachedAdapters& attached, SeqId seq);
+/// The same of all sequences.
+[[nodiscard]] std::string describe(const AttachedAdapters& attached);
+
+class ContextAdapters {
+public:
+    ContextAdapters(AttachedAdapters attached, const Layout& layout);
+    ContextAdapters(const ContextAdapters&) = delete;
+    ContextAdapters& operator=(const ContextAdapters&) = delete;
+
+    [[nodiscard]] const AttachedAdapters& attached() const noexcept { return attached_; }
+    [[nodiscard]] model::GraphAdapters& graph() noexcept { return graph_; }
+    /// The context's own tensors: caches, then those of adapters.
+    [[nodiscard]] std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
+    [[nodiscard]] std::uint32_t n_tensors() const noexcept { return n_tensors_; }
+    [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+    [[nodiscard]] std::span<const std::pair<std::string_view, std::byte*>> inputs() const noexcept { return inputs_; }
+
+    /// Throws invalid_batch for a token of several sequences that differ in their adapters.
+    void check(std::span<const memory::KvToken> tokens) const;
+    /// Which rows of the micro-batch each adapter adds to, and with what scale.
+    void write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
+                      const MicroBatch& micro_batch) noexcept;
+    /// Throws where a weight is multiplied in no graph, or layers do not end once each.
+    void check_use(const Layout& layout);
+
+private:
+    void add_lora(const AttachedAdapters::Lora& lora, std::size_t number);
+    void add_controls(const Layout& layout);
+    void place_inputs(const Layout& layout);
+
+    AttachedAdapters attached_;
+    std::vector<TensorInfo> tensors_;
+    std::uint32_t n_tensors_ = 0, first_id_ = 0;
+    model::GraphAdapters graph_;
+    std::vector<const AttachedAdapters::Lora*> active_;  ///< of graph_.list
+    std::vector<std::string> names_;                     ///< of directions
+    AlignedBuffer directions_, input_data_;
+    std::vector<std::pair<std::string_view, std::byte*>> inputs_;
+    std::uint64_t bytes_ = 0;
+};
+
+}  // namespace runtime
+}  // namespace tinfer

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tinfer forecast and what tinfer trace reckons of storage, against the same sums made here.
+
+usage: analysis_test.py path/to/tinfer [unittest arguments]
+"""
+import csv
+import io
+import json
+import math
+import unittest
+import zipfile
+
+from cli_support import FOLDER, MODEL, NO_EOG, make_model, tinfer
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+DENSE, MOE = str(FOLDER / "a-dense.tntrace"), str(FOLDER / "a-moe.tntrace")
+MOE_MODEL = str(make_model("a-moe.gguf", 1, "moe"))
+HEADER = "request_bytes,idle_bytes_per_s,saturated_bytes_per_s\n"
+
+
+def trace(verb, path, *args, **kw):
+    return tinfer("trace", verb, path, *args, **kw).decode()
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def curve(name, *points):
+    path = FOLDER / name
+    path.write_text(HEADER + "".join(f"{size},{idle},{busy}\n" for size, idle, busy in points))
+    return path
+
+
+class Recorded(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        for path, model, extras in ((DENSE, MODEL, "pages"), (MOE, MOE_MODEL, "router")):
+            tinfer("trace", "record", model, "-p", "once on a time", "-n", 12, "--temp", 0, *NO_EOG, "-t", 2, "-o", path,
+                   "--extras", extras, "--overwrite")
+
+
+class Npz(Recorded):
+    def test_columns_are_those_of_the_csv(self):
+        path = FOLDER / "t.npz"
+        trace("export", DENSE, "--format", "npz", "-o", path)
+        with zipfile.ZipFile(path) as archive:
+            self.assertIsNone(archive.testzip())
+            self.assertIn("event.npy", archive.namelist())
+        if numpy is None:
+            self.skipTest("no numpy: only the archive was looked at")
+        arrays = numpy.load(path, allow_pickle=False)
+        events = rows(trace("export", DENSE, "--format", "csv", "--events"))
+        for name, column in (("event", "event"), ("event_run", "run"), ("event_decode", "decode"), ("event_begin_ns", "t_begin_ns"),
+                             ("event_end_ns", "t_end_ns"), ("event_bytes_read", "bytes_read"), ("event_macs", "macs")):
+            self.assertEqual(arrays[name].tolist(), [int(e[column]) for e in events], name)
+        for name in ("op", "part", "phase", "kernel"):
+            texts = arrays[name + "_names"][arrays["event_" + name]]
+            self.assertEqual([t.decode() for t in texts], [e[name] for e in events], name)
+        self.assertEqual([65535 if n < 0 else n for n in arrays["event_layer"].tolist()], [int(e["layer"]) for e in events])
+        accesses = rows(trace("export", DENSE, "--format", "csv"))
+        for name in ("event", "offset", "length", "stride", "count", "tag", "weight", "slot", "passes"):
+            self.assertEqual(arrays["access_" + name].tolist(), [int(a[name]) for a in accesses], name)
+        self.assertEqual([t.decode() for t in arrays["tensor_names"][arrays["access_tensor"]]], [a["tensor"] for a in accesses])
+        none = 2**64 - 1
+        self.assertEqual([None if n == none else n for n in arrays["access_file_offset"].tolist()],
+                         [int(a["file_offset"]) if a["file_offset"] else None for a in accesses])
+
+
+class Storage(Recorded):
+    def test_curves_that_are_none(self):
+        for text in ("", "nonsense\n", HEADER, HEADER + "4096,1\n", HEADER + "4096,1,x\n", HEADER + "4096,0,1\n",
+                     HEADER + "4096,1,1\n4096,1,1\n"):
+            path = FOLDER / "bad.csv"
+            path.write_text(text)
+            trace("io", DENSE, "--disk", path, code=1)
+            self.assertIn("bad.csv", tinfer.stderr)
+
+    def test_requests_on_a_storage(self):
+        path = curve("flat.csv", (4096, 1e6, 4e6))
+        result = json.loads(trace("io", DENSE, "--disk", path, "--json"))
+        self.assertAlmostEqual(result["storage"]["one_by_one_s"], result["bytes"] / 1e6, 9)
+        self.assertAlmostEqual(result["storage"]["at_once_joined_s"], result["bytes"] / 4e6, 9)
+        # between two points over the logarithm of the size
+        path = curve("slope.csv", (4096, 1e6, 1e6), (65536, 5e6, 5e6))
+        requests = json.loads(trace("io", DENSE, "--disk", path, "--json", "--limit", 0))
+        expected = 0
+        for request in requests["requests_list"]:
+            share = min(max(math.log(request["length"] / 4096) / math.log(16), 0), 1)
+            expected += request["length"] / (1e6 + share * 4e6)
+        self.assertAlmostEqual(requests["storage"]["one_by_one_s"], expected, 9)
+
+    def test_measured(self):
+        big = FOLDER / "big.bin"
+        big.write_bytes(bytes(8 << 20))
+        out = FOLDER / "disk.csv"
+        points = json.loads(trace("disk", big, "-o", out, "--seconds", 0.2, "--json"))["points"]
+        self.assertEqual([p["request"] for p in points], [4096, 16384, 65536, 262144, 1048576, 4194304])
+        for point in points:
+            self.assertGreater(point["idle"], 0)
+            self.assertGreater(point["saturated"], 0)
+        json.loads(trace("io", DENSE, "--disk", out, "--json"))
+        trace("disk", MODEL, code=1)   # too small
+        tinfer("trace", "disk", code=2)
+
+    def test_three_times_add_up(self):
+        for run in json.loads(trace("cold", DENSE, "--json"))["runs"]:
+            self.assertAlmostEqual(run["storage"] + run["page_faults"] + run["kernels"], run["wall"], 6)
+            self.assertLessEqual(run["of_them_between"], run["kernels"])
+            for part in ("storage", "page_faults", "kernels"):
+                self.assertGreaterEqual(run[part], 0)
+
+    def test_reuse_of_the_cache(self):
+        # Every row of K and V is read again for each later token: its distance is what the cache holds by then.
+        result = json.loads(trace("reuse", DENSE, "--class", "kv", "--phase", "decode", "--json"))
+        self.assertGreater(result["touches"], result["cold_touches"])
+        self.assertGreater(sum(bin["touches"] for bin in result["histogram"]), 0)
+
+
+class Prefetch(Recorded):
+    def routes(self):
+        tokens = {}
+        for row in rows(trace("export", MOE, "--format", "routes")):
+            tokens.setdefault(int(row["token"]), {}).setdefault(int(row["layer"]), []).append((int(row["expert"]), int(row["bytes"])))
+        return [tokens[t] for t in sorted(tokens)]
+
+    def simulate(self, path, *args):
+        table = json.loads(trace("experts", MOE, "--prefetch", "--disk", path, "--json", *args))["prefetch"]
+        return {row["read_ahead"]: row for row in table}
+
+    def test_on_demand_is_a_cache_and_a_queue(self):  # [N21]
+        rate, size = 1e7, 1
+        result = self.simulate(curve("d.csv", (4096, rate, rate)), "--cache", size)["on_demand"]
+        tokens, caches, hits, missed, read = self.routes(), {}, 0, 0, 0
+        for i, token in enumerate(tokens):
+            for layer, picks in sorted(token.items()):
+                cache = caches.setdefault(layer, [])
+                if i >= len(tokens) // 2:
+                    hits += sum(expert in cache for expert, _ in picks)
+                    missed += sum(expert not in cache for expert, _ in picks)
+                    read += sum(size_of for expert, size_of in picks if expert not in cache)
+                for expert, _ in picks:
+                    if expert in cache:
+                        cache.remove(expert)
+                    cache.append(expert)
+                    del cache[:-size]
+        n = len(tokens) - len(tokens) // 2
+        self.assertEqual((result["cached"], result["not_told"], result["in_time"], result["late"]), (hits, missed, 0, 0))
+        self.assertEqual(result["read_per_token"], read // n)
+        self.assertAlmostEqual(result["stall"], 1e3 * read / rate / n, 6)
+        self.assertAlmostEqual(result["token"], result["compute"] + result["stall"], 9)
+
+    def test_the_oracle_hides_what_can_be_hidden(self):  # [N21]
+        for rate in (1e5, 1e8, 1e15):
+            result = self.simulate(curve("d.csv", (4096, rate, rate)))
+            oracle, demand = result["oracle"], result["on_demand"]
+            self.assertEqual(oracle["wasted_per_token"], 0)
+            self.assertEqual(oracle["read_per_token"], demand["read_per_token"])   # without a cache
+            self.assertLessEqual(oracle["stall"], demand["stall"] + 1e-9)
+            for name, row in result.items():
+                # Whoever reads ahead still reads all: no token is faster than its storage or its kernels.
+                self.assertGreaterEqual(row["token"] + 1e-6, row["compute"])
+                picks = row["cached"] + row["in_time"] + row["late"] + row["not_told"]
+                self.assertEqual(picks, demand["cached"] + demand["not_told"], name)
+        self.assertLess(demand["stall"], 1e-4)   # of the fastest
+        self.assertGreater(oracle["in_time"], 0)
+
+    def test_several_requests_go_at_the_saturated_rate(self):
+        one = self.simulate(curve("d.csv", (4096, 1e6, 1e6)))["on_demand"]
+        two = self.simulate(curve("d.csv", (4096, 1e6, 2e6)))["on_demand"]
+        self.assertAlmostEqual(two["stall"], one["stall"] / 2, 9)   # each token misses its two experts together
+        tinfer("trace", "experts", MOE, "--prefetch", code=2)
+
+
+class Forecast(unittest.TestCase):
+    ROOFS = ["--stream-gbps", 10, "--int8-gmacs", 100, "--f32-gmacs", 20]
+
+    def forecast(self, model, *args, **kw):
+        return json.loads(tinfer("forecast", model, *self.ROOFS, "-t", 2, "--isa", "reference", "--json", *args, **kw))
+
+    def directory(self, model):
+        return rows(tinfer("inspect", model, "--csv").decode())
+
+    def test_a_dense_model_that_fits(self):  # [N23]
+        tensors = self.directory(MODEL)
+        tied = not any(t["name"] == "output.weight" for t in tensors)
+        read = macs = 0
+        for t in tensors:
+            if t["role"] == "token_embd" and not tied:
+                read += int(t["bytes"]) // int(t["ne1"])
+                continue
+            read += int(t["bytes"])
+            if int(t["n_dims"]) > 1:
+                macs += int(t["ne0"]) * int(t["ne1"])
+        result = self.forecast(MODEL)
+        self.assertEqual(result["bytes_per_token"], read)
+        self.assertEqual(result["macs_per_token"], macs)
+        self.assertEqual(result["fits"], True)
+        self.assertEqual(result["generation_tps"], result["generation_best_tps"])
+        if result["bound"] == "memory":
+            self.assertAlmostEqual(result["generation_tps"], 0.86 * 10e9 / read, delta=1)
+        # Tokens in the cache are read, too.
+        deep = self.forecast(MODEL, "-d", 100)
+        self.assertGreater(deep["bytes_per_token"], read)
+        self.assertLess(deep["generation_tps"], result["generation_tps"])
+
+    def test_a_dense_model_that_does_not_fit_is_read_for_every_token(self):  # [N23]
+        whole = self.forecast(MODEL)
+        ram = whole["context_bytes"] + whole["weight_bytes"] // 2
+        paged = self.forecast(MODEL, "--ram", ram, "--disk-gbps", 0.001)
+        self.assertEqual((paged["fits"], paged["bound"]), (False, "storage"))
+        self.assertEqual(paged["storage_bytes_per_token"], paged["bytes_per_token"])
+        self.assertAlmostEqual(1 / paged["generation_tps"], 1 / whole["generation_tps"] + paged["bytes_per_token"] / 1e6, 6)
+        self.assertGreater(paged["generation_best_tps"], paged["generation_tps"])
+        disk = curve("d.csv", (4096, 5e5, 1e6))
+        self.assertEqual(self.forecast(MODEL, "--ram", ram, "--disk", disk)["generation_tps"], paged["generation_tps"])
+        self.assertEqual(self.forecast(MODEL, "--ram", "1T")["fits"], True)
+        tinfer("forecast", MODEL, *self.ROOFS, "--ram", "10K", code=1)
+        self.assertIn("context alone", tinfer.stderr)
+        tinfer("forecast", MODEL, *self.ROOFS, "--ram", "lots", code=2)
+
+    def test_experts_hit_as_far_as_they_fit(self):
+        tensors = self.directory(MOE_MODEL)
+        stacked = sum(int(t["bytes"]) for t in tensors if int(t["expert_count"] or 0) > 0)
+        whole = self.forecast(MOE_MODEL)
+        dense = whole["weight_bytes"] - stacked
+        self.assertGreater(stacked, 0)
+        self.assertLess(whole["bytes_per_token"], whole["weight_bytes"])
+        half = self.forecast(MOE_MODEL, "--ram", whole["context_bytes"] + dense + stacked // 2, "--disk-gbps", 0.01)
+        none = self.forecast(MOE_MODEL, "--ram", whole["context_bytes"] + dense + 1, "--disk-gbps", 0.01)
+        self.assertLess(abs(half["storage_bytes_per_token"] - none["storage_bytes_per_token"] / 2), 4)
+        self.assertGreater(half["generation_tps"], none["generation_tps"])
+
+    def test_measured_roofs_and_text(self):
+        text = tinfer("forecast", MODEL, "-t", 1).decode()
+        for word in ("prompt", "generation", "bound by", "GMAC/s"):
+            self.assertIn(word, text)
+        tinfer("forecast", FOLDER / "absent.gguf", code=1)
+        tinfer("forecast", code=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Any bytes as a trace to be looked at: refused with an Error, or packed for the viewer's page.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "tinfer/error.hpp"
+#include "view.hpp"
+
+namespace {
+
+void expect_view(bool condition) {
+    if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+    // Thinned in one of four runs: what is left out then is a path of its own.
+    const cli::ViewOptions options{.file_name = "input", .max_events = size % 4 == 0 ? std::uint64_t{5} : 1'000'000};
+    try {
+        const cli::PackedTrace packed = cli::pack_trace(bytes, options);
+        expect_view(packed.skeleton.size() <= size && packed.n_events <= size);
+    } catch (const tinfer::Error& error) {
+        expect_view(error.what()[0] != '\0');
+    }
+    return 0;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// What a trace takes on disk: small enough to leave on.
+#include <doctest/doctest.h>
+
+#include "trace/trace_file_support.hpp"
+
+using namespace tinfer;
+using namespace tinfer::test;
+
+TEST_CASE("trace file: a token of a model of twenty-two layers takes at most 16 KB at level steps") {
+    for (const char* arch : {"llama", "qwen3moe"}) {
+        CAPTURE(arch);
+        auto tiny = TinyModel::of(arch, DType::q8_0);
+        const bool experts = tiny.n_expert > 0;
+        tiny.n_layer = experts ? 12 : 22;  // as the 1.1B shape; with experts a layer has more steps
+        Context context(load_tiny(tiny), {.n_ctx = 64, .n_threads = 1});
+        std::vector<std::byte> bytes;
+        const auto file = std::make_shared<TraceFile>(std::make_unique<MemorySink>(bytes));
+        const auto attached = context.attach(file);
+        decode_some(context, 5, 3);  // the first token of a plan writes the plan
+        const std::uint64_t before = file->bytes(), events = file->events();
+        decode_some(context, 1, 9);
+        CHECK(file->events() > events);
+        CHECK((file->bytes() - before) / 10 <= 16 * 1024);
+        CHECK(file->dropped() == 0);
+    }
+}
