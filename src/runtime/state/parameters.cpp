@@ -23,6 +23,7 @@ void add_rope(Parameters& out, std::string_view which, const RopeParams& rope) {
 /// their range; of one sequence those that it has.
 std::string adapters_text(const Context::Impl& context, std::optional<SeqId> seq) {
     const AttachedAdapters attached = context.attached_adapters();
+    if (seq && (*seq < SeqId{0} || *seq >= SeqId{context.options.n_seq_max})) return {};  // refused later
     return seq ? describe(attached, *seq) : describe(attached);
 }
 
