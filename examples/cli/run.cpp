@@ -112,7 +112,6 @@ public:
         : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()), made_with_(context_options()),
           context_(model, made_with_), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache),
           n_reused_(load_prompt_cache()), generation_(model.vocab(), decoder_tokens(), generation_options()) {
-        args.adapters.attach_to(context_, args.model);
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
         constrain(sampler_);
@@ -168,6 +167,7 @@ private:
 
     /// How many tokens of the prompt the context has from a file. The sampler hears of them as of all others.
     std::size_t load_prompt_cache() {
+        args_.adapters.attach_to(context_, args_.model);  // a state asks for the same
         if (!args_.prompt_cache.given()) return 0;
         const std::size_t n = prompt_cache_.load_prompt(context_, tokens_);
         for (std::size_t i = 0; i < n; ++i) sampler_.accept(tokens_[i]);
@@ -302,6 +302,7 @@ private:
         receipt.n_predict = args_.n_predict;
         receipt.stops = args_.stop_texts();
         receipt.stop = report_.stop;
+        receipt.constrained = args_.grammar.given();
         receipt.add_hashes(model_, [](double) { return !interrupted(); });
         write_file(args_.receipt, receipt.json());
     }
@@ -374,6 +375,11 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     args.long_text.check();
     if (args.explain && args.speculate.is_on())
         throw UsageError("--explain and --speculate do not go together: several tokens are drawn in one step");
+    if (!args.receipt.empty() && (!args.adapters.loras.empty() || !args.adapters.controls.empty() ||
+                                  args.long_text.shifts || !args.long_text.extend.empty() || args.prompt_cache.given()))
+        throw UsageError(
+            "--receipt does not go with --lora, --control-vector, --context-shift, --self-extend or --prompt-cache: a "
+            "receipt does not hold them");
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",

@@ -59,9 +59,10 @@ public:
     PrefixStore& operator=(PrefixStore&&) noexcept;
     ~PrefixStore();
 
-    /// Tokens of the longest beginning that restore() would find; at least one token is left to be computed. Throws
-    /// bad_parameter for a context of another model, and unsupported_operation as save_state does.
-    [[nodiscard]] std::size_t match(const Context& context, std::span<const Token> tokens);
+    /// Tokens of the longest beginning that restore() would find for this sequence, whose adapters count; at least one
+    /// token is left to be computed. Throws bad_parameter for a context of another model, and unsupported_operation as
+    /// save_state does.
+    [[nodiscard]] std::size_t match(const Context& context, std::span<const Token> tokens, SeqId seq = SeqId{0});
     /// Replaces what the sequence has by the longest beginning of `tokens`, at positions from 0. Returns how many they
     /// are; where it is 0, the sequence is empty. Outputs of the context are gone. Throws bad_sequence, no_room (fewer
     /// tokens may fit; nothing has changed), out_of_memory.

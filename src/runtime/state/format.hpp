@@ -40,7 +40,7 @@ enum class Tag : std::uint32_t {
 
 /// Name and value of what the results depend on, as texts that are equal where they are.
 using Parameters = std::vector<std::pair<std::string, std::string>>;
-[[nodiscard]] Parameters compute_parameters(const Context::Impl& context);
+[[nodiscard]] Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId> seq);
 
 /// Where a state is written to, in order.
 using Put = std::function<void(std::span<const std::byte>)>;

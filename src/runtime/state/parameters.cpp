@@ -20,12 +20,16 @@ void add_rope(Parameters& out, std::string_view which, const RopeParams& rope) {
 }
 
 /// What is attached to the context and changes its results: adapters by hash with their scales, control vectors with
-/// their range. Nothing can be attached so far.
-std::string attached_adapters(const Context::Impl&) { return {}; }
+/// their range; of one sequence those that it has.
+std::string adapters_text(const Context::Impl& context, std::optional<SeqId> seq) {
+    const AttachedAdapters attached = context.attached_adapters();
+    if (seq && (*seq < SeqId{0} || *seq >= SeqId{context.options.n_seq_max})) return {};  // refused later
+    return seq ? describe(attached, *seq) : describe(attached);
+}
 
 }  // namespace
 
-Parameters compute_parameters(const Context::Impl& context) {
+Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId> seq) {
     const model::BoundModel& model = context.layout.model();
     const model::HParams& hp = model.hp;
     const ContextOptions& options = context.options;
@@ -43,7 +47,7 @@ Parameters compute_parameters(const Context::Impl& context) {
     }
     out.emplace_back("attention", std::string(to_string(options.attention)));
     out.emplace_back("overrides", model.file->overrides_text());
-    out.emplace_back("adapters", attached_adapters(context));
+    out.emplace_back("adapters", adapters_text(context, seq));
     return out;
 }
 

@@ -26,7 +26,7 @@ constexpr std::uint64_t kPageOverhead = 512;  // bytes that a page costs beside 
 
 /// What pages of a context look like: which rows go into each, and which into checkpoints.
 struct Form {
-    explicit Form(const Context::Impl& context, std::span<const std::uint8_t, 16> model) {
+    Form(const Context::Impl& context, std::span<const std::uint8_t, 16> model, SeqId seq) {
         check_has_states(context);
         const bool drops = context.layout.model().hp.has_windowed_layers() && !context.options.swa_full;
         for (const CacheRows& rows : cache_rows(context)) (drops && rows.windowed ? windowed : paged).push_back(rows);
@@ -39,7 +39,7 @@ struct Form {
             hash.update(text);
         };
         hash.update(std::as_bytes(model));
-        for (const auto& [name, value] : compute_parameters(context)) add(name), add(value);
+        for (const auto& [name, value] : compute_parameters(context, seq)) add(name), add(value);
         for (const TensorInfo& cache : context.layout.caches())
             add(cache.name), add(to_string(cache.type)), add(cat(cache.row_bytes));
         root = hash.finish();
@@ -101,10 +101,10 @@ struct PrefixPages {
         [[nodiscard]] std::size_t n_tokens() const noexcept { return rows.size() * kPageTokens; }
     };
 
-    Form form_of(const Context::Impl& context) const {
+    Form form_of(const Context::Impl& context, SeqId seq) const {
         if (&context.owner.file() != &model.file() && context.owner.file().fingerprint() != fingerprint)
             fail(ErrorCode::bad_parameter, "prefix store: the context has another model");
-        return Form(context, fingerprint);
+        return Form(context, fingerprint, seq);
     }
 
     static BlockKey key_of(const Digest& parent, std::span<const Token> tokens, std::size_t page) {
@@ -242,7 +242,7 @@ struct PrefixPages {
     }
 
     std::size_t restore(Context::Impl& context, SeqId seq, std::span<const Token> tokens) {
-        const Form form = form_of(context);
+        const Form form = form_of(context, seq);
         const Found found = find(form, tokens);
         const std::size_t n = found.n_tokens();
         Parsed parsed;
@@ -312,7 +312,7 @@ struct PrefixPages {
     }
 
     void keep(Context::Impl& context, SeqId seq, std::span<const Token> tokens) {
-        const Form form = form_of(context);
+        const Form form = form_of(context, seq);
         const std::size_t n_pages = tokens.size() / kPageTokens;
         if (n_pages == 0) return;
         context.settle_keys();
@@ -388,10 +388,10 @@ PrefixStore::PrefixStore(PrefixStore&&) noexcept = default;
 PrefixStore& PrefixStore::operator=(PrefixStore&&) noexcept = default;
 PrefixStore::~PrefixStore() = default;
 
-std::size_t PrefixStore::match(const Context& context, std::span<const Token> tokens) {
+std::size_t PrefixStore::match(const Context& context, std::span<const Token> tokens, SeqId seq) {
     return reporting_memory(kInStore, [&] {
         const Context::Impl& impl = detail::impl_of(context);
-        return impl_->find(impl_->form_of(impl), tokens).n_tokens();
+        return impl_->find(impl_->form_of(impl, seq), tokens).n_tokens();
     });
 }
 

@@ -21,8 +21,10 @@ void check_model(const Context::Impl& context, const Parsed& parsed, std::string
                                             " (", context.layout.model().hp.arch, ")"));
 }
 
-void check_parameters(const Context::Impl& context, const Parsed& parsed, std::string_view name) {
-    const Parameters here = compute_parameters(context);
+void check_parameters(const Context::Impl& context, const Parsed& parsed, std::optional<SeqId> seq,
+                      std::string_view name) {
+    if (!parsed.info.whole_context && !seq) seq = SeqId{0};
+    const Parameters here = compute_parameters(context, parsed.info.whole_context ? std::optional<SeqId>() : seq);
     const auto refuse = [&](std::string_view what, std::string_view there, std::string_view now) {
         fail(ErrorCode::param_mismatch, cat(name, ": state was made with different parameters: ", escaped(what), ": '",
                                             escaped(there), "' there, '", escaped(now), "' here"));
@@ -278,7 +280,7 @@ private:
 void restore(Context::Impl& context, Parsed& parsed, std::optional<SeqId> seq, std::string_view name) {
     check_has_states(context);
     check_model(context, parsed, name);
-    check_parameters(context, parsed, name);
+    check_parameters(context, parsed, seq, name);
     check_caches(context, parsed, name);
     Restoring(context, parsed, seq, name)();
 }

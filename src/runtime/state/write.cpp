@@ -62,7 +62,7 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     model.short_text(context.layout.model().hp.arch);
     add(Tag::model, std::move(model.bytes));
     StatePayload params;
-    const Parameters parameters = compute_parameters(context);
+    const Parameters parameters = compute_parameters(context, options.seq);
     params.number(static_cast<std::uint32_t>(parameters.size()));
     for (const auto& [name, value] : parameters) {
         params.short_text(name);
