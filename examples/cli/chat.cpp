@@ -119,6 +119,7 @@ public:
 private:
     tinfer::ContextOptions context_options() const {
         auto options = args_.context.options(args_.model, model_.info(), 0);
+        if (args_.grammar.given()) options.n_outputs = 16;  // what a grammar leaves no choice about goes together
         args_.speculate.apply_to(options);
         return options;
     }

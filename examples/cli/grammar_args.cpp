@@ -17,7 +17,7 @@ void GrammarArgs::add_to(CLI::App& command) {
     command.add_option("--grammar", grammar, "what is generated has to match this grammar (GBNF)")
         ->type_name("TEXT")
         ->group(group);
-    command.add_option("--grammar-file", grammar_file, "the grammar is in this file")->type_name("FILE")->group(group);
+    command.add_option("--grammar-file", grammar_file, "the grammar is in this file")->type_name("FILE")->group(more);
     command
         .add_option("--json-schema", schema, "what is generated is JSON that this schema allows: a file, or the JSON")
         ->type_name("FILE")

@@ -19,7 +19,7 @@ void SpeculateArgs::add_to(CLI::App& command) {
         ->group(group);
     command.add_option("--draft", draft_file, "the smaller model, with the same vocabulary")
         ->type_name("FILE")
-        ->group(group);
+        ->group(rare(group));
     command.add_option("--draft-max", draft_max, "most tokens that are guessed at once")
         ->check(whole(1, 63))
         ->type_name("N")
@@ -61,12 +61,12 @@ void LongTextArgs::add_to(CLI::App& command) {
     command.add_option("--keep", keep, "first tokens that a shift keeps; -1 = the prompt")
         ->check(whole(-1))
         ->type_name("N")
-        ->group(group);
+        ->group(rare(group));
     command
         .add_option("--self-extend", extend,
                     "texts up to G times as long as trained: far positions in groups of G, W tokens at a time")
         ->type_name("G,W")
-        ->group(group);
+        ->group(rare(group));
 }
 
 void LongTextArgs::check() const {

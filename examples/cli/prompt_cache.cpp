@@ -10,17 +10,16 @@ namespace cli {
 
 void PromptCacheArgs::add_to(CLI::App& command) {
     const std::string group = "Prompt cache";
-    auto* named = command
-                      .add_option("--prompt-cache", file,
-                                  "keep the state behind the prompt in this file; what it holds is not evaluated again")
-                      ->type_name("FILE")
-                      ->group(group);
+    auto* named =
+        command.add_option("--prompt-cache", file, "keep the state of the prompt in this file, for the next run")
+            ->type_name("FILE")
+            ->group(group);
     auto* everything =
-        command.add_flag("--prompt-cache-all", all, "also what is generated")->needs(named)->group(group);
+        command.add_flag("--prompt-cache-all", all, "also what is generated")->needs(named)->group(rare(group));
     command.add_flag("--prompt-cache-ro", read_only, "read the file, never write it")
         ->needs(named)
         ->excludes(everything)
-        ->group(group);
+        ->group(rare(group));
 }
 
 std::vector<tinfer::Token> PromptCache::load(tinfer::Context& context) {

@@ -195,6 +195,7 @@ private:
         const auto needed = std::int64_t(tokens_.size()) + std::max<std::int64_t>(args_.n_predict, 0);
         auto options = args_.context.options(args_.model, model_.info(),
                                              static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
+        if (args_.grammar.given()) options.n_outputs = 16;  // what a grammar leaves no choice about goes together
         args_.speculate.apply_to(options);
         if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
         return options;
@@ -409,9 +410,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
         ->group(group);
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
-    command
-        ->add_option("--receipt", args->receipt,
-                     "write what this run was made of: tinfer replay makes it again, bit by bit")
+    command->add_option("--receipt", args->receipt, "record this run, for tinfer replay")
         ->type_name("FILE")
         ->group(group);
     args->context.add_to(*command);

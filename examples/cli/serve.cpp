@@ -182,7 +182,7 @@ int run_serve(ServeArgs& args) {
 
 Action add_serve(CLI::App& app) {
     auto args = std::make_shared<ServeArgs>();
-    CLI::App* command = app.add_subcommand("serve", "answer requests over HTTP");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP");
     args->model.add_to(*command);
     add_options(*command, *args);
     args->context.add_to(*command);
@@ -196,7 +196,7 @@ Action add_serve(CLI::App& app) {
 #else
 
 Action add_serve(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("serve", "answer requests over HTTP (not in this build)");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP (not in this build)");
     command->allow_extras();
     return []() -> int {
         throw tinfer::Error(tinfer::ErrorCode::not_available,

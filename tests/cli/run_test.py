@@ -21,7 +21,8 @@ class Run(unittest.TestCase):
         args = ["-p", "once on a time", "-n", "12", *NO_EOG]
         document = run_json(*args)
         self.assertEqual(tinfer("run", "-m", MODEL, "--temp", "0", *args), document["text"].encode())
-        self.assertEqual(set(document), {"text", "tokens", "stop", "seed", "reused_n", "timings"})
+        self.assertEqual(set(document), {"text", "tokens", "stop", "seed", "reused_n", "timings", "drafted_n",
+                                         "accepted_n", "gain", "shifts_n"})
         self.assertEqual(document["timings"]["generation_n"], 12)
         self.assertEqual(run_json(*args, "--echo")["text"], "once on a time" + document["text"])
 
