@@ -2,14 +2,14 @@
 // What beginnings of texts have left in caches, kept for the next text that begins so: in memory, and in a folder that
 // processes share. The bits are those of a prompt that was computed.
 //
-//     tinfer::PrefixStore store(model, {.folder = "prefixes"});
-//     const auto tokens = model.vocab().encode(prompt);
-//     std::size_t n = store.restore(context, tinfer::SeqId{0}, tokens);     // of an empty sequence, or one to replace
-//     while (n < tokens.size()) {
-//         const std::size_t piece = store.piece(context, n, tokens.size());
-//         if (context.decode(std::span(tokens).subspan(n, piece)) != tinfer::DecodeStatus::ok) return;
-//         n += piece;
-//         store.keep(context, tinfer::SeqId{0}, std::span(tokens).first(n));
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 256});
+//     tinfer::PrefixStore store(model);   // with {.folder = "prefixes"} processes share it
+//     const auto tokens = model.vocab().encode("Once upon a time");
+//     for (std::size_t n = store.restore(context, tinfer::SeqId{0}, tokens), more = 0; n < tokens.size(); n += more) {
+//         more = store.piece(context, n, tokens.size());
+//         if (context.decode(std::span(tokens).subspan(n, more)) != tinfer::DecodeStatus::ok) return;
+//         store.keep(context, tinfer::SeqId{0}, std::span(tokens).first(n + more));
 //     }
 //
 // Tokens are kept in pages of 64. A page is found by its content: the pages before it and its tokens are compared, a

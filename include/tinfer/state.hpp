@@ -2,11 +2,11 @@
 // What a context remembers, saved and loaded: the whole of it or one sequence, in memory or in a file. What follows has
 // the bits it would have had without a stop, whatever the number of threads, the table of kernels and n_ctx.
 //
-//     tinfer::Context context(model, {.n_ctx = 2048});
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 256}), other(model, {.n_ctx = 512, .n_threads = 1});
 //     if (context.decode(model.vocab().encode("Once upon a time")) != tinfer::DecodeStatus::ok) return;
-//     const auto state = tinfer::save_state(context);                    // all sequences, with the last outputs
-//     tinfer::Context other(model, {.n_ctx = 4096, .n_threads = 1});
-//     tinfer::load_state(other, state);                                  // goes on from there: other.logits()
+//     const auto state = tinfer::save_state(context);   // all sequences, with the last outputs
+//     tinfer::load_state(other, state);                 // goes on from there: other.logits()
 //
 // A state knows its model by ModelFile::fingerprint() and what the results depend on besides: positions, windows,
 // overrides, adapters, the types of the caches. It is verified to the last byte before anything changes; whatever is
