@@ -9,11 +9,7 @@ namespace cli {
 
 void SpeculateArgs::add_to(CLI::App& command) {
     const std::string group = "Speculation";
-    command
-        .add_option(
-            "--speculate", kind,
-            "guess tokens and check several at once, with the same result: off, ngram (from the text so far) or "
-            "draft (by a smaller model)")
+    command.add_option("--speculate", kind, "guess tokens, check several at once: off, ngram or draft")
         ->check(one_of({"off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);

@@ -144,10 +144,10 @@ Action add_score(CLI::App& app) {
     auto args = std::make_shared<ScoreArgs>();
     auto* command = app.add_subcommand(
         "score",
-        "Log-probabilities of given texts, one JSON line for each: {\"logprobs\":[…],\"sum\":…,\"tokens\":[…]}.");
+        "Log-probabilities of given texts, one JSON line for each: {\"logprobs\":[...],\"sum\":...,\"tokens\":[...]}.");
     command
         ->add_option("-f,--file", args->file,
-                     "JSON lines {\"prompt\":…, \"text\":…}, each a text or an array of token ids; - is stdin")
+                     "JSON lines {\"prompt\":..., \"text\":...}, each a text or an array of token ids; - is stdin")
         ->type_name("FILE")
         ->group("Text");
     args->model.add_to(*command);

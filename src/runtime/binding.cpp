@@ -139,7 +139,9 @@ namespace {
 struct Touched {
     const std::byte *begin, *end;
     bool written;
+    bool own_parts = false;  ///< scratch of a product: each thread keeps to its part, which is the same in all products
     [[nodiscard]] bool conflicts(const Touched& other) const noexcept {
+        if (own_parts && other.own_parts) return false;
         return (written || other.written) && begin < other.end && other.begin < end;
     }
 };
@@ -161,7 +163,10 @@ std::size_t touched_by(const BoundPlan& bound, std::size_t i,
         out[n++] = {x.data, x.data + x.bytes, operand.mode != AccessMode::read};
     }
     const kernels::Operand& scratch = bound.calls[i][kernels::kScratchSlot];
-    if (scratch.present() && !is_product(step.op)) out[n++] = {scratch.data, scratch.data + scratch.bytes, true};
+    const kernels::KernelCall& call = bound.calls[i];
+    if (scratch.present() && is_product(step.op))
+        out[n++] = {scratch.data, scratch.data + call.scratch_stride * call.n_threads, true, true};
+    else if (scratch.present()) out[n++] = {scratch.data, scratch.data + scratch.bytes, true};
     return n;
 }
 

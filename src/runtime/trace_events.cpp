@@ -57,15 +57,18 @@ void TraceSession::prepare_buffers() {
     busy_times_.assign(spans_.size(), {});
 }
 
-// Copies the expert ids that a routed product or bias is about to use: the expectation needs them, and they may be
-// recycled before the run ends.
+// Copies the expert ids that a routed product or bias is about to use, and ids of rows that the graph computes: the
+// expectation needs them, and they may be recycled before the run ends.
 void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
     const Op op = plan_->view().steps[step].op;
-    if (op != Op::mul_mat_id && op != Op::add_id) return;
+    const std::uint16_t slot = op == Op::get_rows ? 2 : 3;
+    const TensorInfo* of_ids = plan_->tensor(step, slot);
+    if (op == Op::get_rows ? of_ids->tensor_class != TensorClass::value : op != Op::mul_mat_id && op != Op::add_id)
+        return;
     if (n_routing_ == routing_.size()) routing_.emplace_back();
     auto& [tensor, ids] = routing_[n_routing_++];
-    const kernels::Operand& operand = call[3];
-    tensor = plan_->tensor(step, 3);
+    const kernels::Operand& operand = call[slot];
+    tensor = of_ids;
     ids.resize(static_cast<std::size_t>(operand.ne[0] * operand.ne[1]));
     std::memcpy(ids.data(), operand.data, ids.size() * sizeof(std::int32_t));
 }

@@ -101,9 +101,10 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
 
 ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> ids) {
     ExpectedAccess access{&tensor, AccessMode::read, {}};
+    const std::uint64_t slice = tensor.bytes / static_cast<std::uint64_t>(std::max<std::int64_t>(tensor.ne[2], 1));
     for (const std::int32_t id : ids) {
         const auto expert = static_cast<std::uint64_t>(id);
-        access.set.add(expert * tensor.slice_bytes, (expert + 1) * tensor.slice_bytes);
+        access.set.add(expert * slice, (expert + 1) * slice);
     }
     access.set.normalize();
     return access;

@@ -46,7 +46,10 @@ TEST_CASE("[O4] api: the example of each part of the header runs") {
         CAPTURE(example.header);
         const Captured out(std::cout), err(std::cerr);
         CHECK_NOTHROW(example.run(folder / "model.gguf"));
-        CHECK_FALSE(out.text().empty());  // all of them print something
+        // All of them print something, but those that move memory about.
+        const bool is_silent =
+            example.header == "adapter" || example.header == "state" || example.header == "prefix_store";
+        CHECK(out.text().empty() == is_silent);
         if (example.header != "model") CHECK(err.text() == "");
         if (example.header == "hash") CHECK(out.text().starts_with("ba7816bf8f01cfea"));
     }

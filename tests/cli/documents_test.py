@@ -20,7 +20,8 @@ def commands():
 
 
 def options(command):
-    help_text = tinfer(command, "--help" if command == "trace" else "--help-all")  # trace has verbs, which have options
+    has_verbs = command in ("trace", "grammar")  # which have the options
+    help_text = tinfer(command, "--help" if has_verbs else "--help-all")
     return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z0-9-]+)", help_text.decode()))
 
 

@@ -115,7 +115,11 @@ TEST_CASE("declare: operands that depend on data are dynamic, and resolve exists
     for (std::size_t i = 0; i < reference_table.n_kernels; ++i) {
         const kernels::KernelDescriptor& kernel = reference_table.kernels[i];
         Recorder sink;
-        kernel.declare(kernels::StepShape{}, sink);
+        const std::vector<float> one(1);
+        kernels::StepShape all;  // with every operand that may be absent
+        for (int slot = 0; slot < kernels::kScratchSlot; ++slot)
+            all.operands[static_cast<std::size_t>(slot)] = f32(one, {1, 1, 1, 1});
+        kernel.declare(all, sink);
         const bool has_dynamic =
             std::any_of(sink.slots.begin(), sink.slots.end(), [](const auto& slot) { return slot.second.dynamic; });
         const bool has_resolve = kernel.resolve != nullptr;

@@ -127,7 +127,8 @@ TEST_CASE("[V11] engine: cancels as fast as they come cannot keep others from go
     request.sampler.logit_bias = {{Token{2}, -1e9f}};
     for (;;) {
         try {
-            CHECK(engine.ask(request).n_generated == 50);
+            const auto n_generated = engine.ask(request).n_generated;
+            CHECK(n_generated == 50);
             break;
         } catch (const Error& error) {
             if (error.code() != ErrorCode::limit_exceeded) throw;  // the queue is full of the restless one's

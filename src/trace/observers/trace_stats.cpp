@@ -19,8 +19,8 @@ namespace tinfer {
 namespace {
 
 constexpr std::size_t kGroupings = 6, kMaxGroups = 8192, kStatsPlansKept = 64;
-constexpr std::array kAllGroupings{StatsBy::op,   StatsBy::kernel, StatsBy::layer,
-                                   StatsBy::part, StatsBy::tensor, StatsBy::phase};
+constexpr std::array<StatsBy, 6> kAllGroupings{StatsBy::op,   StatsBy::kernel, StatsBy::layer,
+                                               StatsBy::part, StatsBy::tensor, StatsBy::phase};
 constexpr std::array<std::string_view, kGroupings> kGroupingNames{"op", "kernel", "layer", "part", "tensor", "phase"};
 
 /// Durations in 160 bins up to 2^40 ns, each a fourth of an octave wide.
