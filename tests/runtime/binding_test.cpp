@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/access.hpp"
+#include "base/dtype.hpp"
 #include "gguf/file.hpp"
 #include "runtime/context.hpp"
+#include "support/golden.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -37,32 +39,41 @@ struct Bound {
 
     bool is_product(std::size_t s) const {
         const Op op = plan.plan.steps[s].op;
-        return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id;
+        return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads;
     }
     bool uses_scratch(std::size_t s) const { return plan.calls[s][kernels::kScratchSlot].present(); }
 
+    /// What a step touches of a value, gaps between its rows included.
     struct Use {
         std::uint32_t root;
         bool written;
+        std::int64_t begin, end;  ///< bytes of the root
     };
     std::vector<Use> uses(std::size_t s) const {
         std::vector<Use> list;
         const graph::Step& step = plan.plan.steps[s];
-        for (const auto& operand : std::span(plan.plan.operands).subspan(step.first_operand, step.n_operands))
-            if (!operand.elided) list.push_back({graph.values()[operand.value].root, operand.mode != AccessMode::read});
+        for (const auto& operand : std::span(plan.plan.operands).subspan(step.first_operand, step.n_operands)) {
+            if (operand.elided) continue;
+            const graph::Value& value = graph.values()[operand.value];
+            std::int64_t end = value.offset + row_bytes(value.type, value.ne[0]);
+            for (std::size_t i = 1; i < 4; ++i) end += (value.ne[i] - 1) * value.nb[i];
+            list.push_back({value.root, operand.mode != AccessMode::read, value.offset, end});
+        }
         return list;
     }
-    bool share_memory(std::uint32_t a, std::uint32_t b) const {
-        if (a == b) return true;
-        const auto &offsets = plan.plan.offsets, &bytes = plan.value_bytes;
-        if (offsets[a] == graph::kNotInArena || offsets[b] == graph::kNotInArena) return false;
-        return offsets[a] < offsets[b] + bytes[b] && offsets[b] < offsets[a] + bytes[a];
+    bool share_memory(const Use& a, const Use& b) const {
+        const auto& offsets = plan.plan.offsets;
+        if (offsets[a.root] == graph::kNotInArena || offsets[b.root] == graph::kNotInArena) return a.root == b.root;
+        const auto at = [&](const Use& use, std::int64_t byte) {
+            return static_cast<std::int64_t>(offsets[use.root]) + byte;
+        };
+        return at(a, a.begin) < at(b, b.end) && at(b, b.begin) < at(a, a.end);
     }
     bool depend(std::size_t i, std::size_t j) const {
         if (uses_scratch(i) && uses_scratch(j) && !(is_product(i) && is_product(j))) return true;
         for (const Use& x : uses(i))
             for (const Use& y : uses(j))
-                if ((x.written || y.written) && share_memory(x.root, y.root)) return true;
+                if ((x.written || y.written) && share_memory(x, y)) return true;
         return false;
     }
 };
@@ -110,6 +121,26 @@ TEST_CASE("binding: threads meet between steps that depend on each other, and no
                 const auto n_barriers = static_cast<std::size_t>(std::ranges::count(barriers, 1));
                 CHECK(n_barriers <= (fuse ? 3 * n / 4 : n - 5));
             }
+}
+
+TEST_CASE("[golden] binding: no architecture has steps that share memory or scratch without a barrier between them") {
+    if (test::skip_without_golden()) return;
+    for (const test::GoldenModel& golden : test::golden_models()) {
+        if (golden.encoder || test::is_deep(golden)) continue;
+        const auto model = Model::load(golden.file);
+        Context context(model, {.n_ctx = 64, .n_threads = 3});
+        for (const int n_tokens : {1, 7, 64}) {
+            CAPTURE(golden.name);
+            CAPTURE(n_tokens);
+            const Bound bound(detail::impl_of(context).layout, n_tokens, true);
+            std::size_t first = 0, n_wrong = 0;
+            for (std::size_t i = 0; i < bound.plan.barriers.size(); ++i) {
+                for (std::size_t k = first; k < i; ++k) n_wrong += bound.depend(k, i) ? 1 : 0;
+                if (bound.plan.barriers[i] != 0) first = i + 1;
+            }
+            CHECK(n_wrong == 0);
+        }
+    }
 }
 
 TEST_CASE("binding: the parts of scratch that a thread has lie at the same place in every product") {
