@@ -67,5 +67,9 @@ set(tinfer_neon_dot_flags -march=armv8.2-a+dotprod)
 foreach(table IN LISTS tinfer_tables)
     tinfer_isa_source(${PROJECT_SOURCE_DIR}/src/kernels/isa/${table}.cpp ${tinfer_${table}_flags})
     string(TOUPPER ${table} upper)
-    target_compile_definitions(tinfer PRIVATE TINFER_TABLE_${upper})
+    list(APPEND tinfer_table_definitions TINFER_TABLE_${upper})
+    list(APPEND tinfer_table_sources ${PROJECT_SOURCE_DIR}/src/kernels/isa/${table}.cpp)
 endforeach()
+# Only these ask, so that all others compile alike whatever the tables.
+set_property(SOURCE ${tinfer_table_sources} ${PROJECT_SOURCE_DIR}/src/kernels/detect.cpp TARGET_DIRECTORY tinfer
+    APPEND PROPERTY COMPILE_DEFINITIONS ${tinfer_table_definitions})
