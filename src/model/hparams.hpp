@@ -96,7 +96,7 @@ struct IndexerParams {
     [[nodiscard]] bool is_in(std::size_t il) const noexcept { return n_head > 0 && layers[il]; }
 };
 
-/// Compressed pasts (DeepSeek V4): groups of so many tokens leave one entry. Empty: the model has none.
+/// Compressed pasts (architectures §5.36, §5.37): groups of so many tokens leave one entry. Empty: there are none.
 struct CompressParams {
     std::vector<int> ratios;               ///< of each layer; 0: none
     int n_output_group = 1, n_lora_o = 0;  ///< of the output projection
@@ -104,7 +104,7 @@ struct CompressParams {
     int n_hash_layer = 0;                  ///< layers in front whose experts follow from the token's id
 };
 
-/// Rows that are added for the last tokens' ids (architectures: qwen4exp). -1: the model has none.
+/// Rows that are added for the last tokens' ids (architectures §5.37). Layer -1: the model has none.
 struct NgramParams {
     int layer = -1;
     int n = 0, n_head = 0, width = 0,
