@@ -422,8 +422,9 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     auto* command = app.add_subcommand(hooks->name, hooks->description);
     if (hooks->add_options) hooks->add_options(*command);
     args->text.add_to(*command);
-    args->tokens_option =
-        command->add_option("--tokens", args->tokens, "token ids in place of a text")->type_name("IDS")->group("Text");
+    args->tokens_option = command->add_option("--tokens", args->tokens, "token ids in place of a text")
+                              ->type_name("IDS")
+                              ->group(rare("Text"));
     args->model.add_to(*command);
     args->encode.add_to(*command);
     const std::string group = "Generation";
