@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the routers of a mixture of experts multiply: recorded beside a trace, and used afterwards to ask what the router
-// of a layer would have chosen from the input of the layer before.
+// What the routers of a mixture of experts multiply: recorded beside a trace, and used afterwards to ask what the
+// router of a layer would have chosen from the input of the layer before.
 #pragma once
 
 #include <filesystem>
