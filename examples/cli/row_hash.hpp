@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SHA-256 of the rows of logits that tokens were drawn from, in order, as float32: `logits_sha256` of tinfer run --hash.
+// SHA-256 of the rows of logits that tokens were drawn from, in order, as float32: `logits_sha256` of
+// tinfer run --hash.
 #pragma once
 
 #include <optional>
