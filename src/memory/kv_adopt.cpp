@@ -50,7 +50,7 @@ bool KvCache::adopt(std::span<const KvToken> tokens, std::span<std::int32_t> cel
         for (const std::int32_t i : lists[s]) {
             const std::int32_t cell = cells[index(i)], at = cell % kPageSlots;
             Table& meta = tables_[s];
-            if (meta.size == 0 || last(seq).page != cell / kPageSlots || last_slot(last(seq).live) >= at) {
+            if (meta.size == 0 || last(seq).page != cell / kPageSlots || last_offset(last(seq).live) >= at) {
                 if (meta.size == limits_.table_capacity()) return false;
                 ++meta.size;
                 last(seq) = {cell / kPageSlots, meta.count, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which token lies where in the KV cache: pages of 64 cells, one table of pages per sequence, reference counts.
-// Metadata only: the K and V rows belong to the runtime, addressed by cell = page · 64 + slot. Sharing a prefix costs
+// Metadata only: the K and V rows belong to the runtime, addressed by cell = page · 64 + offset. Sharing a prefix costs
 // one reference per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens
 // clears mask bits.
 //
@@ -63,8 +63,8 @@ struct KvEntry {
 };
 
 /// The first and the last set bit; the mask of a table's entry is never 0.
-[[nodiscard]] inline std::int32_t first_slot(std::uint64_t live) noexcept { return std::countr_zero(live); }
-[[nodiscard]] inline std::int32_t last_slot(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
+[[nodiscard]] inline std::int32_t first_offset(std::uint64_t live) noexcept { return std::countr_zero(live); }
+[[nodiscard]] inline std::int32_t last_offset(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
 
 struct PageCopy {
     std::int32_t from = 0, to = 0;
@@ -246,7 +246,7 @@ private:
 
     [[nodiscard]] Tail tail(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] bool is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept;
-    [[nodiscard]] std::int32_t next_slot(std::span<const SeqId> seqs) const noexcept;
+    [[nodiscard]] std::int32_t next_offset(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
     [[nodiscard]] Fit make_room_tightly(std::span<const SeqId> seqs) noexcept;
     [[nodiscard]] bool go_on_at_the_end(std::span<const SeqId> seqs) const noexcept;

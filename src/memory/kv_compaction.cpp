@@ -25,11 +25,11 @@ void KvCache::list_cells(SeqId seq) noexcept {
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
     const std::size_t begin = n_listed_;
     for (const KvEntry& entry : table(seq)) {
-        const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live),
-                            to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
+        const std::uint64_t from = ~std::uint64_t{0} << first_offset(entry.live),
+                            to = ~std::uint64_t{0} >> (63 - last_offset(entry.live));
         std::uint64_t cells = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
         for (; cells != 0; cells &= cells - 1) {
-            const std::int32_t cell = entry.page * kPageSlots + first_slot(cells);
+            const std::int32_t cell = entry.page * kPageSlots + first_offset(cells);
             std::int32_t& place = place_[index(cells_[index(cell)].token)];
             if (place >= 0) continue;  // the token has another cell, or is listed with others
             place = static_cast<std::int32_t>(n_listed_);
@@ -68,14 +68,14 @@ std::size_t KvCache::pieces(SeqId seq, std::span<KvEntry> out) const noexcept {
     std::size_t n = 0;
     for (const KvEntry& entry : table(seq))
         for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
-            const std::int32_t cell = compacted(entry.page * kPageSlots + first_slot(rest)), page = cell / kPageSlots;
-            const std::uint64_t slot = std::uint64_t{1} << cell % kPageSlots;
-            if (n > 0 && out[n - 1].page == page && out[n - 1].live < slot) {
-                out[n - 1].live |= slot;
+            const std::int32_t cell = compacted(entry.page * kPageSlots + first_offset(rest)), page = cell / kPageSlots;
+            const std::uint64_t bit = std::uint64_t{1} << cell % kPageSlots;
+            if (n > 0 && out[n - 1].page == page && out[n - 1].live < bit) {
+                out[n - 1].live |= bit;
                 continue;
             }
             if (n == out.size()) return n + 1;
-            out[n++] = {page, 0, slot};
+            out[n++] = {page, 0, bit};
         }
     return n;
 }

@@ -19,9 +19,9 @@ void from_the_end(const KvCache& cache, SeqId seq, Fn fn) {
     const auto entries = cache.entries(seq);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
         for (std::uint64_t live = entry->live; live != 0;) {
-            const std::int32_t slot = 63 - std::countl_zero(live);
-            if (!fn(entry->page * kPageSlots + slot, cache.position(entry->page * kPageSlots + slot))) return;
-            live &= ~(std::uint64_t{1} << slot);
+            const std::int32_t offset = 63 - std::countl_zero(live);
+            if (!fn(entry->page * kPageSlots + offset, cache.position(entry->page * kPageSlots + offset))) return;
+            live &= ~(std::uint64_t{1} << offset);
         }
 }
 
@@ -249,8 +249,8 @@ void WindowPages::compact() noexcept {
         if (map_[page] < 0) continue;
         used_[at_page(map_[page])] = 1;
         mapped_[at_page(n_mapped_++)] = static_cast<std::int32_t>(page);
-        for (std::size_t slot = 0; slot < kPageSlots; ++slot)
-            if (source_[page * kPageSlots + slot] >= 0) held_[page] |= std::uint64_t{1} << slot;
+        for (std::size_t offset = 0; offset < kPageSlots; ++offset)
+            if (source_[page * kPageSlots + offset] >= 0) held_[page] |= std::uint64_t{1} << offset;
     }
     for (std::size_t place = used_.size(); place-- > 0;)  // the lowest on top
         if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);

@@ -77,8 +77,8 @@ public:
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
     /// Where the accesses of a step are from: the plan knows all before it runs (StepView::operands), its kernel
     /// resolves some from the step's data, or an earlier step of the run has resolved the same, of its own tensors
-    /// (twin).
-    enum class Source : std::uint8_t { plan, kernel, twin };
+    /// (same_as).
+    enum class Source : std::uint8_t { plan, kernel, same_as };
     [[nodiscard]] Source source(std::size_t step) const noexcept { return sources_[step]; }
     /// What a step of source `plan` does.
     struct Known {
@@ -87,8 +87,8 @@ public:
     };
     [[nodiscard]] const Known& known(std::size_t step) const noexcept { return known_[step]; }
     /// Steps of the other sources, in order.
-    [[nodiscard]] std::span<const std::uint32_t> undeclared() const noexcept { return undeclared_; }
-    /// Bytes of weights that the first `n_steps` read, without those of `undeclared`.
+    [[nodiscard]] std::span<const std::uint32_t> data_dependent() const noexcept { return data_dependent_; }
+    /// Bytes of weights that the first `n_steps` read, without those of `data_dependent`.
     [[nodiscard]] std::uint64_t known_weight_bytes(std::size_t n_steps) const noexcept {
         return known_weights_[n_steps];
     }
@@ -96,9 +96,9 @@ public:
     /// trace::expect wants it.
     [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
-    /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the
+    /// Of a step of source `same_as`, the earlier one: the same kernel on the same ids of the graph's input, as of the
     /// attention of all layers with one cache table. Both move the same bytes.
-    [[nodiscard]] std::uint32_t twin(std::size_t step) const noexcept { return twins_[step]; }
+    [[nodiscard]] std::uint32_t same_as(std::size_t step) const noexcept { return same_as_[step]; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
     /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
@@ -122,7 +122,7 @@ private:
     void add_operands();
     void add_expectations();
     [[nodiscard]] std::uint64_t expected_of(std::size_t step, const trace::DataOf& data) const;
-    void find_twins(const BoundPlan& bound);
+    void find_repeats(const BoundPlan& bound);
     [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
     struct Slot {
@@ -149,9 +149,10 @@ private:
     std::vector<AccessRange> ranges_;
     std::vector<Source> sources_;
     std::vector<Known> known_;
-    std::vector<std::uint32_t> undeclared_, undecided_;  ///< undecided: steps whose data decides what they must read
+    std::vector<std::uint32_t> data_dependent_;
+    std::vector<std::uint32_t> expectation_needs_data_;            ///< steps whose data decides what they must read
     std::vector<std::uint64_t> known_weights_, expected_weights_;  ///< of all steps before each, without those
-    std::vector<std::uint32_t> twins_;
+    std::vector<std::uint32_t> same_as_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;
 };

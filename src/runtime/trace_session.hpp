@@ -88,8 +88,8 @@ public:
     std::atomic<bool> busy{false};
 
 private:
-    /// What a run has decided about a step that is not of source `plan`.
-    struct Decided {
+    /// What a run has resolved about a step that is not of source `plan`.
+    struct Resolved {
         std::uint32_t first_access = 0, n_accesses = 0;  ///< of pending_, where its kernel resolves some
         std::uint64_t weight_bytes = 0;                  ///< once its event is complete
     };
@@ -144,7 +144,7 @@ private:
     // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two
     // tokens the weights push all of it out of the caches.
     std::vector<KernelEvent> events_;
-    std::vector<Decided> decided_;
+    std::vector<Resolved> resolved_;
     struct Prepared {
         std::uint32_t plan = 0;
         bool threads = false;
@@ -153,7 +153,7 @@ private:
     std::optional<Prepared> prepared_;  // what events_ are of
     std::size_t n_begun_ = 0;           // steps of the running run
     std::vector<PendingAccess> pending_;
-    std::vector<Access> accesses_;        // those of pending_, then those of twins
+    std::vector<Access> accesses_;        // those of pending_, then those of repeats
     std::vector<PendingAccess> written_;  // the pending_ that accesses_ were written from, of so many steps
     std::size_t n_written_ = 0;
     const AccessRange* written_ranges_ = nullptr;

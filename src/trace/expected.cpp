@@ -86,10 +86,10 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
             std::int32_t ordinal = table[4 * e + 1];
             const std::uint64_t mask = static_cast<std::uint32_t>(table[4 * e + 2]) |
                                        static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
-            for (std::int32_t slot = 0; slot < 64; ++slot) {
-                if ((mask >> slot & 1) == 0) continue;
+            for (std::int32_t offset = 0; offset < 64; ++offset) {
+                if ((mask >> offset & 1) == 0) continue;
                 if (ordinal >= begin && ordinal < end && (ordinal + 1) % block == 0)
-                    cells.push_back(table[4 * e] * 64 + slot);
+                    cells.push_back(table[4 * e] * 64 + offset);
                 ++ordinal;
             }
         }
@@ -126,9 +126,9 @@ void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pair
     std::vector<std::int32_t> from, to;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
         if (pairs[i] < 0) continue;
-        for (std::int32_t slot = 0; slot < 64; ++slot) {
-            from.push_back(pairs[i] * 64 + slot);
-            to.push_back(pairs[i + 1] * 64 + slot);
+        for (std::int32_t offset = 0; offset < 64; ++offset) {
+            from.push_back(pairs[i] * 64 + offset);
+            to.push_back(pairs[i + 1] * 64 + offset);
         }
     }
     out.push_back(rows(*node.inputs[0], AccessMode::read, from));

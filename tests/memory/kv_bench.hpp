@@ -148,9 +148,9 @@ public:
                 ++references[entry.page];
                 REQUIRE(entry.live != 0);
                 REQUIRE(entry.first == static_cast<int>(seen.size()));
-                for (int slot = 0; slot < kPageSlots; ++slot) {
-                    if ((entry.live >> slot & 1) == 0) continue;
-                    const int cell = entry.page * kPageSlots + slot;
+                for (int offset = 0; offset < kPageSlots; ++offset) {
+                    if ((entry.live >> offset & 1) == 0) continue;
+                    const int cell = entry.page * kPageSlots + offset;
                     seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
                 }
             }
@@ -220,9 +220,9 @@ private:
             const auto live = static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[2])) |
                               static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
             int ordinal = entry[1];
-            for (int slot = 0; slot < kPageSlots; ++slot) {
-                if ((live >> slot & 1) == 0) continue;
-                const int cell = entry[0] * kPageSlots + slot;
+            for (int offset = 0; offset < kPageSlots; ++offset) {
+                if ((live >> offset & 1) == 0) continue;
+                const int cell = entry[0] * kPageSlots + offset;
                 if (ordinal >= span[1] && ordinal < span[2])
                     seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
                 ++ordinal;
