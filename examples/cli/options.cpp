@@ -284,7 +284,7 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         ->type_name("TYPE")
         ->group(more);
     command.add_option("--kv-type-v", type_v, "cache type of values")->type_name("TYPE")->group(more);
-    command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
+    command.add_flag("--swa-full", swa_full, "layers with a window keep every slot")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
 

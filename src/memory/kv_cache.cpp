@@ -39,13 +39,13 @@ KvCache::KvCache(const KvLimits& limits) : limits_(limits) {
         fail(ErrorCode::bad_parameter, cat("n_seq_max = ", limits.n_seq_max, " outside 1..256"));
     if (limits.n_run < 1) fail(ErrorCode::bad_parameter, cat("n_ubatch = ", limits.n_run, " is less than 1"));
     if (limits.n_pages() > std::numeric_limits<std::int32_t>::max() / kPageSlots)
-        fail(ErrorCode::limit_exceeded, cat("n_ctx = ", limits.n_ctx, ": cell numbers exceed 31 bits"));
+        fail(ErrorCode::limit_exceeded, cat("n_ctx = ", limits.n_ctx, ": slot numbers exceed 31 bits"));
 
     const auto n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages()), n_ctx = index(limits.n_ctx);
     const auto capacity = index(limits.table_capacity());
     entries_.resize(n_seqs * capacity);
     tables_.resize(n_seqs);
-    cells_.resize(n_pages * kPageSlots);
+    slots_.resize(n_pages * kPageSlots);
     pages_.resize(n_pages);
     free_pages_.resize(n_pages);
     owners_.resize(n_ctx);
@@ -70,7 +70,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
     const std::uint64_t n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages());
     const std::uint64_t n_ctx = index(limits.n_ctx), capacity = index(limits.table_capacity());
     return (n_seqs * capacity + 2 * capacity + 1) * sizeof(KvEntry) +
-           n_pages * (kPageSlots * (sizeof(Cell) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) +
+           n_pages * (kPageSlots * (sizeof(Slot) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) +
                       2 * sizeof(std::uint64_t)) +
            n_ctx * (sizeof(std::uint16_t) + 2 * sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
            n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + 2 * sizeof(SeqId) + sizeof(std::int32_t) +
@@ -78,7 +78,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
 }
 
 std::uint64_t KvCache::bytes_held() const noexcept {
-    return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
+    return bytes_of(entries_) + bytes_of(tables_) + bytes_of(slots_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
            bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +
            bytes_of(occupied_) + bytes_of(place_) + bytes_of(listed_) + bytes_of(target_page_) + bytes_of(own_) +
@@ -142,9 +142,9 @@ bool KvCache::same_history(SeqId a, SeqId b) const {
     for (const KvEntry& entry : first) {
         for (std::uint64_t ours = entry.live; ours != 0; ours &= ours - 1) {
             if (theirs == 0) theirs = second[++j].live;
-            const auto cell = entry.page * kPageSlots + first_offset(ours);
+            const auto slot = entry.page * kPageSlots + first_offset(ours);
             const auto other = second[j].page * kPageSlots + first_offset(theirs);
-            if (cells_[index(cell)].token != cells_[index(other)].token) return false;
+            if (slots_[index(slot)].token != slots_[index(other)].token) return false;
             theirs &= theirs - 1;
         }
     }
@@ -246,7 +246,7 @@ void KvCache::replace(SeqId seq, std::span<const KvEntry> entries) noexcept {
     for (const KvEntry& entry : entries) {
         ++pages_[index(entry.page)].references;
         for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
-            ++owners_[index(cells_[index(entry.page * kPageSlots + first_offset(rest))].token)];
+            ++owners_[index(slots_[index(entry.page * kPageSlots + first_offset(rest))].token)];
     }
     for (const KvEntry& entry : table(seq)) {
         release_tokens(entry.page, entry.live);
@@ -262,7 +262,7 @@ void KvCache::replace(SeqId seq, std::span<const KvEntry> entries) noexcept {
 
 void KvCache::release_tokens(std::int32_t page, std::uint64_t live) noexcept {
     for (; live != 0; live &= live - 1) {
-        const auto token = cells_[index(page * kPageSlots + first_offset(live))].token;
+        const auto token = slots_[index(page * kPageSlots + first_offset(live))].token;
         if (--owners_[index(token)] == 0) free_tokens_[index(n_free_tokens_++)] = token;
     }
 }

@@ -59,7 +59,7 @@ KvCache::Fit KvCache::make_room(std::span<const SeqId> seqs, bool may_wait) noex
     const auto page = free_pages_[index(--n_free_pages_)];
     if (from < 0) return add_entry(seqs, page) ? Fit::placed : Fit::no_room;
     pages_[index(page)].references = static_cast<std::int32_t>(seqs.size());
-    std::copy_n(&cells_[index(from * kPageSlots)], kPageSlots, &cells_[index(page * kPageSlots)]);
+    std::copy_n(&slots_[index(from * kPageSlots)], kPageSlots, &slots_[index(page * kPageSlots)]);
     Page& left = pages_[index(from)];
     left.references -= static_cast<std::int32_t>(seqs.size());
     left.kept_slots = std::max(left.left_in == transaction_ ? left.kept_slots : 0, last_offset(last(seqs[0]).live) + 1);
@@ -119,7 +119,7 @@ KvCache::Fit KvCache::place_one(const KvToken& token, bool may_wait) noexcept {
     const KvEntry& end = last(token.seqs[0]);
     const auto offset = next_offset(token.seqs);
     const auto id = free_tokens_[index(--n_free_tokens_)];
-    cells_[index(end.page * kPageSlots + offset)] = {token.pos, id};
+    slots_[index(end.page * kPageSlots + offset)] = {token.pos, id};
     owners_[index(id)] = static_cast<std::uint16_t>(token.seqs.size());
     pages_[index(end.page)].written_in = run_;
     occupied_[index(end.page)] |= std::uint64_t{1} << offset;
@@ -239,25 +239,25 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
     }
     for (std::size_t i = 0; i < n_run_tokens_; ++i) {
         const RunToken& token = run_tokens_[i];
-        out.cells[i] = token.cell;
+        out.slots[i] = token.slot;
         out.positions[i] = token.pos;
     }
-    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
+    for (std::size_t i = 0; i < out.slot_positions.size(); ++i) out.slot_positions[i] = slots_[i].pos;
     return {n, n_run_sequences_};
 }
 
 /// Live tokens of the sequence at positions before `pos`: the ordinal of the first one that is not.
 std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
     const auto entries = table(seq);
-    const auto cell_before = [&](const KvEntry& entry, std::uint64_t live) {
+    const auto slot_before = [&](const KvEntry& entry, std::uint64_t live) {
         return position(entry.page * kPageSlots + first_offset(live)) < pos;
     };
     const auto behind =
-        std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
+        std::ranges::partition_point(entries, [&](const KvEntry& entry) { return slot_before(entry, entry.live); });
     if (behind == entries.begin()) return 0;
     const KvEntry& entry = *(behind - 1);
     std::int32_t ordinal = entry.first;
-    for (std::uint64_t rest = entry.live; rest != 0 && cell_before(entry, rest); rest &= rest - 1) ++ordinal;
+    for (std::uint64_t rest = entry.live; rest != 0 && slot_before(entry, rest); rest &= rest - 1) ++ordinal;
     return ordinal;
 }
 

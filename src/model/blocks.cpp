@@ -24,7 +24,7 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")),
                       "inp_positioned");
     AttentionInputs& full = in.full;
-    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
+    full.slots = g.input("kv_slots", DType::i32, {s.n_tokens, 1, 1, 1});
     full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
@@ -40,7 +40,7 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
 
     in.windowed = full;
     if (s.window_pool) {
-        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.slots = g.input("kv_slots_window", DType::i32, {s.n_tokens, 1, 1, 1});
         in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
     }
     in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
@@ -147,8 +147,8 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const LayerWeights& w = b.w.layers[i];
     const AttentionParams params = attention_params(b, il);
     const AttentionInputs& view = in.of(b.hp, il);
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.cells, params, true), "cache_v_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.slots, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.slots, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
     if (chosen) return g.name(g.sparse_attention(x.q, keys, values, chosen, params, vector(g, w.attn_sinks)), "attn");
     return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");

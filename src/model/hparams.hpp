@@ -160,7 +160,7 @@ struct HParams {
     float max_alibi_bias = 0;     ///< 0 = no ALiBi
     int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
-    /// Attention asks for the position of the token in each cell.
+    /// Attention asks for the position of the token in each slot.
     [[nodiscard]] bool reads_positions() const noexcept {
         return biases_by_position() || indexer.block > 1 || indexer.local > 0;
     }

@@ -169,8 +169,8 @@ void build_encoder(const BuildContext& b) {
         g.set_part(Part::attn);
         const Tensor k = g.name(linear(b, b.w.cross[i].k, encoded), "cross_k"),
                      v = g.name(linear(b, b.w.cross[i].v, encoded), "cross_v");
-        g.name(g.kv_write(g.cache(*b.cross[i].k), k, in.full.cells, params, false), "cross_k_write");
-        g.name(g.kv_write(g.cache(*b.cross[i].v), v, in.full.cells, params, true), "cross_v_write");
+        g.name(g.kv_write(g.cache(*b.cross[i].k), k, in.full.slots, params, false), "cross_k_write");
+        g.name(g.kv_write(g.cache(*b.cross[i].v), v, in.full.slots, params, true), "cross_v_write");
     }
 }
 

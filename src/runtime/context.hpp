@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The state behind tinfer::Context: memory placed once, the plan cache, and decode as a transaction — validate, reserve
-// cells, run, commit all or a part; cancel, failure or lack of room at any point leaves everything as before the call.
+// slots, run, commit all or a part; cancel, failure or lack of room at any point leaves everything as before the call.
 #pragma once
 
 #include <algorithm>

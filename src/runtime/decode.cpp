@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The runs of a decode: each micro-batch is one of a plan, and so are the moves of cells and keys before it. Which
+// The runs of a decode: each micro-batch is one of a plan, and so are the moves of slots and keys before it. Which
 // comes next is in transaction.cpp.
 #include <algorithm>
 #include <chrono>
@@ -44,8 +44,8 @@ void Context::Impl::start_run(const BoundPlan& bound, Phase phase, int n_threads
                             .decode = n_decodes_ - 1,
                             .micro_batch = number_,
                             .n_threads = n_threads,
-                            .cells_used = static_cast<std::uint32_t>(memory_->used()),
-                            .cells_total = static_cast<std::uint32_t>(memory_->capacity()),
+                            .slots_used = static_cast<std::uint32_t>(memory_->used()),
+                            .slots_total = static_cast<std::uint32_t>(memory_->capacity()),
                             .tokens = tokens,
                             .inputs = input_slots_});
         run_is_seen_ = true;
@@ -97,10 +97,10 @@ void Context::Impl::write_inputs() {
         const model::HParams& hp = layout.model().hp;
         places.kv = {.table = integers(input("kv_table"), 4 * kv->max_table_entries()),
                      .seqs = integers(input("kv_seqs"), 2 * kv->max_run_sequences()),
-                     .cells = integers(input("kv_cells"), T),
+                     .slots = integers(input("kv_slots"), T),
                      .positions = integers(input("inp_pos"), T)};
         if (hp.reads_positions())
-            places.kv.cell_positions =
+            places.kv.slot_positions =
                 integers(input("kv_positions"), static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
         kv->write_spans(pass_ == Pass::encode ? Window{.causal = false} : layout.full_view(),
                         integers(input("kv_spans"), 4 * T));
@@ -109,7 +109,7 @@ void Context::Impl::write_inputs() {
     places.state_rows = integers(input("state_rows"), 2 * T);
     if (layout.memory_limits().has_window_pool()) {
         places.window_table = integers(input("kv_table_window"), places.kv.table.size());
-        places.window_cells = integers(input("kv_cells_window"), T);
+        places.window_slots = integers(input("kv_slots_window"), T);
     }
     memory_->write_inputs(places);
     if (encoder && pass_ == Pass::decode) write_cross_inputs();
@@ -199,22 +199,22 @@ void Context::Impl::start_micro_batch() {
               mb.n == 1 ? options.n_threads : options.n_threads_batch, tokens, &options.cancel);
 }
 
-// Keys of moved tokens are rotated in place, at most n_ubatch cells at once: not cancelled, and not stopped by an
+// Keys of moved tokens are rotated in place, at most n_ubatch slots at once: not cancelled, and not stopped by an
 // observer.
 void Context::Impl::start_key_shift() {
     const auto T = static_cast<std::size_t>(options.n_ubatch);
-    const auto cells = integers(input("kv_cells"), T), shifts = integers(input("inp_pos"), T);
-    std::ranges::fill(cells, -1);
+    const auto slots = integers(input("kv_slots"), T), shifts = integers(input("inp_pos"), T);
+    std::ranges::fill(slots, -1);
     std::ranges::fill(shifts, 0);
-    const std::size_t n = memory_->take_shifts(cells, shifts);
+    const std::size_t n = memory_->take_shifts(slots, shifts);
     if (layout.memory_limits().has_window_pool())
-        std::ranges::transform(cells, integers(input("kv_cells_window"), T).begin(),
-                               [&](std::int32_t cell) { return memory_->window_cell(cell); });
+        std::ranges::transform(slots, integers(input("kv_slots_window"), T).begin(),
+                               [&](std::int32_t slot) { return memory_->window_slot(slot); });
     try {
         start_run(plans_->get({.work = PlanKey::Work::key_shift}), Phase::maintenance, options.n_threads_batch, {},
                   nullptr);
     } catch (...) {
-        memory_->give_back_shifts(cells.first(n), shifts.first(n));
+        memory_->give_back_shifts(slots.first(n), shifts.first(n));
         throw;
     }
 }
@@ -223,14 +223,14 @@ memory::Compaction Context::Impl::compaction() noexcept {
     if (memory_->kv() == nullptr) return {};
     const auto rows = [&](std::string_view role, std::int32_t n_pages) {
         std::byte* const list = input(role);
-        return integers(list, list == nullptr ? 0 : 3 * memory::CellMoves::n_rows(n_pages * memory::kPageSlots));
+        return integers(list, list == nullptr ? 0 : 3 * memory::SlotMoves::n_rows(n_pages * memory::kPageSlots));
     };
     return {rows("kv_moves", memory_->kv()->n_pages()),
             rows("kv_moves_window",
                  layout.memory_limits().has_window_pool() ? layout.memory_limits().n_window_pages() : 0)};
 }
 
-// Live cells move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a
+// Live slots move together where a batch does not fit otherwise. No token is another one afterwards and no bit of a
 // result, so it stays done whatever becomes of the batch, and it is neither cancelled nor stopped by an observer.
 void Context::Impl::start_compaction() {
     const memory::Compaction moves = compaction();

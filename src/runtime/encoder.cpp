@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The encoder in front of a decoder: Context::encode runs it over the texts of some sequences and keeps, for the layers
 // of the decoder, keys and values of its result; tokens that are decoded in those sequences look at them. What is kept
-// besides the cells is a table of them, in the inputs of the graph.
+// besides the slots is a table of them, in the inputs of the graph.
 #include <algorithm>
 
 #include "base/access.hpp"
@@ -37,15 +37,15 @@ void Context::Impl::forget_encoded() noexcept {
     if (encoder) std::ranges::fill(encoder->n_encoded, 0);
 }
 
-/// The table of the encoder's cells as the decoder will read it, by sequence: kv_table and kv_seqs of kernels/ops.hpp.
+/// The table of the encoder's slots as the decoder will read it, by sequence: kv_table and kv_seqs of kernels/ops.hpp.
 void Context::Impl::keep_encoded() noexcept {
-    const memory::KvCache& cells = *encoder->sequences.kv();
+    const memory::KvCache& slots = *encoder->sequences.kv();
     std::int32_t* const table = int_rows(input("cross_table"));
     std::int32_t* const seqs = int_rows(input("cross_seqs"));
     std::int32_t n = 0;
     for (std::size_t s = 0; s < encoder->n_encoded.size(); ++s) {
         const SeqId seq{static_cast<std::int32_t>(s)};
-        const auto entries = cells.entries(seq);
+        const auto entries = slots.entries(seq);
         seqs[2 * s] = n;
         seqs[2 * s + 1] = static_cast<std::int32_t>(entries.size());
         for (const memory::KvEntry& entry : entries) {
@@ -55,7 +55,7 @@ void Context::Impl::keep_encoded() noexcept {
             row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
             row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
         }
-        encoder->n_encoded[s] = cells.count(seq);
+        encoder->n_encoded[s] = slots.count(seq);
     }
 }
 

@@ -66,10 +66,10 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
     // Without causality nothing outlasts a call, and a call is one micro-batch.
-    const std::int32_t n_cells =
+    const std::int32_t n_slots =
         causal() ? options_.n_ctx
                  : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
-    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch},
+    memory_limits_ = {.kv = {n_slots, options_.n_seq_max, options_.n_ubatch},
                       .has_attention = model.hp.has_attention(),
                       .has_states = model.hp.has_states(),
                       .window = {},
@@ -104,12 +104,12 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     measure_graphs();
 }
 
-// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many cells.
+// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many slots.
 void Layout::describe_encoder() {
     EncoderLayout& e = encoder_.emplace();
-    const std::int32_t n_cells = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    const std::int32_t n_slots = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
     e.memory_limits = {
-        .kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .window = {}, .n_batch = options_.n_batch};
+        .kv = {n_slots, options_.n_seq_max, options_.n_ubatch}, .window = {}, .n_batch = options_.n_batch};
     e.batch_limits = batch_limits_;
     e.batch_limits.causal = e.batch_limits.accepts_embeddings = e.batch_limits.gives_outputs = false;
     e.table_entries = run_sequences_ * e.memory_limits.kv.table_capacity();
@@ -117,7 +117,7 @@ void Layout::describe_encoder() {
     e.cross.resize(static_cast<std::size_t>(model_->hp.n_layer));
 }
 
-// Cache tensors: one K and one V per attention layer, rows of all KV heads, cells of all pages; per recurrent layer its
+// Cache tensors: one K and one V per attention layer, rows of all KV heads, slots of all pages; per recurrent layer its
 // states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
@@ -174,12 +174,12 @@ void check_head_size(DType type, std::int32_t head_dim) {
 void Layout::add_index_keys() {
     const model::HParams& hp = model_->hp;
     const DType type = hp.switches.count() > 0 ? DType::f32 : cache_dtype(options_.type_k);  // marks are numbers
-    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
+    const std::int64_t slots = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (!hp.indexer.is_in(i)) continue;
         check_head_size(type, hp.indexer.head_dim);
-        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, cells);
+        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, slots);
     }
 }
 
@@ -193,11 +193,11 @@ void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits
         const std::int32_t head_dim = is_v ? hp.head_v(il) : hp.head_k(il);
         check_head_size(type, head_dim);
         const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
-        const std::int64_t cells =
+        const std::int64_t slots =
             std::int64_t{in_pool ? limits.n_window_pages() : limits.kv.n_pages()} * memory::kPageSlots;
         const TensorInfo*& cache = is_v ? layers[i].v : layers[i].k;
         cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, role, il, type,
-                          std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
+                          std::int64_t{hp.n_head_kv[i]} * head_dim, slots);
     }
 }
 
@@ -226,14 +226,14 @@ void Layout::add_inputs() {
         add("ngram_constants", 8 * model_->hp.ngram.constants.size());
     }
     if (memory_limits_.has_attention) {
-        add("kv_cells", 4 * T);
+        add("kv_slots", 4 * T);
         add("kv_table",
             16 * static_cast<std::uint64_t>(std::max(table_entries_, encoder_ ? encoder_->table_entries : 0)));
         add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
         add("kv_spans", 16 * T);
         if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
         if (memory_limits_.has_window_pool()) {
-            add("kv_cells_window", 4 * T);
+            add("kv_slots_window", 4 * T);
             add("kv_table_window", 16 * static_cast<std::uint64_t>(table_entries_));
             add("kv_pairs_window", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
         }

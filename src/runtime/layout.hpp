@@ -38,7 +38,7 @@ struct GraphKind {
 inline constexpr std::size_t kGraphKinds = 5;
 
 /// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each
-/// layer of the decoder, in the same cells.
+/// layer of the decoder, in the same slots.
 struct EncoderLayout {
     memory::MemoryLimits memory_limits;
     BatchLimits batch_limits;
@@ -59,9 +59,9 @@ public:
     void build_encoder(graph::Graph& graph, std::int64_t n_tokens) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
-    /// Builds the graph that moves cells, as kv_moves and kv_moves_window list them.
+    /// Builds the graph that moves slots, as kv_moves and kv_moves_window list them.
     void build_compaction(graph::Graph& graph) const;
-    /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
+    /// Builds the graph that rotates the keys of n_ubatch slots, kv_slots, by inp_pos positions each.
     void build_key_shift(graph::Graph& graph) const;
     /// Keys of some layer are rotated by their position.
     [[nodiscard]] bool rotates_keys() const noexcept {

@@ -131,22 +131,22 @@ void Layout::build_key_shift(graph::Graph& graph) const {
     const model::HParams& hp = model_->hp;
     const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
     const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne),
-                        cells = graph.input("kv_cells", DType::i32, ne);
+                        slots = graph.input("kv_slots", DType::i32, ne);
     const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
-    // Cells and angles of layers without a window, and of those with one.
+    // Slots and angles of layers without a window, and of those with one.
     struct Side {
         RopeParams rope;
-        graph::Tensor table, cells;
+        graph::Tensor table, slots;
     };
     const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor of) {
         rope.magnitude = 1.0f;
-        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), cells};
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), slots};
     };
     const Side full = side(rope_, "rope_table", factors);
     Side windowed = !hp.has_window_rope()
                         ? full
                         : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
-    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
+    if (memory_limits_.has_window_pool()) windowed.slots = graph.input("kv_slots_window", DType::i32, ne);
     const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
@@ -154,7 +154,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_k(il)};
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;
-        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.slots, x.rope, heads,
                                    behind ? hp.head_k(il) - x.rope.n_rot : 0),
                    "cache_k_shift");
         if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
@@ -162,7 +162,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         of_index.neox = hp.indexer.neox ? 1 : 0;
         const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
         graph.name(
-            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.cells, of_index, one, hp.indexer.first),
+            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one, hp.indexer.first),
             "cache_index_shift");
     }
 }

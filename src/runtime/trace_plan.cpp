@@ -232,7 +232,7 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
         if (kernel.resolve == nullptr)
             known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
         else data_dependent_.push_back(s);
-        // How much attention computes, its cells decide; everywhere else shapes do.
+        // How much attention computes, its slots decide; everywhere else shapes do.
         if (steps_[s].op != Op::attention) steps_[s].macs = kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0;
         known_weights_.push_back(known_weights_.back() + known_[s].bytes.weights);
     }

@@ -193,8 +193,8 @@ void TraceSession::describe_run(const RunDetails& details) {
     run_.phase = details.phase;
     run_.plan = &plan_->view();
     run_.n_threads = details.n_threads;
-    run_.cells_used = details.cells_used;
-    run_.cells_total = details.cells_total;
+    run_.slots_used = details.slots_used;
+    run_.slots_total = details.slots_total;
     run_.tokens = details.tokens;
     run_.inputs = inputs_;
 }

@@ -45,7 +45,7 @@ struct RunDetails {
     std::uint64_t decode = 0;
     std::uint32_t micro_batch = 0;
     int n_threads = 1;
-    std::uint32_t cells_used = 0, cells_total = 0;
+    std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
     std::span<const std::pair<std::string_view, std::byte*>> inputs;
 };

@@ -30,7 +30,7 @@ class Run(unittest.TestCase):
         for n in (0, 1, 2, 7):
             document = run_json("-p", "a", "-n", n, *NO_EOG)
             self.assertEqual((len(document["tokens"]), document["stop"]), (n, "limit"))
-        unlimited = run_json("-p", "a", "-c", "64", *NO_EOG)   # until the cache is full: the last token needs no cell
+        unlimited = run_json("-p", "a", "-c", "64", *NO_EOG)   # until the cache is full: the last token needs no slot
         prompt = json.loads(tinfer("tokenize", "-m", MODEL, "-p", "a"))
         self.assertEqual((len(unlimited["tokens"]), unlimited["stop"]), (64 - len(prompt) + 1, "context"))
         text = tinfer("run", MODEL, "--temp", "0", "-p", "a", "-c", "64", *NO_EOG).decode()

@@ -90,7 +90,7 @@ Batch batch_in(int seq, std::span<const Token> tokens) {
     return batch;
 }
 
-// Full, with a hole of ten tokens in its first page: the next token moves 54 cells there and all that follow.
+// Full, with a hole of ten tokens in its first page: the next token moves 54 slots there and all that follow.
 struct Holed {
     Model model = load_tiny(TinyModel::of("llama"));
     std::vector<Token> tokens = random_tokens(256, 128, 12);
@@ -130,7 +130,7 @@ TEST_CASE("[M4] holes: ten thousand shifts leave as much room as at first, and t
     }
 }
 
-TEST_CASE("holes: cells of every type, and those of windows, move as they are") {
+TEST_CASE("holes: slots of every type, and those of windows, move as they are") {
     for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::q8_0, KvType::q4_0}) {
         CAPTURE(to_string(type));
         TinyModel tiny = TinyModel::of("llama");

@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where i
     CHECK(largest_difference(next_logits(context, tokens[40], 40), next_logits(undisturbed, tokens[40], 40)) == 0.0);
 }
 
-TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the cells it turns and no others") {
+TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the slots it turns and no others") {
     Context context = filled();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
@@ -365,7 +365,7 @@ TEST_CASE_FIXTURE(
         if (n_thrown < when) break;
         CHECK(bits_of(next_logits(context, tokens[40], 43)) == expected);
     }
-    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));  // three runs of 16 cells, each with its steps
+    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));  // three runs of 16 slots, each with its steps
 }
 
 TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and an abandoned one is finished") {

@@ -74,7 +74,7 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
         tokens.number(std::uint64_t{options.tokens.size()}).out.numbers(options.tokens);
         add(Tag::tokens, std::move(tokens.bytes));
     }
-    if (context.sequences.kv() != nullptr) add_cells();
+    if (context.sequences.kv() != nullptr) add_slots();
     if (context.sequences.states() != nullptr) add_recurrent();
     if (whole_context_ && context.n_outputs > 0 && context.options.pooling == Pooling::none) add_outputs();
     if (!options.sampler.empty())
@@ -82,17 +82,17 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     add(Tag::end, {});
 }
 
-void Writer::add_cells() {
-    StatePayload cells;
-    cells.number(std::uint64_t{outline_.tokens.size()});
+void Writer::add_slots() {
+    StatePayload slots;
+    slots.number(std::uint64_t{outline_.tokens.size()});
     for (const OutlineToken& token : outline_.tokens) {
-        cells.number(token.pos).number(static_cast<std::uint8_t>(token.window_cell >= 0 ? 1 : 0));
+        slots.number(token.pos).number(static_cast<std::uint8_t>(token.window_slot >= 0 ? 1 : 0));
         if (!whole_context_) continue;
-        cells.number(static_cast<std::uint16_t>(token.n_seqs));
+        slots.number(static_cast<std::uint16_t>(token.n_seqs));
         for (const SeqId seq : outline_.seqs_of(token))
-            cells.number(static_cast<std::uint16_t>(static_cast<std::int32_t>(seq)));
+            slots.number(static_cast<std::uint16_t>(static_cast<std::int32_t>(seq)));
     }
-    add(Tag::cells, std::move(cells.bytes));
+    add(Tag::slots, std::move(slots.bytes));
     for (const CacheRows& rows : cache_rows(*context_)) add_rows(rows);
 }
 
@@ -104,12 +104,12 @@ void Writer::add_rows(const CacheRows& rows) {
         std::vector<std::byte> block;
         const bool pooled = rows.windowed && context_->sequences.has_window_pool();
         for (const OutlineToken& token : outline_.tokens) {
-            if (rows.windowed && token.window_cell < 0) continue;
+            if (rows.windowed && token.window_slot < 0) continue;
             const auto at = block.size();
             block.resize(at + static_cast<std::size_t>(rows.row_bytes));
-            rows.read(pooled          ? context_->sequences.window_cell(token.window_cell)
-                      : rows.windowed ? token.window_cell
-                                      : token.cell,
+            rows.read(pooled          ? context_->sequences.window_slot(token.window_slot)
+                      : rows.windowed ? token.window_slot
+                                      : token.slot,
                       block.data() + at);
             if (block.size() < kRowsAtOnce) continue;
             put(block);
