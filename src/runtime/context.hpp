@@ -123,8 +123,7 @@ struct Context::Impl {
     std::optional<Encoder> encoder;
     std::shared_ptr<runtime::TraceSession> session;
     runtime::Executor executor;
-    runtime::TeamRunner team =
-        runtime::is_forked() ? runtime::run_new_team : runtime::run_team;  ///< tests may take another
+    TeamRunner team = is_forked() ? run_new_team : run_team;  ///< tests may take another
     int team_limit = executor.n_processors();  ///< more threads could only wait for each other; tests may raise it
     runtime::TeamSize team_size;               ///< of runs of few tokens
     Timings timings;

@@ -69,11 +69,11 @@ RunStatus Context::Impl::continue_run(Clock::time_point deadline) {
 }
 
 RunStatus Context::Impl::timed_slice(Clock::time_point deadline) {
-    const double on_processor = runtime::thread_seconds();
+    const double on_processor = thread_seconds();
     const auto begin = Clock::now();
     const RunStatus status = executor.resume(deadline);
     run_time_.wall += std::chrono::duration<double>(Clock::now() - begin).count();
-    run_time_.on_processor += runtime::thread_seconds() - on_processor;
+    run_time_.on_processor += thread_seconds() - on_processor;
     return status;
 }
 

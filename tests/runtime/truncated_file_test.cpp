@@ -107,7 +107,7 @@ TEST_CASE_FIXTURE(File, "truncated file: in the middle of a decode, with every k
                                                           return false;
                                                       }});
                               detail::impl_of(context).team_limit = 2;
-                              if (openmp) detail::impl_of(context).team = runtime::run_team;
+                              if (openmp) detail::impl_of(context).team = run_team;
                               code = io_error_of([&] {
                                   if (!in_slices) return decode_all(context, tokens);
                                   context.begin(tokens);
