@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/op_params.hpp"
+#include "graph/inputs.hpp"
 #include "tinfer/error.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/tensor.hpp"
@@ -81,6 +82,7 @@ public:
     Tensor weight(const TensorInfo& tensor);
     Tensor cache(const TensorInfo& tensor);
     Tensor input(std::string_view role, DType type, std::array<std::int64_t, 4> ne);
+    Tensor input(Input which, DType type, std::array<std::int64_t, 4> ne) { return input(to_string(which), type, ne); }
 
     // ---- where the nodes that follow belong
     void set_layer(int layer) noexcept { layer_ = layer; }

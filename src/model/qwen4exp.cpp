@@ -60,9 +60,9 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     const std::int64_t n_tokens = b.shape.n_tokens;
     const int n = b.hp.n_stream;
     g.set_part(Part::embed);
-    const Tensor ids = g.input("ngram_ids", DType::i32, {n_tokens, 1, 1, 1});
+    const Tensor ids = g.input(graph::Input::ngram_ids, DType::i32, {n_tokens, 1, 1, 1});
     const Tensor constants =
-        g.input("ngram_constants", DType::i32, {2, static_cast<std::int64_t>(p.constants.size()), 1, 1});
+        g.input(graph::Input::ngram_constants, DType::i32, {2, static_cast<std::int64_t>(p.constants.size()), 1, 1});
     const Tensor rows =
         g.name(g.ngram_rows(ids, constants, p.n, p.end_id, state(b, in, il, kDeltaStates)), "ngram_rows");
     const Tensor flat = g.reshape(rows, {p.n_row() * n_tokens, 1, 1, 1});

@@ -95,7 +95,7 @@ MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
 
 std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) {
+void TracePlan::add_values(const graph::Graph& graph, const TensorRegistry& registry) {
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
     own_.resize(values.size(), nullptr);
@@ -108,7 +108,7 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
             case TensorClass::cache_k:
             case TensorClass::cache_v:
             case TensorClass::recurrent:
-            case TensorClass::adapter: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::adapter: tensors_[id] = &registry[v.tensor]; break;
             default:
                 tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
                 break;
@@ -337,7 +337,7 @@ std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const
     return graph::plan_hash(graph, bound.plan, names);
 }
 
-TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry,
+TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry,
                      std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
                      const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";

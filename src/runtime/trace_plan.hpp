@@ -13,15 +13,6 @@
 
 namespace tinfer::runtime {
 
-/// The tensors a session knows: those of the file, then the caches, then those of adapters among `caches`.
-struct Registry {
-    std::span<const TensorInfo> weights, caches;
-    const ModelFile* file = nullptr;
-    [[nodiscard]] const TensorInfo* find(std::uint32_t id) const noexcept {
-        return id < weights.size() ? &weights[id] : &caches[id - weights.size()];
-    }
-};
-
 /// An access whose ranges lie in a growing array: spans are made from it when the array is complete.
 struct PendingAccess {
     Access access;
@@ -64,7 +55,7 @@ private:
 
 class TracePlan {
 public:
-    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
+    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry, std::string_view table,
               std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
               const std::array<std::uint8_t, 16>& hash);
     /// What plans of equal structure and kernels share (PlanView::hash).
@@ -113,7 +104,7 @@ public:
 
 private:
     std::string_view keep(std::string text);
-    void add_values(const graph::Graph& graph, const Registry& registry);
+    void add_values(const graph::Graph& graph, const TensorRegistry& registry);
     void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
     void add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
     void add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s);

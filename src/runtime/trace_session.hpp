@@ -47,12 +47,12 @@ struct RunDetails {
     int n_threads = 1;
     std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
-    std::span<const std::pair<std::string_view, std::byte*>> inputs;
+    std::span<const InputPlace> inputs;
 };
 
 class TraceSession final : public StepObserver {
 public:
-    TraceSession(Registry registry, std::string_view isa, std::string_view architecture);
+    TraceSession(TensorRegistry registry, const ModelFile* file, std::string_view isa, std::string_view architecture);
     ~TraceSession() override;
 
     /// Throws bad_parameter for an observer that is on another context already and not thread safe.
@@ -61,7 +61,7 @@ public:
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
     /// Of other tensors behind the caches', while nobody is attached.
-    void replace_registry(Registry registry) noexcept;
+    void replace_registry(TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
@@ -115,7 +115,8 @@ private:
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
 
-    Registry registry_;
+    TensorRegistry registry_;
+    const ModelFile* file_;
     std::string isa_, architecture_;
     std::chrono::steady_clock::time_point zero_;
     std::uint64_t wall_clock_ = 0;

@@ -38,7 +38,7 @@ struct Parent {
 
     static Context make(const Model& model) {
         Context made(model, {.n_ctx = 64, .n_threads = 2});
-        detail::impl_of(made).team_limit = 2;  // also where there is one processor
+        detail::impl_of(made).runner.team_limit = 2;  // also where there is one processor
         return made;
     }
     Bits decode(Context& own) const {

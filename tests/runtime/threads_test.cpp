@@ -74,8 +74,8 @@ TEST_CASE("threads: a team of any size gives the same bits, with observers of ev
         for (const auto& [level, delivery] :
              {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
             Context context(model, {.n_ctx = 64, .n_threads = n, .logits_all = true});
-            detail::impl_of(context).team = std_thread_team;
-            detail::impl_of(context).team_limit = n;
+            detail::impl_of(context).runner.team = std_thread_team;
+            detail::impl_of(context).runner.team_limit = n;
             const auto observer = std::make_shared<Levels>();
             observer->wanted = {.level = level, .delivery = delivery};
             const auto attached = context.attach(observer);
@@ -101,8 +101,8 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
         std::size_t messages = 0;
         const auto model = Model::load(paths[i], {.log = [&](LogLevel, std::string_view) { ++messages; }});
         Context context(model, {.n_ctx = 128, .n_threads = 2});
-        detail::impl_of(context).team = std_thread_team;
-        detail::impl_of(context).team_limit = 2;
+        detail::impl_of(context).runner.team = std_thread_team;
+        detail::impl_of(context).runner.team_limit = 2;
         const auto counter = std::make_shared<CountEvents>();
         const auto attached = context.attach(counter);
         Sampler sampler(model.vocab(), {.temp = 0.9f, .seed = static_cast<std::uint32_t>(i)});
@@ -260,7 +260,7 @@ TEST_CASE("threads: a team is never larger than the processors it may use") {
         const auto sizes = std::make_shared<Sizes>();
         const auto attached = context.attach(sizes);
         static std::atomic<int> asked;
-        detail::impl_of(context).team = [](int n_threads, TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).runner.team = [](int n_threads, TeamFn fn, void* self) noexcept {
             asked = n_threads;
             fn(self, 0, 1);
         };

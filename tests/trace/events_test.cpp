@@ -208,7 +208,7 @@ TEST_CASE("trace: thread spans lie inside their event, one per thread; other lev
             ContextOptions options = exercise_options();
             options.n_threads = n_threads;
             Traced t(model, options, {.level = TraceLevel::threads, .delivery = delivery});
-            detail::impl_of(t.context).team_limit = n_threads;  // also on a machine with fewer processors
+            detail::impl_of(t.context).runner.team_limit = n_threads;  // also on a machine with fewer processors
             exercise(t.context);
             std::uint64_t busy = 0;
             for (const SeenEvent& event : t.recorder->events) {

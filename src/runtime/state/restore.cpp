@@ -228,30 +228,16 @@ private:
                             parsed_.states[i].bytes.data() + row * n, n);
             }
         context_.sequences = std::move(next_);
-        context_.forget_outputs();
+        context_.outputs.forget();
         parsed_.info.has_outputs = adopt_outputs();
     }
 
     bool adopt_outputs() noexcept {
-        const model::HParams& hp = context_.layout.model().hp;
-        const auto fits = [&](const AlignedBuffer& buffer, std::span<const std::byte> bytes, int width) {
-            return buffer.size() == 0 ||
-                   (bytes.size() <= buffer.size() &&
-                    bytes.size() == 4 * static_cast<std::size_t>(parsed_.n_outputs) * static_cast<std::size_t>(width));
-        };
-        if (parsed_.n_outputs == 0 || context_.options.pooling != Pooling::none ||
-            parsed_.n_outputs > static_cast<std::uint64_t>(context_.options.n_outputs) ||
-            !fits(context_.logits_data, parsed_.logits, hp.n_vocab) ||
-            !fits(context_.embeddings_data, parsed_.embeddings, hp.n_embd))
+        runtime::Outputs& outputs = context_.outputs;
+        if (!outputs.can_adopt(parsed_.n_outputs, parsed_.logits, parsed_.embeddings) ||
+            !context_.batch.adopt_outputs(parsed_.n_batch, output_rows_))
             return false;
-        if (!context_.batch.adopt_outputs(parsed_.n_batch, output_rows_)) return false;
-        const auto copy = [](AlignedBuffer& buffer, std::span<const std::byte> bytes) {
-            if (buffer.size() > 0) std::ranges::copy(bytes, buffer.data());
-        };
-        copy(context_.logits_data, parsed_.logits);
-        copy(context_.embeddings_data, parsed_.embeddings);
-        context_.n_outputs = static_cast<int>(parsed_.n_outputs);
-        context_.has_outputs = true;
+        outputs.adopt(parsed_.n_outputs, parsed_.logits, parsed_.embeddings);
         return true;
     }
 

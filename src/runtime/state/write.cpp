@@ -76,7 +76,7 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     }
     if (context.sequences.kv() != nullptr) add_slots();
     if (context.sequences.states() != nullptr) add_recurrent();
-    if (whole_context_ && context.n_outputs > 0 && context.options.pooling == Pooling::none) add_outputs();
+    if (whole_context_ && context.outputs.size() > 0 && context.options.pooling == Pooling::none) add_outputs();
     if (!options.sampler.empty())
         add(Tag::sampler, std::vector<std::byte>(options.sampler.begin(), options.sampler.end()));
     add(Tag::end, {});
@@ -143,16 +143,17 @@ void Writer::add_recurrent() {
 }
 
 void Writer::add_outputs() {
-    const model::HParams& hp = context_->layout.model().hp;
-    const auto n = static_cast<std::uint64_t>(context_->n_outputs);
-    const std::uint64_t n_logits = context_->logits_data.size() > 0 ? n * static_cast<std::uint64_t>(hp.n_vocab) : 0,
-                        n_embd = context_->embeddings_data.size() > 0 ? n * static_cast<std::uint64_t>(hp.n_embd) : 0;
+    const std::uint64_t n_logits = context_->outputs.logits_bytes().size(),
+                        n_embeddings = context_->outputs.embedding_bytes().size();
     StatePayload head;
-    head.number(std::uint64_t{context_->batch.size()}).number(n).number(4 * n_logits).number(4 * n_embd);
+    head.number(std::uint64_t{context_->batch.size()})
+        .number(static_cast<std::uint64_t>(context_->outputs.size()))
+        .number(n_logits)
+        .number(n_embeddings);
     head.out.numbers(context_->batch.output_rows());
-    add(Tag::outputs, std::move(head.bytes), 4 * (n_logits + n_embd), [this, n_logits, n_embd](const Put& put) {
-        put(context_->logits_data.bytes().first(static_cast<std::size_t>(4 * n_logits)));
-        put(context_->embeddings_data.bytes().first(static_cast<std::size_t>(4 * n_embd)));
+    add(Tag::outputs, std::move(head.bytes), n_logits + n_embeddings, [this](const Put& put) {
+        put(context_->outputs.logits_bytes());
+        put(context_->outputs.embedding_bytes());
     });
 }
 
