@@ -33,7 +33,8 @@ def read(path):
         elif kind == 5:                                                         # PLAN
             plan, steps, operands = struct.unpack_from("<III", body)
             plans[plan] = np.frombuffer(body, STEP, steps, 64), np.frombuffer(body, OPERAND, operands, 64 + 48 * steps)
-        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)   # RUN: phase, plan
+        # RUN: phase, plan
+        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)
         elif kind == 7:                                                         # EVENTS
             run, events, ranges = struct.unpack_from("<Q8xII", body)
             runs.append((run, *heads[run], np.frombuffer(body, EVENT, events, 40),
@@ -51,7 +52,8 @@ def reads(tensors, plans, runs):
                 if operand["ref"] < 1 << 31 and operand["mode"] & 1 and operand["kind"] < 3:
                     some = own[own["operand"] == i] if operand["kind"] == 2 else operand
                     size = tensors["bytes"][operand["ref"]]
-                    total[operand["ref"]] += [1, int((some["length"] * some["count"]).sum() if operand["kind"] else size)]
+                    total[operand["ref"]] += [1, int((some["length"] * some["count"]).sum() if operand["kind"]
+                                                     else size)]
     return total
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ struct SystemFiles {
 
 [[nodiscard]] long process_id() noexcept;
 /// This process came from fork() without an exec() since. OpenMP may believe that it still has the threads of the
-/// parent, and wait for them for ever: run_new_team() (base/team.hpp) is for such a process. False where the system does
-/// not tell.
+/// parent, and wait for them for ever: run_new_team() (base/team.hpp) is for such a process. False where the system
+/// does not tell.
 [[nodiscard]] bool is_forked(const SystemFiles& files = {});
 
 /// Seconds that the calling thread has run so far; all time that passes, where the system does not tell.
