@@ -79,7 +79,10 @@ const char* compressed_attention_rule(const Site& s) noexcept {
     return nullptr;
 }
 
-const char* sparse_attention_rule(const Site& s) noexcept {
+namespace {
+
+/// Of attention over caches: queries, keys and values by heads.
+const char* heads_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
                 "n_head must be a multiple of n_head_kv");
@@ -89,6 +92,14 @@ const char* sparse_attention_rule(const Site& s) noexcept {
                 "keys must be a K cache of n_head_kv heads");
     TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
                 "values must be a V cache of n_head_kv heads");
+    return nullptr;
+}
+
+}  // namespace
+
+const char* sparse_attention_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    if (const char* rule = heads_rule(s)) return rule;
     TINFER_RULE(is_i32(s[4]) && (s[4].ne[1] == 1 || s[4].ne[1] == a.n_head_kv) && s[4].ne[2] == s[1].ne[2],
                 "chosen must be i32 {n,1|n_head_kv,T}");
     TINFER_RULE(!s.has(5) || (is_f32(s[5]) && is_shape(s[5], a.n_head)), "sinks must be f32 {n_head}");
@@ -107,14 +118,7 @@ const char* divide_ids_rule(const Site& s) noexcept {
 
 const char* attention_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
-    TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
-                "n_head must be a multiple of n_head_kv");
-    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, s[1].ne[2]),
-                "q must be f32 {head_dim_k,n_head,T}");
-    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && s[2].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv,
-                "keys must be a K cache of n_head_kv heads");
-    TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
-                "values must be a V cache of n_head_kv heads");
+    if (const char* rule = heads_rule(s)) return rule;
     if (const char* rule = view_rule(s, s[1].ne[2])) return rule;
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
     TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");

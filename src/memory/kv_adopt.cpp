@@ -28,13 +28,13 @@ bool KvCache::adopt(std::span<const KvToken> tokens, std::span<std::int32_t> slo
     for (const std::int32_t n : n_new) n_apart += pages_of(index(n));
     const bool apart = n_apart <= n_free_pages_;
     if (!apart && pages_of(tokens.size()) > n_free_pages_) return false;
-    std::int32_t page = -1, slot = kPageSlots;
+    std::int32_t page = -1, offset = kPageSlots;
     for (const auto& list : lists) {
-        if (apart) slot = kPageSlots;
+        if (apart) offset = kPageSlots;
         for (const std::int32_t i : list) {
             if (slots[index(i)] >= 0) continue;
-            if (slot == kPageSlots) page = free_pages_[index(--n_free_pages_)], slot = 0;
-            slots[index(i)] = page * kPageSlots + slot++;
+            if (offset == kPageSlots) page = free_pages_[index(--n_free_pages_)], offset = 0;
+            slots[index(i)] = page * kPageSlots + offset++;
         }
     }
 

@@ -15,17 +15,10 @@ using namespace tinfer;
 using graph::Graph;
 using graph::Plan;
 using graph::Tensor;
+using test::plan_of;
 using test::SampleModel;
 
 namespace {
-
-Plan plan_of(const Graph& g, bool fuse = true) {
-    graph::Planner planner(g.max_nodes(), g.max_values());
-    Plan plan;
-    planner.make(g, {.fuse = fuse}, plan);
-    graph::verify(g, plan);
-    return plan;
-}
 
 std::vector<Op> ops_of(const Plan& plan) {
     std::vector<Op> ops;

@@ -164,4 +164,12 @@ Tensor SampleModel::build(Graph& g, int n_tokens, int n_outputs) const {
     return logits;
 }
 
+graph::Plan plan_of(const Graph& g, bool fuse) {
+    graph::Planner planner(g.max_nodes(), g.max_values());
+    graph::Plan plan;
+    planner.make(g, {.fuse = fuse}, plan);
+    graph::verify(g, plan);
+    return plan;
+}
+
 }  // namespace tinfer::test

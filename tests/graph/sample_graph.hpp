@@ -10,8 +10,12 @@
 #include <string>
 
 #include "graph/graph.hpp"
+#include "graph/plan.hpp"
 
 namespace tinfer::test {
+
+/// Made and verified.
+[[nodiscard]] graph::Plan plan_of(const graph::Graph& g, bool fuse = true);
 
 /// Sizes of the model; all extents are multiples of 256 where K-quants need it.
 struct SampleShape {

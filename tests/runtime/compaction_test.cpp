@@ -275,27 +275,6 @@ TEST_CASE_FIXTURE(Holed,
     CHECK(recorder->runs.size() == 1);
 }
 
-namespace {
-
-// Throws at its n-th callback inside a maintenance run.
-struct Interrupter : Observer {
-    int countdown = 0;
-    bool in_maintenance = false;
-    [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
-    void on_run_begin(const RunInfo& run) override {
-        in_maintenance = run.phase == Phase::maintenance;
-        tick();
-    }
-    void on_step_begin(const StepView&) override { tick(); }
-    void on_step_end(const KernelEvent&, const StepValues&) override { tick(); }
-    void on_run_end(const RunResult&) override { tick(); }
-    void tick() {
-        if (in_maintenance && --countdown == 0) throw std::runtime_error("enough");
-    }
-};
-
-}  // namespace
-
 TEST_CASE_FIXTURE(
     Holed, "holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
     const auto bits = expected();
@@ -303,7 +282,7 @@ TEST_CASE_FIXTURE(
     for (int when = 1; n_thrown == when - 1; ++when) {
         CAPTURE(when);
         Context context = holed();
-        const auto interrupter = std::make_shared<Interrupter>();
+        const auto interrupter = std::make_shared<MaintenanceThrower>();
         interrupter->countdown = when;
         {
             const auto attached = context.attach(interrupter);

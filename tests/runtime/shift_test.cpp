@@ -318,27 +318,6 @@ TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that name
     CHECK(recorder->runs.size() == 1);
 }
 
-namespace {
-
-// Throws at its n-th callback inside a maintenance run.
-struct Thrower : Observer {
-    int countdown = 0;
-    bool in_maintenance = false;
-    [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
-    void on_run_begin(const RunInfo& run) override {
-        in_maintenance = run.phase == Phase::maintenance;
-        tick();
-    }
-    void on_step_begin(const StepView&) override { tick(); }
-    void on_step_end(const KernelEvent&, const StepValues&) override { tick(); }
-    void on_run_end(const RunResult&) override { tick(); }
-    void tick() {
-        if (in_maintenance && --countdown == 0) throw std::runtime_error("enough");
-    }
-};
-
-}  // namespace
-
 TEST_CASE_FIXTURE(
     Shifted,
     "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
@@ -350,7 +329,7 @@ TEST_CASE_FIXTURE(
         CAPTURE(when);
         Context context = filled();
         context.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
-        const auto thrower = std::make_shared<Thrower>();
+        const auto thrower = std::make_shared<MaintenanceThrower>();
         thrower->countdown = when;
         {
             const auto attached = context.attach(thrower);

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -178,3 +179,25 @@ class Page:
     def picture(self, path):
         with open(path, "wb") as out:
             out.write(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+class PageTest(unittest.TestCase):
+    """Cases in one window. After each, the page has said nothing on the console and no request has left."""
+    inside = ("file:", "data:")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.page = Page()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.page.close()
+
+    def setUp(self):
+        self.page.errors.clear()
+        self.page.requests.clear()
+
+    def tearDown(self):
+        self.page.frames()
+        self.assertEqual(self.page.errors, [])
+        self.assertEqual([url for url in self.page.requests if not url.startswith(self.inside)], [])

@@ -56,24 +56,11 @@ def page_of(kind):
     return path.as_uri()
 
 
-class Viewer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.page = browser.Page()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-
-    def setUp(self):
-        self.page.errors.clear()
-        self.page.requests.clear()
+class Viewer(browser.PageTest):
+    inside = ("file:", "blob:", "data:")
 
     def tearDown(self):
-        self.page.frames()
-        self.assertEqual(self.page.errors, [])
-        outside = [url for url in self.page.requests if not url.startswith(("file:", "blob:", "data:"))]
-        self.assertEqual(outside, [])
+        super().tearDown()
         self.assertLessEqual(len([url for url in self.page.requests if url.startswith("file:")]), 2)   # the page itself
 
     def open(self, kind, fragment=""):

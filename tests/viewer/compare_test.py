@@ -47,24 +47,15 @@ def make_page():
     return page, data
 
 
-class Compare(unittest.TestCase):
+class Compare(browser.PageTest):
     @classmethod
     def setUpClass(cls):
         cls.file, cls.data = make_page()
-        cls.page = browser.Page()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
+        super().setUpClass()
 
     def setUp(self):
-        self.page.errors.clear()
-        self.page.requests.clear()
+        super().setUp()
         self.page.open(self.file.as_uri())
-
-    def tearDown(self):
-        self.assertEqual(self.page.errors, [])
-        self.assertEqual([url for url in self.page.requests if not url.startswith(("file:", "data:"))], [])
 
     def run_in_page(self, script):
         return self.page.run(script)
