@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "runtime/context_support.hpp"
+#include "runtime/maintenance_thrower.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/family_model.hpp"
 #include "support/golden.hpp"

@@ -9,6 +9,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "runtime/maintenance_thrower.hpp"
 #include "support/differences.hpp"
 #include "support/golden.hpp"
 #include "support/temp_folder.hpp"
