@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# cut_page(<file> <marker>…): reads a page and cuts it at its markers, @marker@, in order. before_<marker> is what stands
-# before each, and page what is left.
+# cut_page(<file> <marker>…): reads a page and cuts it at its markers, @marker@, in order. before_<marker> is what
+# stands before each, and page what is left.
 macro(cut_page file)
     file(READ ${CMAKE_CURRENT_LIST_DIR}/${file} page)
     foreach(marker ${ARGN})
