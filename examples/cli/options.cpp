@@ -290,7 +290,7 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         ->check(is_kv_type)
         ->type_name("TYPE")
         ->group(more);
-    command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
+    command.add_flag("--swa-full", swa_full, "layers with a window keep every slot")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
 

@@ -86,8 +86,8 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
         const Tensor v = g.name(g.rms_norm(g.heads(raw_v, p.n_head_kv), {}, b.hp.rms_eps), "v_norm");
         const Tensor turned = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
         const LayerMemory& m = b.memory[i];
-        written.k = g.name(g.kv_write(g.cache(*m.k), turned, view.cells, p, false), "cache_k_write");
-        written.v = g.name(g.kv_write(g.cache(*m.v), v, view.cells, p, true), "cache_v_write");
+        written.k = g.name(g.kv_write(g.cache(*m.k), turned, view.slots, p, false), "cache_k_write");
+        written.v = g.name(g.kv_write(g.cache(*m.v), v, view.slots, p, true), "cache_v_write");
         if (writes_only(b, il)) return written.k;
     }
     const Tensor q = norm_heads(b, w.attn_q_norm, raw_q, p.n_head, "q_norm");
