@@ -20,6 +20,7 @@ void AccessCounts::on_events(std::span<const KernelEvent> events) {
         auto at = std::ranges::lower_bound(layers_, layer, {}, &TouchedLayer::layer);
         if (at == layers_.end() || at->layer != layer) at = layers_.insert(at, TouchedLayer{.layer = layer});
         for (const Access& access : event.accesses) {
+            if (access.scratch) continue;
             const std::uint64_t bytes = access.bytes();
             const TensorClass kind = access.tensor->tensor_class;
             const auto c = static_cast<std::size_t>(kind);
