@@ -81,7 +81,7 @@ struct EngineOptions {
     /// is computed, and no request hears of it. Not for contexts that pool.
     std::optional<PrefixStoreOptions> store{};
     std::optional<EngineDraft> draft{};
-    bool count_bytes = false;  ///< EngineStats::bytes are counted
+    bool count_bytes = false;  ///< EngineStats::bytes are counted; throws not_available in builds without tracing
 };
 
 /// A token of an answer or of a prompt, and how probable it was.
@@ -124,7 +124,7 @@ struct EngineRequest {
     std::optional<std::chrono::milliseconds> time_limit{};  ///< from submit() on; above 0
     /// They see what is computed for this request and nothing of others: its rounds are its own, so it is slower and
     /// makes others slower. Runs, plans and events are numbered from 0, or 1, as if there were nothing else. What one
-    /// throws ends the request.
+    /// throws ends the request. In builds without tracing a request that is to be watched ends with not_available.
     std::vector<std::shared_ptr<Observer>> observers{};
     bool count = false;    ///< EngineEvent::touched, in rounds of its own as with observers
     bool receipt = false;  ///< EngineEvent::receipt, in rounds of its own; for text

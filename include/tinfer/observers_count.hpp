@@ -21,7 +21,8 @@
 
 namespace tinfer {
 
-/// Bytes and how often. Bytes are unique in each event: what two steps read counts twice.
+/// Bytes and how often. Bytes are unique in each event: what two steps read counts twice. Scratch does not count, so
+/// that sums over the classes are those of KernelEvent::bytes_read and bytes_written.
 struct TouchedBytes {
     static constexpr std::size_t kClasses = static_cast<std::size_t>(TensorClass::scratch) + 1;
     std::array<std::uint64_t, kClasses> read{}, written{};  ///< by TensorClass

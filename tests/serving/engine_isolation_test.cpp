@@ -189,7 +189,7 @@ TEST_CASE("[V2] engine: logits that are no numbers fail the request that they ar
 
 TEST_CASE("[V2] engine: an allocation that fails, wherever it is, costs at most one request") {
     const World world;
-    auto requests = full_requests(*world.model, 14, 80, 20);
+    auto requests = full_requests(*world.model, 8, 60, 12);
     EngineOptions options = world.with_all(
         {.context = {.n_ctx = 1024, .n_seq_max = 5}, .max_batch_tokens = 64, .max_queue = 1000, .n_kept = 0});
     options.store = PrefixStoreOptions{.memory_limit = 1u << 20};
@@ -200,7 +200,7 @@ TEST_CASE("[V2] engine: an allocation that fails, wherever it is, costs at most 
 
     std::mt19937 random(5);
     std::size_t n_hit = 0, n_hurt = 0;
-    for (int trial = 0; trial < 24; ++trial) {
+    for (int trial = 0; trial < 20; ++trial) {
         Answers answers;
         std::promise<void> armed;
         auto wait = armed.get_future().share();
@@ -216,7 +216,7 @@ TEST_CASE("[V2] engine: an allocation that fails, wherever it is, costs at most 
                     throw;
                 }
             });
-        fail_allocation_at(1 + std::uniform_int_distribution<std::uint64_t>(0, trial % 2 == 0 ? 400 : 6000)(random));
+        fail_allocation_at(1 + std::uniform_int_distribution<std::uint64_t>(0, trial % 2 == 0 ? 300 : 3000)(random));
         armed.set_value();
         answers.wait();
         n_hit += allocation_failed() ? 1 : 0;

@@ -173,9 +173,16 @@ TEST_CASE("[V10] engine: what a request has touched is what a context of its own
     Generation generation(world.model->vocab(), request.prompt, request.generation);
     generation.run(context, sampler);
     CHECK(generation.text() == answer.text);
-    CHECK(answer.touched->bytes == counts->counts());
+    // Tables of pages, which are inputs, are larger where there may be more sequences.
+    const TouchedBytes &a = answer.touched->bytes, &b = counts->counts();
+    for (const auto c : {TensorClass::weight, TensorClass::cache_k, TensorClass::cache_v, TensorClass::adapter}) {
+        CHECK(a.read_of(c) == b.read_of(c));
+        CHECK(a.written_of(c) == b.written_of(c));
+    }
+    CHECK(a.runs == b.runs);
+    CHECK(a.tokens == b.tokens);
+    CHECK(a.read_of(TensorClass::weight) > 0);
     CHECK(answer.touched->layers == counts->layers());
-    CHECK(answer.touched->bytes.read_of(TensorClass::adapter) == 0);
 }
 
 TEST_CASE("[V2] engine: a receipt of a request beside others is replayed to the bit") {

@@ -53,7 +53,9 @@ struct World {
 
     [[nodiscard]] EngineOptions with_all(EngineOptions options) const {
         options.adapters = adapters;
-        options.draft = EngineDraft{Model::load(folder / "draft.gguf"), {.context = {.n_ctx = 256}, .p_min = 0.01f}};
+        options.draft = EngineDraft{Model::load(folder / "draft.gguf"),
+                                    {.context = {.n_ctx = 256, .n_threads = 1}, .p_min = 0.01f}};
+        options.context.n_threads = options.context.n_threads_batch = 1;  // several of them run at once
         return options;
     }
 

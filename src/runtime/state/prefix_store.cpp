@@ -245,8 +245,8 @@ struct PrefixPages {
         return usable;
     }
 
-    /// Pages behind the first that is missing are of no use, but those of them that are damaged have to be known: keep()
-    /// writes them anew with the others.
+    /// Pages behind the first that is missing are of no use, but those that are damaged have to be known: keep() writes
+    /// them anew with the others.
     void look_behind(const Form& form, std::span<const Token> tokens, std::size_t missing, Digest parent) {
         if (options.folder.empty()) return;
         const std::size_t n_pages = (tokens.size() - 1) / kPageTokens;
