@@ -28,21 +28,39 @@
 #include <utility>
 #include <vector>
 
+#include "tinfer/adapter.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/error.hpp"
 #include "tinfer/export.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/model.hpp"
+#include "tinfer/observers_count.hpp"
+#include "tinfer/observers_stats.hpp"
+#include "tinfer/prefix_store.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/speculation.hpp"
 #include "tinfer/types.hpp"
 
 namespace tinfer {
 
-class Observer;
+struct Receipt;
 
 enum class RequestId : std::uint64_t {};  ///< of one engine, from 1, in the order in which requests came
 TINFER_API std::ostream& operator<<(std::ostream& out, RequestId id);
+
+/// An adapter under the name by which requests ask for it.
+struct EngineAdapter {
+    std::string name;
+    Adapter adapter;
+};
+
+/// A smaller model that guesses for requests which ask for it (model_drafter).
+struct EngineDraft {
+    Model model;
+    ModelDrafterOptions options{};
+    int n_at_once = 1;  ///< requests that it guesses for at once, with a context for each; the others do without
+};
 
 /// What an engine is made for.
 struct EngineOptions {
@@ -57,6 +75,13 @@ struct EngineOptions {
     std::chrono::milliseconds slice{
         10};  ///< how soon a cancel or a time limit is heard while a round computes; above 0
     std::vector<std::shared_ptr<Observer>> observers{};  ///< of all that the context computes, on the engine's thread
+    /// Requests may name them. Each makes all rounds a little longer, whoever uses it.
+    std::vector<EngineAdapter> adapters{};
+    /// Beginnings of prompts that no sequence holds any more, in memory and in a folder. What it cannot read or write
+    /// is computed, and no request hears of it. Not for contexts that pool.
+    std::optional<PrefixStoreOptions> store{};
+    std::optional<EngineDraft> draft{};
+    bool count_bytes = false;  ///< EngineStats::bytes are counted; throws not_available in builds without tracing
 };
 
 /// A token of an answer or of a prompt, and how probable it was.
@@ -69,7 +94,14 @@ struct TokenChoice {
     std::vector<std::pair<Token, double>> top{};
 };
 
-/// What to do. A value; the engine takes it and keeps nothing of the caller's.
+/// An adapter of the engine that a request wants, and how much of it; 0: as if it were not named.
+struct AdapterUse {
+    std::string name;
+    float scale = 1;
+};
+
+/// What to do. A value; the engine takes it and keeps nothing of the caller's but constraint, drafter (both are cloned)
+/// and observers.
 struct EngineRequest {
     /// generate: text behind the prompt. score: log-probabilities of the prompt's own tokens, and no text. embed: the
     /// pooled vector of the prompt, not normalized; rank: the scores of a reranker's classifier.
@@ -79,13 +111,32 @@ struct EngineRequest {
     std::optional<Grammar> grammar{};
     GrammarTriggers triggers{};
     std::shared_ptr<const TokenConstraint> constraint{};  ///< one of your own in place of a grammar; a clone is used
-    GenerationOptions generation{};  ///< n_predict, stop, shown; seq and prompt_piece are the engine's own
+    /// n_predict, stop, shown, speculation; the rest is the engine's own. Guesses are checked in rounds in which nobody
+    /// reads a prompt, as far as rows of n_score_rows and room in the cache suffice. They change no byte.
+    GenerationOptions generation{};
+    /// Where the answer's guesses come from when generation.speculation has no drafter: the text itself, or the
+    /// engine's draft model.
+    enum class Guess : std::uint8_t { none, ngram, draft } guess = Guess::none;
+    std::vector<AdapterUse> adapters{};  ///< by the names that the engine knows; each at most once
     int n_top = -1;             ///< -1: no log-probabilities; 0 … 100: of each token drawn, and of so many others
     bool score_prompt = false;  ///< log-probabilities of the prompt's tokens, too; such a prompt is computed whole
     bool share_prefix = true;   ///< false: neither uses what others have computed nor leaves anything to them
     std::optional<std::chrono::milliseconds> time_limit{};  ///< from submit() on; above 0
+    /// They see what is computed for this request and nothing of others: its rounds are its own, so it is slower and
+    /// makes others slower. Runs, plans and events are numbered from 0, or 1, as if there were nothing else. What one
+    /// throws ends the request. In builds without tracing a request that is to be watched ends with not_available.
+    std::vector<std::shared_ptr<Observer>> observers{};
+    bool count = false;    ///< EngineEvent::touched, in rounds of its own as with observers
+    bool receipt = false;  ///< EngineEvent::receipt, in rounds of its own; for text
 };
 [[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Kind kind) noexcept;
+
+/// What a request has touched, in all of its rounds.
+struct RequestCounts {
+    TouchedBytes bytes{};
+    std::vector<TouchedLayer> layers{};  ///< ascending
+    std::vector<ExpertLayer> experts{};  ///< which were chosen, of models that have some
+};
 
 /// What there is to tell of a request. Events come in order; exactly one ends it, with `stop` or with `error`.
 struct EngineEvent {
@@ -107,6 +158,8 @@ struct EngineEvent {
     /// `timings`, prompt_s ends with the first token, prompt_n counts tokens computed in place of shared.
     double queued_s = 0, first_token_s = 0;
     Timings timings{};
+    std::shared_ptr<const RequestCounts> touched{};  ///< with the end, where it was asked for
+    std::shared_ptr<const Receipt> receipt{};        ///< with the end, unless that is an error, where it was asked for
 
     [[nodiscard]] bool ended() const noexcept { return stop.has_value() || error.has_value(); }
 };
@@ -124,8 +177,13 @@ struct EngineStats {
     std::uint64_t ended = 0, interrupted = 0, failed = 0;  ///< ended: by themselves
     std::uint64_t prompt_tokens = 0, cached_tokens = 0;    ///< computed, shared
     std::uint64_t generated_tokens = 0, recomputed_tokens = 0;
+    std::uint64_t drafted_tokens = 0, accepted_tokens = 0;  ///< guesses that were checked, and that were right
     std::uint64_t rounds = 0, abandoned_rounds = 0, pushed_back = 0, dropped_sequences = 0;
-    double busy_s = 0;                            ///< in rounds
+    std::uint64_t failed_rounds = 0;  ///< that threw: parts of them were computed anew, until it was known for whom
+    TouchedBytes bytes{};             ///< EngineOptions::count_bytes: of all rounds, those given up, too
+    PrefixStoreStats store{};         ///< EngineOptions::store
+    std::uint64_t store_errors = 0;   ///< times that it threw
+    double busy_s = 0;                ///< in rounds
     std::array<std::uint64_t, 16> batch_sizes{};  ///< rounds of 2^i to 2^(i+1) - 1 tokens
 };
 

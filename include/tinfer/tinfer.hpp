@@ -48,6 +48,7 @@
 #include "tinfer/trace.hpp"
 #include "tinfer/observers.hpp"
 #include "tinfer/observers_stats.hpp"
+#include "tinfer/observers_count.hpp"
 #include "tinfer/observers_values.hpp"
 #include "tinfer/trace_format.hpp"
 #include "tinfer/trace_file.hpp"

@@ -19,9 +19,11 @@ using Lora = AttachedAdapters::Lora;
 
 namespace {
 
-bool takes_part(const Lora& lora) noexcept {
+bool has_scale(const Lora& lora) noexcept {
     return std::ranges::any_of(lora.scales, [](const auto& scale) { return scale.value_or(0.0f) != 0.0f; });
 }
+
+bool takes_part(const Lora& lora) noexcept { return lora.stays || has_scale(lora); }
 
 float scale_in(const Lora& lora, SeqId seq) noexcept {
     return lora.scales[static_cast<std::size_t>(seq)].value_or(0.0f);
@@ -49,7 +51,7 @@ std::string describe(const AttachedAdapters& attached, SeqId seq) {
 std::string describe(const AttachedAdapters& attached) {
     std::string out;
     for (const Lora& lora : attached.loras) {
-        if (!takes_part(lora)) continue;
+        if (!has_scale(lora)) continue;
         out += cat("lora ", to_hex(lora.adapter->lora.fingerprint));
         for (const auto& scale : lora.scales) out += cat(" ", std::bit_cast<std::uint32_t>(scale.value_or(0.0f)));
         out += "\n";
@@ -91,7 +93,8 @@ void ContextAdapters::add_lora(const Lora& lora, std::size_t number) {
         out.pairs.push_back({pair.base->id, add(*pair.a, *pair.base), add(*pair.b, *pair.base), pair.lookup});
     out.alpha = file.alpha;
     out.scale = lora.scales[0].value_or(0.0f);
-    out.everywhere = std::ranges::all_of(lora.scales, [&](const auto& scale) { return scale && *scale == out.scale; });
+    out.everywhere = !lora.stays &&
+                     std::ranges::all_of(lora.scales, [&](const auto& scale) { return scale && *scale == out.scale; });
     const std::array<std::string_view, 2> names{"", "_out"};
     for (std::size_t i = 0; i < names.size(); ++i)
         out.of[i] = {cat("lora", names[i], "_rows_", number), cat("lora", names[i], "_scales_", number)};
@@ -185,6 +188,11 @@ void ContextAdapters::write_inputs(std::span<const memory::KvToken> tokens, std:
     }
 }
 
+void ContextAdapters::set_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept {
+    for (Lora& lora : attached_.loras)
+        if (lora.adapter.get() == &adapter && lora.stays) lora.scales[static_cast<std::size_t>(seq)] = scale;
+}
+
 void ContextAdapters::check_use(const Layout& layout) {
     graph::Graph graph(layout.max_nodes(), layout.max_values());
     graph_.forget_use();
@@ -217,6 +225,10 @@ void ContextAdapters::check_use(const Layout& layout) {
 
 runtime::AttachedAdapters Context::Impl::attached_adapters() const {
     return adapters ? adapters->attached() : runtime::AttachedAdapters();
+}
+
+void Context::Impl::set_adapter_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept {
+    if (adapters_) adapters_->set_scale(adapter, seq, scale);
 }
 
 void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
@@ -278,6 +290,17 @@ auto find_lora(auto& attached, const Adapter& adapter) {
     return std::ranges::find(attached.loras, detail::Access::state(adapter), &runtime::AttachedAdapters::Lora::adapter);
 }
 
+using AttachedLora = runtime::AttachedAdapters::Lora;
+
+AttachedLora& find_or_add(const Context::Impl& impl, runtime::AttachedAdapters& attached, const Adapter& adapter) {
+    if (const auto at = find_lora(attached, adapter); at != attached.loras.end()) return *at;
+    const auto& state = detail::Access::state(adapter);
+    const auto by_hash = [](const AttachedLora& lora) -> const auto& { return lora.adapter->lora.fingerprint; };
+    const auto place = std::ranges::upper_bound(attached.loras, state->lora.fingerprint, {}, by_hash);
+    return *attached.loras.insert(
+        place, {state, std::vector<std::optional<float>>(static_cast<std::size_t>(impl.options.n_seq_max))});
+}
+
 void attach_to(Context& context, const Adapter& adapter, float scale, std::optional<SeqId> seq) {
     change_adapters(context, [&](const Context::Impl& impl, runtime::AttachedAdapters& next) {
         const auto& state = detail::Access::state(adapter);
@@ -285,17 +308,9 @@ void attach_to(Context& context, const Adapter& adapter, float scale, std::optio
         if (seq) check_sequence(impl, *seq);
         if (!std::isfinite(scale))
             fail(ErrorCode::bad_parameter, cat(state->lora.name, ": scale = ", scale, ": must be a finite number"));
-        auto at = find_lora(next, adapter);
-        if (at == next.loras.end()) {
-            const auto by_hash = [](const runtime::AttachedAdapters::Lora& l) -> const auto& {
-                return l.adapter->lora.fingerprint;
-            };
-            const auto place = std::ranges::upper_bound(next.loras, state->lora.fingerprint, {}, by_hash);
-            at = next.loras.insert(
-                place, {state, std::vector<std::optional<float>>(static_cast<std::size_t>(impl.options.n_seq_max))});
-        }
-        if (seq) at->scales[static_cast<std::size_t>(*seq)] = scale;
-        else std::ranges::fill(at->scales, scale);
+        AttachedLora& lora = find_or_add(impl, next, adapter);
+        if (seq) lora.scales[static_cast<std::size_t>(*seq)] = scale;
+        else std::ranges::fill(lora.scales, scale);
     });
 }
 
@@ -312,6 +327,20 @@ void detach_from(Context& context, const Adapter& adapter, std::optional<SeqId> 
 }
 
 }  // namespace
+
+void runtime::attach_for_sequences(Context& context, std::span<const Adapter> adapters) {
+    change_adapters(context, [&](const Context::Impl& impl, AttachedAdapters& next) {
+        for (const Adapter& adapter : adapters) {
+            const auto& state = detail::Access::state(adapter);
+            check_made_for(impl, state->lora.base, state->lora.name);
+            find_or_add(impl, next, adapter).stays = true;
+        }
+    });
+}
+
+void runtime::set_scale(Context& context, const Adapter& adapter, SeqId seq, float scale) noexcept {
+    detail::impl_of(context).set_adapter_scale(*detail::Access::state(adapter), seq, scale);
+}
 
 const std::string& Adapter::name() const& noexcept { return impl_->lora.name; }
 float Adapter::alpha() const noexcept { return impl_->lora.alpha; }

@@ -37,6 +37,7 @@ struct AttachedAdapters {
     struct Lora {
         std::shared_ptr<const Adapter::Impl> adapter;
         std::vector<std::optional<float>> scales;  ///< {n_seq_max}: nullopt where it is not attached, 0: inactive
+        bool stays = false;  ///< it is part of every graph, whoever uses it: scales may change between two decodes
     };
     std::vector<Lora> loras;  ///< ascending by fingerprint
     struct Control {
@@ -73,6 +74,8 @@ public:
     /// Which rows of the micro-batch each adapter adds to, and with what scale.
     void write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
                       const MicroBatch& micro_batch) noexcept;
+    /// Of an adapter that stays; nothing else changes, and observers need not hear of it.
+    void set_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept;
     /// Throws where a weight is multiplied in no graph, or layers do not end once each.
     void check_use(const Layout& layout);
 
@@ -91,6 +94,13 @@ private:
     std::vector<InputPlace> inputs_;
     std::uint64_t bytes_ = 0;
 };
+
+/// Attaches adapters to no sequence yet, so that set_scale() can give each of them to some, also while observers are
+/// attached. Throws what tinfer::attach does.
+void attach_for_sequences(Context& context, std::span<const Adapter> adapters);
+/// From the next decode on; 0: the sequence is without it. Of an adapter that attach_for_sequences() was given, of a
+/// context in which no decode is pending.
+void set_scale(Context& context, const Adapter& adapter, SeqId seq, float scale) noexcept;
 
 }  // namespace runtime
 }  // namespace tinfer

@@ -73,6 +73,8 @@ struct Context::Impl {
     /// changed then.
     void set_adapters(runtime::AttachedAdapters next);
     [[nodiscard]] runtime::AttachedAdapters attached_adapters() const;
+    /// runtime::set_scale
+    void set_adapter_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept;
 
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
     class Busy {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "runtime/adapters.hpp"
 #include "serving/scheduler.hpp"
 
 namespace tinfer::serving {
@@ -13,7 +14,13 @@ namespace {
 /// Tokens of an answer for which there must be room when a request begins.
 constexpr std::int64_t kReservedAnswer = 256;
 
-bool is_older(const std::unique_ptr<Request>& a, const std::unique_ptr<Request>& b) noexcept { return a->id < b->id; }
+// Behind those that are older.
+void move_by_age(std::list<std::unique_ptr<Request>>& from, std::list<std::unique_ptr<Request>>::iterator which,
+                 std::list<std::unique_ptr<Request>>& to) noexcept {
+    auto place = to.end();
+    while (place != to.begin() && (*std::prev(place))->id > (*which)->id) --place;
+    to.splice(place, from, which);
+}
 
 }  // namespace
 
@@ -27,24 +34,25 @@ std::size_t Scheduler::reserve(const Request& request) const noexcept {
 }
 
 void Scheduler::admit() {
-    while (!waiting_.empty() && running_.size() < n_running_) {
+    while (!waiting_.empty() && running_.size() < n_may_run_) {
         Request& request = *waiting_.front();
-        std::size_t n_promised = 0;
-        for (const auto& other : running_) n_promised += other->n_left() + reserve(*other);
-        const bool share = options_.share_prefixes && request.asked.share_prefix;
-        const auto taken = sequences_.take(request.tokens, request.n_shareable(), share,
-                                           request.tokens.size() + reserve(request), n_promised);
-        if (!taken) {
+        try {
+            watch(request);
+            const auto taken = take_sequence(request);
+            if (taken) {
+                // Where the memory cannot part sequences inside, a copy from the place where these part serves those to
+                // come.
+                request.checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
+                use_adapters(request, taken->seq);
+                start(taken->seq, restore(request, taken->seq, taken->n_shared));
+                continue;
+            }
             if (!running_.empty()) return;
             fail_request(request, Error(ErrorCode::no_room, "engine: the cache has no room for the request alone"));
-            sweep();
-            continue;
+        } catch (...) {
+            fail_request(request, as_error(std::current_exception()));
         }
-        Owned owned = std::move(waiting_.front());
-        waiting_.erase(waiting_.begin());
-        // Where the memory cannot part sequences inside, a copy from the place where these part serves those to come.
-        owned->checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
-        start(std::move(owned), taken->seq, taken->n_shared);
+        sweep();
     }
 }
 
@@ -54,30 +62,99 @@ void Scheduler::admit_texts() {
     std::size_t n_tokens = 0;
     const std::size_t most = std::min(n_longest_, static_cast<std::size_t>(options_.max_batch_tokens));
     while (!waiting_.empty() && running_.size() < n_running_) {
-        const std::size_t n = waiting_.front()->tokens.size();
+        Request& request = *waiting_.front();
+        const std::size_t n = request.tokens.size();
         if (n_tokens > 0 && n_tokens + n > most) return;
+        try {
+            watch(request);
+        } catch (...) {
+            fail_request(request, as_error(std::current_exception()));
+            sweep();
+            continue;
+        }
         n_tokens += n;
-        Owned owned = std::move(waiting_.front());
-        waiting_.erase(waiting_.begin());
         const SeqId seq{static_cast<std::int32_t>(running_.size())};
-        start(std::move(owned), seq, 0);
+        use_adapters(request, seq);
+        start(seq, 0);
     }
 }
 
-void Scheduler::start(Owned request, SeqId seq, std::size_t n_shared) {
-    request->seq = seq;
-    request->n_done = n_shared;
-    if (!request->started) {
-        request->started = Clock::now();
-        request->n_cached = request->n_most_done = n_shared;
+// From now on its observers see its rounds.
+void Scheduler::watch(Request& request) {
+    if (request.trace != nullptr && !request.attachment.attached()) request.attachment = context_.attach(request.trace);
+}
+
+std::optional<Sequences::Taken> Scheduler::take_sequence(Request& request) {
+    std::size_t n_promised = 0;
+    for (const auto& other : running_) n_promised += other->n_left() + reserve(*other);
+    return sequences_.take(request.tokens, request.adapters, request.n_shareable(),
+                           options_.share_prefixes && request.asked.share_prefix,
+                           request.tokens.size() + reserve(request), n_promised);
+}
+
+void Scheduler::use_adapters(const Request& request, SeqId seq) noexcept {
+    for (std::size_t i = 0; i < options_.adapters.size(); ++i) {
+        const auto use = std::ranges::find(request.adapters, i, &AdapterScale::adapter);
+        runtime::set_scale(context_, options_.adapters[i].adapter, seq,
+                           use == request.adapters.end() ? 0.0f : use->scale);
+    }
+}
+
+bool Scheduler::uses_store(const Request& request) const noexcept {
+    return store_ && options_.share_prefixes && request.asked.share_prefix;
+}
+
+// Tokens that the sequence has: those that it shares, or more of them from the store.
+std::size_t Scheduler::restore(Request& request, SeqId seq, std::size_t n_shared) noexcept {
+    if (!uses_store(request) || request.n_shareable() == 0) return n_shared;
+    try {
+        const std::span<const Token> tokens(request.tokens);
+        if (store_->match(context_, tokens, seq) < n_shared + PrefixTree::kPage) return n_shared;
+        std::size_t n_needed = request.tokens.size() + reserve(request);
+        for (const auto& other : running_) n_needed += other->n_left() + reserve(*other);
+        if (!sequences_.make_room(n_needed)) return n_shared;
+        sequences_.replace(seq, tokens, [&] { return store_->restore(context_, seq, tokens); });
+    } catch (...) {  // whatever is wrong with the store, the tokens can be computed
+        inbox_.update([](EngineStats& stats) { ++stats.store_errors; });
+    }
+    return sequences_.length(seq);
+}
+
+// What its sequence has goes into the store.
+void Scheduler::keep_in_store(const Request& request) noexcept {
+    if (!uses_store(request) || sequences_.length(*request.seq) != request.n_done) return;
+    try {
+        store_->keep(context_, *request.seq, std::span(request.tokens).first(request.n_done));
+    } catch (...) {
+        inbox_.update([](EngineStats& stats) { ++stats.store_errors; });
+    }
+}
+
+// Where layers need checkpoints, the store takes them at places of its own choice.
+void Scheduler::plan_next_keep(Request& request) noexcept {
+    request.next_keep = 0;
+    if (uses_store(request) && request.n_done < request.n_prompt)
+        request.next_keep = request.n_done + store_->piece(context_, request.n_done, request.n_prompt);
+}
+
+// The oldest one that waits runs.
+void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
+    Request& request = *waiting_.front();
+    request.seq = seq;
+    request.n_done = n_shared;
+    if (!request.started) {
+        request.started = Clock::now();
+        request.n_cached = request.n_most_done = n_shared;
         inbox_.left_queue();
         inbox_.update([&](EngineStats& stats) { stats.cached_tokens += n_shared; });
     }
-    running_.insert(std::ranges::upper_bound(running_, request, is_older), std::move(request));
+    plan_next_keep(request);
+    move_by_age(waiting_, waiting_.begin(), running_);
 }
 
 void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
     if (!request.seq) return;
+    if (keep) keep_in_store(request);
     if (pools_) (void)context_.seq_rm(*request.seq);  // a whole sequence can always go
     else sequences_.release(*request.seq, keep && options_.share_prefixes && request.asked.share_prefix);
     request.seq.reset();
@@ -85,13 +162,13 @@ void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
 }
 
 // It waits among those that never ran, by age, and goes on later with all that it has drawn.
-void Scheduler::push_back_youngest() {
-    Owned request = std::move(running_.back());
-    running_.pop_back();
-    leave_sequence(*request, true);
-    ++request->n_pushed_back;
+void Scheduler::push_back_youngest() noexcept {
+    Request& request = *running_.back();
+    leave_sequence(request, true);
+    ++request.n_pushed_back;
+    request.suspicion = 0;
     inbox_.update([](EngineStats& stats) { ++stats.pushed_back; });
-    waiting_.insert(std::ranges::upper_bound(waiting_, request, is_older), std::move(request));
+    move_by_age(running_, std::prev(running_.end()), waiting_);
 }
 
 }  // namespace tinfer::serving

@@ -9,27 +9,28 @@ namespace tinfer::serving {
 
 bool Scheduler::build() {
     batch_.clear();
+    guesses_.clear();
     n_rows_ = 0;
     if (running_.empty()) return false;
     if (pools_) {
-        for (const auto& request : running_) add(*request, request->tokens.size());
-        return true;
+        for (const auto& request : running_)
+            if (in_round(*request)) add(*request, request->tokens.size());
+        return !shares_.empty();
     }
     if (!make_room_to_go_on()) return false;
-    for (const auto& request : running_)
-        if (request->n_left() == 1) add(*request, 1);
+    add_next_tokens();
 
     // A round that was given up for somebody who left is followed by smaller ones.
     const std::size_t limit = static_cast<std::size_t>(options_.max_batch_tokens) >> n_abandoned_;
     std::size_t most = limit > batch_.size() ? limit - batch_.size() : batch_.size() == 0 ? 1 : 0;
     std::size_t wanted = 0;
     for (const auto& request : running_)
-        if (request->n_left() > 1) wanted += std::min(request->n_left(), most);
+        if (in_round(*request) && request->n_left() > 1) wanted += std::min(request->n_left(), most);
     most = std::min(most, wanted);
     (void)sequences_.make_room(batch_.size() + most);
     most = std::min(most, sequences_.n_free() - std::min(sequences_.n_free(), batch_.size()));
     for (const auto& request : running_) {
-        if (request->n_left() <= 1 || most == 0 || waits_for_older(*request)) continue;
+        if (!in_round(*request) || request->n_left() <= 1 || most == 0 || waits_for_older(*request)) continue;
         const std::size_t n = piece(*request, most);
         if (n == 0) continue;
         add(*request, n);
@@ -38,11 +39,29 @@ bool Scheduler::build() {
     return !shares_.empty();
 }
 
+// One of each request that generates. Where nobody reads a prompt, what the round has room for beside them is guesses.
+void Scheduler::add_next_tokens() {
+    std::size_t n_going = 0, n_reading = 0;
+    for (const auto& request : running_) {
+        if (!in_round(*request)) continue;
+        ++(request->n_left() == 1 ? n_going : n_reading);
+    }
+    reads_prompts_ = n_reading > 0;
+    std::size_t n_spare = 0;
+    if (!reads_prompts_ && round_suspicion_ == 0) {
+        const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
+        n_spare = std::min({n_rows, static_cast<std::size_t>(options_.max_batch_tokens), sequences_.n_free()});
+        n_spare -= std::min(n_spare, n_going);
+    }
+    for (const auto& request : running_)
+        if (in_round(*request) && request->n_left() == 1) add_with_guesses(*request, n_spare, --n_going);
+}
+
 // Room for a token of each request that generates, or for one of a prompt; the youngest goes back for it.
 bool Scheduler::make_room_to_go_on() {
     while (!running_.empty()) {
-        const auto n = static_cast<std::size_t>(
-            std::ranges::count_if(running_, [](const auto& request) { return request->n_left() == 1; }));
+        const auto n = static_cast<std::size_t>(std::ranges::count_if(
+            running_, [&](const auto& request) { return in_round(*request) && request->n_left() == 1; }));
         if (sequences_.make_room(std::max<std::size_t>(n, 1))) return true;
         push_back_youngest();
     }
@@ -52,6 +71,7 @@ bool Scheduler::make_room_to_go_on() {
 // Tokens of a prompt that the round takes: no more scores than there are rows, and a stop where a copy is to be kept.
 std::size_t Scheduler::piece(const Request& request, std::size_t most) const noexcept {
     std::size_t n = std::min(request.n_left(), most);
+    if (request.next_keep > request.n_done) n = std::min(n, request.next_keep - request.n_done);
     if (request.checkpoint > request.n_done) n = std::min(n, request.checkpoint - request.n_done);
     if (!request.wants_scores()) return n;
     const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
@@ -79,7 +99,9 @@ bool Scheduler::waits_for_older(Request& request) {
     const auto own = std::span(request.tokens).first(request.n_shareable());
     for (const auto& older : running_) {
         if (older.get() == &request) return false;
-        if (!older->asked.share_prefix || older->n_done + older->n_left() <= request.n_done) continue;
+        if (!in_round(*older) || !older->asked.share_prefix || older->adapters != request.adapters ||
+            older->n_done + older->n_left() <= request.n_done)
+            continue;
         const std::size_t n = std::min(own.size(), older->tokens.size());
         const auto same = static_cast<std::size_t>(
             std::mismatch(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(n), older->tokens.begin()).first -
@@ -90,7 +112,13 @@ bool Scheduler::waits_for_older(Request& request) {
             if (!sequences_.shares_parts() && older->checkpoint <= older->n_done) older->checkpoint = same;
             return true;
         }
-        const std::size_t n_done = sequences_.share_more(*request.seq, request.tokens, own.size());
+        std::size_t n_done = 0;
+        try {
+            n_done = sequences_.share_more(*request.seq, request.tokens, own.size());
+        } catch (...) {
+            request.n_done = sequences_.length(*request.seq);
+            throw;
+        }
         request.may_wait = n_done > request.n_done;
         if (request.n_most_done == request.n_cached) {
             inbox_.update([&](EngineStats& stats) { stats.cached_tokens += n_done - request.n_done; });
@@ -98,6 +126,7 @@ bool Scheduler::waits_for_older(Request& request) {
             request.n_most_done = request.n_cached;
         }
         request.n_done = n_done;
+        plan_next_keep(request);
     }
     return false;
 }

@@ -4,11 +4,13 @@
 #include "tinfer/engine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <ostream>
 #include <thread>
 
 #include "base/error.hpp"
+#include "runtime/adapters.hpp"
 #include "serving/fingerprint.hpp"
 #include "serving/scheduler.hpp"
 
@@ -34,6 +36,15 @@ ContextOptions context_options(const EngineOptions& options) {
                    "must not be negative, and with n_seq_max at most 256");
     require_option(options.n_score_rows >= 1, "n_score_rows", options.n_score_rows, "must be 1 or more");
     require_option(options.slice.count() > 0, "slice", options.slice.count(), "must be above 0 ms");
+    if (options.draft)
+        require_option(options.draft->n_at_once >= 1, "n_at_once", options.draft->n_at_once, "must be 1 or more");
+    for (std::size_t i = 0; i < options.adapters.size(); ++i) {
+        const std::string& name = options.adapters[i].name;
+        if (name.empty()) fail(ErrorCode::bad_parameter, "engine: an adapter has an empty name");
+        for (std::size_t k = 0; k < i; ++k)
+            if (options.adapters[k].name == name)
+                fail(ErrorCode::bad_parameter, cat("engine: two adapters have the name '", escaped(name), "'"));
+    }
     o.cancel = nullptr;
     o.logits_all = false;
     return o;
@@ -61,6 +72,9 @@ Context make_context(const Model& model, EngineOptions& options) {
     if (!pools && context.options().attention != AttentionKind::causal)
         fail(ErrorCode::unsupported_operation,
              "engine: attention sees a whole text at once, and the context does not pool: there is nothing to give");
+    std::vector<Adapter> adapters;
+    for (const EngineAdapter& named : options.adapters) adapters.push_back(named.adapter);
+    if (!adapters.empty()) runtime::attach_for_sequences(context, adapters);
     return context;
 }
 
@@ -91,8 +105,8 @@ struct Engine::Impl {
     Impl(Model given, EngineOptions asked)
         : model(std::move(given)), options(std::move(asked)),
           n_running(static_cast<std::size_t>(options.context.n_seq_max)), context(make_context(model, options)),
-          fingerprint(serving::fingerprint(context)), inbox(static_cast<std::size_t>(options.max_queue)),
-          scheduler(context, options, n_running, inbox) {
+          fingerprint(serving::fingerprint(context, options.adapters)),
+          inbox(static_cast<std::size_t>(options.max_queue)), scheduler(context, options, n_running, inbox) {
         n_longest = scheduler.n_longest();
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
@@ -105,6 +119,9 @@ struct Engine::Impl {
     }
 
     void check(const EngineRequest& request) const;
+    void check_watched(const EngineRequest& request) const;
+    [[nodiscard]] serving::AdapterSet adapter_set(const EngineRequest& request) const;
+    void make_text(serving::Request& request, EngineRequest& asked) const;
     [[nodiscard]] std::unique_ptr<serving::Request> make(EngineRequest&& request, EventSink&& sink) const;
 
     Model model;
@@ -139,6 +156,61 @@ void Engine::Impl::check(const EngineRequest& request) const {
                        "must be above 0 ms");
     if (request.grammar && request.constraint)
         fail(ErrorCode::bad_parameter, "engine: a request has a grammar or a constraint of its own, not both");
+    if (request.guess == EngineRequest::Guess::draft && !options.draft)
+        fail(ErrorCode::unsupported_operation, "engine: a request wants a draft model's guesses, and there is none");
+    check_watched(request);
+}
+
+void Engine::Impl::check_watched(const EngineRequest& request) const {
+    if (std::ranges::find(request.observers, nullptr) != request.observers.end())
+        fail(ErrorCode::bad_parameter, "engine: an observer of the request is null");
+    if (!request.receipt) return;
+    if (request.kind != EngineRequest::Kind::generate)
+        fail(ErrorCode::unsupported_operation,
+             cat("engine: a receipt of a request to ", to_string(request.kind), "; there are receipts of text alone"));
+    if (!request.adapters.empty())
+        fail(ErrorCode::unsupported_operation, "engine: a receipt of a request with adapters, which it cannot name");
+}
+
+// By number, without those of scale 0.
+serving::AdapterSet Engine::Impl::adapter_set(const EngineRequest& request) const {
+    serving::AdapterSet set;
+    for (const AdapterUse& use : request.adapters) {
+        const auto known = std::ranges::find(options.adapters, use.name, &EngineAdapter::name);
+        if (known == options.adapters.end())
+            fail(ErrorCode::bad_parameter, cat("engine: there is no adapter '", escaped(use.name), "'"));
+        if (!std::isfinite(use.scale))
+            fail(ErrorCode::bad_parameter,
+                 cat("engine: adapter '", escaped(use.name), "': scale = ", use.scale, ": must be a finite number"));
+        const auto number = static_cast<std::size_t>(known - options.adapters.begin());
+        const auto place = std::ranges::lower_bound(set, number, {}, &serving::AdapterScale::adapter);
+        if (place != set.end() && place->adapter == number)
+            fail(ErrorCode::bad_parameter, cat("engine: a request names adapter '", escaped(use.name), "' twice"));
+        set.insert(place, {number, use.scale});
+    }
+    std::erase_if(set, [](const serving::AdapterScale& use) { return use.scale == 0.0f; });
+    return set;
+}
+
+void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) const {
+    asked.score_prompt = asked.score_prompt || asked.kind == EngineRequest::Kind::score;
+    request.sampler.emplace(model.vocab(), std::move(asked.sampler));
+    if (asked.grammar) request.sampler->constrain(asked.grammar->constraint(model.vocab(), std::move(asked.triggers)));
+    else if (asked.constraint) request.sampler->constrain(asked.constraint->clone());
+    SpeculationOptions& guessing = asked.generation.speculation;
+    guessing.before.clear();
+    SpeculationOptions own = guessing;
+    if (guessing.drafter != nullptr) own.drafter = guessing.drafter->clone();
+    else if (asked.guess == EngineRequest::Guess::ngram) own.drafter = ngram_drafter();
+    if (guessing.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
+    guessing.drafter.reset();
+    // Draft models are lent to requests; those that have none go on with what is forced.
+    generation::Guesses guesses(std::move(own));
+    guesses.push(request.tokens);
+    request.guesses.emplace(std::move(guesses));
+    GenerationOptions options_of_text{.n_predict = asked.generation.n_predict, .stop = asked.generation.stop};
+    options_of_text.shown = asked.generation.shown;
+    request.generation.emplace(model.vocab(), std::vector<Token>(), std::move(options_of_text));
 }
 
 std::unique_ptr<serving::Request> Engine::Impl::make(EngineRequest&& asked, EventSink&& sink) const {
@@ -146,24 +218,21 @@ std::unique_ptr<serving::Request> Engine::Impl::make(EngineRequest&& asked, Even
     request->kind = asked.kind;
     request->tokens = std::move(asked.prompt);
     request->n_prompt = request->tokens.size();
+    request->adapters = adapter_set(asked);
     request->sink = std::move(sink);
     request->submitted = serving::Clock::now();
     if (asked.time_limit) {
         const auto far = std::chrono::hours(24 * 365);
         request->deadline = request->submitted + std::min<std::chrono::milliseconds>(*asked.time_limit, far);
     }
-    if (!request->pools()) {
-        asked.score_prompt = asked.score_prompt || asked.kind == EngineRequest::Kind::score;
-        request->sampler.emplace(model.vocab(), std::move(asked.sampler));
-        if (asked.grammar)
-            request->sampler->constrain(asked.grammar->constraint(model.vocab(), std::move(asked.triggers)));
-        else if (asked.constraint) request->sampler->constrain(asked.constraint->clone());
-        request->generation.emplace(model.vocab(), std::vector<Token>(), asked.generation);
-    } else {
-        asked.score_prompt = false;
-    }
+    if (request->pools()) asked.score_prompt = false;
+    else make_text(*request, asked);
+    if (!asked.observers.empty() || asked.count || asked.receipt)
+        request->trace = std::make_shared<serving::RequestTrace>(asked, context);
     asked.grammar.reset();
     asked.constraint.reset();
+    asked.observers.clear();
+    asked.adapters.clear();
     request->asked = std::move(asked);
     return request;
 }

@@ -15,7 +15,7 @@ constexpr int kNumericsVersion = 1;
 
 }  // namespace
 
-std::string fingerprint(const Context& context) {
+std::string fingerprint(const Context& context, std::span<const EngineAdapter> adapters) {
     Sha256 hash;
     const auto add = [&](std::string_view name, const auto& value) {
         hash.update(cat(name, '=', value, '\n'));  // keys hold no '=', and values end at the line
@@ -45,6 +45,8 @@ std::string fingerprint(const Context& context) {
     add_optional("yarn_orig_ctx", o.yarn_orig_ctx);
     add("pooling", to_string(o.pooling));
     add("attention", to_string(o.attention));
+    for (const EngineAdapter& named : adapters)
+        add(cat("adapter ", named.name.size(), ' ', named.name), to_hex(named.adapter.fingerprint()));
     const auto digest = hash.finish();
     return to_hex(std::span(digest).first(16));
 }

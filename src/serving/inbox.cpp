@@ -7,7 +7,7 @@
 
 namespace tinfer::serving {
 
-RequestId Inbox::post(std::unique_ptr<Request> request) {
+RequestId Inbox::post(Owned request) {
     const std::lock_guard lock(mutex_);
     if (draining_ || pending_.stop) {
         ++stats_.refused;
@@ -60,7 +60,7 @@ std::vector<SlotInfo> Inbox::slots() const {
     return slots_;
 }
 
-Inbox::News Inbox::take(bool idle) {
+Inbox::News Inbox::take(bool idle) noexcept {
     std::unique_lock lock(mutex_);
     if (idle)
         news_.wait(lock, [&] { return pending_.stop || !pending_.requests.empty() || !pending_.cancels.empty(); });

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,12 +17,15 @@ namespace tinfer::serving {
 
 class Inbox {
 public:
+    using Owned = std::unique_ptr<Request>;
+    using List = std::list<Owned>;
+
     explicit Inbox(std::size_t max_queue) : max_queue_(max_queue) {}
 
     // -- for other threads
 
     /// Gives the request its number. Throws limit_exceeded.
-    RequestId post(std::unique_ptr<Request> request);
+    RequestId post(Owned request);
     void cancel(RequestId id);
     /// Nothing is taken any more; waits until all have ended, or until then.
     bool drain(std::chrono::milliseconds limit);
@@ -33,12 +37,12 @@ public:
     // -- for the engine's thread
 
     struct News {
-        std::vector<std::unique_ptr<Request>> requests;
+        List requests;
         std::vector<RequestId> cancels;
         bool stop = false;
     };
     /// What has come since the last time; waits for something where `idle`.
-    [[nodiscard]] News take(bool idle);
+    [[nodiscard]] News take(bool idle) noexcept;
     /// Somebody wants a request, or the engine, to end: looked at between slices of time.
     [[nodiscard]] bool is_urgent() const noexcept { return is_urgent_.load(std::memory_order_acquire); }
     void left_queue();          ///< a request runs for the first time, or ended before it did

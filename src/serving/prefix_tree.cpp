@@ -17,9 +17,11 @@ std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) no
 
 PrefixTree::PrefixTree(std::size_t n_seq_max) : sequences_(n_seq_max) {}
 
-PrefixTree::Node* PrefixTree::child(const Node& node, std::span<const Token> page) noexcept {
+PrefixTree::Node* PrefixTree::child(const Node& node, std::span<const Token> page,
+                                    const AdapterSet& adapters) noexcept {
     for (const auto& next : node.children)
-        if (std::ranges::equal(next->page, page)) return next.get();
+        if ((node.parent != nullptr || next->adapters == adapters) && std::ranges::equal(next->page, page))
+            return next.get();
     return nullptr;
 }
 
@@ -59,9 +61,10 @@ void PrefixTree::enter(SeqId seq) {
     try {
         for (std::size_t i = 0; i + kPage <= s.tokens.size(); i += kPage) {
             const auto page = std::span(s.tokens).subspan(i, kPage);
-            Node* next = child(*at, page);
+            Node* next = child(*at, page, s.adapters);
             if (next == nullptr) {
                 auto made = std::make_unique<Node>();
+                if (at == &root_) made->adapters = s.adapters;
                 std::ranges::copy(page, made->page.begin());
                 made->parent = at;
                 next = made.get();
@@ -112,24 +115,26 @@ void PrefixTree::truncate(SeqId seq, std::size_t n) noexcept {
 
 void PrefixTree::copy(SeqId from, SeqId to, std::size_t n) {
     truncate(to, 0);
+    set_adapters(to, adapters(from));
     append(to, tokens(from).first(n));
 }
 
-std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens) const noexcept {
+std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens,
+                                                  const AdapterSet& adapters) const noexcept {
     const Node* at = &root_;
     std::size_t n = 0;
     while (tokens.size() - n >= kPage) {
-        const Node* next = child(*at, tokens.subspan(n, kPage));
+        const Node* next = child(*at, tokens.subspan(n, kPage), adapters);
         if (next == nullptr) break;
         at = next;
         n += kPage;
     }
-    if (n == 0 && at->children.empty() && at->ends.empty()) return std::nullopt;
     const Node* best = nullptr;  // a page that goes on alike, or a sequence that ends within one
     std::optional<SeqId> best_end;
     std::size_t most = 0;
     const auto rest = tokens.subspan(n);
     for (const SeqId seq : at->ends) {
+        if (sequences_[index(seq)].adapters != adapters) continue;
         const std::size_t same = common_prefix(std::span(sequences_[index(seq)].tokens).subspan(n), rest);
         if (!best_end || same > most) {
             best_end = seq;
@@ -137,6 +142,7 @@ std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens)
         }
     }
     for (const auto& next : at->children) {
+        if (at == &root_ && next->adapters != adapters) continue;
         const std::size_t same = common_prefix(next->page, rest);
         if ((!best_end && best == nullptr) || same > most) {
             best = next.get();
@@ -147,13 +153,15 @@ std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens)
     return Match{best != nullptr ? some_end(*best).ends.front() : *best_end, n + most};
 }
 
-std::optional<PrefixTree::Match> PrefixTree::find_whole(std::span<const Token> tokens,
+std::optional<PrefixTree::Match> PrefixTree::find_whole(std::span<const Token> tokens, const AdapterSet& adapters,
                                                         std::optional<SeqId> except) const noexcept {
     std::optional<Match> found;
     const auto look = [&](const Node& node, std::size_t n) {
         for (const SeqId seq : node.ends) {
             const auto& own = sequences_[index(seq)].tokens;
-            if (seq == except || own.size() > tokens.size() || (found && own.size() <= found->n_tokens)) continue;
+            if (seq == except || sequences_[index(seq)].adapters != adapters || own.size() > tokens.size() ||
+                (found && own.size() <= found->n_tokens))
+                continue;
             if (std::ranges::equal(std::span(own).subspan(n), tokens.subspan(n, own.size() - n)))
                 found = Match{seq, own.size()};
         }
@@ -162,7 +170,7 @@ std::optional<PrefixTree::Match> PrefixTree::find_whole(std::span<const Token> t
     std::size_t n = 0;
     look(root_, 0);
     while (tokens.size() - n >= kPage) {
-        at = child(*at, tokens.subspan(n, kPage));
+        at = child(*at, tokens.subspan(n, kPage), adapters);
         if (at == nullptr) break;
         n += kPage;
         look(*at, n);

@@ -7,6 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "generation/guesses.hpp"
+#include "serving/prefix_tree.hpp"
+#include "serving/request_trace.hpp"
 #include "tinfer/engine.hpp"
 
 namespace tinfer::serving {
@@ -19,9 +22,14 @@ struct Request {
     EngineRequest asked;        ///< without what the members below took from it
     std::vector<Token> tokens;  ///< the prompt, and behind it what was drawn
     std::size_t n_prompt = 0;
+    AdapterSet adapters;
     EventSink sink;
-    std::optional<Sampler> sampler;  ///< these two: of requests for text
+    std::optional<Sampler> sampler;  ///< these three: of requests for text
     std::optional<Generation> generation;
+    std::optional<generation::Guesses> guesses;
+    std::shared_ptr<Drafter> drafter;     ///< of the engine's few, while it has one of them
+    std::shared_ptr<RequestTrace> trace;  ///< null: nobody watches
+    Attachment attachment;                ///< of the trace, from when it first ran
 
     std::optional<SeqId> seq;     ///< while it runs
     std::size_t n_done = 0;       ///< tokens that its sequence holds
@@ -29,7 +37,9 @@ struct Request {
     std::size_t n_scored = 0;     ///< tokens of the prompt whose scores were given
     std::size_t n_cached = 0;     ///< when it first ran
     std::size_t checkpoint = 0;   ///< a copy of the sequence is kept when it has so many tokens; 0: none
-    std::size_t n_pushed_back = 0, n_computed = 0;
+    std::size_t next_keep = 0;    ///< the store takes what there is when it has so many tokens; 0: no more
+    std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
+    std::uint32_t suspicion = 0;      ///< not 0: of the part of a round that threw, computed before all others
     bool sampler_has_prompt = false;  ///< its tokens count for penalties
     bool may_wait = true;             ///< for an older request that reads the same tokens
     bool is_cancelled = false;

@@ -5,7 +5,9 @@
 #include <bit>
 #include <limits>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
+#include "runtime/context.hpp"
 
 namespace tinfer::serving {
 
@@ -15,7 +17,25 @@ namespace {
 /// before, and the next is computed whatever happens: nobody can keep the others from going on.
 constexpr std::size_t kMostAbandoned = 6;
 
-Error as_error(const std::exception_ptr& thrown) {
+/// While a watched request's round lasts.
+class OpenTrace {
+public:
+    explicit OpenTrace(const Request* request) : trace_(request == nullptr ? nullptr : request->trace) {
+        if (trace_ != nullptr) trace_->open(true);
+    }
+    OpenTrace(const OpenTrace&) = delete;
+    OpenTrace& operator=(const OpenTrace&) = delete;
+    ~OpenTrace() {
+        if (trace_ != nullptr) trace_->open(false);
+    }
+
+private:
+    std::shared_ptr<RequestTrace> trace_;
+};
+
+}  // namespace
+
+Error as_error(const std::exception_ptr& thrown) noexcept {
     try {
         std::rethrow_exception(thrown);
     } catch (const Error& error) {
@@ -29,25 +49,26 @@ Error as_error(const std::exception_ptr& thrown) {
     }
 }
 
-}  // namespace
-
 Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t n_running, Inbox& inbox)
-    : context_(context), options_(options), n_running_(n_running), pools_(context.options().pooling != Pooling::none),
-      inbox_(inbox), sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()) {
+    : context_(context), options_(options), n_running_(n_running), n_may_run_(n_running),
+      pools_(context.options().pooling != Pooling::none), inbox_(inbox),
+      sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()) {
     // A vector is made of one call.
     if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
+    if (options.store && !pools_) store_.emplace(context.model(), *options.store);
+    if (options.draft && !pools_)
+        for (int i = 0; i < options.draft->n_at_once; ++i)
+            drafters_.push_back(model_drafter(context.model(), options.draft->model, options.draft->options));
     for (const auto& observer : options.observers) attachments_.push_back(context.attach(observer));
+    if (options.count_bytes) {
+        counts_ = std::make_shared<AccessCounts>();
+        attachments_.push_back(context.attach(counts_));
+    }
     inbox_.update([&](EngineStats& stats) { stats.cache_slots = sequences_.n_cache_slots(); });
 }
 
 void Scheduler::run() noexcept {
-    while (look_around()) {
-        try {
-            one_round();
-        } catch (...) {
-            fail_round(as_error(std::current_exception()));
-        }
-    }
+    while (look_around()) one_round();
     stopping_ = true;
     for (const auto& list : {&running_, &waiting_})
         for (const auto& request : *list) interrupt(*request, false);
@@ -57,17 +78,13 @@ void Scheduler::run() noexcept {
 
 // News from outside, and those whose time is over; false where the engine is to end.
 bool Scheduler::look_around() {
-    try {
-        auto news = inbox_.take(running_.empty() && waiting_.empty());
-        for (auto& request : news.requests) waiting_.push_back(std::move(request));
-        for (const RequestId id : news.cancels)
-            for (const auto& list : {&running_, &waiting_})
-                for (const auto& request : *list)
-                    if (request->id == id) request->is_cancelled = true;
-        if (news.stop) return false;
-    } catch (...) {  // no memory for a list: what was taken so far is there, and its owners hear of it
-        fail_round(as_error(std::current_exception()));
-    }
+    auto news = inbox_.take(running_.empty() && waiting_.empty());
+    waiting_.splice(waiting_.end(), news.requests);
+    for (const RequestId id : news.cancels)
+        for (const auto& list : {&running_, &waiting_})
+            for (const auto& request : *list)
+                if (request->id == id) request->is_cancelled = true;
+    if (news.stop) return false;
     const auto now = Clock::now();
     for (const auto& list : {&running_, &waiting_})
         for (const auto& request : *list) {
@@ -79,39 +96,60 @@ bool Scheduler::look_around() {
 }
 
 void Scheduler::one_round() {
-    pools_ ? admit_texts() : admit();
-    const auto begin = Clock::now();
     shares_.clear();
-    if (!build()) {
-        publish();
-        return;
+    pools_ ? admit_texts() : admit();
+    choose_round();
+    try {
+        compute_round();
+    } catch (...) {
+        round_threw(as_error(std::current_exception()));
     }
-    const Outcome outcome = decode();
-    if (outcome == Outcome::ok) {
-        n_abandoned_ = 0;
-        take_in();
-    } else if (outcome == Outcome::abandoned) {
-        ++n_abandoned_;
-    } else {
-        // The rows of states or of windows, which nobody counts in tokens, do not suffice.
-        if (sequences_.n_kept() > 0) (void)sequences_.make_room(std::numeric_limits<std::size_t>::max());
-        else fail_request(*running_.back(), Error(ErrorCode::no_room, "engine: the cache has no room for the request"));
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    inbox_.update([&](EngineStats& stats) {
-        stats.busy_s += seconds;
-        ++(outcome == Outcome::ok ? stats.rounds : stats.abandoned_rounds);
-        if (outcome == Outcome::ok)
-            ++stats.batch_sizes[std::min<std::size_t>(std::bit_width(batch_.size()) - 1, stats.batch_sizes.size() - 1)];
-    });
     sweep();
     publish();
 }
 
+void Scheduler::compute_round() {
+    const auto begin = Clock::now();
+    if (!build()) return round_went_well();
+    const OpenTrace trace(round_alone_);
+    const Outcome outcome = decode();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    inbox_.update([&](EngineStats& stats) {
+        stats.busy_s += seconds;
+        if (counts_ != nullptr) stats.bytes = counts_->counts();
+        ++(outcome == Outcome::ok ? stats.rounds : stats.abandoned_rounds);
+        if (outcome == Outcome::ok)
+            ++stats.batch_sizes[std::min<std::size_t>(std::bit_width(batch_.size()) - 1, stats.batch_sizes.size() - 1)];
+    });
+    if (outcome == Outcome::ok) {
+        n_abandoned_ = 0;
+        round_went_well();
+        note_guesses(seconds);
+        take_in();
+    } else if (outcome == Outcome::abandoned) {
+        ++n_abandoned_;
+    } else {
+        make_room_for_states();
+    }
+}
+
+// The rows of states or of windows, which nobody counts in tokens, do not suffice.
+void Scheduler::make_room_for_states() {
+    if (sequences_.n_kept() > 0) {
+        (void)sequences_.make_room(std::numeric_limits<std::size_t>::max());
+    } else if (running_.size() > 1) {
+        push_back_youngest();
+        n_may_run_ = running_.size();  // until somebody ends
+    } else {
+        fail_request(*running_.back(), Error(ErrorCode::no_room, "engine: the cache has no room for the request"));
+    }
+}
+
 Scheduler::Outcome Scheduler::decode() {
-    context_.begin(batch_);
+    if (guesses_.empty()) context_.begin(batch_);
+    else detail::impl_of(context_).open(batch_, true);
     for (;;) {
-        switch (context_.step(options_.slice)) {
+        switch (step()) {
             case StepStatus::ok: return Outcome::ok;
             case StepStatus::no_room: return Outcome::no_room;
             case StepStatus::cancelled: return Outcome::abandoned;
@@ -124,12 +162,18 @@ Scheduler::Outcome Scheduler::decode() {
     }
 }
 
+StepStatus Scheduler::step() {
+    if (guesses_.empty()) return context_.step(options_.slice);
+    const auto status = detail::impl_of(context_).advance(Clock::now() + options_.slice);
+    return status == StepStatus::ok ? commit_checked() : status;
+}
+
 // Between two slices: does a request of this round, or the engine, have to end?
 bool Scheduler::someone_ends() {
     bool ends = false;
     if (inbox_.is_urgent()) {
         auto news = inbox_.take(false);
-        for (auto& request : news.requests) waiting_.push_back(std::move(request));
+        waiting_.splice(waiting_.end(), news.requests);
         for (const RequestId id : news.cancels) {
             for (const auto& request : running_)
                 if (request->id == id) ends = request->is_cancelled = true;
@@ -144,9 +188,9 @@ bool Scheduler::someone_ends() {
 }
 
 void Scheduler::take_in() {
-    for (const Share& share : shares_) {
+    for (Share& share : shares_) {
         try {
-            advance(share);
+            share.was_drawn ? settle(share, true) : advance(share);
         } catch (...) {
             fail_request(*share.request, as_error(std::current_exception()));
         }
@@ -154,7 +198,7 @@ void Scheduler::take_in() {
 }
 
 // Requests that have ended go.
-void Scheduler::sweep() {
+void Scheduler::sweep() noexcept {
     for (auto* list : {&running_, &waiting_})
         std::erase_if(*list, [](const Owned& request) { return request->is_over; });
 }

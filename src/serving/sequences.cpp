@@ -36,9 +36,13 @@ std::optional<SeqId> Sequences::oldest_kept(std::optional<SeqId> except) const n
 
 void Sequences::drop(SeqId seq) noexcept {
     if (entry(seq).use == Use::kept) ++n_dropped_;
+    empty(seq);
+    entry(seq) = {};
+}
+
+void Sequences::empty(SeqId seq) noexcept {
     (void)context_.seq_rm(seq);  // a whole sequence can always go
     tree_.truncate(seq, 0);
-    entry(seq) = {};
 }
 
 // The first n tokens of a kept sequence stay; false where the memory cannot let the others go alone.
@@ -82,21 +86,22 @@ bool Sequences::copy(SeqId from, SeqId to, std::size_t n) {
     try {
         tree_.copy(from, to, n);
     } catch (...) {
-        drop(to);
+        empty(to);
         throw;
     }
     return true;
 }
 
-std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, std::size_t n_shareable, bool share,
-                                                std::size_t n_total, std::size_t n_promised) {
+std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, const AdapterSet& adapters,
+                                                std::size_t n_shareable, bool share, std::size_t n_total,
+                                                std::size_t n_promised) {
     const auto shareable = tokens.first(n_shareable);
     std::optional<PrefixTree::Match> alike;
-    if (share && n_shareable > 0) alike = tree_.find(shareable);
+    if (share && n_shareable > 0) alike = tree_.find(shareable, adapters);
 
     // First what is alike up to any token; where the memory shares only whole sequences, the longest of them.
     for (const bool whole : {false, true}) {
-        const auto match = !alike ? std::nullopt : whole ? tree_.find_whole(shareable) : alike;
+        const auto match = !alike ? std::nullopt : whole ? tree_.find_whole(shareable, adapters) : alike;
         if (alike && !match) continue;
         const std::optional<SeqId> source = match ? std::optional(match->seq) : std::nullopt;
         const std::size_t n = match ? match->n_tokens : 0;
@@ -122,6 +127,7 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, s
             return Taken{*source, n, 0};
         }
         if (source && !copy(*source, *seq, n)) continue;
+        if (!source) tree_.set_adapters(*seq, adapters);
         entry(*seq).use = Use::running;
         return Taken{*seq, n, alike && alike->n_tokens > n ? alike->n_tokens : 0};
     }
@@ -129,15 +135,17 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, s
     if (!make_room(n_total + n_promised)) return std::nullopt;
     const auto seq = free_sequence({});
     if (!seq) return std::nullopt;
+    tree_.set_adapters(*seq, adapters);
     entry(*seq).use = Use::running;
     return Taken{*seq, 0, alike ? alike->n_tokens : 0};
 }
 
 std::size_t Sequences::share_more(SeqId seq, std::span<const Token> tokens, std::size_t n_shareable) {
-    const std::size_t n_done = tree_.tokens(seq).size();
+    const std::size_t n_done = length(seq);
+    const AdapterSet& adapters = tree_.adapters(seq);
     for (const bool whole : {false, true}) {
         const auto some = tokens.first(n_shareable);
-        const auto match = whole ? tree_.find_whole(some, seq) : tree_.find(some);
+        const auto match = whole ? tree_.find_whole(some, adapters, seq) : tree_.find(some, adapters);
         if (!match || match->seq == seq || match->n_tokens <= n_done) continue;
         entry(match->seq).last_used = ++clock_;
         if (copy(match->seq, seq, match->n_tokens)) return match->n_tokens;
@@ -159,7 +167,7 @@ void Sequences::release(SeqId seq, bool keep) noexcept {
         return;
     }
     // One sequence of the same tokens is enough.
-    if (const auto same = tree_.find_whole(tokens, seq);
+    if (const auto same = tree_.find_whole(tokens, tree_.adapters(seq), seq);
         same && same->n_tokens == tokens.size() && entry(same->seq).use == Use::kept)
         drop(same->seq);
     if (n_kept() >= n_most_kept_) drop(*oldest_kept({}));

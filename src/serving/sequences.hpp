@@ -29,10 +29,26 @@ public:
     /// A sequence that begins with at most n_shareable of the tokens: with as many as are there, if `share`. Behind it
     /// n_total tokens less those that are shared fit beside n_promised others; nullopt where they do not, although all
     /// that could be dropped was.
-    [[nodiscard]] std::optional<Taken> take(std::span<const Token> tokens, std::size_t n_shareable, bool share,
-                                            std::size_t n_total, std::size_t n_promised);
-    /// A running sequence, which has `n_done` of these tokens, shares more of them, if there are any: how many it has.
+    [[nodiscard]] std::optional<Taken> take(std::span<const Token> tokens, const AdapterSet& adapters,
+                                            std::size_t n_shareable, bool share, std::size_t n_total,
+                                            std::size_t n_promised);
+    /// A running sequence, which has some of these tokens, shares more of them, if there are any: how many it has.
+    /// Where that throws it may have none.
     [[nodiscard]] std::size_t share_more(SeqId seq, std::span<const Token> tokens, std::size_t n_shareable);
+    /// A running sequence gives up what it has, and gets what `restore` puts into it: so many of the tokens. Where that
+    /// throws it has none.
+    template <class Restore>
+    void replace(SeqId seq, std::span<const Token> tokens, Restore&& restore) {
+        try {
+            tree_.truncate(seq, 0);
+            tree_.append(seq, tokens.first(restore()));
+        } catch (...) {
+            empty(seq);
+            throw;
+        }
+    }
+    /// Tokens that a sequence has.
+    [[nodiscard]] std::size_t length(SeqId seq) const noexcept { return tree_.tokens(seq).size(); }
     /// What a decode has put into a running sequence.
     void append(SeqId seq, std::span<const Token> tokens) { tree_.append(seq, tokens); }
     /// A copy of a running sequence as it is now is kept, where there is a sequence to spare.
@@ -64,6 +80,7 @@ private:
     [[nodiscard]] std::optional<SeqId> free_sequence(std::optional<SeqId> except) noexcept;
     bool trim(SeqId seq, std::size_t n) noexcept;
     void drop(SeqId seq) noexcept;
+    void empty(SeqId seq) noexcept;
     [[nodiscard]] bool copy(SeqId from, SeqId to, std::size_t n);
 
     Context& context_;

@@ -24,6 +24,8 @@ struct Answer {
     std::optional<Error> error;
     std::size_t n_cached = 0, n_generated = 0, n_events = 0, n_ends = 0, n_pushed_back = 0;
     bool timed_out = false;
+    std::shared_ptr<const RequestCounts> touched;
+    std::shared_ptr<const Receipt> receipt;
 
     /// What must not depend on anything but the request: text, ids, bits of log-probabilities, how it ended.
     [[nodiscard]] std::string bits() const {
@@ -68,10 +70,18 @@ public:
             answer.stop = event.stop;
             answer.error = event.error;
             answer.timed_out = event.timed_out;
+            answer.touched = event.touched;
+            answer.receipt = event.receipt;
             ++answer.n_ends;
             --open_;
             changed_.notify_all();
         };
+    }
+    /// A sink that threw is not called again.
+    void give_up() noexcept {
+        const std::lock_guard lock(mutex_);
+        --open_;
+        changed_.notify_all();
     }
     void wait() {
         std::unique_lock lock(mutex_);

@@ -228,7 +228,10 @@ struct PrefixPages {
                   checkpoint = page != nullptr ? page->checkpoint : nullptr;
             const bool had_rows = rows != nullptr, had_checkpoint = checkpoint != nullptr;
             if (rows == nullptr) rows = read_file(digest, key, BlockKind::rows, form.page_bytes());
-            if (rows == nullptr) break;
+            if (rows == nullptr) {
+                look_behind(form, tokens, i, digest);
+                break;
+            }
             if (form.needs_checkpoints() && checkpoint == nullptr)
                 checkpoint = read_file(digest, key, BlockKind::checkpoint, form.checkpoint_bytes(n));
             if (!had_rows || (!had_checkpoint && checkpoint != nullptr)) remember(digest, key, rows, checkpoint);
@@ -240,6 +243,20 @@ struct PrefixPages {
             parent = digest;
         }
         return usable;
+    }
+
+    /// Pages behind the first that is missing are of no use, but those that are damaged have to be known: keep() writes
+    /// them anew with the others.
+    void look_behind(const Form& form, std::span<const Token> tokens, std::size_t missing, Digest parent) {
+        if (options.folder.empty()) return;
+        const std::size_t n_pages = (tokens.size() - 1) / kPageTokens;
+        for (std::size_t i = missing + 1; i < n_pages; ++i) {
+            const BlockKey key = key_of(parent, tokens, i);
+            parent = key.digest();
+            (void)read_file(parent, key, BlockKind::rows, form.page_bytes());
+            if (form.needs_checkpoints())
+                (void)read_file(parent, key, BlockKind::checkpoint, form.checkpoint_bytes((i + 1) * kPageTokens));
+        }
     }
 
     std::size_t restore(Context::Impl& context, SeqId seq, std::span<const Token> tokens) {

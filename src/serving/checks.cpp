@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Guesses of what requests go on with: checked in the round that computes their next token, where nobody reads a prompt
+// in it, and kept as far as the samplers draw the same. Whatever goes wrong with guessing, the request goes on without.
+#include <algorithm>
+
+#include "base/access.hpp"
+#include "base/error.hpp"
+#include "runtime/context.hpp"
+#include "serving/scheduler.hpp"
+
+namespace tinfer::serving {
+
+// The next token of a request and its part of `n_spare` guesses, of which those behind it may want some, too.
+void Scheduler::add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind) {
+    std::size_t limit = request.guesses && request.is_generating() ? n_spare / (n_behind + 1) : 0;
+    limit = std::min(limit, n_longest_ - std::min(n_longest_, request.tokens.size()));
+    if (const auto n_predict = request.asked.generation.n_predict; n_predict >= 0)
+        limit = std::min(limit, static_cast<std::size_t>(n_predict) - request.generation->tokens().size() - 1);
+    std::span<const Token> guessed;
+    if (limit > 0) {
+        try {
+            lend_drafter(request);
+            guessed = request.guesses->make(context_, *request.sampler, limit);
+        } catch (...) {
+            take_guesses_away(request);
+        }
+    }
+    add(request, 1);
+    for (const Token token : guessed) {
+        guesses_.push_back(token);
+        batch_.add(token, *request.seq, true);
+        ++n_rows_;
+    }
+    shares_.back().n_guesses = guessed.size();
+    n_spare -= guessed.size();
+}
+
+void Scheduler::lend_drafter(Request& request) {
+    if (request.asked.guess != EngineRequest::Guess::draft || request.drafter != nullptr || drafters_.empty()) return;
+    SpeculationOptions options = request.asked.generation.speculation;
+    options.drafter = drafters_.back();
+    generation::Guesses guesses(std::move(options));
+    guesses.push(request.tokens);
+    request.guesses.emplace(std::move(guesses));
+    request.drafter = std::move(drafters_.back());
+    drafters_.pop_back();
+}
+
+void Scheduler::take_guesses_away(Request& request) noexcept {
+    request.guesses.reset();
+    if (request.drafter != nullptr) drafters_.push_back(std::move(request.drafter));  // where it was before
+    request.drafter.reset();
+}
+
+// Draws behind the rows of a check, for as long as what was drawn is what was guessed.
+void Scheduler::draw_checked() noexcept {
+    std::size_t first = 0;
+    for (Share& share : shares_) {
+        if (share.n_guesses == 0) continue;
+        const auto guessed = std::span(guesses_).subspan(first, share.n_guesses);
+        first += share.n_guesses;
+        share.was_drawn = true;
+        share.event = progress(*share.request);
+        try {
+            do {
+                draw_one(*share.request, share.first_row + share.n_kept, share.event);
+                ++share.n_kept;
+            } while (!share.event.stop && share.n_kept <= guessed.size() &&
+                     share.request->tokens.back() == guessed[share.n_kept - 1]);
+        } catch (...) {
+            share.error = as_error(std::current_exception());
+            share.n_kept = std::max<std::size_t>(share.n_kept, 1);
+        }
+    }
+}
+
+// Where it throws, or says anything but ok, the cache has nothing of the round; what was drawn stays, and is computed
+// again as if it were of the prompt.
+StepStatus Scheduler::commit_checked() {
+    const auto give_up = [&]() noexcept {
+        for (Share& share : shares_)
+            if (share.was_drawn) settle(share, false);
+    };
+    std::vector<runtime::Keep> keeps;
+    try {
+        keeps.reserve(shares_.size());
+        draw_checked();
+        for (const Share& share : shares_)
+            if (share.was_drawn) keeps.push_back({*share.request->seq, static_cast<std::int32_t>(share.n_kept)});
+        const auto status = detail::impl_of(context_).commit(keeps);
+        if (status == DecodeStatus::ok) return StepStatus::ok;
+        give_up();
+        return status == DecodeStatus::no_room ? StepStatus::no_room : StepStatus::cancelled;
+    } catch (...) {
+        const auto thrown = std::current_exception();
+        try {
+            context_.abandon();
+        } catch (...) {  // what was thrown first is told
+        }
+        give_up();
+        std::rethrow_exception(thrown);
+    }
+}
+
+void Scheduler::note_guesses(double seconds) noexcept {
+    if (reads_prompts_) return;
+    for (const Share& share : shares_)
+        if (share.request->guesses)
+            share.request->guesses->note(share.n_guesses, share.n_kept - std::min<std::size_t>(share.n_kept, 1),
+                                         seconds);
+}
+
+}  // namespace tinfer::serving

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Which requests a round is for. Those that are watched have rounds of their own, in turn with one for all others.
+// Where a round throws it has changed nothing, and nobody knows for whom: halves of it are computed next, and halves of
+// a half that throws again, until a request is alone with the error. Bits do not depend on what a round holds.
+
+#include <algorithm>
+
+#include "serving/scheduler.hpp"
+
+namespace tinfer::serving {
+
+void Scheduler::choose_round() noexcept {
+    round_suspicion_ = 0;
+    round_alone_ = nullptr;
+    for (const auto& request : running_) round_suspicion_ = std::max(round_suspicion_, request->suspicion);
+    if (round_suspicion_ != 0) return;
+    n_suspicions_ = 0;
+    const Request* first = nullptr;
+    bool has_others = false;
+    for (const auto& request : running_) {
+        if (request->trace == nullptr) has_others = true;
+        else if (first == nullptr) first = request.get();
+        if (request->trace != nullptr && request->id > last_alone_ && round_alone_ == nullptr)
+            round_alone_ = request.get();
+    }
+    if (round_alone_ == nullptr && !has_others) round_alone_ = first;
+    last_alone_ = round_alone_ == nullptr ? RequestId{} : round_alone_->id;
+}
+
+bool Scheduler::in_round(const Request& request) const noexcept {
+    if (round_suspicion_ != 0) return request.suspicion == round_suspicion_;
+    return round_alone_ == nullptr ? request.trace == nullptr : &request == round_alone_;
+}
+
+void Scheduler::round_threw(const Error& error) noexcept {
+    try {
+        context_.abandon();
+    } catch (...) {  // an observer's: the decode has ended all the same
+    }
+    inbox_.update([](EngineStats& stats) { ++stats.failed_rounds; });
+    // Those that it has computed, or, where it did not come as far, would have.
+    const auto took_part = [&](const Owned& request) {
+        return !request->is_over && in_round(*request) &&
+               (shares_.empty() || std::ranges::find(shares_, request.get(), &Share::request) != shares_.end());
+    };
+    const auto n = static_cast<std::size_t>(std::ranges::count_if(running_, took_part));
+    const std::uint32_t older = n_suspicions_ + 1, younger = n_suspicions_ + 2;
+    n_suspicions_ += 2;
+    std::size_t i = 0;
+    for (const auto& request : running_) {
+        if (!took_part(request)) continue;
+        if (n > 1) {
+            request->suspicion = i++ < n / 2 ? older : younger;
+        } else if (!guesses_.empty() && request->guesses) {
+            take_guesses_away(*request);  // without them it may do
+        } else {
+            fail_request(*request, error);
+        }
+    }
+}
+
+void Scheduler::round_went_well() noexcept {
+    for (const auto& request : running_)
+        if (in_round(*request) &&
+            (shares_.empty() || std::ranges::find(shares_, request.get(), &Share::request) != shares_.end()))
+            request->suspicion = 0;
+}
+
+}  // namespace tinfer::serving
