@@ -174,6 +174,10 @@ at("defaults").addEventListener("click", () => { talk.settings = {}; talk.seed =
 async function describe() {
   try {
     const response = await fetch("v1/models", { headers: headers() });
+    if (response.status === 503) {
+      at("model").textContent = "the model is being loaded";
+      return void setTimeout(describe, 500);
+    }
     if (!response.ok) return void (at("model").textContent = "a key is needed: see Settings");
     const model = (await response.json()).data[0];
     at("model").textContent = `${model.id} · ${(model.meta.n_params / 1e6).toFixed(0)} M parameters · ${model.meta.n_ctx} tokens`;
