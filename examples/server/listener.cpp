@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< most bytes of what a client still sends when all is said
+
 thread_local Wire* t_wire = nullptr;  // of the request that this thread answers
 thread_local bool t_closes = false;
 thread_local ReadFailure t_failure = ReadFailure::none;
@@ -117,7 +119,10 @@ void close_gently(int sock) {
     ::shutdown(sock, SHUT_WR);
     const auto until = Clock::now() + std::chrono::seconds(1);
     std::array<char, 16384> ignored;
-    while (wait_for(sock, POLLIN, until) && recv(sock, ignored.data(), ignored.size(), MSG_DONTWAIT) > 0) {
+    for (std::int64_t n_left = kReadAtEnd; n_left > 0 && wait_for(sock, POLLIN, until);) {
+        const auto n = recv(sock, ignored.data(), ignored.size(), MSG_DONTWAIT);
+        if (n <= 0) break;
+        n_left -= n;
     }
     ::close(sock);
 }

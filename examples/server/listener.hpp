@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The HTTP server of cpp-httplib with limits that it does not have: on the number of connections, on the time that a
-// client takes for a whole request, on what is read of a body that is too large, and on the bytes that all requests hold
-// together. With and without TLS.
+// client takes for a whole request, on what is read of a body that is too large, and on the bytes that all requests
+// hold together. With and without TLS.
 #pragma once
 
 #include <httplib.h>

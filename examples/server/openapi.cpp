@@ -118,7 +118,7 @@ json operation_of(const Operation& operation, const Service& service) {
     json good = answer == "application/json"      ? content(answer, {{"type", "object"}})
                 : answer.find('/') != answer.npos ? content(answer, {{"type", "string"}})
                                                   : content("application/json", schema::reference(answer));
-    if (operation.streams) good.update(content("text/event-stream", {{"type", "string"}}));
+    if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
     const json error = content(
         "application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError" : "Error"));
     auto& responses = result["responses"] = json{{"200", {{"description", "What was asked for."}, {"content", good}}}};

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 schemathesis.openapi.format("gbnf", st.sampled_from(['root ::= "a"+', 'root ::= [a-z] | "x" root', "root ::= [^\\x00]*"]))
 schemathesis.openapi.format("sampler-name", st.sampled_from(["top_k", "top_p", "min_p", "temp", "typical_p", "xtc"]))
-schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp", "temp", "min_p=0.1|temp=2"]))
+schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp", "temp", "top_k;min_p;xtc;temp"]))
 schemathesis.openapi.format("json-arguments", st.dictionaries(st.text(), st.integers()).map(json.dumps))
 
 
