@@ -16,7 +16,7 @@ def run_python(name, cases, *packages):
         python = environment(PROGRAM, name, *packages)
     except SystemExit as skipped:
         return skipped.code
-    return subprocess.run([python, HERE / cases, PROGRAM]).returncode
+    return subprocess.run([python, "-W", "ignore", HERE / cases, PROGRAM]).returncode
 
 
 def run_node():

@@ -15,6 +15,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
 from server_support import Server
 
+litellm.suppress_debug_info = True
 BIAS = {"2": -100}
 ASK = [{"role": "user", "content": "Hello"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
