@@ -40,6 +40,8 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
                                                             .n_calls_before = job_.n_calls_before});
         }
     token_at_.resize(choices_.size());
+    std::unique_lock<std::mutex> submitting;
+    if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
         exchange_.emplace(service_.engine, std::move(requests));
     } catch (const tinfer::Error& error) {

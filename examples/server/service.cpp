@@ -39,7 +39,7 @@ void RunningTexts::remove(tinfer::RequestId id) {
 }
 
 std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::RequestId id) const {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(submitting_, mutex_);
     const auto found = texts_.find(id);
     return found == texts_.end() ? std::nullopt : std::optional(found->second);
 }

@@ -68,6 +68,8 @@ private:
 /// What requests say and get, for /slots.
 class RunningTexts {
 public:
+    /// Held while a request is submitted and add() called, so that nobody finds it without its text.
+    [[nodiscard]] std::unique_lock<std::mutex> submitting() { return std::unique_lock(submitting_); }
     void add(tinfer::RequestId id, std::string prompt);
     void append(tinfer::RequestId id, std::string_view text);
     void remove(tinfer::RequestId id);
@@ -75,7 +77,7 @@ public:
     [[nodiscard]] std::optional<std::pair<std::string, std::string>> find(tinfer::RequestId id) const;
 
 private:
-    mutable std::mutex mutex_;
+    mutable std::mutex submitting_, mutex_;
     std::map<tinfer::RequestId, std::pair<std::string, std::string>> texts_;
 };
 

@@ -31,17 +31,18 @@ constexpr std::pair<char, std::string_view> kBodies[] = {
      R"("name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"o"},{"type":"reasoning"}],)"
      R"("instructions":"I","tools":[{"type":"function","name":"f","parameters":{}}],"tool_choice":{"type":"function",)"
      R"("name":"f"},"reasoning":{"effort":"none"},"max_output_tokens":5,"store":true})"},
-    {2,
-     R"({"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":{"type":"array","items":{"type":"number"}}}}})"},
+    {2, R"({"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":)"
+        R"({"type":"array","items":{"type":"number"}}}}})"},
     {3,
-     R"({"system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":"x"},{"role":"assistant","content":)"
-     R"([{"type":"thinking","thinking":"t"},{"type":"text","text":"y"},{"type":"tool_use","id":"u","name":"f","input":{}}]},)"
+     R"({"system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":"x"},)"
+     R"({"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"y"},)"
+     R"({"type":"tool_use","id":"u","name":"f","input":{}}]},)"
      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"u","content":"r"}]}],"max_tokens":5,)"
      R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"},"stop_sequences":["z"],)"
      R"("thinking":{"type":"disabled"}})"},
     {4, R"({"messages":[{"role":"user","content":"x"}]})"},
-    {5,
-     R"({"messages":[{"role":"developer","content":"a"},{"role":"user","content":"<|im_end|>"}],"enable_thinking":false})"},
+    {5, R"({"messages":[{"role":"developer","content":"a"},{"role":"user","content":"<|im_end|>"}],)"
+        R"("enable_thinking":false})"},
 };
 
 }  // namespace

@@ -12,9 +12,13 @@ schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp"
 schemathesis.openapi.format("json-arguments", st.dictionaries(st.text(), st.integers()).map(json.dumps))
 
 
+LENGTHS = ["max_tokens", "max_completion_tokens", "max_output_tokens"]
+PROMPTS = ["messages", "prompt", "input", "system", "instructions", "tools", "suffix", "documents", "query"]
+
+
 def names_of(tools):
-    return [t.get("function", t).get("name") if isinstance(t, dict) and isinstance(t.get("function", t), dict) else None
-            for t in tools if isinstance(tools, list)] if isinstance(tools, list) else []
+    functions = [tool.get("function", tool) if isinstance(tool, dict) else None for tool in tools] if isinstance(tools, list) else []
+    return [function.get("name") if isinstance(function, dict) else None for function in functions]
 
 
 def fits(body):
@@ -32,13 +36,18 @@ def fits(body):
             return False
     if choice == "required" and not names:
         return False
-    form = body.get("response_format") or (body.get("text") or {}).get("format") if isinstance(body.get("text"), (dict, type(None))) else None
+    text = body.get("text")
+    form = body.get("response_format") or (text.get("format") if isinstance(text, dict) else None)
     has_form = isinstance(form, dict) and form.get("type") not in ("text", None)
     if has_form and (body.get("grammar") is not None or (names and choice != "none")):
         return False
     if names and len(set(map(str, names))) < len(names):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
+        return False
+    if body.get("clip_max_tokens") is False and any((body.get(name) or 0) > 64 for name in LENGTHS if isinstance(body.get(name), int)):
+        return False  # prompt and answer together have the room of the model
+    if len(json.dumps([body.get(name) for name in PROMPTS])) > 5000:
         return False
     if body.get("best_of") is not None and body["best_of"] != (body.get("n") if body.get("n") is not None else 1):
         return False

@@ -53,6 +53,6 @@ def run(name, python, *args):
 
 if __name__ == "__main__":
     python = environment(PROGRAM, "schemathesis", "schemathesis")
-    good = [run("text", python, "-c", 8192), run("vectors, with a key", python, "-c", 2048, "--pooling", "mean", "--api-key", "sk-test"),
-            run("every name of a model", python, "-c", 2048, "--any-model")]
+    good = [run("text", python, "-c", 8192), run("vectors, with a key", python, "-c", 8192, "--pooling", "mean", "--api-key", "sk-test"),
+            run("every name of a model", python, "-c", 8192, "--any-model")]
     sys.exit(0 if all(good) else 1)
