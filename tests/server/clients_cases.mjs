@@ -8,7 +8,8 @@ const [folder, address, vectors] = process.argv.slice(2);
 const OpenAI = createRequire(path.join(folder, "package.json"))("openai");
 const client = new OpenAI({ baseURL: address + "/v1", apiKey: "sk-test", maxRetries: 0 });
 const bias = { 2: -100 };
-const ask = { model: "m", messages: [{ role: "user", content: "Hello" }], max_tokens: 8, temperature: 0, logit_bias: bias };
+const hello = [{ role: "user", content: "Hello" }];
+const ask = { model: "m", messages: hello, max_tokens: 8, temperature: 0, logit_bias: bias };
 const weather = { type: "function", function: { name: "weather", parameters: {
   type: "object", properties: { city: { enum: ["Oslo", "Rome"] } }, required: ["city"], additionalProperties: false,
 } } };
@@ -18,7 +19,8 @@ const cases = {
     const whole = await client.chat.completions.create(ask);
     assert.equal(whole.usage.completion_tokens, 8);
     let text = "", usage = null;
-    const stream = await client.chat.completions.create({ ...ask, stream: true, stream_options: { include_usage: true } });
+    const stream = await client.chat.completions.create({
+      ...ask, stream: true, stream_options: { include_usage: true } });
     for await (const part of stream) {
       text += part.choices[0]?.delta?.content ?? "";
       usage = part.usage ?? usage;
@@ -46,7 +48,8 @@ const cases = {
     assert.equal(again.choices[0].finish_reason, "length");
   },
   async "structured output, n, log-probabilities, seeds"() {
-    const schema = { type: "object", properties: { yes: { type: "boolean" } }, required: ["yes"], additionalProperties: false };
+    const properties = { yes: { type: "boolean" } };
+    const schema = { type: "object", properties, required: ["yes"], additionalProperties: false };
     const parsed = await client.chat.completions.parse({ ...ask, max_tokens: 1500,
       response_format: { type: "json_schema", json_schema: { name: "answer", schema, strict: true } } });
     assert.equal(typeof JSON.parse(parsed.choices[0].message.content).yes, "boolean");
