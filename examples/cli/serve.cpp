@@ -97,6 +97,7 @@ void add_options(CLI::App& command, ServeArgs& args) {
     command.add_option("--cert", options.cert, "certificate for TLS, PEM")->type_name("FILE")->group(more);
     command.add_option("--key", options.key, "its key, PEM")->type_name("FILE")->group(more);
     command.add_flag("--no-page", options.no_page, "no page for people at /")->group(more);
+    command.add_flag("--expose-text", options.expose_text, "/slots shows prompts and answers, too")->group(more);
 }
 
 void read_keys(ServeArgs& args) {
@@ -116,6 +117,53 @@ void read_keys(ServeArgs& args) {
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
+std::unique_ptr<tinfer::Engine> make_engine(const ServeArgs& args) {
+    const auto model = args.model.load();
+    tinfer::EngineOptions options;
+    options.context = args.context.options(args.model, model.info(), 0);
+    if (args.context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
+        options.context.n_ctx *= std::max(1, args.n_parallel / 2);
+    options.context.n_seq_max = args.n_parallel;
+    options.context.n_batch = 0;
+    options.context.cancel = {};
+    if (args.pooling == "auto") options.context.pooling = model.info().pooling;
+    else if (args.pooling != "none") options.context.pooling = parse_pooling(args.pooling);
+    else options.context.pooling = tinfer::Pooling::none;
+    options.max_batch_tokens = std::max(args.max_batch_tokens, args.n_parallel);
+    options.max_queue = args.max_queue;
+    options.n_kept = args.n_kept;
+    options.share_prefixes = !args.no_share;
+    return std::make_unique<tinfer::Engine>(model, options);
+}
+
+json memory_of(const tinfer::Engine& engine, const server::ServeOptions& options) {
+    const auto memory = engine.memory();
+    const std::uint64_t connections = server::connection_bytes(options), bodies = server::body_bytes(options);
+    return {{"weights_mapped", memory.weights_mapped},
+            {"weights_copied", memory.weights_copied},
+            {"cache", memory.cache + memory.recurrent},
+            {"compute", memory.compute + memory.outputs + memory.fixed},
+            {"connections", connections},
+            {"bodies", bodies},
+            {"total", memory.total() + connections + bodies}};
+}
+
+int check(const ServeArgs& args, const tinfer::Engine& engine) {
+    const auto& options = args.options;
+    print_line({{"address", options.host + ":" + std::to_string(options.port)},
+                {"memory", memory_of(engine, options)},
+                {"limits",
+                 {{"tokens_of_a_request", engine.max_tokens()},
+                  {"answers_at_once", args.n_parallel},
+                  {"queue", args.max_queue},
+                  {"connections", options.max_connections},
+                  {"body_bytes", options.max_body},
+                  {"request_timeout_s", options.request_timeout_s},
+                  {"read_timeout_s", options.read_timeout_s}}},
+                {"system_fingerprint", engine.fingerprint()}});
+    return 0;
+}
+
 int run_serve(ServeArgs& args) {
     read_keys(args);
     auto& options = args.options;
@@ -124,57 +172,27 @@ int run_serve(ServeArgs& args) {
         options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
         if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_text(args.template_file));
     }
-    const auto model = args.model.load();
-    tinfer::EngineOptions engine_options;
-    engine_options.context = args.context.options(args.model, model.info(), 0);
-    if (args.context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
-        engine_options.context.n_ctx *= std::max(1, args.n_parallel / 2);
-    engine_options.context.n_seq_max = args.n_parallel;
-    engine_options.context.n_batch = 0;
-    engine_options.context.cancel = {};
-    if (args.pooling == "auto") engine_options.context.pooling = model.info().pooling;
-    else if (args.pooling != "none") engine_options.context.pooling = parse_pooling(args.pooling);
-    else engine_options.context.pooling = tinfer::Pooling::none;
-    engine_options.max_batch_tokens = std::max(args.max_batch_tokens, args.n_parallel);
-    engine_options.max_queue = args.max_queue;
-    engine_options.n_kept = args.n_kept;
-    engine_options.share_prefixes = !args.no_share;
-    tinfer::Engine engine(model, engine_options);
-
-    const auto memory = engine.memory();
-    const std::uint64_t connections = server::connection_bytes(options);
-    const json numbers{{"weights_mapped", memory.weights_mapped},
-                       {"weights_copied", memory.weights_copied},
-                       {"cache", memory.cache + memory.recurrent},
-                       {"compute", memory.compute + memory.outputs + memory.fixed},
-                       {"connections", connections},
-                       {"total", memory.total() + connections}};
-    if (args.check) {
-        print_line({{"address", options.host + ":" + std::to_string(options.port)},
-                    {"memory", numbers},
-                    {"limits",
-                     {{"tokens_of_a_request", engine.max_tokens()},
-                      {"answers_at_once", args.n_parallel},
-                      {"queue", args.max_queue},
-                      {"connections", options.max_connections},
-                      {"body_bytes", options.max_body},
-                      {"request_timeout_s", options.request_timeout_s},
-                      {"read_timeout_s", options.read_timeout_s}}},
-                    {"system_fingerprint", engine.fingerprint()}});
-        return 0;
-    }
-    note("memory: " + size_text(memory.weights_mapped + memory.weights_copied) + " weights, " +
-         size_text(memory.cache + memory.recurrent) + " cache, " +
-         size_text(memory.compute + memory.outputs + memory.fixed) + " buffers, " + size_text(connections) + " for " +
-         counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ": " +
-         size_text(memory.total() + connections) + " at most");
+    if (args.check) return check(args, *make_engine(args));
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
     watch_interrupts(true);
-    server::serve(engine, options, interrupted, [](const std::string& address) {
+    const auto load = [&] {
+        auto engine = make_engine(args);
+        const json numbers = memory_of(*engine, options);
+        const auto size = [&](const char* name) { return size_text(numbers[name].get<std::uint64_t>()); };
+        note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
+             size("cache") + " cache, " + size("compute") + " buffers, " + size("connections") + " for " +
+             counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ", " + size("bodies") +
+             " for what they send: " + size("total") + " at most");
+        return engine;
+    };
+    server::ServeEvents events{.stops = interrupted};
+    events.listening = [](const std::string& address) { note("listening on " + address + ", loading the model"); };
+    events.ready = [](const std::string& address) {
         print_line({{"address", address}});
-        note("listening on " + address + " (Ctrl-C stops)");
-    });
+        note("ready on " + address + " (Ctrl-C stops)");
+    };
+    server::serve(options, load, events);
     return 0;
 }
 

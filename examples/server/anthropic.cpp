@@ -218,12 +218,14 @@ Job read_anthropic(const json& body, const Service& service, bool only_count) {
         if (!type) named.refuse("type", "is missing");
         if (*type == "none") talk.tools = nullptr;
         if (*type == "any" || *type == "tool") talk.tool_use = tinfer::ToolUse::required;
-        if (*type == "tool") talk.function = named.text("name").value_or("");
+        const auto name = named.text("name");
+        if (*type == "tool") talk.function = name.value_or("");
         talk.parallel = !named.boolean("disable_parallel_tool_use").value_or(false);
         if (talk.tool_use == tinfer::ToolUse::required && talk.tools.is_null())
             own.refuse("tool_choice", "asks for a call, and there are no tools");
     }
-    if (const json* thinking = own.object("thinking")) talk.thinking = thinking->value("type", "") != "disabled";
+    if (const json* thinking = own.object("thinking"))
+        talk.thinking = Fields(*thinking, "thinking").text("type").value_or("") != "disabled";
     apply(service, talk, false, job);
     const auto max_tokens = own.integer("max_tokens", 1, 1 << 30);
     if (only_count) return job;

@@ -24,7 +24,7 @@ public:
     /// The next event and the request that it is about. nullopt after `timeout`.
     [[nodiscard]] std::optional<std::pair<std::size_t, tinfer::EngineEvent>> next(std::chrono::milliseconds timeout);
     [[nodiscard]] bool done() const noexcept { return n_ended_ == ids_.size(); }
-    [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
+    [[nodiscard]] const std::vector<tinfer::RequestId>& ids() const noexcept { return ids_; }
     void cancel();
 
 private:

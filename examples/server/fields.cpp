@@ -83,10 +83,18 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
     if (value == nullptr) return std::nullopt;
     const double real = value->is_number() ? value->get<double>() : 0.5;
     if (real != std::floor(real)) refuse(name, "a whole number is expected");
-    if (real < static_cast<double>(least) || real > static_cast<double>(most))
+    const auto beyond = [&]() {
         refuse(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
                          " is expected, not " + shown(real));
-    return static_cast<std::int64_t>(real);
+    };
+    // Compared as what it is: doubles do not tell the largest integers apart.
+    if (value->is_number_unsigned() &&
+        value->get<std::uint64_t>() > static_cast<std::uint64_t>(std::max<std::int64_t>(most, 0)))
+        beyond();
+    if (value->is_number_float() && !(real >= -0x1p63 && real < 0x1p63)) beyond();
+    const auto whole = value->is_number_float() ? static_cast<std::int64_t>(real) : value->get<std::int64_t>();
+    if (whole < least || whole > most) beyond();
+    return whole;
 }
 
 std::optional<double> Fields::number(std::string_view name, double least, double most) {

@@ -46,6 +46,9 @@ bool read_format(const json& format, const std::string& path, Job& job, bool is_
 /// numbers.
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param);
+/// A list of ids of the vocabulary.
+[[nodiscard]] std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path,
+                                                        const Service& service);
 /// Fields that nobody knows: ApiError 400 where the server is strict, else warnings.
 void check_unknown(const Fields& fields, const Service& service, Job& job);
 

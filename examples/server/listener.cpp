@@ -14,32 +14,19 @@
 #include <mutex>
 #include <thread>
 
+#include "wire.hpp"
+
 namespace server {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-thread_local int t_socket = -1;  // of the request that this thread answers
+constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< most bytes of what a client still sends when all is said
+
+thread_local Wire* t_wire = nullptr;  // of the request that this thread answers
 thread_local bool t_closes = false;
-
-/// Whether the socket is ready before the time is up.
-bool wait_for(int sock, short events, Clock::time_point until) {
-    while (true) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-        if (left <= 0) return false;
-        pollfd entry{sock, events, 0};
-        const int n = poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
-        if (n > 0) return true;
-        if (n < 0 && errno != EINTR) return false;
-    }
-}
-
-bool has_left(int sock) {
-    char byte = 0;
-    const auto n = recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
+thread_local ReadFailure t_failure = ReadFailure::none;
 
 void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
     std::array<char, INET6_ADDRSTRLEN> text{};
@@ -59,31 +46,39 @@ void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
 /// A connection whose requests have to arrive in time.
 class TimedStream : public httplib::Stream {
 public:
-    TimedStream(int sock, const ListenerLimits& limits) : sock_(sock), limits_(limits) {}
+    TimedStream(Wire& wire, const ListenerLimits& limits, std::atomic<std::size_t>& held)
+        : wire_(wire), limits_(limits), held_(held) {}
+    TimedStream(const TimedStream&) = delete;
+    TimedStream& operator=(const TimedStream&) = delete;
+    ~TimedStream() override { held_ -= n_read_; }
 
     void begin_request() {
         until_ = Clock::now() + limits_.read;
+        held_ -= n_read_;
         n_read_ = 0;
+        t_failure = ReadFailure::none;
     }
     [[nodiscard]] bool has_buffered() const noexcept { return begin_ < end_; }
     /// The rest of a request did not come: what follows is no new one.
-    [[nodiscard]] bool has_failed() const noexcept { return has_failed_; }
+    [[nodiscard]] bool has_failed() const noexcept { return t_failure != ReadFailure::none; }
 
-    bool is_readable() const override { return has_buffered() || wait_for(sock_, POLLIN, until_); }
+    bool is_readable() const override {
+        return has_buffered() || wire_.has_pending() || wait_for(wire_.socket(), POLLIN, until_);
+    }
     bool is_writable() const override {
-        return !has_left(sock_) && wait_for(sock_, POLLOUT, Clock::now() + limits_.write);
+        return !wire_.has_left() && wait_for(wire_.socket(), POLLOUT, Clock::now() + limits_.write);
     }
     ssize_t read(char* out, std::size_t size) override {
         if (!has_buffered()) {
-            if (n_read_ > limits_.max_bytes || !wait_for(sock_, POLLIN, until_)) {
-                has_failed_ = true;
-                return -1;
-            }
-            const auto n = recv(sock_, buffer_.data(), buffer_.size(), 0);
-            if (n <= 0) return n;
+            if (n_read_ > limits_.max_bytes) return fail(ReadFailure::too_large);
+            if (held_ > limits_.max_held) return fail(ReadFailure::overloaded);
+            const auto n = wire_.read(buffer_.data(), buffer_.size(), until_);
+            if (n < 0) return fail(ReadFailure::too_slow);
+            if (n == 0) return 0;
             begin_ = 0;
             end_ = static_cast<std::size_t>(n);
             n_read_ += end_;
+            held_ += end_;
         }
         const auto n = std::min(size, end_ - begin_);
         std::memcpy(out, buffer_.data() + begin_, n);
@@ -91,34 +86,32 @@ public:
         return static_cast<ssize_t>(n);
     }
     ssize_t write(const char* data, std::size_t size) override {
-        std::size_t done = 0;
-        while (done < size) {
-            if (!wait_for(sock_, POLLOUT, Clock::now() + limits_.write)) return -1;
-            const auto n = send(sock_, data + done, size - done, MSG_NOSIGNAL);
-            if (n < 0 && errno != EINTR && errno != EAGAIN) return -1;
-            if (n > 0) done += static_cast<std::size_t>(n);
-        }
-        return static_cast<ssize_t>(done);
+        return wire_.write(data, size, limits_.write) ? static_cast<ssize_t>(size) : -1;
     }
     void get_remote_ip_and_port(std::string& ip, int& port) const override {
         sockaddr_storage address{};
         socklen_t size = sizeof address;
-        if (getpeername(sock_, reinterpret_cast<sockaddr*>(&address), &size) == 0) name_of(address, ip, port);
+        if (getpeername(wire_.socket(), reinterpret_cast<sockaddr*>(&address), &size) == 0) name_of(address, ip, port);
     }
     void get_local_ip_and_port(std::string& ip, int& port) const override {
         sockaddr_storage address{};
         socklen_t size = sizeof address;
-        if (getsockname(sock_, reinterpret_cast<sockaddr*>(&address), &size) == 0) name_of(address, ip, port);
+        if (getsockname(wire_.socket(), reinterpret_cast<sockaddr*>(&address), &size) == 0) name_of(address, ip, port);
     }
-    socket_t socket() const override { return sock_; }
+    socket_t socket() const override { return wire_.socket(); }
 
 private:
-    int sock_;
+    static ssize_t fail(ReadFailure why) {
+        t_failure = why;
+        return -1;
+    }
+
+    Wire& wire_;
     const ListenerLimits& limits_;
+    std::atomic<std::size_t>& held_;
     Clock::time_point until_{};
-    bool has_failed_ = false;
     std::size_t n_read_ = 0, begin_ = 0, end_ = 0;
-    std::array<char, 16384> buffer_;
+    std::array<char, 4096> buffer_;
 };
 
 /// What is still on its way is read for a moment, so that the response is not lost with it.
@@ -126,7 +119,10 @@ void close_gently(int sock) {
     ::shutdown(sock, SHUT_WR);
     const auto until = Clock::now() + std::chrono::seconds(1);
     std::array<char, 16384> ignored;
-    while (wait_for(sock, POLLIN, until) && recv(sock, ignored.data(), ignored.size(), MSG_DONTWAIT) > 0) {
+    for (std::int64_t n_left = kReadAtEnd; n_left > 0 && wait_for(sock, POLLIN, until);) {
+        const auto n = recv(sock, ignored.data(), ignored.size(), MSG_DONTWAIT);
+        if (n <= 0) break;
+        n_left -= n;
     }
     ::close(sock);
 }
@@ -160,11 +156,19 @@ private:
     std::size_t n_running_ = 0;
 };
 
+/// A thread for each connection, made when it is needed.
+httplib::TaskQueue* new_connection_threads() { return new ConnectionThreads; }
+
 }  // namespace
 
-Listener::Listener(ListenerLimits limits) : limits_(limits) {
+Listener::Listener(ListenerLimits limits, std::shared_ptr<TlsContext> tls) : limits_(limits), tls_(std::move(tls)) {
     new_task_queue = new_connection_threads;
     set_tcp_nodelay(true);
+    // The library's own choice lets a second program take the same address and share its clients.
+    set_socket_options([](socket_t sock) {
+        const int yes = 1;
+        (void)setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
     set_keep_alive_timeout(limits_.keep_alive.count());
     set_keep_alive_max_count(1'000'000);
 }
@@ -176,11 +180,9 @@ bool Listener::process_and_close_socket(socket_t sock) {
     if (n_connections_.fetch_add(1) >= limits_.max_connections) {
         static constexpr std::string_view kFull =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        (void)send(sock, kFull.data(), kFull.size(), MSG_NOSIGNAL);
+        if (!tls_) (void)send(sock, kFull.data(), kFull.size(), MSG_NOSIGNAL);
     } else {
-        t_socket = sock;
         ok = serve(sock);
-        t_socket = -1;
     }
     close_gently(sock);
     --n_connections_;
@@ -188,25 +190,32 @@ bool Listener::process_and_close_socket(socket_t sock) {
 }
 
 bool Listener::serve(socket_t sock) {
-    TimedStream stream(sock, limits_);
+    Wire wire(sock, tls_.get());
+    if (!wire.accept(Clock::now() + limits_.read)) return false;
+    t_wire = &wire;
+    TimedStream stream(wire, limits_, n_held_);
+    const auto has_bytes = [&] { return stream.has_buffered() || wire.has_pending(); };
     bool ok = true, closed = false;
     while (ok && !closed && !closing_) {
         const auto until = Clock::now() + limits_.keep_alive;
-        while (!stream.has_buffered() &&
+        bool is_idle = false;
+        while (!has_bytes() && !is_idle &&
                !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(500))))
-            if (closing_ || Clock::now() >= until) return ok;
-        if (!stream.has_buffered() && has_left(sock)) return ok;
+            is_idle = closing_ || Clock::now() >= until;
+        if (is_idle || (!has_bytes() && wire.has_left())) break;
         stream.begin_request();
         t_closes = false;
         ok = process_request(stream, closing_, closed, nullptr) && !stream.has_failed() && !t_closes;
     }
+    t_wire = nullptr;
+    wire.end();
     return ok;
 }
 
-bool client_gone() { return t_socket >= 0 && has_left(t_socket); }
+bool client_gone() { return t_wire != nullptr && t_wire->has_left(); }
 
 void close_behind_this() noexcept { t_closes = true; }
 
-httplib::TaskQueue* new_connection_threads() { return new ConnectionThreads; }
+ReadFailure read_failure() noexcept { return t_failure; }
 
 }  // namespace server

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The HTTP server of cpp-httplib with limits that it does not have: on the number of connections, on the time that a
-// client takes for a whole request, and on what is read of a body that is too large.
+// client takes for a whole request, on what is read of a body that is too large, and on the bytes that all requests
+// hold together. With and without TLS.
 #pragma once
 
 #include <httplib.h>
@@ -8,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <string>
 
 namespace server {
 
@@ -17,11 +20,19 @@ struct ListenerLimits {
     std::chrono::seconds keep_alive{30};  ///< until the next request begins
     std::chrono::seconds write{30};       ///< until a client takes more
     std::size_t max_bytes = 9u << 20;     ///< of one request
+    std::size_t max_held = 72u << 20;     ///< of all requests that are read or answered; one more is told so with 503
 };
+
+/// Certificate and key of a server, for TLS 1.2 and later.
+class TlsContext;
+/// Throws tinfer::Error: io_error where the files hold no certificate and key in PEM form that go together,
+/// not_available where the program was built without TLS.
+[[nodiscard]] std::shared_ptr<TlsContext> make_tls(const std::string& cert, const std::string& key);
 
 class Listener : public httplib::Server {
 public:
-    explicit Listener(ListenerLimits limits);
+    /// `tls` null: plain HTTP.
+    explicit Listener(ListenerLimits limits, std::shared_ptr<TlsContext> tls = {});
 
     [[nodiscard]] std::int64_t n_connections() const noexcept { return n_connections_; }
     /// Behind bind_to_port(): lets as many connections wait to be taken as the system allows; the library says five.
@@ -34,7 +45,9 @@ private:
     bool serve(socket_t sock);
 
     ListenerLimits limits_;
+    std::shared_ptr<TlsContext> tls_;
     std::atomic<std::int64_t> n_connections_{0};
+    std::atomic<std::size_t> n_held_{0};
     std::atomic<bool> closing_{false};
 };
 
@@ -42,7 +55,8 @@ private:
 [[nodiscard]] bool client_gone();
 /// Ends the connection of this thread behind its response: what follows cannot be told from the rest of a request.
 void close_behind_this() noexcept;
-/// A thread for each connection, made when it is needed.
-[[nodiscard]] httplib::TaskQueue* new_connection_threads();
+/// Why the request of this thread could not be read.
+enum class ReadFailure : std::uint8_t { none, too_slow, too_large, overloaded };
+[[nodiscard]] ReadFailure read_failure() noexcept;
 
 }  // namespace server

@@ -12,20 +12,6 @@ constexpr std::int64_t kMostTokens = 1 << 30;
 constexpr int kMostAnswers = 8, kMostTop = 20;
 constexpr std::size_t kMostPrompts = 64;
 
-/// A list of token ids, all in the vocabulary.
-std::vector<tinfer::Token> read_ids(const json& list, const std::string& path, const Service& service) {
-    std::vector<tinfer::Token> tokens;
-    const auto n_vocab = static_cast<std::int64_t>(service.model.vocab().size());
-    for (const json& item : list) {
-        if (!item.is_number_integer()) throw bad_request(path, "token ids are expected");
-        const auto id = item.get<std::int64_t>();
-        if (id < 0 || id >= n_vocab)
-            throw bad_request(path, std::to_string(id) + " is no token of a vocabulary of " + std::to_string(n_vocab));
-        tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
-    }
-    return tokens;
-}
-
 Prompt prompt_of(const json& item, const std::string& path, const Service& service) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
@@ -33,7 +19,7 @@ Prompt prompt_of(const json& item, const std::string& path, const Service& servi
         prompt.text = item.get<std::string>();
         prompt.tokens = vocab.encode(prompt.text);
     } else if (item.is_array()) {
-        prompt.tokens = read_ids(item, path, service);
+        prompt.tokens = read_token_ids(item, path, service);
         prompt.text = vocab.decode(prompt.tokens);
     } else {
         throw bad_request(path, "a text or a list of token ids is expected");

@@ -40,6 +40,8 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
                                                             .n_calls_before = job_.n_calls_before});
         }
     token_at_.resize(choices_.size());
+    std::unique_lock<std::mutex> submitting;
+    if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
         exchange_.emplace(service_.engine, std::move(requests));
     } catch (const tinfer::Error& error) {
@@ -47,6 +49,15 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
         throw translate(error, job_.is_chat ? "messages" : "prompt");
     }
+    if (service_.options.expose_text)
+        for (std::size_t i = 0; i < choices_.size(); ++i)
+            service_.texts.add(exchange_->ids()[i],
+                               service_.model.vocab().decode(job_.prompts[choices_[i].prompt].tokens));
+}
+
+Reply::~Reply() {
+    if (service_.options.expose_text)
+        for (const auto id : exchange_->ids()) service_.texts.remove(id);
 }
 
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
@@ -69,6 +80,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
         choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
         choice.prompt_tokens.insert(choice.prompt_tokens.end(), event.prompt.begin(), event.prompt.end());
     }
+    if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     tinfer::ChatAnswer added;
     const auto add = [&](tinfer::ChatAnswer more) {
         added.content += more.content;

@@ -65,6 +65,7 @@ public:
     Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol,
           std::function<bool()> gone);
 
+    ~Reply();
     [[nodiscard]] const Job& job() const noexcept { return job_; }
     /// Waits for all of it. nullopt: the client has left. Throws ApiError.
     [[nodiscard]] std::optional<json> whole();

@@ -59,7 +59,11 @@ void add_item(const json& item, const std::string& path, json& messages) {
 class Responses : public Protocol {
 public:
     Responses(const Service& service, const Job& job, const json& body)
-        : service_(service), job_(job), body_(body), id_(new_id("resp_")), created_(unix_time()) {}
+        : service_(service), job_(job), id_(new_id("resp_")), created_(unix_time()) {
+        for (const char* name : {"instructions", "max_output_tokens", "parallel_tool_calls", "text", "tool_choice",
+                                 "tools", "metadata"})  // what the answer says again
+            if (const auto found = body.find(name); found != body.end() && !found->is_null()) body_[name] = *found;
+    }
 
     std::string begin() override {
         const json response = document("in_progress");
@@ -229,7 +233,7 @@ private:
 
     const Service& service_;
     const Job& job_;
-    json body_;
+    json body_ = json::object();
     std::string id_, item_id_, open_kind_, text_;
     std::int64_t created_;
     json items_ = json::array();
@@ -266,7 +270,7 @@ Job read_responses(const json& body, const Service& service) {
     job.stream = fields.boolean("stream").value_or(false);
     bool has_format = false;
     if (const json* text = fields.object("text"))
-        if (const auto format = text->find("format"); format != text->end() && !format->is_null())
+        if (const json* format = Fields(*text, "text").object("format"))
             has_format = read_format(*format, "text.format", job, true);
 
     Conversation talk;
@@ -297,7 +301,7 @@ Job read_responses(const json& body, const Service& service) {
             fields.refuse("tool_choice", "asks for a call, and there are no tools");
     }
     if (const json* reasoning = fields.object("reasoning"))
-        if (const auto effort = reasoning->find("effort"); effort != reasoning->end() && effort->is_string()) {
+        if (const auto effort = Fields(*reasoning, "reasoning").text("effort")) {
             talk.variables["reasoning_effort"] = *effort;
             if (*effort == "none") talk.thinking = false;
         }

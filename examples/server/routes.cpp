@@ -10,13 +10,15 @@ namespace server {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kRoutes{{
+constexpr std::array<Route, 22> kRoutes{{
     {"/", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
     {"/v1/models", "GET"},
+    {"/models", "GET"},
     {"/metrics", "GET"},
     {"/slots", "GET"},
+    {"/openapi.json", "GET"},
     {"/v1/chat/completions", "POST"},
     {"/chat/completions", "POST"},
     {"/v1/completions", "POST"},
@@ -31,16 +33,21 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kRoutes{
     {"/tokenize", "POST"},
     {"/detokenize", "POST"},
     {"/apply-template", "POST"},
-    {"/models", "GET"},
 }};
 
 std::string_view method_of(const std::string& path) {
-    for (const auto& [known, method] : kRoutes)
-        if (known == path) return method;
+    for (const auto& route : kRoutes)
+        if (route.path == path) return route.method;
     return path.starts_with("/v1/models/") ? "GET" : "";
 }
 
-bool needs_key(const std::string& path) { return path != "/health" && path != "/v1/health" && path != "/"; }
+std::string allowed_methods(std::string_view method) {
+    return std::string(method) + (method == "GET" ? ", HEAD, OPTIONS" : ", OPTIONS");
+}
+
+bool is_health(const std::string& path) { return path == "/health" || path == "/v1/health"; }
+
+bool needs_key(const std::string& path) { return !is_health(path) && path != "/"; }
 
 std::string key_of(const httplib::Request& request) {
     const std::string header = request.get_header_value("Authorization");
@@ -50,15 +57,24 @@ std::string key_of(const httplib::Request& request) {
 
 using Handled = httplib::Server::HandlerResponse;
 
-Handled refuse(const httplib::Request& request, httplib::Response& response, const ApiError& error) {
+/// A body that nobody has read would be taken for the next request.
+void leave_body(const httplib::Request& request, httplib::Response& response) {
+    if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) return;
+    close_behind_this();
+    response.set_header("Connection", "close");
+}
+
+Handled refuse(Hub& hub, const httplib::Request& request, httplib::Response& response, const ApiError& error) {
+    leave_body(request, response);
     set_error(request, response, error);
+    hub.metrics.request("other", response.status);
     return Handled::Handled;
 }
 
-void allow_origin(const Service& service, const httplib::Request& request, httplib::Response& response) {
+void allow_origin(const ServeOptions& options, const httplib::Request& request, httplib::Response& response) {
     const std::string origin = request.get_header_value("Origin");
     if (origin.empty()) return;
-    for (const auto& allowed : service.options.cors)
+    for (const auto& allowed : options.cors)
         if (allowed == "*" || allowed == origin) {
             response.set_header("Access-Control-Allow-Origin", allowed == "*" ? "*" : origin);
             response.set_header("Vary", "Origin");
@@ -104,79 +120,142 @@ void set_error(const httplib::Request& request, httplib::Response& response, con
     if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
 }
 
-httplib::Server::Handler guarded(Service& service,
-                                 std::function<void(const httplib::Request&, httplib::Response&)> handler) {
-    return [&service, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
-        try {
-            handler(request, response);
-        } catch (const ApiError& error) {
-            set_error(request, response, error);
-        } catch (const tinfer::Error& error) {
-            set_error(request, response, translate(error));
-        } catch (const std::bad_alloc&) {
-            set_error(request, response, ApiError(503, "out of memory", "out_of_memory"));
-        } catch (const std::exception& error) {
-            set_error(request, response, ApiError(500, error.what(), "internal"));
-        }
-        service.metrics.request(request.path.starts_with("/v1/models/") ? "/v1/models/{id}" : request.path,
-                                response.status < 0 ? 200 : response.status);
-    };
+namespace {
+
+void guard(Hub& hub, const httplib::Request& request, httplib::Response& response,
+           const std::function<void()>& handler) {
+    try {
+        handler();
+    } catch (const ApiError& error) {
+        set_error(request, response, error);
+    } catch (const tinfer::Error& error) {
+        set_error(request, response, translate(error));
+    } catch (const std::bad_alloc&) {
+        set_error(request, response, ApiError(503, "out of memory", "out_of_memory"));
+    } catch (const std::exception& error) {
+        set_error(request, response, ApiError(500, error.what(), "internal"));
+    }
+    hub.metrics.request(request.path.starts_with("/v1/models/") ? "/v1/models/{id}" : request.path,
+                        response.status < 0 ? 200 : response.status);
 }
 
-void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>& is_draining) {
-    const auto& options = service.options;
-    http.set_payload_max_length(static_cast<std::size_t>(options.max_body));
-    const bool is_loopback = is_loopback_address(options.host);
-    http.set_pre_routing_handler([&, is_loopback](const httplib::Request& request, httplib::Response& response) {
-        if (is_loopback && !is_loopback_host(request.get_header_value("Host")))
-            return refuse(request, response, ApiError(403, "this host name is not served here", "host_not_allowed"));
-        allow_origin(service, request, response);
-        if (request.method == "OPTIONS") {
-            response.status = 204;
-            return Handled::Handled;
-        }
-        if (!options.api_keys.empty() && needs_key(request.path) && !is_known_key(options.api_keys, key_of(request)))
-            return refuse(request, response,
-                          ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key"));
-        if (is_draining) return refuse(request, response, ApiError(503, "the server is stopping", "stopping"));
-        return Handled::Unhandled;
+}  // namespace
+
+void add_get(httplib::Server& http, Hub& hub, const std::string& path, GetHandler handler) {
+    http.Get(path, [&hub, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
+        guard(hub, request, response, [&] { handler(*hub.service(), request, response); });
     });
-    const httplib::Server::HandlerWithResponse say_error = [&service, &options](const httplib::Request& request,
-                                                                                httplib::Response& response) {
-        if (!response.body.empty()) return Handled::Unhandled;
-        const int status = response.status;
-        if (status != 404) {
-            close_behind_this();
-            response.set_header("Connection", "close");
+}
+
+void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHandler handler) {
+    // The library's own way to read a body takes form data apart and refuses more than 8 KiB of it, and that is what
+    // curl says it sends unless told otherwise.
+    http.Post(path, [&hub, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
+                                                         const httplib::ContentReader& reader) {
+        std::string body;
+        const auto most = static_cast<std::size_t>(hub.options.max_body);
+        bool fits = true;
+        if (request.has_header("Content-Length") || request.has_header("Transfer-Encoding")) {
+            const bool is_whole = reader([&](const char* data, std::size_t size) {
+                fits = body.size() + size <= most;
+                if (fits) body.append(data, size);
+                return fits;
+            });
+            if (!fits) response.status = 413;
+            if (!is_whole || !fits) return;  // the error handler says why
         }
-        const auto method = method_of(request.path);
-        if (status == 404 && !method.empty() && method != request.method) {
-            response.set_header("Allow", std::string(method));
-            set_error(request, response,
-                      ApiError(405, request.method + " is not for " + request.path + ", " + std::string(method) + " is",
-                               "method_not_allowed"));
-        } else if (status == 404) {
-            set_error(request, response, ApiError(404, "there is no " + request.path.substr(0, 128), "not_found"));
-        } else if (status == 413) {
-            set_error(request, response,
-                      ApiError(413,
-                               "the body is larger than the limit of " + std::to_string(options.max_body) + " bytes",
-                               "body_too_large"));
-        } else {
-            set_error(request, response,
-                      ApiError(status < 400 ? 400 : status, "the request could not be read", "bad_request"));
-        }
-        service.metrics.request("other", response.status);
+        response.status = -1;
+        guard(hub, request, response, [&] { handler(*hub.service(), std::move(body), response); });
+    });
+}
+
+namespace {
+
+/// What stands before all routes.
+Handled before_routes(Hub& hub, bool is_loopback, const httplib::Request& request, httplib::Response& response) {
+    const auto& options = hub.options;
+    const auto no = [&](const ApiError& error) { return refuse(hub, request, response, error); };
+    if (is_loopback && !is_loopback_host(request.get_header_value("Host")))
+        return no(ApiError(403, "this host name is not served here", "host_not_allowed"));
+    allow_origin(options, request, response);
+    const auto method = method_of(request.path);
+    if (method.empty()) return no(ApiError(404, "there is no " + request.path.substr(0, 128), "not_found"));
+    if (request.method == "OPTIONS") {
+        leave_body(request, response);
+        response.status = 204;
+        response.set_header("Allow", allowed_methods(method));
         return Handled::Handled;
+    }
+    if (!options.api_keys.empty() && needs_key(request.path) && !is_known_key(options.api_keys, key_of(request)))
+        return no(ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key"));
+    if (request.method != method && !(method == "GET" && request.method == "HEAD")) {
+        response.set_header("Allow", allowed_methods(method));
+        return no(ApiError(405, request.method + " is not for " + request.path + ", " + std::string(method) + " is",
+                           "method_not_allowed"));
+    }
+    if (hub.is_draining()) return no(ApiError(503, "the server is stopping", "stopping"));
+    if (hub.service() == nullptr && request.path != "/") {
+        const ApiError error(503, "the model is being loaded", "loading");
+        if (!is_health(request.path)) return no(error);
+        json document{{"status", "loading"}};
+        document.update(error.to_json());
+        set_json(response, document, 503);
+        response.set_header("Retry-After", "1");
+        hub.metrics.request(request.path, 503);
+        return Handled::Handled;
+    }
+    return Handled::Unhandled;
+}
+
+/// What the library answers by itself: heads and bodies that it could not read.
+Handled say_error(Hub& hub, const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty() || response.status == 204 || response.status == 499) return Handled::Unhandled;
+    close_behind_this();
+    response.set_header("Connection", "close");
+    ApiError error(response.status < 400 ? 400 : response.status, "the request could not be read", "bad_request");
+    const auto failure = read_failure();
+    // A method that the library does not know: it has not even split the path off.
+    const auto method =
+        method_of(request.path.empty() ? request.target.substr(0, request.target.find('?')) : request.path);
+    if (failure == ReadFailure::none && request.path.empty() && !method.empty() && !request.method.empty()) {
+        response.set_header("Allow", allowed_methods(method));
+        error = ApiError(405, request.method.substr(0, 32) + " is no method here", "method_not_allowed");
+    }
+    if (response.status == 413 || failure == ReadFailure::too_large)
+        error = ApiError(413, "the body is larger than the limit of " + std::to_string(hub.options.max_body) + " bytes",
+                         "body_too_large");
+    if (failure == ReadFailure::overloaded)
+        error = ApiError(503, "the requests of all clients together are too large now", "overloaded");
+    if (failure == ReadFailure::too_slow)
+        error = ApiError(408, "the request has not come within " + std::to_string(hub.options.read_timeout_s) + " s",
+                         "request_timeout");
+    set_error(request, response, error);
+    hub.metrics.request("other", response.status);
+    return Handled::Handled;
+}
+
+}  // namespace
+
+std::span<const Route> routes() noexcept { return kRoutes; }
+
+void add_routes(httplib::Server& http, Hub& hub) {
+    http.set_payload_max_length(static_cast<std::size_t>(hub.options.max_body));
+    const bool is_loopback = is_loopback_address(hub.options.host);
+    http.set_pre_routing_handler([&hub, is_loopback](const httplib::Request& request, httplib::Response& response) {
+        return before_routes(hub, is_loopback, request, response);
+    });
+    const httplib::Server::HandlerWithResponse on_error = [&hub](const httplib::Request& request,
+                                                                 httplib::Response& response) {
+        return say_error(hub, request, response);
     };
-    http.set_error_handler(say_error);
+    http.set_error_handler(on_error);
     http.set_exception_handler([](const httplib::Request& request, httplib::Response& response, std::exception_ptr) {
         set_error(request, response, ApiError(500, "an unexpected error", "internal"));
     });
-    add_state_routes(http, service);
-    add_generating_routes(http, service);
-    add_text_routes(http, service);
-    add_vector_routes(http, service);
+    add_state_routes(http, hub);
+    add_generating_routes(http, hub);
+    add_text_routes(http, hub);
+    add_vector_routes(http, hub);
 }
 
 }  // namespace server

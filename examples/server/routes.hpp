@@ -4,22 +4,34 @@
 
 #include <httplib.h>
 
+#include <span>
+
 #include "service.hpp"
 
 namespace server {
 
-/// Puts all routes on a server; `service` outlives it. `is_draining` ends new requests with 503.
-void add_routes(httplib::Server& http, Service& service, const std::atomic<bool>& is_draining);
+/// A path and the one method that it has.
+struct Route {
+    std::string_view path, method;
+};
+/// All of them, but /v1/models/{id}.
+[[nodiscard]] std::span<const Route> routes() noexcept;
+
+/// Puts all routes on a server; `hub` outlives it. Requests get 503 while it loads and once it drains.
+void add_routes(httplib::Server& http, Hub& hub);
 
 // What add_routes is made of.
-void add_generating_routes(httplib::Server& http, Service& service);
-void add_text_routes(httplib::Server& http, Service& service);
-void add_vector_routes(httplib::Server& http, Service& service);
-void add_state_routes(httplib::Server& http, Service& service);
+void add_generating_routes(httplib::Server& http, Hub& hub);
+void add_text_routes(httplib::Server& http, Hub& hub);
+void add_vector_routes(httplib::Server& http, Hub& hub);
+void add_state_routes(httplib::Server& http, Hub& hub);
 
-/// A handler whose errors become documents, in the shape of the route's protocol.
-[[nodiscard]] httplib::Server::Handler
-guarded(Service& service, std::function<void(const httplib::Request&, httplib::Response&)> handler);
+/// Errors of handlers become documents, in the shape of the route's protocol.
+using GetHandler = std::function<void(Service&, const httplib::Request&, httplib::Response&)>;
+void add_get(httplib::Server& http, Hub& hub, const std::string& path, GetHandler handler);
+/// The handler owns the body, of whatever content type it claims to be.
+using PostHandler = std::function<void(Service&, std::string body, httplib::Response&)>;
+void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHandler handler);
 void set_json(httplib::Response& response, const json& document, int status = 200);
 void set_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
 

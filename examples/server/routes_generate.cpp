@@ -11,16 +11,19 @@ namespace {
 using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const json&)>;
 using ReadJob = std::function<Job(const json&, const Service&)>;
 
-void answer(Service& service, const httplib::Request& request, httplib::Response& response, const ReadJob& read,
+void answer(Service& service, std::string text, httplib::Response& response, const ReadJob& read,
             const MakeProtocol& protocol) {
     if (service.gives_vectors())
         throw ApiError(501, "this model was started to give vectors; it generates no text", "not_supported");
-    const json body = parse_body(request.body);
-    Job job = read(body, service);
-    const bool streams = job.stream;
-    auto reply = std::make_shared<Reply>(
-        service, std::move(job), [&](const Job& kept) { return protocol(service, kept, body); }, client_gone);
-    if (!streams) {
+    std::shared_ptr<Reply> reply;
+    {
+        const std::string read_once = std::move(text);
+        const ReadingRoom::Place place(service.reading, read_once.size());
+        const json body = parse_body(read_once);
+        reply = std::make_shared<Reply>(
+            service, read(body, service), [&](const Job& kept) { return protocol(service, kept, body); }, client_gone);
+    }
+    if (!reply->job().stream) {
         if (const auto document = reply->whole()) set_json(response, *document);
         else response.status = 499;  // nobody reads it
         return;
@@ -38,12 +41,13 @@ void answer(Service& service, const httplib::Request& request, httplib::Response
 
 }  // namespace
 
-void add_generating_routes(httplib::Server& http, Service& service) {
+void add_generating_routes(httplib::Server& http, Hub& hub) {
     const auto add = [&](const char* path, ReadJob read, MakeProtocol protocol) {
-        http.Post(path, guarded(service, [&service, read = std::move(read), protocol = std::move(protocol)](
-                                             const httplib::Request& request, httplib::Response& response) {
-                      answer(service, request, response, read, protocol);
-                  }));
+        add_post(http, hub, path,
+                 [read = std::move(read), protocol = std::move(protocol)](Service& service, std::string body,
+                                                                          httplib::Response& response) {
+                     answer(service, std::move(body), response, read, protocol);
+                 });
     };
     const MakeProtocol openai = [](const Service& s, const Job& job, const json&) { return openai_protocol(s, job); };
     for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
@@ -52,11 +56,12 @@ void add_generating_routes(httplib::Server& http, Service& service) {
     add(
         "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
         [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
-    http.Post("/v1/messages/count_tokens",
-              guarded(service, [&service](const httplib::Request& request, httplib::Response& response) {
-                  const Job job = read_anthropic(parse_body(request.body), service, true);
-                  set_json(response, {{"input_tokens", job.prompts.front().tokens.size()}});
-              }));
+    add_post(http, hub, "/v1/messages/count_tokens",
+             [](Service& service, const std::string& body, httplib::Response& response) {
+                 const ReadingRoom::Place place(service.reading, body.size());
+                 const Job job = read_anthropic(parse_body(body), service, true);
+                 set_json(response, {{"input_tokens", job.prompts.front().tokens.size()}});
+             });
 }
 
 }  // namespace server

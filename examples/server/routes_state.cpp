@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What there is, how it is, and the page.
+#include "openapi.hpp"
 #include "page.hpp"
 #include "routes.hpp"
 
@@ -7,7 +8,7 @@ namespace server {
 
 namespace {
 
-json slot_of(const tinfer::SlotInfo& slot) {
+json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
     json document{{"id", slot.seq ? json(static_cast<std::int32_t>(*slot.seq)) : json()},
                   {"request", static_cast<std::uint64_t>(slot.request)},
                   {"kind", tinfer::to_string(slot.kind)},
@@ -17,46 +18,52 @@ json slot_of(const tinfer::SlotInfo& slot) {
                   {"cached_tokens", slot.n_cached},
                   {"generated_tokens", slot.n_generated},
                   {"seconds", slot.seconds}};
+    if (const auto texts = service.texts.find(slot.request)) {
+        document["prompt"] = texts->first;
+        document["text"] = texts->second;
+    }
     return document;
 }
 
 }  // namespace
 
-void add_state_routes(httplib::Server& http, Service& service) {
-    const auto get = [&](const char* path, std::function<void(const httplib::Request&, httplib::Response&)> handler) {
-        http.Get(path, guarded(service, std::move(handler)));
-    };
+void add_state_routes(httplib::Server& http, Hub& hub) {
+    const auto get = [&](const char* path, GetHandler handler) { add_get(http, hub, path, std::move(handler)); };
     for (const char* path : {"/health", "/v1/health"})
-        get(path, [](const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
+        get(path, [](Service&, const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
     for (const char* path : {"/v1/models", "/models"})
-        get(path, [&service](const auto&, auto& response) {
+        get(path, [](Service& service, const auto&, auto& response) {
             set_json(response, {{"object", "list"}, {"data", json::array({service.model_card()})}});
         });
-    get(R"(/v1/models/(.+))", [&service](const auto& request, auto& response) {
+    get(R"(/v1/models/(.+))", [](Service& service, const auto& request, auto& response) {
         service.check_model(std::string(request.matches[1]));
         set_json(response, service.model_card());
     });
-    get("/metrics", [&service](const auto&, auto& response) {
+    get("/openapi.json", [](Service& service, const auto&, auto& response) { set_json(response, openapi(service)); });
+    get("/metrics", [](Service& service, const auto&, auto& response) {
         response.status = 200;
         response.set_content(service.metrics.text(service.engine, service.id), "text/plain; version=0.0.4");
     });
-    get("/slots", [&service](const auto&, auto& response) {
+    get("/slots", [](Service& service, const auto&, auto& response) {
         json list = json::array();
-        for (const auto& slot : service.engine.slots()) list.push_back(slot_of(slot));
+        for (const auto& slot : service.engine.slots()) list.push_back(slot_of(service, slot));
         set_json(response, list);
     });
-    if (!service.options.no_page)
-        get("/", [](const auto&, auto& response) {
-            response.status = 200;
-            response.set_header("Content-Security-Policy",
-                                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                                "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-                                "frame-ancestors 'none'");
-            response.set_header("X-Content-Type-Options", "nosniff");
-            std::string text;
-            for (const auto part : page_parts()) text += part;
-            response.set_content(text, "text/html; charset=utf-8");
-        });
+    // The page waits for the model by itself.
+    http.Get("/", [&hub](const auto& request, auto& response) {
+        if (hub.options.no_page)
+            return set_error(request, response, ApiError(404, "there is no page here", "not_found"));
+        response.status = 200;
+        response.set_header("Content-Security-Policy",
+                            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                            "frame-ancestors 'none'");
+        response.set_header("X-Content-Type-Options", "nosniff");
+        std::string text;
+        for (const auto part : page_parts()) text += part;
+        response.set_content(text, "text/html; charset=utf-8");
+        hub.metrics.request("/", 200);
+    });
 }
 
 }  // namespace server

@@ -63,17 +63,9 @@ std::string base64(const std::vector<float>& values) {
 }
 
 std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
-    const auto& vocab = service.model.vocab();
-    if (item.is_string()) return vocab.encode(item.get<std::string>());
+    if (item.is_string()) return service.model.vocab().encode(item.get<std::string>());
     if (!item.is_array()) throw bad_request(path, "a text or a list of token ids is expected");
-    std::vector<tinfer::Token> tokens;
-    for (const json& id : item) {
-        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-            id.get<std::int64_t>() >= static_cast<std::int64_t>(vocab.size()))
-            throw bad_request(path, "token ids of the vocabulary are expected");
-        tokens.push_back(tinfer::Token{id.get<std::int32_t>()});
-    }
-    return tokens;
+    return read_token_ids(item, path, service);
 }
 
 void check_length(const std::vector<tinfer::Token>& tokens, const std::string& path, const Service& service) {
@@ -85,35 +77,46 @@ void check_length(const std::vector<tinfer::Token>& tokens, const std::string& p
                        "context_length_exceeded", path);
 }
 
-void embeddings(Service& service, const httplib::Request& request, httplib::Response& response) {
-    const json body = parse_body(request.body);
+struct VectorJob {
+    std::vector<tinfer::EngineRequest> requests;
+    std::vector<std::string> warnings;
+    std::optional<std::int64_t> dimensions{};
+    bool as_base64 = false;
+};
+
+VectorJob read_embeddings(Service& service, const std::string& text) {
+    const ReadingRoom::Place place(service.reading, text.size());
+    const json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
     fields.take({"user"});
-    if (!service.gives_vectors() || service.engine.options().context.pooling == tinfer::Pooling::rank)
+    if (!service.gives_vectors() || service.ranks())
         throw ApiError(501, "this server gives no vectors; an embedding model, or --pooling mean at its start, does",
                        "not_supported");
     const json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
-    const bool as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
-    const auto dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
-    json items = json::array();
+    VectorJob job;
+    job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
+    job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
-    if (is_list) items = *input;
-    else items.push_back(*input);
-    if (items.size() > kMostTexts)
+    if (is_list && input->size() > kMostTexts)
         fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
-    Job job;
-    check_unknown(fields, service, job);
-    std::vector<tinfer::EngineRequest> requests;
-    for (std::size_t i = 0; i < items.size(); ++i) {
+    Job unknown;
+    check_unknown(fields, service, unknown);
+    job.warnings = std::move(unknown.warnings);
+    for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
         const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
-        auto& one = requests.emplace_back();
+        auto& one = job.requests.emplace_back();
         one.kind = tinfer::EngineRequest::Kind::embed;
-        one.prompt = input_tokens(items[i], path, service);
+        one.prompt = input_tokens(is_list ? (*input)[i] : *input, path, service);
         check_length(one.prompt, path, service);
     }
-    const auto results = run(service, std::move(requests));
+    return job;
+}
+
+void embeddings(Service& service, const std::string& body, httplib::Response& response) {
+    auto job = read_embeddings(service, body);
+    const auto results = run(service, std::move(job.requests));
     if (!results) {
         response.status = 499;
         return;
@@ -123,10 +126,11 @@ void embeddings(Service& service, const httplib::Request& request, httplib::Resp
     for (std::size_t i = 0; i < results->size(); ++i) {
         auto vector = (*results)[i].vector;
         n_tokens += (*results)[i].n_prompt;
-        if (dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*dimensions)));
+        if (job.dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*job.dimensions)));
         normalize(vector);
-        data.push_back(
-            {{"object", "embedding"}, {"index", i}, {"embedding", as_base64 ? json(base64(vector)) : json(vector)}});
+        data.push_back({{"object", "embedding"},
+                        {"index", i},
+                        {"embedding", job.as_base64 ? json(base64(vector)) : json(vector)}});
     }
     json document{{"object", "list"},
                   {"data", data},
@@ -151,27 +155,34 @@ std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::st
     return tokens;
 }
 
-void rerank(Service& service, const httplib::Request& request, httplib::Response& response) {
-    const json body = parse_body(request.body);
-    Fields fields(body);
-    service.check_model(fields.text("model"));
-    const auto pooling = service.engine.options().context.pooling;
-    if (pooling != tinfer::Pooling::rank &&
-        !(pooling == tinfer::Pooling::from_model && service.model.info().pooling == tinfer::Pooling::rank))
-        throw ApiError(501, "this model is no reranker", "not_supported");
-    const auto query = fields.text("query");
-    if (!query) fields.refuse("query", "is missing");
-    const auto documents = fields.texts("documents", kMostTexts);
-    if (documents.empty()) fields.refuse("documents", "is missing");
-    const bool gives_texts = fields.boolean("return_documents").value_or(false);
-    const auto most = static_cast<std::size_t>(
-        fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
+void rerank(Service& service, const std::string& text, httplib::Response& response) {
     std::vector<tinfer::EngineRequest> requests;
-    for (std::size_t i = 0; i < documents.size(); ++i) {
-        auto& one = requests.emplace_back();
-        one.kind = tinfer::EngineRequest::Kind::rank;
-        one.prompt = pair_tokens(service.model.vocab(), *query, documents[i]);
-        check_length(one.prompt, "documents[" + std::to_string(i) + "]", service);
+    std::vector<std::string> documents, warnings;
+    bool gives_texts = false;
+    std::size_t most = 0;
+    {
+        const ReadingRoom::Place place(service.reading, text.size());
+        const json body = parse_body(text);
+        Fields fields(body);
+        service.check_model(fields.text("model"));
+        fields.take({"user"});
+        if (!service.ranks()) throw ApiError(501, "this model is no reranker", "not_supported");
+        const auto query = fields.text("query");
+        if (!query) fields.refuse("query", "is missing");
+        documents = fields.texts("documents", kMostTexts);
+        if (documents.empty()) fields.refuse("documents", "is missing");
+        gives_texts = fields.boolean("return_documents").value_or(false);
+        most = static_cast<std::size_t>(
+            fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
+        Job unknown;
+        check_unknown(fields, service, unknown);
+        warnings = std::move(unknown.warnings);
+        for (std::size_t i = 0; i < documents.size(); ++i) {
+            auto& one = requests.emplace_back();
+            one.kind = tinfer::EngineRequest::Kind::rank;
+            one.prompt = pair_tokens(service.model.vocab(), *query, documents[i]);
+            check_length(one.prompt, "documents[" + std::to_string(i) + "]", service);
+        }
     }
     const auto results = run(service, std::move(requests));
     if (!results) {
@@ -192,23 +203,19 @@ void rerank(Service& service, const httplib::Request& request, httplib::Response
         if (gives_texts) item["document"] = {{"text", documents[index]}};
         list.push_back(item);
     }
-    set_json(response, {{"object", "list"},
-                        {"model", service.id},
-                        {"results", list},
-                        {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}});
+    json document{{"object", "list"},
+                  {"model", service.id},
+                  {"results", list},
+                  {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+    if (!warnings.empty()) document["warnings"] = warnings;
+    set_json(response, document);
 }
 
 }  // namespace
 
-void add_vector_routes(httplib::Server& http, Service& service) {
-    for (const char* path : {"/v1/embeddings", "/embeddings"})
-        http.Post(path, guarded(service, [&service](const auto& request, auto& response) {
-                      embeddings(service, request, response);
-                  }));
-    for (const char* path : {"/v1/rerank", "/rerank"})
-        http.Post(path, guarded(service, [&service](const auto& request, auto& response) {
-                      rerank(service, request, response);
-                  }));
+void add_vector_routes(httplib::Server& http, Hub& hub) {
+    for (const char* path : {"/v1/embeddings", "/embeddings"}) add_post(http, hub, path, embeddings);
+    for (const char* path : {"/v1/rerank", "/rerank"}) add_post(http, hub, path, rerank);
 }
 
 }  // namespace server

@@ -2,6 +2,7 @@
 // Fields that all ways to generate text share.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "job.hpp"
 
@@ -10,7 +11,7 @@ namespace server {
 namespace {
 
 constexpr std::size_t kMostStops = 16;
-constexpr std::int64_t kMostInt = 0x7FFFFFFF;
+constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
     const json* bias = fields.object("logit_bias");
@@ -56,14 +57,17 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
     const auto whole = [&](const char* name, int& value, std::int64_t least) {
         if (const auto given = fields.integer(name, least, kMostInt)) value = static_cast<int>(*given);
     };
+    const auto window = [&](const char* name, int& value) {
+        if (const auto given = fields.integer(name, -1, kLongestWindow)) value = static_cast<int>(*given);
+    };
     constexpr double kAny = 1e9;
     real("temperature", options.temp, 0, 100);
     real("top_p", options.top_p, 0, 1);
     real("presence_penalty", options.penalty_present, -2, 2);
     real("frequency_penalty", options.penalty_freq, -2, 2);
-    real("repeat_penalty", options.penalty_repeat, 0, kAny);
-    real("penalty_repeat", options.penalty_repeat, 0, kAny);
-    whole("penalty_last_n", options.penalty_last_n, -1);
+    real("repeat_penalty", options.penalty_repeat, 1e-6, kAny);
+    real("penalty_repeat", options.penalty_repeat, 1e-6, kAny);
+    window("penalty_last_n", options.penalty_last_n);
     whole("top_k", options.top_k, -1);
     real("min_p", options.min_p, 0, 1);
     real("typical_p", options.typical_p, 0, 1);
@@ -73,7 +77,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
     real("dry_multiplier", options.dry_multiplier, 0, kAny);
     real("dry_base", options.dry_base, 0, kAny);
     whole("dry_allowed_length", options.dry_allowed_length, 0);
-    whole("dry_penalty_last_n", options.dry_penalty_last_n, -1);
+    window("dry_penalty_last_n", options.dry_penalty_last_n);
     if (fields.find("dry_breakers") != nullptr) options.dry_breakers = fields.texts("dry_breakers", 64);
     real("dynatemp_range", options.dynatemp_range, 0, kAny);
     real("dynatemp_exponent", options.dynatemp_exponent, 0, kAny);
@@ -85,6 +89,10 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
     whole("min_keep", options.min_keep, 0);
     read_bias(fields, service, options);
     read_chain(fields, options);
+    // A window is allocated whole; one longer than any text looks at the same tokens.
+    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), kLongestWindow));
+    options.penalty_last_n = std::min(options.penalty_last_n, longest);
+    options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
     if (const auto seed = fields.integer("seed", -0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF))
         options.seed = *seed == -1 ? tinfer::kRandomSeed
                                    : std::min(static_cast<std::uint32_t>(static_cast<std::uint64_t>(*seed)),
@@ -100,7 +108,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
     for (const auto& stop : job.request.generation.stop)
         if (stop.empty()) fields.refuse("stop", "a stop string is empty");
     if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
-    if (const auto grammar = fields.text("grammar")) {
+    if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
         try {
             job.request.grammar = tinfer::Grammar::parse(*grammar, service.model.vocab());
         } catch (const tinfer::Error& error) {
@@ -175,6 +183,21 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
                            "context_length_exceeded", param);
     }
     job.request.generation.n_predict = max_tokens.value_or(-1);
+}
+
+std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path, const Service& service) {
+    const auto n_vocab = static_cast<double>(service.model.vocab().size());
+    std::vector<tinfer::Token> tokens;
+    tokens.reserve(list.size());
+    for (const json& item : list) {
+        const double id = item.is_number() ? item.get<double>() : -1;
+        if (!(id >= 0 && id < n_vocab) || id != std::floor(id))
+            throw bad_request(path, item.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 32) +
+                                        " is no token of a vocabulary of " +
+                                        std::to_string(service.model.vocab().size()));
+        tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
+    }
+    return tokens;
 }
 
 void check_unknown(const Fields& fields, const Service& service, Job& job) {

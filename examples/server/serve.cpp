@@ -2,6 +2,7 @@
 #include "serve.hpp"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "listener.hpp"
@@ -14,64 +15,77 @@ namespace {
 using tinfer::Error;
 using tinfer::ErrorCode;
 
-std::unique_ptr<httplib::Server> make_server(const ServeOptions& options, Listener*& plain) {
-    plain = nullptr;
-    if (!options.cert.empty()) {
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
-        auto secure = std::make_unique<httplib::SSLServer>(options.cert.c_str(), options.key.c_str());
-        if (!secure->is_valid())
-            throw Error(ErrorCode::io_error,
-                        options.cert + ", " + options.key + ": no certificate and key in PEM form");
-        secure->new_task_queue = new_connection_threads;
-        secure->set_read_timeout(options.read_timeout_s);
-        secure->set_write_timeout(options.read_timeout_s);
-        secure->set_keep_alive_timeout(options.keep_alive_s);
-        return secure;
-#else
-        throw Error(ErrorCode::not_available, "--cert: this program was built without TLS");
-#endif
-    }
+ListenerLimits limits_of(const ServeOptions& options) {
     ListenerLimits limits;
     limits.max_connections = options.max_connections;
     limits.read = limits.write = std::chrono::seconds(options.read_timeout_s);
     limits.keep_alive = std::chrono::seconds(options.keep_alive_s);
     limits.max_bytes = static_cast<std::size_t>(options.max_body) + (256u << 10);
-    auto listener = std::make_unique<Listener>(limits);
-    plain = listener.get();
-    return listener;
+    limits.max_held = 8 * limits.max_bytes;
+    return limits;
 }
+
+/// Ends the thread of a server however its scope is left.
+class Listening {
+public:
+    explicit Listening(Listener& listener)
+        : listener_(listener), thread_([this] {
+              (void)listener_.listen_after_bind();
+              has_ended_ = true;
+          }) {}
+    Listening(const Listening&) = delete;
+    Listening& operator=(const Listening&) = delete;
+    ~Listening() {
+        listener_.close_idle();
+        while (!listener_.is_running() && !has_ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        listener_.stop();
+        thread_.join();
+    }
+
+private:
+    Listener& listener_;
+    std::atomic<bool> has_ended_{false};
+    std::thread thread_;
+};
 
 }  // namespace
 
 std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
-    // Of each a stack that is touched a little, and a buffer. A body comes on top while its request is answered.
-    return static_cast<std::uint64_t>(options.max_connections) * (96u << 10);
+    // Of each a stack that is touched a little, and what TLS keeps.
+    return static_cast<std::uint64_t>(options.max_connections) * ((options.cert.empty() ? 96u : 160u) << 10);
 }
 
-void serve(tinfer::Engine& engine, const ServeOptions& options, const std::function<bool()>& stops,
-           const std::function<void(const std::string& address)>& listening) {
-    Service service(engine, options);
-    Listener* plain = nullptr;
-    const auto http = make_server(options, plain);
-    std::atomic<bool> is_draining{false};
-    add_routes(*http, service, is_draining);
+std::uint64_t body_bytes(const ServeOptions& options) noexcept {
+    // Documents of nothing but brackets take 24 times their text, and one of the largest size is read at a time.
+    return limits_of(options).max_held + 24 * static_cast<std::uint64_t>(options.max_body);
+}
+
+void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
+           const ServeEvents& events) {
+    Hub hub(options);
+    std::unique_ptr<tinfer::Engine> engine;
+    std::optional<Service> service;  // both outlive what listens
+    Listener listener(limits_of(options), options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
+    add_routes(listener, hub);
     int port = options.port;
-    if (port == 0) port = http->bind_to_any_port(options.host);
-    else if (!http->bind_to_port(options.host, port)) port = -1;
+    if (port == 0) port = listener.bind_to_any_port(options.host);
+    else if (!listener.bind_to_port(options.host, port)) port = -1;
     if (port < 0)
         throw Error(ErrorCode::io_error,
                     options.host + ":" + std::to_string(options.port) + ": this address cannot be listened on");
-    if (plain != nullptr) plain->widen_backlog();
-    std::thread thread([&] { (void)http->listen_after_bind(); });
+    listener.widen_backlog();
     const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
-    listening((options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port));
-    while (!stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    is_draining = true;
-    (void)engine.drain(std::chrono::seconds(options.drain_s));
-    for (const auto& slot : engine.slots()) engine.cancel(slot.request);
-    if (plain != nullptr) plain->close_idle();
-    http->stop();
-    thread.join();
+    const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
+    const Listening listening(listener);
+    if (events.listening) events.listening(address);
+    engine = load();
+    service.emplace(*engine, hub);
+    hub.open(*service);
+    if (events.ready) events.ready(address);
+    while (!events.stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    hub.drain();
+    (void)engine->drain(std::chrono::seconds(options.drain_s));
+    for (const auto& slot : engine->slots()) engine->cancel(slot.request);
 }
 
 }  // namespace server

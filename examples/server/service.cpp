@@ -23,11 +23,45 @@ std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
 
 }  // namespace
 
-Service::Service(tinfer::Engine& given, ServeOptions given_options)
-    : engine(given), model(given.model()), options(std::move(given_options)), id(id_of(model, options)),
-      created(unix_time()), gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
-                                           (given.options().context.pooling != tinfer::Pooling::from_model ||
-                                            model.info().pooling != tinfer::Pooling::none)),
+void RunningTexts::add(tinfer::RequestId id, std::string prompt) {
+    const std::lock_guard lock(mutex_);
+    texts_[id].first = std::move(prompt);
+}
+
+void RunningTexts::append(tinfer::RequestId id, std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = texts_.find(id); found != texts_.end()) found->second.second += text;
+}
+
+void RunningTexts::remove(tinfer::RequestId id) {
+    const std::lock_guard lock(mutex_);
+    texts_.erase(id);
+}
+
+std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::RequestId id) const {
+    const std::scoped_lock lock(submitting_, mutex_);
+    const auto found = texts_.find(id);
+    return found == texts_.end() ? std::nullopt : std::optional(found->second);
+}
+
+ReadingRoom::Place::Place(ReadingRoom& room, std::size_t size) : room_(room), size_(size) {
+    std::unique_lock lock(room_.mutex_);
+    room_.left_.wait(lock, [&] { return room_.taken_ == 0 || room_.taken_ + size_ <= room_.room_; });
+    room_.taken_ += size_;
+}
+
+ReadingRoom::Place::~Place() {
+    const std::lock_guard lock(room_.mutex_);
+    room_.taken_ -= size_;
+    room_.left_.notify_all();
+}
+
+Service::Service(tinfer::Engine& given, Hub& hub)
+    : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), id(id_of(model, options)),
+      created(unix_time()), reading(static_cast<std::size_t>(options.max_body)),
+      gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                     (given.options().context.pooling != tinfer::Pooling::from_model ||
+                      model.info().pooling != tinfer::Pooling::none)),
       plain_(template_of(model, options, false)), with_tools_(template_of(model, options, true)),
       plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
 
@@ -35,6 +69,12 @@ const tinfer::ChatTemplate& Service::chat_template(bool with_tools) const { retu
 
 const tinfer::TemplateCapabilities& Service::able(bool with_tools) const {
     return with_tools ? with_tools_able_ : plain_able_;
+}
+
+bool Service::ranks() const noexcept {
+    const auto pooling = engine.options().context.pooling;
+    return pooling == tinfer::Pooling::rank ||
+           (pooling == tinfer::Pooling::from_model && model.info().pooling == tinfer::Pooling::rank);
 }
 
 json Service::model_card() const {

@@ -6,6 +6,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +30,7 @@ struct ServeOptions {
     bool strict = false;                ///< unknown fields are refused
     bool clip_max_tokens = false;       ///< answers longer than the room are cut instead of refused
     bool no_page = false;
+    bool expose_text = false;              ///< /slots shows prompts and answers, too
     std::int64_t request_timeout_s = 600;  ///< of an answer
     std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
     std::int64_t keep_alive_s = 30;        ///< of a connection on which nothing is asked
@@ -37,20 +41,86 @@ struct ServeOptions {
     tinfer::SamplerOptions sampler{};  ///< of requests that say nothing else
 };
 
+class Service;
+
+/// What there is from the first moment on: limits, counters, and the service once its model is loaded. Any thread may
+/// call every member.
+class Hub {
+public:
+    explicit Hub(ServeOptions given) : options(std::move(given)) {}
+
+    const ServeOptions options;
+    Metrics metrics;
+
+    /// Null while the model is being loaded.
+    [[nodiscard]] Service* service() const noexcept { return service_; }
+    /// `service` outlives all requests.
+    void open(Service& service) noexcept { service_ = &service; }
+    /// From now on requests are refused.
+    void drain() noexcept { is_draining_ = true; }
+    [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
+
+private:
+    std::atomic<Service*> service_{nullptr};
+    std::atomic<bool> is_draining_{false};
+};
+
+/// What requests say and get, for /slots.
+class RunningTexts {
+public:
+    /// Held while a request is submitted and add() called, so that nobody finds it without its text.
+    [[nodiscard]] std::unique_lock<std::mutex> submitting() { return std::unique_lock(submitting_); }
+    void add(tinfer::RequestId id, std::string prompt);
+    void append(tinfer::RequestId id, std::string_view text);
+    void remove(tinfer::RequestId id);
+    /// Prompt and answer so far.
+    [[nodiscard]] std::optional<std::pair<std::string, std::string>> find(tinfer::RequestId id) const;
+
+private:
+    mutable std::mutex submitting_, mutex_;
+    std::map<tinfer::RequestId, std::pair<std::string, std::string>> texts_;
+};
+
+/// Bodies are parsed and tokenized a few at a time: documents take many times the memory of their text.
+class ReadingRoom {
+public:
+    explicit ReadingRoom(std::size_t room) : room_(room) {}
+    class Place {
+    public:
+        Place(ReadingRoom& room, std::size_t size);
+        Place(const Place&) = delete;
+        Place& operator=(const Place&) = delete;
+        ~Place();
+
+    private:
+        ReadingRoom& room_;
+        std::size_t size_;
+    };
+
+private:
+    std::mutex mutex_;
+    std::condition_variable left_;
+    std::size_t room_, taken_ = 0;
+};
+
 class Service {
 public:
-    Service(tinfer::Engine& engine, ServeOptions options);
+    /// `hub` and `engine` outlive it.
+    Service(tinfer::Engine& engine, Hub& hub);
 
     tinfer::Engine& engine;
     const tinfer::Model& model;
-    const ServeOptions options;
+    const ServeOptions& options;
+    Metrics& metrics;
     const std::string id;  ///< of the model
     const std::int64_t created;
-    Metrics metrics;
+    RunningTexts texts;
+    ReadingRoom reading;
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
-    [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }
+    [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< or scores, and no text
+    [[nodiscard]] bool ranks() const noexcept;                                    ///< scores of documents
     [[nodiscard]] json model_card() const;
     /// The model that a request names: absent or ours, or ApiError 404.
     void check_model(const std::optional<std::string>& name) const;

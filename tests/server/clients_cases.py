@@ -66,6 +66,57 @@ class Clients(unittest.TestCase):
                                                     logit_bias=BIAS)
         self.assertIsInstance(parsed.choices[0].message.parsed, Answer)
 
+    def test_openai_parallel_tools(self):
+        """several calls in one answer, whole and as a stream: the same calls, indices in order, ids apart"""
+        tools = [{"type": "function", "function": {"name": name, "parameters": {
+            "type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"], "additionalProperties": False}}} for name in ["left", "right"]]
+        for seed in range(60):  # random weights call once or more as it comes
+            ask = dict(model="m", messages=ASK, tools=tools, tool_choice="required", max_tokens=400, seed=seed, temperature=1.5, logit_bias=BIAS)
+            calls = self.openai.chat.completions.create(**ask).choices[0].message.tool_calls
+            if calls and len(calls) > 1:
+                break
+        else:
+            self.fail("no answer with two calls")
+        self.assertEqual(len({call.id for call in calls}), len(calls))
+        found = {}
+        for part in self.openai.chat.completions.create(**ask, stream=True):
+            for call in (part.choices[0].delta.tool_calls or []) if part.choices else []:
+                name, arguments = found.get(call.index, ("", ""))
+                found[call.index] = (name + (call.function.name or ""), arguments + (call.function.arguments or ""))
+        self.assertEqual([found[i] for i in sorted(found)], [(call.function.name, call.function.arguments) for call in calls])
+        self.assertEqual(sorted(found), list(range(len(calls))))
+        results = [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in calls]
+        answer = [*ASK, {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls]}, *results]
+        self.openai.chat.completions.create(model="m", messages=answer, tools=tools, tool_choice="none", max_tokens=4, logit_bias=BIAS)
+
+    def test_openai_structured_stream(self):
+        class Answer(pydantic.BaseModel):
+            yes: bool
+        with self.openai.chat.completions.stream(model="m", messages=ASK, response_format=Answer, max_tokens=1500, logit_bias=BIAS, seed=2) as stream:
+            self.assertIsInstance(stream.get_final_completion().choices[0].message.parsed, Answer)
+
+    def test_openai_stop_and_seed(self):
+        ask = dict(model="m", messages=ASK, max_tokens=24, temperature=1.3, logit_bias=BIAS)
+        text = lambda **more: self.openai.chat.completions.create(**ask, **more).choices[0].message.content
+        first = text(seed=11)
+        self.assertEqual(text(seed=11), first)
+        self.assertNotEqual(text(seed=12), first)
+        stop = next(c for c in first[2:] if c.isascii() and c.isprintable())
+        self.assertEqual(text(seed=11, stop=[stop, "never there"]), first[:first.index(stop)])
+
+    def test_openai_errors(self):
+        """each status as the exception that the client has for it"""
+        with self.assertRaises(openai.BadRequestError) as long:
+            self.openai.completions.create(model="m", prompt=[5] * 5000, max_tokens=1)
+        self.assertEqual(long.exception.code, "context_length_exceeded")
+        with Server("-c", 512) as server:
+            client = openai.OpenAI(base_url=server.address + "/v1", api_key="none", max_retries=0)
+            with self.assertRaises(openai.NotFoundError):
+                client.chat.completions.create(model="another", messages=ASK)
+            with self.assertRaises(openai.InternalServerError) as vectors:
+                client.embeddings.create(model=client.models.list().data[0].id, input="x")
+            self.assertEqual(vectors.exception.status_code, 501)
+
     def test_openai_rest(self):
         answer = self.openai.chat.completions.create(model="m", messages=ASK, n=2, logprobs=True, top_logprobs=2,
                                                      max_tokens=3,

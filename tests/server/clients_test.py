@@ -1,31 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The clients that people use, unchanged: the Python packages openai and anthropic, installed into an environment of
-their own. Skipped, and said so, where they cannot be installed. TINFER_CLIENTS names an environment that has them."""
-import os
-import pathlib
+"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and openai of
+npm, installed beside the build. Those that cannot be installed are skipped, and said so; TINFER_CLIENTS names a folder
+that keeps them."""
 import subprocess
 import sys
-import venv
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = sys.argv[1]
+
+from client_environment import HERE, SKIPPED, environment, node_modules  # noqa: E402
 
 
-def environment():
-    given = os.environ.get("TINFER_CLIENTS")
-    if given:
-        return pathlib.Path(given) / "bin/python"
-    folder = pathlib.Path(sys.argv[1]).resolve().parent.parent / "clients"
-    python = folder / "bin/python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "openai", "anthropic", "pydantic"],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        print("skipped: the packages openai and anthropic cannot be installed:", done.stderr.strip().splitlines()[-1:])
-        sys.exit(77)
-    return python
+def run_python(name, cases, *packages):
+    try:
+        python = environment(PROGRAM, name, *packages)
+    except SystemExit as skipped:
+        return skipped.code
+    return subprocess.run([python, "-W", "ignore", HERE / cases, PROGRAM]).returncode
+
+
+def run_node():
+    folder = node_modules(PROGRAM, "node", "openai")
+    if folder is None:
+        return SKIPPED
+    sys.argv = [sys.argv[0], PROGRAM]
+    from server_support import Server
+    with Server("--parallel", 4, "-c", 2048, "--any-model", "--api-key", "sk-test") as text, Server("--pooling", "mean", "-c", 512) as vectors:
+        return subprocess.run(["node", HERE / "clients_cases.mjs", folder, text.address, vectors.address]).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.run([environment(), HERE / "clients_cases.py", *sys.argv[1:]]).returncode)
+    codes = [run_python("openai", "clients_cases.py", "openai", "anthropic", "pydantic"),
+             run_python("frameworks", "frameworks_cases.py", "litellm", "langchain-openai"), run_node()]
+    failed = [code for code in codes if code not in (0, SKIPPED)]
+    sys.exit(1 if failed else SKIPPED if SKIPPED in codes and 0 not in codes else 0)

@@ -43,6 +43,21 @@ TEST_CASE("server: fields have types and bounds, and null counts as absent") {
     CHECK(fields.unknown().empty());
 }
 
+TEST_CASE("server: the largest integers keep their bounds") {
+    constexpr std::int64_t most = 0x7FFFFFFFFFFFFFFF;
+    const json body = json::parse(R"({"a": 9223372036854775807, "b": 9223372036854775808, "c": 9.3e18, "d": -9.3e18,
+        "e": -9223372036854775807, "f": 18446744073709551615, "g": 9007199254740993, "h": 3.0})");
+    Fields fields(body);
+    CHECK(fields.integer("a", -most, most) == most);
+    CHECK(param_of([&] { return fields.integer("b", -most, most); }) == "b");
+    CHECK(param_of([&] { return fields.integer("c", -most, most); }) == "c");
+    CHECK(param_of([&] { return fields.integer("d", -most, most); }) == "d");
+    CHECK(fields.integer("e", -most, most) == -most);
+    CHECK(param_of([&] { return fields.integer("f", -most, most); }) == "f");
+    CHECK(fields.integer("g", -most, most) == 9007199254740993);
+    CHECK(fields.integer("h", 0, 3) == 3);
+}
+
 TEST_CASE("server: fields that nobody asked for are known") {
     const json body{{"a", 1}, {"b", 2}, {"c", 3}};
     Fields fields(body);

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -55,7 +57,16 @@ class Server:
         return code
 
     def connect(self, timeout=60):
+        if self.address.startswith("https:"):
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=ssl._create_unverified_context())
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def socket(self, timeout=60):
+        """A connection as bytes, behind the handshake of TLS where there is one."""
+        plain = socket.create_connection((self.host, self.port), timeout=timeout)
+        if self.address.startswith("https:"):
+            return ssl._create_unverified_context().wrap_socket(plain)
+        return plain
 
     def ask(self, method, path, body=None, headers=None):
         """(status, headers, bytes)"""

@@ -146,7 +146,7 @@ class Routes(unittest.TestCase):
                          "model_not_found")
         self.assertEqual(self.server.get("/nowhere", status=404)["error"]["type"], "not_found_error")
         status, headers, _ = self.server.ask("GET", chats)
-        self.assertEqual((status, headers["Allow"]), (405, "POST"))
+        self.assertEqual((status, headers["Allow"]), (405, "POST, OPTIONS"))
         self.assertIn("strange", self.server.post(chats, chat("x", strange=1))["warnings"][0])
         self.assertEqual(self.server.get("/health"), {"status": "ok"})
 
@@ -306,6 +306,10 @@ class Faults(unittest.TestCase):
         done = subprocess.run([TINFER, "serve", MODEL, "--check"], capture_output=True, check=True)
         found = json.loads(done.stdout)
         self.assertEqual(found["memory"]["total"], sum(v for k, v in found["memory"].items() if k != "total"))
+        with Server() as first:  # an address is one server's alone
+            second = subprocess.run([TINFER, "serve", MODEL, "--port", str(first.port)], capture_output=True)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(str(first.port).encode(), second.stderr)
         done = subprocess.run([TINFER, "serve", MODEL, "--host", "0.0.0.0", "--port", "0"], capture_output=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn(b"--no-auth", done.stderr)

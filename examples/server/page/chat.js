@@ -59,10 +59,10 @@ async function* documents(response) {
 async function ask(show, progress) {
   const answer = { role: "assistant", content: "", reasoning: "" };
   const start = performance.now();
-  talk.abort = new AbortController();
+  const { signal } = talk.abort = new AbortController();
   try {
     const response = await fetch("v1/chat/completions", {
-      method: "POST", headers: headers(), body: JSON.stringify(body()), signal: talk.abort.signal,
+      method: "POST", headers: headers(), body: JSON.stringify(body()), signal,
     });
     if (!response.ok) {
       const text = await response.text();
@@ -72,6 +72,7 @@ async function ask(show, progress) {
     }
     talk.messages.push(answer);
     for await (const document of documents(response)) {
+      signal.throwIfAborted();  // the rest may have come in one packet, before the stop
       if (document.error) throw new Error(document.error.message);
       if (document.prompt_progress) progress(document.prompt_progress);
       const choice = document.choices && document.choices[0];

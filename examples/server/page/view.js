@@ -176,6 +176,10 @@ at("defaults").addEventListener("click", () => { talk.settings = {}; talk.seed =
 async function describe() {
   try {
     const response = await fetch("v1/models", { headers: headers() });
+    if (response.status === 503) {
+      at("model").textContent = "the model is being loaded";
+      return void setTimeout(describe, 500);
+    }
     if (!response.ok) return void (at("model").textContent = "a key is needed: see Settings");
     const model = (await response.json()).data[0];
     const { n_params, n_ctx } = model.meta;

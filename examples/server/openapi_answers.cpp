@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// The documents that answers are.
+#include "openapi.hpp"
+
+namespace server::schema {
+
+namespace {
+
+json whole() { return {{"type", "integer"}, {"minimum", 0}}; }
+json real() { return {{"type", "number"}}; }
+json real_or_null() { return {{"type", {"number", "null"}}}; }
+json string() { return {{"type", "string"}}; }
+
+json with_head(json fields, std::string_view object_name, std::vector<std::string> required) {
+    json all{{"id", string()},
+             {"object", is(object_name)},
+             {"created", whole()},
+             {"model", string()},
+             {"system_fingerprint", {{"type", "string"}, {"pattern", "^[0-9a-f]{32}$"}}}};
+    for (const auto& [name, value] : fields.items()) all[name] = value;
+    all["warnings"] = list_of(string());
+    for (const char* name : {"id", "object", "created", "model", "system_fingerprint"}) required.emplace_back(name);
+    return object(all, required);
+}
+
+json token_probability(bool with_top) {
+    json fields{{"token", string()},
+                {"logprob", real_or_null()},
+                {"bytes", list_of({{"type", "integer"}, {"minimum", 0}, {"maximum", 255}})}};
+    std::vector<std::string> required{"token", "logprob", "bytes"};
+    if (with_top) {
+        fields["top_logprobs"] = list_of(token_probability(false));
+        required.emplace_back("top_logprobs");
+    }
+    return object(fields, required);
+}
+
+json usage() {
+    return object({{"prompt_tokens", whole()},
+                   {"completion_tokens", whole()},
+                   {"total_tokens", whole()},
+                   {"prompt_tokens_details",
+                    object({{"cached_tokens", whole()}, {"truncated_tokens", whole()}}, {"cached_tokens"})}},
+                  {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"});
+}
+
+json timings() {
+    return object({{"queued_s", real()},
+                   {"first_token_s", real()},
+                   {"prompt_n", whole()},
+                   {"cached_n", whole()},
+                   {"prompt_s", real()},
+                   {"prompt_tps", real_or_null()},
+                   {"generation_n", whole()},
+                   {"generation_s", real()},
+                   {"generation_tps", real_or_null()},
+                   {"seed", whole()}},
+                  {"prompt_n", "cached_n", "generation_n", "seed"});
+}
+
+json chat_completion() {
+    const json call =
+        object({{"id", string()},
+                {"type", is("function")},
+                {"function", object({{"name", string()}, {"arguments", string()}}, {"name", "arguments"})}},
+               {"id", "type", "function"});
+    const json message = object({{"role", is("assistant")},
+                                 {"content", {{"type", {"string", "null"}}}},
+                                 {"refusal", {{"type", "null"}}},
+                                 {"reasoning_content", string()},
+                                 {"tool_calls", list_of(call)}},
+                                {"role", "content"});
+    const json probabilities = or_null(object({{"content", list_of(token_probability(true))}}, {"content"}));
+    const json choice = object({{"index", whole()},
+                                {"message", message},
+                                {"logprobs", probabilities},
+                                {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}}},
+                               {"index", "message", "logprobs", "finish_reason"});
+    return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "chat.completion",
+                     {"choices", "usage"});
+}
+
+json text_completion() {
+    const json top{{"type", {"object", "null"}}, {"additionalProperties", real()}};
+    const json probabilities = or_null(object({{"tokens", list_of(string())},
+                                               {"token_logprobs", list_of(real_or_null())},
+                                               {"top_logprobs", list_of(top)},
+                                               {"text_offset", list_of(whole())}},
+                                              {"tokens", "token_logprobs", "top_logprobs", "text_offset"}));
+    const json choice = object({{"index", whole()},
+                                {"text", string()},
+                                {"logprobs", probabilities},
+                                {"finish_reason", {{"enum", {"stop", "length"}}}}},
+                               {"index", "text", "logprobs", "finish_reason"});
+    return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "text_completion",
+                     {"choices", "usage"});
+}
+
+json response() {
+    const json text_part =
+        object({{"type", {{"enum", {"output_text", "reasoning_text"}}}}, {"text", string()}}, {"type", "text"});
+    const json item = any_of(
+        {object({{"id", string()}, {"type", {{"enum", {"message", "reasoning"}}}}, {"content", list_of(text_part)}},
+                {"id", "type"}),
+         object({{"id", string()},
+                 {"type", is("function_call")},
+                 {"call_id", string()},
+                 {"name", string()},
+                 {"arguments", string()}},
+                {"id", "type", "call_id", "name", "arguments"})});
+    return object({{"id", string()},
+                   {"object", is("response")},
+                   {"created_at", whole()},
+                   {"status", {{"enum", {"completed", "incomplete"}}}},
+                   {"model", string()},
+                   {"output", list_of(item)},
+                   {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}, {"total_tokens", whole()}},
+                                    {"input_tokens", "output_tokens", "total_tokens"})},
+                   {"system_fingerprint", string()},
+                   {"warnings", list_of(string())}},
+                  {"id", "object", "created_at", "status", "model", "output", "usage"});
+}
+
+json message() {
+    const json block = any_of(
+        {object({{"type", is("text")}, {"text", string()}}, {"type", "text"}),
+         object({{"type", is("thinking")}, {"thinking", string()}}, {"type", "thinking"}),
+         object({{"type", is("tool_use")}, {"id", string()}, {"name", string()}, {"input", {{"type", "object"}}}},
+                {"type", "id", "name", "input"})});
+    return object(
+        {{"id", string()},
+         {"type", is("message")},
+         {"role", is("assistant")},
+         {"model", string()},
+         {"content", list_of(block)},
+         {"stop_reason", {{"enum", {"end_turn", "max_tokens", "stop_sequence", "tool_use"}}}},
+         {"stop_sequence", {{"type", {"string", "null"}}}},
+         {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}}, {"input_tokens", "output_tokens"})},
+         {"system_fingerprint", string()},
+         {"warnings", list_of(string())}},
+        {"id", "type", "role", "model", "content", "stop_reason", "usage"});
+}
+
+json vectors() {
+    const json embedding = any_of({list_of(real()), {{"type", "string"}, {"contentEncoding", "base64"}}});
+    return object(
+        {{"object", is("list")},
+         {"data", list_of(object({{"object", is("embedding")}, {"index", whole()}, {"embedding", embedding}},
+                                 {"object", "index", "embedding"}))},
+         {"model", string()},
+         {"usage", object({{"prompt_tokens", whole()}, {"total_tokens", whole()}}, {"prompt_tokens", "total_tokens"})},
+         {"warnings", list_of(string())}},
+        {"object", "data", "model", "usage"});
+}
+
+json ranks() {
+    const json one =
+        object({{"index", whole()}, {"relevance_score", real()}, {"document", object({{"text", string()}}, {"text"})}},
+               {"index", "relevance_score"});
+    return object(
+        {{"object", is("list")}, {"model", string()}, {"results", list_of(one)}, {"usage", {{"type", "object"}}}},
+        {"object", "model", "results", "usage"});
+}
+
+json model() {
+    return object({{"id", string()},
+                   {"object", is("model")},
+                   {"created", whole()},
+                   {"owned_by", string()},
+                   {"meta", object({{"n_ctx", whole()},
+                                    {"n_ctx_train", whole()},
+                                    {"n_params", whole()},
+                                    {"size", whole()},
+                                    {"n_vocab", whole()},
+                                    {"n_embd", whole()},
+                                    {"architecture", string()},
+                                    {"system_fingerprint", string()}},
+                                   {"n_ctx", "n_params", "size", "n_vocab"})}},
+                  {"id", "object", "created", "owned_by", "meta"});
+}
+
+json slot() {
+    return object({{"id", {{"type", {"integer", "null"}}, {"description", "Sequence, while it runs."}}},
+                   {"request", whole()},
+                   {"kind", string()},
+                   {"state", {{"enum", {"queued", "reading", "generating"}}}},
+                   {"prompt_tokens", whole()},
+                   {"prompt_tokens_done", whole()},
+                   {"cached_tokens", whole()},
+                   {"generated_tokens", whole()},
+                   {"seconds", real()},
+                   {"prompt", {{"type", "string"}, {"description", "With --expose-text."}}},
+                   {"text", {{"type", "string"}, {"description", "With --expose-text."}}}},
+                  {"id", "request", "kind", "state", "prompt_tokens", "generated_tokens"});
+}
+
+}  // namespace
+
+json answers() {
+    const json nullable{{"type", {"string", "null"}}};
+    const json error = object({{"message", string()}, {"type", string()}, {"code", nullable}, {"param", nullable}},
+                              {"message", "type", "code", "param"});
+    return {
+        {"Health", object({{"status", is("ok")}}, {"status"})},
+        {"Loading", object({{"status", is("loading")}, {"error", error}}, {"error"})},
+        {"Error", object({{"error", error}}, {"error"})},
+        {"MessagesError", object({{"type", is("error")},
+                                  {"error", object({{"type", string()}, {"message", string()}}, {"type", "message"})}},
+                                 {"type", "error"})},
+        {"Event", object({{"event", string()},
+                          {"data",
+                           {{"type", "string"},
+                            {"description", "A document, or [DONE] behind the last one of chat and completions."}}}},
+                         {"data"})},
+        {"Model", model()},
+        {"Models", object({{"object", is("list")}, {"data", list_of(reference("Model"))}}, {"object", "data"})},
+        {"Slots", list_of(slot())},
+        {"ChatCompletion", chat_completion()},
+        {"Completion", text_completion()},
+        {"Response", response()},
+        {"Message", message()},
+        {"Embeddings", vectors()},
+        {"Ranks", ranks()},
+        {"Count", object({{"input_tokens", whole()}}, {"input_tokens"})},
+        {"Tokens", object({{"tokens", list_of(whole())}}, {"tokens"})},
+        {"Text", object({{"text", string()}}, {"text"})},
+        {"Prompt", object({{"prompt", string()}}, {"prompt"})}};
+}
+
+}  // namespace server::schema

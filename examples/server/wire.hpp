@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// One connection: bytes in and out before a time, with TLS or without.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <sys/types.h>
+
+namespace server {
+
+class TlsContext;
+
+/// Whether a socket is ready for `events` of poll() before the time is up.
+[[nodiscard]] bool wait_for(int sock, short events, std::chrono::steady_clock::time_point until);
+
+/// Of one thread. Does not own the socket.
+class Wire {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    /// With a context accept() comes first.
+    Wire(int sock, TlsContext* tls);
+    Wire(const Wire&) = delete;
+    Wire& operator=(const Wire&) = delete;
+    ~Wire();
+
+    /// Agrees with the client on keys. True without TLS.
+    [[nodiscard]] bool accept(Clock::time_point until);
+    /// 0: the client ends; -1: nothing came in time, or the connection broke.
+    [[nodiscard]] ssize_t read(char* out, std::size_t size, Clock::time_point until);
+    /// Writes all of it; `patience` begins again with whatever the client takes.
+    [[nodiscard]] bool write(const char* data, std::size_t size, std::chrono::seconds patience);
+    /// Whether read() gives something without waiting for the socket.
+    [[nodiscard]] bool has_pending() const;
+    /// Whether the client has closed its side.
+    [[nodiscard]] bool has_left();
+    /// Says goodbye, where that is due.
+    void end();
+    [[nodiscard]] int socket() const noexcept { return sock_; }
+
+private:
+    struct Tls;
+    int sock_;
+    std::unique_ptr<Tls> tls_;
+};
+
+}  // namespace server

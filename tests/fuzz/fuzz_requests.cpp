@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Any bytes as the body of a request: the first one says of which route. What is read of it is a job that the engine
+// takes, or an error with the status and a message that a client can read; nothing else leaves.
+#include <cstdlib>
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "job.hpp"
+#include "support/tiny_model.hpp"
+
+namespace {
+
+using server::json;
+
+/// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in.
+std::filesystem::path save_model(const std::filesystem::path& folder) {
+    std::vector<std::string> texts{"<unk>", "<s>", "</s>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
+    std::vector<std::int32_t> types{2, 3, 3, 3, 3, 3};
+    for (int byte = 0; byte < 256; ++byte) {
+        constexpr std::string_view kDigits = "0123456789ABCDEF";
+        texts.push_back(std::string("<0x") + kDigits[std::size_t(byte) / 16] + kDigits[std::size_t(byte) % 16] + ">");
+        types.push_back(6);
+    }
+    for (const char* text : {"<|im_start|>", "<|im_end|>"}) {
+        texts.emplace_back(text);
+        types.push_back(3);
+    }
+    auto writer = tinfer::test::TinyModel{.n_vocab = static_cast<int>(texts.size())}.writer();
+    writer.set("tokenizer.ggml.model", tinfer::test::GgufValue{std::string("llama")});
+    writer.array("tokenizer.ggml.scores", std::vector<float>(texts.size()));
+    writer.array("tokenizer.ggml.tokens", texts).array("tokenizer.ggml.token_type", types);
+    writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
+    writer.kv("tokenizer.ggml.fim_pre_token_id", 3u).kv("tokenizer.ggml.fim_suf_token_id", 4u);
+    writer.kv("tokenizer.ggml.fim_mid_token_id", 5u);
+    writer.save(folder / "model.gguf");
+    return folder / "model.gguf";
+}
+
+struct Served {
+    Served() : folder(std::filesystem::temp_directory_path() / ("tinfer-requests-" + std::to_string(::getpid()))) {
+        std::filesystem::create_directories(folder);
+        engine = std::make_unique<tinfer::Engine>(tinfer::Model::load(save_model(folder)),
+                                                  tinfer::EngineOptions{.context = {.n_ctx = 512, .n_seq_max = 2}});
+        service = std::make_unique<server::Service>(*engine, hub);
+        std::filesystem::remove_all(folder);
+    }
+    std::filesystem::path folder;
+    server::Hub hub{server::ServeOptions{}};
+    std::unique_ptr<tinfer::Engine> engine;
+    std::unique_ptr<server::Service> service;
+};
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+void read(int route, const json& body, const server::Service& service) {
+    server::Job job;
+    switch (route) {
+        case 0: job = server::read_chat(body, service); break;
+        case 1: job = server::read_completion(body, service); break;
+        case 2: job = server::read_responses(body, service); break;
+        case 3: job = server::read_anthropic(body, service); break;
+        case 4: (void)server::read_anthropic(body, service, true); return;
+        default: {
+            server::Fields fields(body);
+            (void)server::render(service, server::read_conversation(fields), true);
+            return;
+        }
+    }
+    const auto room = service.engine.max_tokens();
+    const auto n_vocab = static_cast<std::int32_t>(service.model.vocab().size());
+    require(!job.prompts.empty() && job.n >= 1 && job.n <= 8);
+    for (const auto& prompt : job.prompts) {
+        require(!prompt.tokens.empty() && prompt.tokens.size() + (job.is_score ? 0 : 1) <= room);
+        for (const auto token : prompt.tokens)
+            require(static_cast<std::int32_t>(token) >= 0 && static_cast<std::int32_t>(token) < n_vocab);
+    }
+    job.request.sampler.validate();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    static const Served served;
+    if (size == 0) return 0;
+    const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
+    try {
+        read(data[0] % 6, server::parse_body(text), *served.service);
+    } catch (const server::ApiError& error) {
+        require(error.status == 400 || error.status == 404 || error.status == 501);
+        require(*error.what() != '\0' && !server::to_line(error.to_json()).empty());
+    } catch (const tinfer::Error& error) {  // as the routes translate it
+        require(server::translate(error).status < 500);
+    }
+    return 0;
+}

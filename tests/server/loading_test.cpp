@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// What a client sees of a server while its model is being loaded, and how the time before and behind that ends.
+#include <doctest/doctest.h>
+#include <httplib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <thread>
+
+#include "routes.hpp"
+#include "serve.hpp"
+#include "support/tiny_model.hpp"
+
+namespace {
+
+using server::json;
+
+class Folder {
+public:
+    Folder() { std::filesystem::create_directories(path); }
+    ~Folder() { std::filesystem::remove_all(path); }
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("tinfer-loading-" + std::to_string(::getpid()));
+};
+
+/// A server whose model is there when the test says so.
+struct Loading {
+    std::promise<std::string> address;
+    std::promise<void> may_load;
+    std::atomic<bool> stops{false};
+    std::atomic<int> n_ready{0};
+
+    void run(const std::filesystem::path& file) {
+        server::ServeOptions options;
+        options.port = 0;
+        options.read_timeout_s = 2;
+        server::ServeEvents events;
+        events.stops = [this] { return stops.load(); };
+        events.listening = [this](const std::string& at) { address.set_value(at); };
+        events.ready = [this](const std::string&) { ++n_ready; };
+        server::serve(
+            options,
+            [&] {
+                may_load.get_future().wait();
+                return std::make_unique<tinfer::Engine>(tinfer::Model::load(file),
+                                                        tinfer::EngineOptions{.context = {.n_ctx = 256}});
+            },
+            events);
+    }
+};
+
+json document_of(const httplib::Result& result) { return json::parse(result->body); }
+
+}  // namespace
+
+TEST_CASE("server: while the model is loaded requests get 503 and the time to come back, and /health says why") {
+    const Folder folder;
+    const auto file = tinfer::test::TinyModel{}.save(folder.path);
+    Loading loading;
+    auto serving = std::async(std::launch::async, [&] { loading.run(file); });
+    httplib::Client client(loading.address.get_future().get());
+
+    for (const char* path : {"/health", "/v1/health"}) {
+        const auto health = client.Get(path);
+        REQUIRE(health);
+        CHECK(health->status == 503);
+        CHECK(health->get_header_value("Retry-After") == "1");
+        CHECK(document_of(health)["status"] == "loading");
+        CHECK(document_of(health)["error"]["code"] == "loading");
+    }
+    for (const auto& route : server::routes()) {
+        if (route.path == "/" || route.path.ends_with("health")) continue;
+        const std::string path(route.path);
+        const auto got = route.method == "GET" ? client.Get(path) : client.Post(path, "{}", "application/json");
+        CAPTURE(path);
+        REQUIRE(got);
+        CHECK(got->status == 503);
+        CHECK(got->get_header_value("Retry-After") == "1");
+    }
+    CHECK(client.Get("/")->status == 200);  // the page waits by itself
+    CHECK(client.Get("/nowhere")->status == 404);
+    CHECK(client.Delete("/v1/models")->status == 405);
+    CHECK(loading.n_ready == 0);
+
+    loading.may_load.set_value();
+    for (int i = 0; i < 1000 && client.Get("/health")->status == 503; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(client.Get("/health")->status == 200);
+    CHECK(document_of(client.Get("/health")) == json{{"status", "ok"}});
+    CHECK(client.Get("/v1/models")->status == 200);
+    // Each route that is listed is there: none falls through to the library's own 404.
+    for (const auto& route : server::routes()) {
+        const std::string path(route.path);
+        const auto got = route.method == "GET" ? client.Get(path) : client.Post(path, "{}", "application/json");
+        CAPTURE(path);
+        CHECK(got->status != 404);
+    }
+    loading.stops = true;
+    serving.get();
+    CHECK(loading.n_ready == 1);
+    CHECK(!client.Get("/health"));
+}
+
+TEST_CASE("server: what loading throws ends the server") {
+    const Folder folder;
+    Loading loading;
+    auto serving = std::async(std::launch::async, [&] { loading.run(folder.path / "none.gguf"); });
+    httplib::Client client(loading.address.get_future().get());
+    CHECK(client.Get("/health")->status == 503);
+    loading.may_load.set_value();
+    CHECK_THROWS_AS(serving.get(), tinfer::Error);
+    CHECK(!client.Get("/health"));
+}
+
+TEST_CASE("server: a certificate that cannot be read is said before the model is loaded") {
+    server::ServeOptions options;
+    options.port = 0;
+    options.cert = options.key = "no such file.pem";
+    const auto load = []() -> std::unique_ptr<tinfer::Engine> {
+        FAIL("loaded");
+        return nullptr;
+    };
+    try {
+        server::serve(options, load, {.stops = [] { return true; }});
+        FAIL("served");
+    } catch (const tinfer::Error& error) {
+        CHECK(std::string(error.what()).find("no such file.pem") != std::string::npos);
+    }
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""What schemathesis needs to know beside the description: texts in formats of ours, and rules between two fields, which
+the description tells in words."""
+import json
+
+import schemathesis
+from hypothesis import strategies as st
+
+schemathesis.openapi.format("gbnf", st.sampled_from(['root ::= "a"+', 'root ::= [a-z] | "x" root', "root ::= [^\\x00]*"]))
+schemathesis.openapi.format("sampler-name", st.sampled_from(["top_k", "top_p", "min_p", "temp", "typical_p", "xtc"]))
+schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp", "temp", "top_k;min_p;xtc;temp"]))
+schemathesis.openapi.format("json-arguments", st.dictionaries(st.text(), st.integers()).map(json.dumps))
+
+
+LENGTHS = ["max_tokens", "max_completion_tokens", "max_output_tokens"]
+PROMPTS = ["messages", "prompt", "input", "system", "instructions", "tools", "suffix", "documents", "query"]
+
+
+def names_of(tools):
+    functions = [tool.get("function", tool) if isinstance(tool, dict) else None for tool in tools] if isinstance(tools, list) else []
+    return [function.get("name") if isinstance(function, dict) else None for function in functions]
+
+
+def fits(body):
+    """Whether the rules between fields hold. What has another type than the description says is for the server to judge."""
+    if not isinstance(body, dict):
+        return True
+    names, choice = names_of(body.get("tools")), body.get("tool_choice")
+    if isinstance(choice, dict):
+        inner = choice.get("function")
+        name = inner.get("name") if isinstance(inner, dict) else choice.get("name")
+        kind = choice.get("type")
+        if kind in ("function", "tool") and name not in names:
+            return False
+        if kind == "any" and not names:
+            return False
+    if choice == "required" and not names:
+        return False
+    text = body.get("text")
+    form = body.get("response_format") or (text.get("format") if isinstance(text, dict) else None)
+    has_form = isinstance(form, dict) and form.get("type") not in ("text", None)
+    if has_form and (body.get("grammar") is not None or (names and choice != "none")):
+        return False
+    if names and len(set(map(str, names))) < len(names):
+        return False
+    if not body.get("logprobs") and body.get("top_logprobs"):
+        return False
+    if body.get("clip_max_tokens") is False and any((body.get(name) or 0) > 64 for name in LENGTHS if isinstance(body.get(name), int)):
+        return False  # prompt and answer together have the room of the model
+    if len(json.dumps([body.get(name) for name in PROMPTS])) > 5000:
+        return False
+    if body.get("best_of") is not None and body["best_of"] != (body.get("n") if body.get("n") is not None else 1):
+        return False
+    return True
+
+
+@schemathesis.hook
+def filter_case(context, case):
+    return fits(case.body)
