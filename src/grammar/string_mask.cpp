@@ -9,6 +9,39 @@ namespace {
 constexpr std::size_t kFewClosers = 8;
 constexpr std::uint32_t kLargeSubtree = 4;  // tokens; smaller ones are walked
 
+/// Per state the fewest characters behind which a text can be dead, as far as a few rounds tell; empty for automata
+/// that are large.
+class ToDead {
+public:
+    explicit ToDead(const Dfa& dfa) {
+        const std::size_t n = dfa.n_states(), k = dfa.n_classes();
+        if (n * k > kMostTransitions) return;
+        fewest_.assign(n, kMostRounds + 1);
+        bool changes = true;
+        for (std::uint32_t round = 1; round <= kMostRounds && changes; ++round) {
+            changes = false;
+            for (std::size_t s = 0; s < n; ++s) {
+                if (fewest_[s] < round) continue;
+                for (std::size_t c = 0; c < k && fewest_[s] > round; ++c) {
+                    const std::uint32_t to = dfa.next[s * k + c];
+                    const std::uint32_t rest = to == Dfa::kDead ? 0 : fewest_[to];
+                    if (rest == round - 1) fewest_[s] = round, changes = true;
+                }
+            }
+        }
+    }
+    /// Whether no text below the node can be dead, characters that were begun counted.
+    [[nodiscard]] bool is_far(std::uint32_t state, const StringTrie::Node& node) const noexcept {
+        const std::uint32_t longest = node.height + ((node.kinds & StringTrie::kUnfinished) != 0 ? 1 : 0);
+        return !fewest_.empty() && longest < fewest_[state];
+    }
+
+private:
+    static constexpr std::size_t kMostTransitions = 1u << 13;
+    static constexpr std::uint32_t kMostRounds = 12;
+    std::vector<std::uint32_t> fewest_;
+};
+
 void allow(std::span<std::uint64_t> bits, std::uint32_t token) noexcept { bits[token / 64] |= 1ull << (token % 64); }
 
 }  // namespace
@@ -16,7 +49,8 @@ void allow(std::span<std::uint64_t> bits, std::uint32_t token) noexcept { bits[t
 /// A string with an automaton: its state, and the number of characters.
 class StringMask::OfString {
 public:
-    OfString(const StringTerminal& string, StringClasses& classes) : string_(string), classes_(classes) {}
+    OfString(const StringTerminal& string, StringClasses& classes)
+        : string_(string), classes_(classes), to_dead_(*string.dfa) {}
 
     [[nodiscard]] bool step(Place& at, std::uint32_t symbol) const noexcept {
         at.state = classes_.step(at.state, symbol);
@@ -26,11 +60,14 @@ public:
     }
     /// Whether all below the node is alive and, behind the quote, at one place.
     [[nodiscard]] bool is_free(const Place& at, const StringTrie::Node& node) const {
-        return (node.kinds & ~classes_.loops(at.state)) == 0 &&
-               has_room(at, node, string_.distances.shortest[at.state]);
+        return loops(at, node) && !is_short(at);
     }
     /// Whether all below the node is alive.
     [[nodiscard]] bool is_alive(const Place& at, const StringTrie::Node& node) const {
+        if (loops(at, node)) return !is_short(at) || string_.distances.longest[at.state] == DfaDistances::kEndless;
+        if (is_short(at)) return false;
+        const bool is_unbounded = string_.max == StringTerminal::kNoLimit || at.count == Machine::kFarInside;
+        if (is_unbounded && to_dead_.is_far(at.state, node)) return true;
         return node.height <= StringClasses::kLongest && (node.kinds & ~classes_.roams(at.state)) == 0 &&
                has_room(at, node, classes_.needed(at.state));
     }
@@ -42,34 +79,43 @@ public:
     }
 
 private:
-    /// Whether the bounds of the length say nothing below the node, `needed` characters more counted.
+    /// Whether all below the node leads back to the state, and is not too long with what it needs.
+    [[nodiscard]] bool loops(const Place& at, const StringTrie::Node& node) const {
+        return (node.kinds & ~classes_.loops(at.state)) == 0 &&
+               has_room(at, node, string_.distances.shortest[at.state]);
+    }
+    [[nodiscard]] bool is_short(const Place& at) const noexcept {
+        return at.count == Machine::kFarBelow || (at.count != Machine::kFarInside && at.count < string_.min);
+    }
     [[nodiscard]] bool has_room(const Place& at, const StringTrie::Node& node, std::uint32_t needed) const noexcept {
-        if (at.count == Machine::kFarInside) return true;
-        if (at.count == Machine::kFarBelow || at.count < string_.min) return false;
+        if (at.count == Machine::kFarInside || at.count == Machine::kFarBelow) return true;
         return string_.max == StringTerminal::kNoLimit || std::uint64_t{at.count} + node.height + needed <= string_.max;
     }
 
     const StringTerminal& string_;
     StringClasses& classes_;
+    ToDead to_dead_;
 };
 
 /// A key: the node of the declared names and the state of the automaton of others.
 class StringMask::OfKey {
 public:
+    /// Of an object whose next member may have a name that is not declared.
     OfKey(const ObjectTerminal& object, const Frame& frame, StringClasses& classes, StringMask& mask)
-        : object_(object), frame_(frame), classes_(classes), mask_(mask) {}
+        : object_(object), frame_(frame), classes_(classes), mask_(mask), to_dead_(*object.other_names) {}
 
     [[nodiscard]] bool step(Place& at, std::uint32_t symbol) const noexcept {
         if (at.count != kNone) at.count = object_.name_after(at.count, mask_.trie_.symbols()[symbol]);
         if (at.state != Dfa::kDead) at.state = classes_.step(at.state, symbol);
-        return Machine::key_lives(object_, frame_, at.count, at.state);
+        return at.state != Dfa::kDead || Machine::key_lives(object_, frame_, at.count, at.state);
     }
     [[nodiscard]] bool is_free(const Place& at, const StringTrie::Node& node) const {
         return at.count == kNone && at.state != Dfa::kDead && (node.kinds & ~classes_.loops(at.state)) == 0;
     }
     [[nodiscard]] bool is_alive(const Place& at, const StringTrie::Node& node) const {
-        return at.state != Dfa::kDead && node.height <= StringClasses::kLongest &&
-               (node.kinds & ~classes_.roams(at.state)) == 0;
+        return at.state != Dfa::kDead &&
+               (to_dead_.is_far(at.state, node) ||
+                (node.height <= StringClasses::kLongest && (node.kinds & ~classes_.roams(at.state)) == 0));
     }
     [[nodiscard]] bool begins(const Place& at, const CharStep& begun) const noexcept {
         return Machine::key_begins(object_, frame_, at.count, at.state, begun);
@@ -87,6 +133,7 @@ private:
     Frame frame_;
     StringClasses& classes_;
     StringMask& mask_;
+    ToDead to_dead_;
 };
 
 StringMask::StringMask(const TokenTrie& trie) : vocabulary_(trie), trie_(trie.in_string()) {
