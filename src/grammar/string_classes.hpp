@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What an automaton over characters makes of the symbols and kinds of a vocabulary: the class of each symbol, and for a
-// state the kinds of characters over which a text of any order stays alive, or even in the state. Subtrees of such kinds
-// need no walk. Filled as it is asked for; one thread at a time.
+// What an automaton over characters makes of the symbols and kinds of a vocabulary: the class of each symbol, and for
+// a state the kinds of characters over which a text of any order stays alive, or even in the state. Subtrees of such
+// kinds need no walk. Filled as it is asked for; one thread at a time.
 #pragma once
 
 #include <cstdint>

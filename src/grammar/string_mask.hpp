@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Masks inside strings and keys of JSON. What a token does up to the closing quote depends on the string alone, so it is
-// read off a trie of characters without a step of the machine; and from the quote on all tokens of a string stand at one
-// place, so what follows it is walked once, over the few rests that pieces have behind a quote.
+// Masks inside strings and keys of JSON. What a token does up to the closing quote depends on the string alone, so it
+// is read off a trie of characters without a step of the machine; and from the quote on all tokens of a string stand at
+// one place, so what follows it is walked once, over the few rests that pieces have behind a quote.
 #pragma once
 
 #include <array>

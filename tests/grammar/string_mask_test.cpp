@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Masks inside strings and keys are read off a trie of characters. Here each is compared, token by token, with the steps
-// of the machine over the token's bytes, which know nothing of that trie.
+// Masks inside strings and keys are read off a trie of characters. Here each is compared, token by token, with the
+// steps of the machine over the token's bytes, which know nothing of that trie.
 #include <doctest/doctest.h>
 
 #include <fstream>
