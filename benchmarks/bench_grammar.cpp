@@ -75,21 +75,27 @@ void report(Printer& printer, const char* what, std::vector<Sample> samples, std
     }
 }
 
-/// A vocabulary for a run without files: bytes, and words of JSON.
-std::shared_ptr<const grammar::TokenTrie> small_trie() {
+struct Pieces {
     std::vector<std::string> pieces;
+    std::vector<bool> is_eog;
+};
+
+/// A vocabulary for a run without files: bytes, and words of JSON.
+Pieces small_pieces() {
+    Pieces out;
+    auto& [pieces, is_eog] = out;
     for (int b = 0; b < 256; ++b) pieces.emplace_back(1, static_cast<char>(b));
     for (const char* more : {"\":", "\",", "{\"", "\"}", "name", "true", "10", "tru", "na", "</s>"})
         pieces.emplace_back(more);
-    std::vector<bool> is_eog(pieces.size());
+    is_eog.resize(pieces.size());
     is_eog.back() = true;
-    return std::make_shared<const grammar::TokenTrie>(std::move(pieces), std::move(is_eog));
+    return out;
 }
 
 /// The pieces of vocabularies, each once.
-std::shared_ptr<const grammar::TokenTrie> joined_trie(const std::vector<std::string>& files, std::size_t most) {
-    std::vector<std::string> pieces;
-    std::vector<bool> is_eog;
+Pieces joined_pieces(const std::vector<std::string>& files, std::size_t most) {
+    Pieces out;
+    auto& [pieces, is_eog] = out;
     std::set<std::string> known;
     for (const std::string& file : files) {
         const Vocab vocab = Vocab::load(file);
@@ -101,7 +107,7 @@ std::shared_ptr<const grammar::TokenTrie> joined_trie(const std::vector<std::str
             pieces.push_back(std::move(piece));
         }
     }
-    return std::make_shared<const grammar::TokenTrie>(std::move(pieces), std::move(is_eog));
+    return out;
 }
 
 /// The longest piece of the vocabulary that the rest begins with.
@@ -136,11 +142,14 @@ void measure(Options& options) {
     if (!smoke && (vocab_files.empty() || schema_file.empty()))
         throw std::runtime_error("--vocab and --schemas are needed");
 
+    Pieces pieces = vocab_files.empty() ? small_pieces() : joined_pieces(vocab_files, n_tokens);
     const auto begin_trie = now_us();
-    const auto trie = vocab_files.empty() ? small_trie() : joined_trie(vocab_files, n_tokens);
+    const auto trie = std::make_shared<const grammar::TokenTrie>(std::move(pieces.pieces), std::move(pieces.is_eog));
     Record record("grammar");
-    printer.print(
-        record.add("what", "vocabulary").add("tokens", trie->size()).add("ms", us_since(begin_trie) / 1e3, 1));
+    printer.print(record.add("what", "vocabulary")
+                      .add("tokens", trie->size())
+                      .add("ms", us_since(begin_trie) / 1e3, 1)
+                      .add("mb", static_cast<double>(trie->memory()) / 1e6, 1));
 
     std::vector<std::string> lines;
     if (schema_file.empty()) {

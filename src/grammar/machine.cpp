@@ -21,10 +21,12 @@ constexpr std::size_t kFewItems = 32;
 
 Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece)
     : program_(std::move(program)), max_piece_(static_cast<std::uint32_t>(std::min<std::size_t>(max_piece, 1u << 20))),
-      stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown) {
+      stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
+    no_row_->fill(kUnknown);
     stacks_.push_back({0, {}});  // the empty stack
     intern();                    // the dead state: no stack at all
-    std::fill(rows_.begin(), rows_.end(), kDead);
+    rows_[kDead] = new_row();
+    rows_[kDead]->fill(kDead);
     visit({kEmptyStack, program_->start, 0, 0});
     close();
     start_ = intern();
@@ -94,9 +96,21 @@ Machine::State Machine::intern() {
     states_.push_back({static_cast<std::uint32_t>(tops_.size()), static_cast<std::uint32_t>(out_.size()), kUnknown,
                        !out_.empty() && out_.front() == kEmptyStack});
     tops_.insert(tops_.end(), out_.begin(), out_.end());
-    rows_.resize(rows_.size() + 256, kUnknown);
+    rows_.push_back(no_row_.get());
     out_.clear();
     return state;
+}
+
+Machine::Row* Machine::new_row() {
+    if (rows_left_ == 0) {
+        const std::size_t n = std::min<std::size_t>(std::size_t{4} << std::min<std::size_t>(row_blocks_.size(), 8), 64);
+        row_blocks_.push_back(std::make_unique_for_overwrite<Row[]>(n));
+        rows_left_ = n;
+        row_bytes_ += n * sizeof(Row);
+    }
+    Row* const row = row_blocks_.back().get() + --rows_left_;
+    row->fill(kUnknown);
+    return row;
 }
 
 // ---- steps over nothing ---------------------------------------------------------------------------------------------
@@ -198,9 +212,7 @@ void Machine::enter_object(std::uint32_t parent, std::uint32_t node, std::uint32
 // ---- steps over a byte ----------------------------------------------------------------------------------------------
 
 Machine::State Machine::make_step(State state, std::uint8_t byte) {
-    out_.clear();
-    work_.clear();
-    seen_.clear();
+    begin_step();
     const StateRecord record = states_[state];
     for (std::uint32_t i = 0; i < record.count; ++i)
         if (const std::uint32_t top = tops_[record.first + i]; top != kEmptyStack) {
@@ -209,7 +221,8 @@ Machine::State Machine::make_step(State state, std::uint8_t byte) {
         }
     close();
     const State to = intern();
-    rows_[static_cast<std::size_t>(state) * 256 + byte] = to;
+    if (rows_[state] == no_row_.get()) rows_[state] = new_row();
+    (*rows_[state])[byte] = to;
     return to;
 }
 
@@ -236,86 +249,26 @@ void Machine::step_stack(const Stack& stack, std::uint8_t byte) {
     }
 }
 
-bool Machine::string_lives(const StringTerminal& string, std::uint32_t state, std::uint32_t count) const noexcept {
-    if (count == kFarBelow || count == kFarInside) return string.dfa == nullptr || state != Dfa::kDead;
-    if (string.max != StringTerminal::kNoLimit && count > string.max) return false;
-    if (string.dfa == nullptr) return true;
-    if (state == Dfa::kDead) return false;
-    if (string.max != StringTerminal::kNoLimit && string.distances.shortest[state] > string.max - count) return false;
-    return count >= string.min || string.distances.longest[state] >= string.min - count;
-}
-
-namespace {
-
-/// Whether a state of the automaton that `is_good` follows over a code point of the ranges.
-template <class Fn>
-bool any_follows(const Dfa& dfa, std::uint32_t state, const CharStep& step, const Fn& is_good) {
-    if (state == Dfa::kDead) return false;
-    for (int r = 0; r < step.n_ranges; ++r)
-        for (std::size_t c = dfa.class_of(step.lo[r]); c < dfa.n_classes() && dfa.starts[c] <= step.hi[r]; ++c)
-            if (const std::uint32_t to = dfa.next[state * dfa.n_classes() + c]; to != Dfa::kDead && is_good(to))
-                return true;
-    return false;
-}
-
-}  // namespace
-
 void Machine::step_string(const Stack& stack, std::uint8_t byte) {
     const Node& node = program_->nodes[stack.frame.node];
     const StringTerminal& string = program_->strings[node.arg];
     const Frame& at = stack.frame;
     const CharStep step = step_char(at.c, byte);
-    const auto counted = [&] {  // without an upper bound nothing is counted beyond the lower one
-        if (at.a == kFarBelow || at.a == kFarInside) return at.a;
-        return string.max == StringTerminal::kNoLimit ? std::min(at.a + 1, string.min) : at.a + 1;
-    };
     switch (step.kind) {
         case CharStep::Kind::fail: return;
         case CharStep::Kind::close:
-            if (at.a == kFarBelow || (at.a != kFarInside && at.a < string.min)) return;
-            if (string.dfa != nullptr && string.dfa->labels[at.b] == 0) return;
-            return visit({stack.parent, node.next, 0, 0});
+            if (string_ends(string, at.b, at.a)) visit({stack.parent, node.next, 0, 0});
+            return;
         case CharStep::Kind::character: {
             const std::uint32_t to = string.dfa == nullptr ? 0 : string.dfa->step(at.b, step.lo[0]);
-            if (string_lives(string, to, counted())) settle(stack.parent, {at.node, counted(), to, 0});
+            const std::uint32_t count = count_after(string, at.a);
+            if (string_lives(string, to, count)) settle(stack.parent, {at.node, count, to, 0});
             return;
         }
-        case CharStep::Kind::partial: {
-            const bool lives = string.dfa == nullptr ? string_lives(string, 0, counted())
-                                                     : any_follows(*string.dfa, at.b, step, [&](std::uint32_t to) {
-                                                           return string_lives(string, to, counted());
-                                                       });
-            if (lives) settle(stack.parent, {at.node, at.a, at.b, step.place});
+        case CharStep::Kind::partial:
+            if (string_begins(string, at.b, at.a, step)) settle(stack.parent, {at.node, at.a, at.b, step.place});
             return;
-        }
     }
-}
-
-std::pair<std::uint32_t, std::uint32_t> Machine::next_properties(const ObjectTerminal& object,
-                                                                 const Frame& frame) noexcept {
-    const auto n = static_cast<std::uint32_t>(object.is_required.size());
-    std::uint32_t first = frame.a;
-    std::uint32_t last = object.next_required[frame.a];
-    const std::uint32_t required = last;
-    // With too little room for those that are required, none of the others.
-    if (object.max != kNone && frame.b + 1 + object.required_from[frame.a] > object.max) first = required;
-    // With no names but these, enough of them have to be left.
-    if (object.other_names == nullptr && frame.b < object.min) {
-        last = std::min(last, n - 1);
-        while (last > first && frame.b + 1 + object.allowed_from[last + 1] < object.min) --last;
-    }
-    return {first, last};
-}
-
-/// `frame` is that of the object below the key.
-bool Machine::key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t trie,
-                        std::uint32_t state) const noexcept {
-    if (state != Dfa::kDead && object.next_required[frame.a] == object.is_required.size()) return true;
-    if (trie == kNone || frame.a >= object.is_required.size()) return false;
-    const auto [lowest, highest] = next_properties(object, frame);
-    const auto& reachable = object.trie[trie].reachable;
-    const auto first = std::ranges::lower_bound(reachable, lowest);
-    return first != reachable.end() && *first <= highest;
 }
 
 void Machine::step_key(const Stack& stack, std::uint8_t byte) {
@@ -324,54 +277,28 @@ void Machine::step_key(const Stack& stack, std::uint8_t byte) {
     const Frame& at = stack.frame;
     const Stack below = stacks_[stack.parent];
     const CharStep step = step_char(at.c, byte);
-    const bool others = object.other_names != nullptr;
-    const std::uint32_t names = at.a == kLeftNames ? kNone : at.a;  // left the trie
-    const std::uint32_t other = others ? at.b : Dfa::kDead;
-    const auto follow = [&](std::uint32_t c) {
-        if (names == kNone) return kNone;
-        const auto found = object.trie[names].next.find(c);
-        return found == object.trie[names].next.end() ? kNone : found->second;
-    };
+    const std::uint32_t names = at.a == kLeftNames ? kNone : at.a;
+    const std::uint32_t other = object.other_names == nullptr ? Dfa::kDead : at.b;
     switch (step.kind) {
         case CharStep::Kind::fail: return;
         case CharStep::Kind::close: {
-            const std::uint32_t property = names == kNone ? kNone : object.trie[names].property;
-            std::uint32_t entry = kNone, next = 0;
-            if (property != kNone) {
-                if (below.frame.a >= object.is_required.size()) return;
-                const auto [lowest, highest] = next_properties(object, below.frame);
-                if (property < lowest || property > highest) return;
-                entry = object.value_entries[property];
-                next = property + 1;
-            } else if (other != Dfa::kDead && object.other_names->labels[other] != 0 &&
-                       object.next_required[below.frame.a] == object.is_required.size()) {
-                entry = object.other_entries[object.other_names->labels[other] - 1];
-                next = static_cast<std::uint32_t>(object.is_required.size());
-            }
-            if (entry == kNone) return;
-            visit({push(below.parent, {below.frame.node, next, below.frame.b + 1, 0}), entry, 0, 0});
+            const KeyEnd end = key_end(object, below.frame, names, other);
+            if (end.entry != kNone)
+                visit({push(below.parent, {below.frame.node, end.next, below.frame.b + 1, 0}), end.entry, 0, 0});
             return;
         }
         case CharStep::Kind::character: {
-            const std::uint32_t to = follow(step.lo[0]);
+            const std::uint32_t to = object.name_after(names, step.lo[0]);
             const std::uint32_t to_other =
                 other == Dfa::kDead ? Dfa::kDead : object.other_names->step(other, step.lo[0]);
             if (key_lives(object, below.frame, to, to_other))
                 settle(stack.parent, {at.node, to == kNone ? kLeftNames : to, to_other, 0});
             return;
         }
-        case CharStep::Kind::partial: {
-            bool lives = other != Dfa::kDead && any_follows(*object.other_names, other, step, [&](std::uint32_t to) {
-                             return key_lives(object, below.frame, kNone, to);
-                         });
-            if (names != kNone && !lives)
-                for (int r = 0; r < step.n_ranges && !lives; ++r)
-                    for (auto edge = object.trie[names].next.lower_bound(step.lo[r]);
-                         edge != object.trie[names].next.end() && edge->first <= step.hi[r] && !lives; ++edge)
-                        lives = key_lives(object, below.frame, edge->second, Dfa::kDead);
-            if (lives) settle(stack.parent, {at.node, at.a, at.b, step.place});
+        case CharStep::Kind::partial:
+            if (key_begins(object, below.frame, names, other, step))
+                settle(stack.parent, {at.node, at.a, at.b, step.place});
             return;
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 // the vocabulary only reads. One thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -37,7 +38,7 @@ public:
 
     [[nodiscard]] State start() const noexcept { return start_; }
     [[nodiscard]] State step(State state, std::uint8_t byte) {
-        const std::uint32_t to = rows_[static_cast<std::size_t>(state) * 256 + byte];
+        const std::uint32_t to = (*rows_[state])[byte];
         return to != kUnknown ? to : make_step(state, byte);
     }
     [[nodiscard]] bool accepts(State state) const noexcept { return states_[state].accepts; }
@@ -49,11 +50,43 @@ public:
     /// The token items that the state is at: (token, is any other one).
     void token_items(State state, std::vector<std::pair<std::uint32_t, bool>>& out) const;
     [[nodiscard]] State unite(State a, State b);
-    /// Inside a string all of whose further characters are free: how many of them, at most; 0 elsewhere.
-    [[nodiscard]] std::uint32_t free_characters(State state) const;
 
-    /// Whether the text so far was read in one way only.
-    [[nodiscard]] bool is_alone(State state) const noexcept { return states_[state].count == 1; }
+    /// A stack that stands in a string or a key, between two characters.
+    struct InString {
+        std::uint32_t parent;
+        Frame frame;
+        Frame below;  ///< of a key: that of the object
+    };
+    /// Appends the stacks of the state that stand so; returns the state of the others.
+    [[nodiscard]] State split_strings(State state, std::vector<InString>& strings);
+    /// Behind the quote that closes the string, wherever in the string it stands.
+    [[nodiscard]] State close_string(const InString& at);
+    /// What follows a key: the rule of its value, kNone where it may not end so, and where the object is then.
+    struct KeyEnd {
+        std::uint32_t entry = kNone, next = 0;
+        bool operator==(const KeyEnd&) const = default;
+    };
+    [[nodiscard]] State close_key(const InString& at, const KeyEnd& end);
+
+    // The rules of strings and keys, by the state of their automaton, the number of characters or the node of the
+    // names (kNone: left them), and the frame of the object.
+    static constexpr std::uint32_t kFarBelow = 0xFFFFFFFD, kFarInside = 0xFFFFFFFE;  // counters that no token moves
+    static constexpr std::uint32_t kLeftNames = 0xFFFFFFFE;  // of Frame::a of a key: no declared name begins so
+    /// Whether a string can still end.
+    [[nodiscard]] static bool string_lives(const StringTerminal& string, std::uint32_t state,
+                                           std::uint32_t count) noexcept;
+    [[nodiscard]] static std::uint32_t count_after(const StringTerminal& string, std::uint32_t count) noexcept;
+    [[nodiscard]] static bool string_ends(const StringTerminal& string, std::uint32_t state,
+                                          std::uint32_t count) noexcept;
+    /// Whether a string lives with a character out of the ranges.
+    [[nodiscard]] static bool string_begins(const StringTerminal& string, std::uint32_t state, std::uint32_t count,
+                                            const CharStep& begun) noexcept;
+    [[nodiscard]] static bool key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
+                                        std::uint32_t state) noexcept;
+    [[nodiscard]] static KeyEnd key_end(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
+                                        std::uint32_t state) noexcept;
+    [[nodiscard]] static bool key_begins(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
+                                         std::uint32_t state, const CharStep& begun) noexcept;
     /// The one byte that can follow, −1 where there is a choice, an end or a token item.
     [[nodiscard]] int forced_byte(State state);
 
@@ -63,16 +96,17 @@ public:
 
     [[nodiscard]] std::size_t n_states() const noexcept { return states_.size(); }
     [[nodiscard]] std::size_t memory() const noexcept {
-        return rows_.capacity() * 4 + stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
+        return row_bytes_ + rows_.capacity() * sizeof(Row*) + states_.capacity() * sizeof(StateRecord) +
+               stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
     }
     [[nodiscard]] const Program& program() const noexcept { return *program_; }
     [[nodiscard]] const std::shared_ptr<const Program>& shared_program() const noexcept { return program_; }
 
 private:
     static constexpr std::uint32_t kEmptyStack = 0;
-    static constexpr std::uint32_t kLeftNames = 0xFFFFFFFE;  // of Frame::a of a key: no declared name begins so
     static constexpr std::uint32_t kUnknown = 0xFFFFFFFF;
-    static constexpr std::uint32_t kFarBelow = 0xFFFFFFFD, kFarInside = 0xFFFFFFFE;  // counters that no token moves
+
+    using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until asked for
 
     struct Stack {
         std::uint32_t parent;
@@ -88,6 +122,13 @@ private:
         bool operator==(const Item&) const = default;
     };
 
+    void begin_step() {
+        out_.clear();
+        work_.clear();
+        seen_.clear();
+        seen_table_.clear();
+    }
+    [[nodiscard]] Row* new_row();
     State make_step(State state, std::uint8_t byte);
     void step_stack(const Stack& stack, std::uint8_t byte);
     void step_string(const Stack& stack, std::uint8_t byte);
@@ -98,13 +139,6 @@ private:
     void leave(std::uint32_t parent);
     void expand(const Item& item);
     void enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
-    [[nodiscard]] bool string_lives(const StringTerminal& string, std::uint32_t state,
-                                    std::uint32_t count) const noexcept;
-    /// The properties, first and last, that may be the next member.
-    [[nodiscard]] static std::pair<std::uint32_t, std::uint32_t> next_properties(const ObjectTerminal& object,
-                                                                                 const Frame& frame) noexcept;
-    [[nodiscard]] bool key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t trie,
-                                 std::uint32_t state) const noexcept;
     std::uint32_t push(std::uint32_t parent, const Frame& frame);
     State intern();
 
@@ -113,7 +147,11 @@ private:
     std::vector<Stack> stacks_;
     std::vector<std::uint32_t> stack_table_, state_table_;  // open addressing, kUnknown where free
     std::vector<StateRecord> states_;
-    std::vector<std::uint32_t> tops_, rows_;
+    std::vector<std::uint32_t> tops_;
+    std::vector<Row*> rows_;  // {states}: no_row_ until a step from the state is asked for
+    std::unique_ptr<Row> no_row_;
+    std::vector<std::unique_ptr<Row[]>> row_blocks_;  // which do not move when there are more
+    std::size_t rows_left_ = 0, row_bytes_ = 0;
     State start_ = kDead;
     // Of one step:
     std::vector<std::uint32_t> out_;

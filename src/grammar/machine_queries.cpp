@@ -34,32 +34,6 @@ Machine::State Machine::abstract(State state) {
     return to;
 }
 
-std::uint32_t Machine::free_characters(State state) const {
-    std::uint32_t most = 0;
-    const StateRecord& record = states_[state];
-    for (std::uint32_t i = 0; i < record.count; ++i) {
-        const Stack& stack = stacks_[tops_[record.first + i]];
-        if (tops_[record.first + i] == kEmptyStack || stack.frame.c != 0) continue;
-        const Node& node = program_->nodes[stack.frame.node];
-        if (node.kind == NodeKind::string) {
-            const StringTerminal& string = program_->strings[node.arg];
-            if (string.dfa != nullptr && string.takes_all[stack.frame.b] == 0) continue;
-            const std::uint32_t count = stack.frame.a;
-            if (count == kFarBelow || count == kFarInside || string.max == StringTerminal::kNoLimit) return kNone;
-            if (string.dfa == nullptr || string.distances.shortest[stack.frame.b] == 0)
-                most = std::max(most, string.max - count);
-        } else if (node.kind == NodeKind::key && stack.frame.a == kLeftNames && stack.frame.b != Dfa::kDead) {
-            const ObjectTerminal& object = program_->objects[node.arg];
-            const Dfa& dfa = *object.other_names;
-            bool takes_all = true;
-            for (std::size_t c = 0; c < dfa.n_classes() && takes_all; ++c)
-                takes_all = dfa.next[stack.frame.b * dfa.n_classes() + c] == stack.frame.b;
-            if (takes_all) return kNone;
-        }
-    }
-    return most;
-}
-
 bool Machine::has_token_items(State state) const {
     const StateRecord& record = states_[state];
     if (!program_->has_tokens) return false;
@@ -81,9 +55,7 @@ void Machine::token_items(State state, std::vector<std::pair<std::uint32_t, bool
 
 Machine::State Machine::step_token(State state, std::uint32_t token, bool is_eog) {
     if (!program_->has_tokens) return kDead;
-    out_.clear();
-    work_.clear();
-    seen_.clear();
+    begin_step();
     const StateRecord record = states_[state];
     for (std::uint32_t i = 0; i < record.count; ++i)
         if (const auto top = tops_[record.first + i]; top != kEmptyStack) {

@@ -6,7 +6,7 @@
 namespace tinfer::grammar {
 
 Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie)
-    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)) {
+    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)), in_strings_(*trie_) {
     path_.resize(trie_->max_piece() + 1);
     ends_.resize(trie_->max_piece() + 1);
 }
@@ -25,8 +25,9 @@ Matcher::State Matcher::step(State state, std::uint32_t token) {
     return to;
 }
 
-/// Steps the machine along a trie in depth-first order; where it is dead, all below is passed over.
-void Matcher::walk(State state, std::span<const TokenTrie::Node> nodes, std::vector<std::uint64_t>& bits) {
+/// Steps the machine along the trie in depth-first order; where it is dead, all below is passed over.
+void Matcher::walk(State state, std::span<std::uint64_t> bits) {
+    const auto nodes = trie_->all();
     const std::uint32_t* const tokens = trie_->tokens().data();
     std::size_t depth = 0;
     path_[0] = state;
@@ -52,12 +53,10 @@ void Matcher::walk(State state, std::span<const TokenTrie::Node> nodes, std::vec
 
 void Matcher::make(State state, std::vector<std::uint64_t>& bits) {
     bits.assign(trie_->n_words(), 0);
-    const std::uint32_t room = machine_.free_characters(state);
-    const auto plain = trie_->plain(room);
-    // Longer pieces than the room are not plain here; those that are not free in every stack are walked all the same.
-    const bool use_plain = !plain.empty() && machine_.is_alone(state);
-    if (use_plain) std::ranges::copy(plain, bits.begin());
-    walk(state, use_plain ? trie_->special() : trie_->all(), bits);
+    strings_.clear();
+    const State others = machine_.split_strings(state, strings_);
+    for (const Machine::InString& string : strings_) in_strings_.add(machine_, string, bits);
+    if (others != Machine::kDead) walk(others, bits);
     if (machine_.has_token_items(state)) {
         machine_.token_items(state, items_);
         for (const auto& [token, is_any_other] : items_)

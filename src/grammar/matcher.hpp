@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "grammar/machine.hpp"
+#include "grammar/string_mask.hpp"
 #include "grammar/token_trie.hpp"
 
 namespace tinfer::grammar {
@@ -40,10 +41,12 @@ private:
         std::vector<std::uint64_t> bits;
     };
     void make(State state, std::vector<std::uint64_t>& bits);
-    void walk(State state, std::span<const TokenTrie::Node> nodes, std::vector<std::uint64_t>& bits);
+    void walk(State state, std::span<std::uint64_t> bits);
 
     Machine machine_;
     std::shared_ptr<const TokenTrie> trie_;
+    StringMask in_strings_;
+    std::vector<Machine::InString> strings_;
     std::array<Mask, kMasks> masks_;
     std::uint64_t n_uses_ = 0;
     std::vector<State> path_;

@@ -67,6 +67,13 @@ struct ObjectTerminal {
     std::vector<std::uint32_t> other_entries;
     std::uint32_t min = 0, max = kNone;             ///< members
     std::uint32_t first_entry = 0, rest_entry = 0;  ///< nodes in front of a key: a quote; a comma and a quote
+
+    /// Node of the trie behind a character, kNone where no name goes on so.
+    [[nodiscard]] std::uint32_t name_after(std::uint32_t node, std::uint32_t c) const noexcept {
+        if (node == kNone) return kNone;
+        const auto found = trie[node].next.find(c);
+        return found == trie[node].next.end() ? kNone : found->second;
+    }
 };
 
 struct Program {

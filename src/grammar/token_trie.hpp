@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pieces of a vocabulary as a trie that is walked beside an automaton. Made once for a vocabulary, immutable.
-// Pieces that are plain text inside a JSON string (no quote, no backslash, no control character, whole characters) are
-// nearly all; where any of them may follow they are allowed by one mask, and a second trie holds the rest.
+// The pieces of a vocabulary as a trie that is walked beside an automaton. Made once for a vocabulary, immutable. A
+// second trie has them as they read inside a JSON string, where nearly all of them may follow.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "grammar/string_trie.hpp"
 
 namespace tinfer::grammar {
 
@@ -35,20 +36,21 @@ public:
     }
     [[nodiscard]] std::size_t max_piece() const noexcept { return max_piece_; }
     [[nodiscard]] std::span<const Node> all() const noexcept { return all_; }
-    [[nodiscard]] std::span<const Node> special() const noexcept { return special_; }  ///< without plain pieces
+    [[nodiscard]] const StringTrie& in_string() const noexcept { return in_string_; }
     [[nodiscard]] std::span<const std::uint32_t> tokens() const noexcept { return tokens_; }
+    [[nodiscard]] std::size_t memory() const noexcept {  ///< of both tries, in bytes
+        return all_.capacity() * sizeof(Node) + tokens_.capacity() * 4 + in_string_.memory();
+    }
     [[nodiscard]] std::span<const std::uint32_t> eog_tokens() const noexcept { return eog_; }
-    /// Tokens that are plain text of at most so many characters.
-    [[nodiscard]] std::span<const std::uint64_t> plain(std::uint32_t characters) const noexcept;
 
 private:
-    void build(std::vector<std::uint32_t>& sorted, std::vector<Node>& out);
+    void build(std::vector<std::uint32_t>& sorted);
 
     std::vector<std::string> pieces_;
     std::vector<bool> is_eog_;
-    std::vector<Node> all_, special_;
+    std::vector<Node> all_;
     std::vector<std::uint32_t> tokens_, eog_;
-    std::vector<std::vector<std::uint64_t>> plain_;  // by number of characters - 1
+    StringTrie in_string_;
     std::size_t max_piece_ = 0;
 };
 

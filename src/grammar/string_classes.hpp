@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// What an automaton over characters makes of the symbols and kinds of a vocabulary: the class of each symbol, and for
+// a state the kinds of characters over which a text of any order stays alive, or even in the state. Subtrees of such
+// kinds need no walk. Filled as it is asked for; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "grammar/dfa.hpp"
+#include "grammar/string_trie.hpp"
+
+namespace tinfer::grammar {
+
+class StringClasses {
+public:
+    /// Texts of at most so many characters are looked at for roams().
+    static constexpr std::uint32_t kLongest = 32;
+
+    [[nodiscard]] const Dfa* dfa() const noexcept { return dfa_; }
+    /// `shortest`, by state, may be empty: lengths are not bounded then. Both outlive the use.
+    void set(const Dfa& dfa, std::span<const std::uint32_t> shortest, const StringTrie& trie);
+
+    [[nodiscard]] std::uint32_t step(std::uint32_t state, std::uint32_t symbol) const noexcept {
+        return dfa_->next[state * n_classes_ + of_symbol_[symbol]];
+    }
+    /// Kinds whose characters all lead back to the state.
+    [[nodiscard]] std::uint64_t loops(std::uint32_t state) { return known(state).loops; }
+    /// Kinds of which every text of at most kLongest characters stays alive.
+    [[nodiscard]] std::uint64_t roams(std::uint32_t state) { return known(state).roams; }
+    /// The most characters that are needed to an end behind such a text.
+    [[nodiscard]] std::uint32_t needed(std::uint32_t state) { return known(state).needed; }
+    [[nodiscard]] bool takes_all(std::uint32_t state) { return loops(state) == ~StringTrie::kUnfinished; }
+
+    std::uint64_t last_use = 0;
+
+private:
+    struct Known {
+        std::uint64_t loops, roams;
+        std::uint32_t needed;
+        bool is_known;
+    };
+    static constexpr std::size_t kMostStates = 1024;  // that roams() looks at
+
+    [[nodiscard]] Known& known(std::uint32_t state) {
+        Known& one = known_[state];
+        if (!one.is_known) find(state);
+        return one;
+    }
+    void find(std::uint32_t state);
+
+    const Dfa* dfa_ = nullptr;
+    std::span<const std::uint32_t> shortest_;
+    std::size_t n_classes_ = 0;
+    std::vector<std::uint32_t> of_symbol_;
+    std::vector<std::uint64_t> kinds_;  // {classes}: that have a character in it
+    std::vector<Known> known_;
+    std::vector<std::uint32_t> reached_, reached_in_;  // reached_in_: {states}, the search that reached it last
+    std::uint32_t n_searches_ = 0;
+};
+
+}  // namespace tinfer::grammar
