@@ -295,7 +295,14 @@ private:
                 return one(value);
             }
             case 'p':
-            case 'P': refuse("has a Unicode property, which is not supported", begin);
+            case 'P': {
+                const std::size_t close = pattern_.find('}', at_);
+                if (!take('{') || close == pattern_.npos) refuse("has a Unicode property without braces", begin);
+                const auto set = unicode_property(pattern_.substr(at_, close - at_));
+                if (!set) refuse("has a Unicode property that is no general category, which is not supported", begin);
+                at_ = close + 1;
+                return c == 'p' ? *set : set->inverted();
+            }
             case 'k': refuse("has a back-reference, which no automaton enforces", begin);
             case '0':
                 if (!(peek() >= '0' && peek() <= '9')) return one(0);
@@ -439,7 +446,56 @@ private:
 
 }  // namespace
 
+namespace {
+
+/// Behind the parenthesis that closes the one at `begin`; npos where none does.
+std::size_t group_end(std::string_view pattern, std::size_t begin) {
+    int depth = 0;
+    for (std::size_t i = begin; i < pattern.size(); ++i) {
+        const char c = pattern[i];
+        if (c == '\\') ++i;
+        else if (c == '[') {
+            while (++i < pattern.size() && pattern[i] != ']')
+                if (pattern[i] == '\\') ++i;
+        } else if (c == '(') ++depth;
+        else if (c == ')' && --depth == 0) return i + 1;
+    }
+    return pattern.npos;
+}
+
+bool has_branches(std::string_view pattern) {
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        const char c = pattern[i];
+        if (c == '|') return true;
+        if (c == '\\') ++i;
+        else if (c == '[') {
+            while (++i < pattern.size() && pattern[i] != ']')
+                if (pattern[i] == '\\') ++i;
+        } else if (c == '(') {
+            i = group_end(pattern, i);
+            if (i == pattern.npos) return false;
+            --i;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
 Dfa compile_regex(std::string_view pattern) {
+    // What has to follow the begin of the text, or must not, is a condition on the whole text. Such a condition inside
+    // another part of the expression is refused by the parser.
+    if (pattern.starts_with("^(?=") || pattern.starts_with("^(?!")) {
+        const std::size_t end = group_end(pattern, 1);
+        const bool is_repeated =
+            end < pattern.size() && std::string_view("*+?{").find(pattern[end]) != std::string_view::npos;
+        if (end != pattern.npos && !is_repeated && !has_branches(pattern.substr(end))) {
+            const bool is_negative = pattern[3] == '!';
+            const Dfa ahead = compile_regex("^(?:" + std::string(pattern.substr(4, end - 5)) + ")");
+            const Dfa rest = compile_regex("^" + std::string(pattern.substr(end)));
+            return intersect(rest, is_negative ? complement(ahead) : ahead);
+        }
+    }
     RegexParser parser(pattern);
     const Piece whole = parser.parse();
     return Determinizer(parser.states, parser.sets, whole).run();
