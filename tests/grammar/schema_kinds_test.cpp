@@ -37,18 +37,10 @@ void check_kind(const KindCase& kind) {
     std::mt19937_64 random(3);
     int n_made = 0;
     for (int i = 0; i < 40; ++i) {
-        const auto text = tinfer::test::random_text(machine, random, random() % 80);
+        const auto text = tinfer::test::random_text(machine, random, random() % 80, grammar::GivenNames());
         if (!text) continue;
         ++n_made;
-        const bool is_twice = [&] {  // a name that is not declared
-            try {
-                (void)JsonDocument::parse(*text, "text", {.refuse_duplicates = true});
-                return false;
-            } catch (const Error&) {
-                return true;
-            }
-        }();
-        CHECK_MESSAGE((is_twice || schema.grammar().matches(*text)), *text);
+        CHECK_MESSAGE(schema.grammar().matches(*text), *text);
     }
     CHECK(n_made > 0);
 }

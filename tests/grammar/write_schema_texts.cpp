@@ -29,12 +29,12 @@ void write_texts(const json& schema, std::size_t n_texts, std::uint64_t seed) {
         tinfer::grammar::Machine machine(program, 1);
         std::mt19937_64 random(seed);
         for (std::size_t i = 0; i < n_texts; ++i) {
-            const auto text = tinfer::test::random_text(machine, random, 20 + random() % 400);
+            const auto text =
+                tinfer::test::random_text(machine, random, 20 + random() % 400, tinfer::grammar::GivenNames());
             if (!text) line["unfinished"] = line["unfinished"].get<int>() + 1;
             else line["texts"].push_back(*text);
-            // What is admitted is also what a check of the text allows; names given twice it tells by itself.
-            if (text && !checker.matches(*text) && checker.matches(json::parse(*text).dump()) == false)
-                line["missed"] = line["missed"].get<int>() + 1;
+            // What is admitted is also what a check of the text allows.
+            if (text && !checker.matches(*text)) line["missed"] = line["missed"].get<int>() + 1;
         }
     } catch (const tinfer::Error& error) {
         line["refused"] = error.what();

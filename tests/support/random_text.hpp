@@ -8,22 +8,27 @@
 #include <string>
 #include <string_view>
 
+#include "grammar/given_names.hpp"
 #include "grammar/machine.hpp"
 
 namespace tinfer::test {
 
-/// Behind so many bytes, what closes is preferred; nullopt where the text has not ended after four times as many.
-inline std::optional<std::string> random_text(grammar::Machine& machine, std::mt19937_64& random, std::size_t n_bytes) {
+/// Behind so many bytes, what closes is preferred; nullopt where the text has not ended after four times as many. With
+/// `names` of a JSON text, no name comes twice, as constraints of schemas see to.
+inline std::optional<std::string> random_text(grammar::Machine& machine, std::mt19937_64& random, std::size_t n_bytes,
+                                              std::optional<grammar::GivenNames> names = std::nullopt) {
     std::string text;
     auto state = machine.start();
     const auto go = [&](char c) {
         const auto next = machine.step(state, static_cast<std::uint8_t>(c));
         if (next == grammar::Machine::kDead) return false;
+        if (names && !names->allows({&c, 1})) return false;
+        if (names) (void)names->read({&c, 1});
         state = next;
         text += c;
         return true;
     };
-    while (text.size() < 4 * n_bytes + 64) {
+    for (std::size_t tries = 0; tries < 8 * n_bytes + 128 && text.size() < 4 * n_bytes + 64; ++tries) {
         const bool is_late = text.size() > n_bytes;
         if (machine.accepts(state) && (is_late || random() % 8 == 0)) return text;
         bool done = false;
