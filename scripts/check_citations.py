@@ -76,7 +76,7 @@ def ids_of_tests():
     for path, text in sources():
         if path.relative_to(ROOT).parts[0] != "tests":
             continue
-        pattern = r"TEST_CASE\w*\(\s*\"[^\"]*\"" if path.suffix in (".cpp", ".hpp") else r"# .*"
+        pattern = r"TEST_CASE\w*\(\s*(?:\w+,\s*)?\"[^\"]*\"" if path.suffix in (".cpp", ".hpp") else r"# .*"
         for found in re.finditer(pattern, text):
             for row in ROW_ID.findall(found[0]):
                 yield row, f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}"

@@ -43,13 +43,19 @@ int main(int argc, char** argv) {
         ->type_name("NAME");
     app.add_flag("--quiet", style.quiet, "results and errors only");
     app.add_flag("--no-color", style.no_color, "no colours on terminals, as with NO_COLOR");
-    app.footer("Example:\n  tinfer run model.gguf -p 'Once upon a time' -n 64");
+    app.footer("Examples:\n  tinfer model.gguf    talks; completes -p where the file has no chat template\n"
+               "  tinfer run model.gguf -p 'Once upon a time' -n 64");
     cli::set_up_usage(app);
-    cli::bind_environment(app, {argv + (argc > 0 ? 1 : 0), argv + argc});
+    std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const auto is_first = [&](CLI::App* command) { return !args.empty() && command->check_name(args[0]); };
+    if (app.get_subcommands(is_first).empty())
+        if (const std::string command = cli::command_for_model(args); !command.empty())
+            args.insert(args.begin(), command);
+    cli::bind_environment(app, args);
 
     if (argc <= 1) return fail(cli::no_command_text(), 2);
     try {
-        app.parse(argc, argv);
+        app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // the library takes the last first
         cli::set_output_style(style);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

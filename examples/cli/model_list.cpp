@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+
+#include <tinfer/tinfer.hpp>
 
 namespace cli {
 
@@ -37,6 +40,20 @@ std::string no_model_text(std::string_view command) {
         if (models.size() > 6) text += " and " + std::to_string(models.size() - 6) + " more";
     }
     return text;
+}
+
+std::string command_for_model(const std::vector<std::string>& args) {
+    const bool named = args.size() > 1 && (args[0] == "-m" || args[0] == "--model");
+    const std::string path = named ? args[1] : args.empty() ? std::string() : args[0];
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return {};
+    char magic[4] = {};
+    if (!std::ifstream(path, std::ios::binary).read(magic, 4) || std::string_view(magic, 4) != "GGUF") return {};
+    try {
+        return tinfer::ModelFile::open(path).metadata_value("tokenizer.chat_template") ? "chat" : "run";
+    } catch (const tinfer::Error&) {
+        return "run";  // which says what is wrong with the file
+    }
 }
 
 std::string no_command_text() {

@@ -329,6 +329,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
         std::vector<std::string> known;
         for (const CLI::App* other : commands_of(*place)) known.push_back(other->get_name());
         message = "unknown command '" + *word + "'" + did_you_mean("", *word, known);
+        if (word->ends_with(".gguf")) message = "there is no command and no GGUF file '" + *word + "'";
     } else if (option != rest.end()) {
         const std::string name = option->substr(0, option->find('='));
         const auto known = names_of(*place);

@@ -19,11 +19,12 @@ void bind_scales(WeightBinder& binder, int il, LayerWeights& w) {
     for (const auto& [map, role] : {Scaled{w.attn_q, "attn_q"},
                                     {w.attn_k, "attn_k"},
                                     {w.attn_v, "attn_v"},
+                                    {w.attn_qkv, "attn_qkv"},
                                     {w.attn_output, "attn_output"},
                                     {w.ffn_gate, "ffn_gate"},
                                     {w.ffn_up, "ffn_up"},
                                     {w.ffn_down, "ffn_down"}})
-        map.scale = binder.find_vector(block_name(il, cat(role, ".scale")), 1);
+        if (map) map.scale = binder.find_vector(block_name(il, cat(role, ".scale")), 1);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST_CASE("[L20] api: the reported mix of types is the count of tensors by type"
     }
 }
 
-TEST_CASE("[L24] api: the structure dump joins with a trace without missing rows") {
+TEST_CASE("[L24][O3] api: the structure dump joins with a trace without missing rows") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel::of("qwen2moe").save(folder.path()));
     std::map<std::string, std::string> rows;  // index → name

@@ -86,6 +86,20 @@ def answers(*lines, args=()):
 
 
 class Chat(unittest.TestCase):
+    def test_a_model_alone_talks_if_it_can_and_completes_if_not(self):
+        # [C5]
+        options = ["-p", "once upon", "--temp", "0", "-n", "4", *NO_EOG]
+        talking = make_model("talks", 1, "talks")
+        answer, completed = tinfer("chat", talking, *options), tinfer("run", talking, *options)
+        self.assertNotEqual(answer, completed)
+        for named in ([talking], ["-m", talking]):
+            self.assertEqual(tinfer(*named, *options), answer)
+        self.assertEqual(tinfer(MODEL, *options), tinfer("run", MODEL, *options))   # has no template
+        tinfer(FOLDER / "absent.gguf", *options, code=2)
+        self.assertIn("there is no command and no GGUF file", tinfer.stderr)
+        (FOLDER / "text.gguf").write_text("once upon a time")
+        tinfer(FOLDER / "text.gguf", *options, code=2)
+
     def test_from_a_pipe_each_line_is_a_turn(self):
         """[C2] the second turn evaluates only what is new."""
         first, second = answers("once", "the")

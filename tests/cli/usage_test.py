@@ -58,6 +58,25 @@ class Usage(unittest.TestCase):
         for default in ("--temp X .*default 0.8", "--top-k N .*default 40", "--top-p X .*default 0.95", "--seed N .*default -1"):
             self.assertRegex(run, default)
 
+    def test_every_option_has_its_text_and_an_unknown_one_is_an_error(self):
+        # [C3]
+        named = lambda text: re.findall(r"(?m)^  (\w+) +[A-Z]", text[text.index("\nCommands:\n"):].split("\n\n")[0])
+        commands = [[command] for command in named(tinfer("--help").decode())]
+        commands += [["trace", verb] for verb in named(tinfer("trace", "--help").decode())] + [["grammar", "check"]]
+        self.assertGreater(len(commands), 30)
+        for command in commands:
+            tinfer(*command, "--no-such-option", code=2)
+            self.assertRegex(tinfer.stderr, r"unknown option --no-such-option", command)
+            if command in (["trace"], ["grammar"]):
+                continue
+            lines, n_options = tinfer(*command, "--help-all").decode().split("\nExamples:\n")[0].splitlines(), 0
+            for i, line in enumerate(lines):
+                if option := re.match(r"  (?:-\w, )?--[\w-]+(.*)", line):   # a long one has its text in the next line
+                    about = option[1].split("  ", 1)[1] if "  " in option[1] else lines[i + 1]
+                    self.assertRegex(about, r"\A +[^-].*\w{2}|\A[^-].*\w{2}", f"{command} {line}")
+                    n_options += 1
+            self.assertGreater(n_options, 2, command)
+
     def test_a_near_miss_is_told_what_may_have_been_meant(self):
         for args, meant in {("rnu", "-m", MODEL): "run", ("inspct", MODEL): "inspect", ("detokenise", MODEL): "detokenize",
                             ("run", MODEL, "-p", "a", "--temperature", "3"): "--temp", ("run", MODEL, "--prmopt", "a"): "--prompt",

@@ -3,8 +3,8 @@
 """Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
 programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe] [shards]
-moe is a llama with eight experts, two of them for each token.
+usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks] [shards]
+moe is a llama with eight experts, two of them for each token; talks is a llama with a chat template.
 With several shards the others are out.gguf.1, out.gguf.2 and so on, names that do not say so.
 """
 import math
@@ -14,6 +14,7 @@ import sys
 E, FF, LAYERS, HEADS, HEADS_KV, CONTEXT, BUCKETS, EXPERTS = 64, 96, 2, 4, 2, 256, 32, 8
 U16, U32, F32, STRING, ARRAY, I32 = 2, 4, 6, 8, 9, 5
 ALIGNMENT = 32
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>"
 
 
 def tokens():
@@ -85,7 +86,7 @@ def t5_shapes(n_vocab):
 
 
 def tensors(arch, n_vocab, state):
-    for role, shape in {"llama": llama_shapes, "moe": moe_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
+    for role, shape in {"llama": llama_shapes, "talks": llama_shapes, "moe": moe_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
         name = role if role.endswith(".bias") else role + ".weight"
         count = math.prod(shape)
         data = struct.pack(f"<{count}f", *[1.0] * count) if "norm.weight" in name else random_floats(count, 0.3, state)
@@ -98,7 +99,7 @@ def main():
         return 2
     state = [int(sys.argv[2]) if len(sys.argv) > 2 else 1]
     arch = sys.argv[3] if len(sys.argv) > 3 else "llama"
-    kind_of_tensors, arch = arch, "llama" if arch == "moe" else arch
+    kind_of_tensors, arch = arch, "llama" if arch in ("moe", "talks") else arch
     vocabulary = list(tokens())
 
     def array(kind, values, pack):
@@ -120,6 +121,7 @@ def main():
         **{"llama": {"llama.rope.dimension_count": u32(E // HEADS)}, "gpt2": {},
            "t5": {"t5.attention.relative_buckets_count": u32(BUCKETS)}}[arch],
         **({"llama.expert_count": u32(EXPERTS), "llama.expert_used_count": u32(2)} if kind_of_tensors == "moe" else {}),
+        **({"tokenizer.chat_template": (STRING, text(TEMPLATE))} if kind_of_tensors == "talks" else {}),
         "tokenizer.ggml.model": (STRING, text("llama")),
         "tokenizer.ggml.tokens": array(STRING, [t for t, _, _ in vocabulary], text),
         "tokenizer.ggml.scores": array(F32, [s for _, s, _ in vocabulary], lambda v: struct.pack("<f", v)),
