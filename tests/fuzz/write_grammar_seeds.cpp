@@ -35,22 +35,30 @@ void write_grammars(Folder out) {
 }
 
 void write_schemas(Folder out) {
-    for (
-        const char* text : {
-            R"({"type":"object","properties":{"a":{"type":"integer","minimum":-2,"maximum":30},"b":{"enum":["x","yy",1]}},"required":["a"],"additionalProperties":false})",
-            R"({"type":["array","null"],"items":{"type":"string","minLength":1,"maxLength":3},"minItems":1,"maxItems":3})",
-            R"({"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"additionalProperties":false}},"$ref":"#/$defs/n"})",
-            R"({"oneOf":[{"type":"integer"},{"type":"number","minimum":2}],"not":{"multipleOf":3}})",
-            R"({"anyOf":[{"pattern":"^(?!ab)[a-c]{2,}$"},{"format":"date"},{"const":{"k":[1,null]}}],"type":["string","object"]})",
-            R"({"patternProperties":{"^x":{"type":"number"}},"propertyNames":{"maxLength":2},"minProperties":1,"maxProperties":2,"type":"object"})",
-            R"({"if":{"properties":{"k":{"const":1}},"required":["k"]},"then":{"required":["v"]},"else":{"maxProperties":1},"type":"object"})",
-            R"({"type":"array","prefixItems":[{"type":"boolean"}],"contains":{"const":2},"minContains":1,"maxContains":2,"unevaluatedItems":{"type":"integer"},"maxItems":4})",
-            R"({"dependentRequired":{"a":["b"]},"dependentSchemas":{"c":{"required":["d"]}},"unevaluatedProperties":false,"properties":{"a":true,"b":true,"c":true,"d":{"type":"null"}}})",
-            R"({"$id":"http://x.org/a","properties":{"p":{"$id":"b","$anchor":"q","type":"null"},"r":{"$ref":"b#q"},"s":{"$dynamicRef":"#t"}},"$dynamicAnchor":"t","type":"object"})",
-            R"({"not":{"additionalProperties":{"type":"string"},"propertyNames":{"pattern":"^a"}},"type":"object"})",
-            R"({"type":"number","multipleOf":0.25,"exclusiveMinimum":0,"exclusiveMaximum":1.5e1})",
-            R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2,"a"]}})",
-        })
+    for (const char* text : {
+             R"({"type":"object","properties":{"a":{"type":"integer","minimum":-2,"maximum":30},"b":{"enum":["x",)"
+             R"("yy",1]}},"required":["a"],"additionalProperties":false})",
+             R"({"type":["array","null"],"items":{"type":"string","minLength":1,"maxLength":3},"minItems":1,)"
+             R"("maxItems":3})",
+             R"({"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},)"
+             R"("additionalProperties":false}},"$ref":"#/$defs/n"})",
+             R"({"oneOf":[{"type":"integer"},{"type":"number","minimum":2}],"not":{"multipleOf":3}})",
+             R"({"anyOf":[{"pattern":"^(?!ab)[a-c]{2,}$"},{"format":"date"},{"const":{"k":[1,null]}}],)"
+             R"("type":["string","object"]})",
+             R"({"patternProperties":{"^x":{"type":"number"}},"propertyNames":{"maxLength":2},"minProperties":1,)"
+             R"("maxProperties":2,"type":"object"})",
+             R"({"if":{"properties":{"k":{"const":1}},"required":["k"]},"then":{"required":["v"]},)"
+             R"("else":{"maxProperties":1},"type":"object"})",
+             R"({"type":"array","prefixItems":[{"type":"boolean"}],"contains":{"const":2},"minContains":1,)"
+             R"("maxContains":2,"unevaluatedItems":{"type":"integer"},"maxItems":4})",
+             R"({"dependentRequired":{"a":["b"]},"dependentSchemas":{"c":{"required":["d"]}},)"
+             R"("unevaluatedProperties":false,"properties":{"a":true,"b":true,"c":true,"d":{"type":"null"}}})",
+             R"({"$id":"http://x.org/a","properties":{"p":{"$id":"b","$anchor":"q","type":"null"},)"
+             R"("r":{"$ref":"b#q"},"s":{"$dynamicRef":"#t"}},"$dynamicAnchor":"t","type":"object"})",
+             R"({"not":{"additionalProperties":{"type":"string"},"propertyNames":{"pattern":"^a"}},"type":"object"})",
+             R"({"type":"number","multipleOf":0.25,"exclusiveMinimum":0,"exclusiveMaximum":1.5e1})",
+             R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2,"a"]}})",
+         })
         out.add(text);
 }
 
@@ -94,12 +102,17 @@ void write_answers(Folder out) {
 
 void write_inputs(Folder out) {
     for (const char* bits : {"\x01\x01", "\xFF\xFF", "\x56\x0A"})
-        for (
-            const char* text : {
-                R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"image"}]}]})",
-                R"({"messages":[{"role":"developer","content":"d"},{"role":"user","content":"u"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]},{"role":"tool","tool_call_id":"1","content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]})",
-                R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"g","arguments":{"x":[1]}}},{"function":{"name":"h","arguments":""}}]}],"add_generation_prompt":true})",
-            })
+        for (const char* text : {
+                 R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text",)"
+                 R"("text":"a"},{"type":"image"}]}]})",
+                 R"({"messages":[{"role":"developer","content":"d"},{"role":"user","content":"u"},)"
+                 R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
+                 R"("function":{"name":"f","arguments":"{\"a\": 1}"}}]},{"role":"tool","tool_call_id":"1",)"
+                 R"("content":"r"}],"tools":[{"type":"function","function":{"name":"f",)"
+                 R"("parameters":{"type":"object"}}}]})",
+                 R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"g",)"
+                 R"("arguments":{"x":[1]}}},{"function":{"name":"h","arguments":""}}]}],"add_generation_prompt":true})",
+             })
             out.add(std::string(bits) + text);
 }
 

@@ -82,7 +82,8 @@ TEST_CASE("[S9] names: texts at random through tokens have none twice, and a mas
     const auto trie = names_trie();
     const std::string schema =
         R"({"type": "object", "properties": {"a": true}, "minProperties": 3, "maxProperties": 4,
-            "additionalProperties": {"type": ["object", "integer"], "maxProperties": 2, "additionalProperties": {"type": "null"}}})";
+            "additionalProperties": {"type": ["object", "integer"], "maxProperties": 2,
+            "additionalProperties": {"type": "null"}}})";
     const auto impl = impl_of(schema);
     std::mt19937 random(11);
     int n_ended = 0;
