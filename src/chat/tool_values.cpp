@@ -138,6 +138,10 @@ std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
 
 /// The declared members in their order, those that may be absent or not, within the bounds of their number.
 std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMember& write) {
+    if (!spec.some.empty())
+        fail(ErrorCode::bad_schema, cat("tool '", escaped(name_),
+                                        "': members that have to violate a schema (not, oneOf) are not supported in ",
+                                        "this format of calls"));
     std::vector<std::string> names;
     const auto add = [&](const std::string& name) {
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace tinfer::grammar {
@@ -35,6 +37,10 @@ public:
 private:
     std::vector<CharRange> ranges_;
 };
+
+/// The code points of a general category by its short or long name, also behind "General_Category=" or "gc="; nullopt
+/// where there is no such name.
+[[nodiscard]] std::optional<CharSet> unicode_property(std::string_view name);
 
 /// One way to spell code points in UTF-8: so many bytes, each from a range.
 struct Utf8Range {

@@ -20,8 +20,7 @@ Shapes Normalizer::of_value(JsonValue value) {
             const auto decimal = Decimal::parse(value.number_text());
             if (!decimal)
                 fail(ErrorCode::limit_exceeded,
-                     cat("schema: ", place(static_cast<std::uint32_t>(value.offset())).pointer,
-                         ": a number of more than 400 digits"));
+                     cat("schema: ", place(number_of(value)).pointer, ": a number of more than 400 digits"));
             shape.number.raise_min(*decimal, false);
             shape.number.lower_max(*decimal, false);
             break;
@@ -49,7 +48,7 @@ Shapes Normalizer::of_value(JsonValue value) {
     return {shape};
 }
 
-Shapes Normalizer::not_value(JsonValue value, const Place& at) {
+Shapes Normalizer::not_value(JsonValue value) {
     Shapes out = anything_but(value.kind());
     Shape shape = any_of(value.kind());
     switch (value.kind()) {
@@ -64,39 +63,147 @@ Shapes Normalizer::not_value(JsonValue value, const Place& at) {
                 std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(std::span(&text, 1)))));
             break;
         }
-        case JsonKind::array: {
-            // Another length, or one element that differs.
+        case JsonKind::array: {  // another length, or one element that differs
             const auto n = static_cast<std::uint32_t>(value.size());
             if (n > 0) shape.array.max = n - 1, out.push_back(shape);
             shape = any_of(JsonKind::array);
             shape.array.min = n + 1;
             out.push_back(shape);
-            refuse(at.pointer, "not",
-                   "the complement of an array that is not empty is not supported; of types, scalars, bounds, "
-                   "required and properties it is");
+            std::size_t i = 0;
+            for (const auto& [key, item] : value.items()) {
+                shape = any_of(JsonKind::array);
+                shape.array.min = shape.array.max = n;
+                auto& layer = shape.array.layers.emplace_back();
+                layer.prefix.resize(++i);
+                layer.prefix.back() = just(item, Term::Kind::not_value);
+                layer.evaluates = false;
+                out.push_back(shape);
+            }
             return out;
         }
-        case JsonKind::object:
-            refuse(at.pointer, "not",
-                   "the complement of an object is not supported; of types, scalars, bounds, "
-                   "required and properties it is");
-            return out;
+        case JsonKind::object: {  // a member that is not there, that differs, or more of them
+            std::vector<std::string_view> names;
+            for (const auto& [key, member] : value.members()) {
+                names.push_back(key);
+                out.push_back(without(key));
+                shape = with(key);
+                auto& layer = shape.object.layers.emplace_back();
+                layer.evaluates = false;
+                layer.properties.emplace_back(std::string(key), just(member, Term::Kind::not_value));
+                out.push_back(shape);
+            }
+            shape = any_of(JsonKind::object);
+            shape.object.some.push_back(
+                {std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(names))), Conjunction{}});
+            break;
+        }
     }
     out.push_back(shape);
     return out;
 }
 
+/// None of a list: strings and numbers at once, so that long lists stay one alternative.
+Shapes Normalizer::not_values(JsonValue list) {
+    Shapes out = anything();
+    std::vector<std::string_view> texts;
+    for (const auto& [key, value] : list.items()) {
+        if (value.is(JsonKind::string)) texts.push_back(value.string());
+        else out = both(out, not_value(value));
+    }
+    if (!texts.empty())
+        for (Shape& shape : out)
+            if (shape.kind == JsonKind::string)
+                shape.string.dfas.push_back(std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(texts))));
+    return out;
+}
+
 // ---- complements ----------------------------------------------------------------------------------------------------
+
+/// Objects that a schema refuses for one of their members.
+Shapes Normalizer::not_objects(const Place& at) {
+    Shapes out;
+    const auto add_some = [&](std::shared_ptr<const Dfa> names, Conjunction value) {
+        if (names == nullptr || names->empty() || is_empty(value)) return;
+        Shape shape = any_of(JsonKind::object);
+        shape.object.some.push_back({std::move(names), std::move(value)});
+        out.push_back(std::move(shape));
+    };
+    std::vector<std::string_view> declared;
+    std::vector<std::shared_ptr<const Dfa>> patterns;
+    if (get(at, "properties"))
+        for (const auto& [name, schema] : require(at, "properties", JsonKind::object).members()) {
+            declared.push_back(name);
+            Shape shape = with(name);
+            auto& layer = shape.object.layers.emplace_back();
+            layer.evaluates = false;
+            layer.properties.emplace_back(std::string(name), just(schema, Term::Kind::complement));
+            if (!is_empty(layer.properties[0].second)) out.push_back(std::move(shape));
+        }
+    if (get(at, "patternProperties"))
+        for (const auto& [pattern, schema] : require(at, "patternProperties", JsonKind::object).members())
+            if (auto dfa = regex(pattern, at, "patternProperties")) {
+                patterns.push_back(dfa);
+                add_some(std::move(dfa), just(schema, Term::Kind::complement));
+            }
+    if (const auto rest = get(at, "additionalProperties")) {
+        Dfa others = grammar::complement(dfa_of_texts(declared));
+        for (const auto& pattern : patterns) others = grammar::intersect(others, grammar::complement(*pattern));
+        add_some(std::make_shared<const Dfa>(std::move(others)), just(*rest, Term::Kind::complement));
+    }
+    if (const auto names = get(at, "propertyNames")) add_some(names_of(just(*names, Term::Kind::complement)), {});
+    for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+        if (!get(at, keyword)) continue;
+        for (const auto& [name, what] : require(at, keyword, JsonKind::object).members()) {
+            const auto missing = [&](JsonValue other) {
+                if (other.is(JsonKind::string)) append(out, both({with(name)}, {without(other.string())}));
+            };
+            if (what.is(JsonKind::array))
+                for (const auto& [key, other] : what.items()) missing(other);
+            else if (what.is(JsonKind::string)) missing(what);
+            else append(out, both({with(name)}, of_term(term_of(what, Term::Kind::complement))));
+        }
+    }
+    return out;
+}
+
+/// Arrays that a schema refuses for one of their elements.
+Shapes Normalizer::not_arrays(const Place& at) {
+    Shapes out;
+    const auto prefix = get(at, "prefixItems"), items = get(at, "items"), additional = get(at, "additionalItems");
+    const auto list = prefix ? prefix : items && items->is(JsonKind::array) ? items : std::nullopt;
+    const auto rest = prefix || (items && !items->is(JsonKind::array)) ? items : list ? additional : std::nullopt;
+    std::uint32_t n = 0;
+    if (list && list->is(JsonKind::array))
+        for (const auto& [key, item] : list->items()) {
+            Shape shape = any_of(JsonKind::array);
+            shape.array.min = ++n;
+            auto& layer = shape.array.layers.emplace_back();
+            layer.prefix.resize(n);
+            layer.prefix.back() = just(item, Term::Kind::complement);
+            if (!is_empty(layer.prefix.back())) out.push_back(std::move(shape));
+        }
+    if (rest) {
+        Shape shape = any_of(JsonKind::array);
+        shape.array.contains.push_back({just(*rest, Term::Kind::complement), 1, kNoMax, n, false});
+        if (!is_empty(shape.array.contains[0].what)) out.push_back(std::move(shape));
+    }
+    return out;
+}
 
 Shapes Normalizer::complement(const Place& at) {
     if (at.value.is(JsonKind::boolean)) return at.value.boolean() ? Shapes{} : anything();
     if (!at.value.is(JsonKind::object))
         fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), ": a schema is an object or a boolean"));
     Shapes out;
+    for (const std::uint32_t number : referred(at)) append(out, of_term({Term::Kind::complement, number}));
+    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7) return out;  // its neighbours do not count
+    append(out, not_objects(at));
+    append(out, not_arrays(at));
     const auto negate = [&](JsonValue part) { return of_term(term_of(part, Term::Kind::complement)); };
     for (const auto member : at.value.members()) {
         const auto& keyword = member.key;
         const auto& value = member.value;
+        if (!is_keyword(keyword, at.draft)) continue;
         Shape shape;
         const auto add = [&](JsonKind kind, auto&& change) {
             shape = any_of(kind);
@@ -104,22 +211,11 @@ Shapes Normalizer::complement(const Place& at) {
             out.push_back(shape);
         };
         if (keyword == "type") append(out, types(value, at, true));
-        else if (keyword == "const") append(out, not_value(value, at));
-        else if (keyword == "enum") {
-            Shapes none = anything();
-            for (const auto& [key, one] : value.items()) none = both(none, not_value(one, at));
-            append(out, std::move(none));
-        } else if (keyword == "required" && value.is(JsonKind::array)) {
+        else if (keyword == "const") append(out, not_value(value));
+        else if (keyword == "enum") append(out, not_values(value));
+        else if (keyword == "required" && value.is(JsonKind::array)) {
             for (const auto& [key, name] : value.items())
                 if (name.is(JsonKind::string)) out.push_back(without(name.string()));
-        } else if (keyword == "properties" && value.is(JsonKind::object)) {
-            for (const auto& [name, schema] : value.members()) {
-                shape = with(name);
-                auto& layer = shape.object.layers.emplace_back();
-                layer.evaluates = false;
-                layer.properties.emplace_back(std::string(name), just(schema, Term::Kind::complement));
-                if (!is_empty(layer.properties[0].second)) out.push_back(shape);
-            }
         } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
             const auto exclusive = get(at, "exclusiveMinimum");
             if (const auto bound = number(at, keyword))
@@ -159,11 +255,6 @@ Shapes Normalizer::complement(const Place& at) {
             if (const auto n = *count(at, keyword); n > 0) add(JsonKind::object, [&] { shape.object.max = n - 1; });
         } else if (keyword == "maxProperties") {
             add(JsonKind::object, [&] { shape.object.min = *count(at, keyword) + 1; });
-        } else if (keyword == "items" && !value.is(JsonKind::array) && !get(at, "prefixItems")) {
-            add(JsonKind::array, [&] {
-                shape.array.contains.push_back({just(value, Term::Kind::complement), 1, kNoMax});
-            });
-            if (is_empty(shape.array.contains[0].what)) out.pop_back();
         } else if (keyword == "contains") {
             const auto min = count(at, "minContains").value_or(1), max = count(at, "maxContains").value_or(kNoMax);
             if (min > 0) add(JsonKind::array, [&] { shape.array.contains.push_back({just(value), 0, min - 1}); });
@@ -176,18 +267,21 @@ Shapes Normalizer::complement(const Place& at) {
             for (const auto& [key, part] : value.items()) none = both(none, negate(part));
             append(out, std::move(none));
         } else if (keyword == "not") append(out, of_term(term_of(value)));
-        else if (keyword == "$ref" && value.is(JsonKind::string))
-            append(out, of_term({Term::Kind::complement, resolve(value.string(), at)}));
+        else if (keyword == "$ref" || keyword == "$dynamicRef" || keyword == "$recursiveRef") continue;  // below
         else if (keyword == "if") append(out, conditional(at, true));
-        else if (keyword == "additionalProperties" && value.is(JsonKind::boolean) && value.boolean()) continue;
-        else if (keyword == "uniqueItems" && value.is(JsonKind::boolean) && !value.boolean()) continue;
-        else if (keyword == "oneOf" || keyword == "additionalProperties" || keyword == "patternProperties" ||
-                 keyword == "propertyNames" || keyword == "prefixItems" || keyword == "items" ||
-                 keyword == "additionalItems" || keyword == "uniqueItems" || keyword == "dependentRequired" ||
-                 keyword == "dependentSchemas" || keyword == "dependencies" || keyword == "unevaluatedProperties" ||
-                 keyword == "unevaluatedItems" || keyword == "$dynamicRef")
-            refuse(at.pointer, keyword,
-                   "its complement is not supported; of types, values, bounds, required and properties it is");
+        else if (keyword == "oneOf") {  // none, or two at once
+            std::vector<Term> branches;
+            for (const auto& [key, part] : value.items()) branches.push_back(term_of(part));
+            Shapes none = anything();
+            for (const Term& branch : branches) none = both(none, of_term({Term::Kind::complement, branch.offset}));
+            append(out, std::move(none));
+            for (std::size_t i = 0; i < branches.size(); ++i)
+                for (std::size_t k = i + 1; k < branches.size(); ++k)
+                    append(out, both(of_term(branches[i]), of_term(branches[k])));
+        } else if (keyword == "uniqueItems" && value.is(JsonKind::boolean) && !value.boolean()) continue;
+        else if (keyword == "uniqueItems" || keyword == "unevaluatedProperties" || keyword == "unevaluatedItems" ||
+                 keyword == "extends" || keyword == "disallow")
+            refuse(at.pointer, keyword, "is not supported where it has to be violated, as not and oneOf may ask");
     }
     return out;
 }

@@ -2,6 +2,7 @@
 #include "grammar/constraint.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -12,6 +13,10 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> gramma
     : grammar_(std::move(grammar)), trie_(std::move(trie)), matcher_(grammar_->matcher(trie_)), history_(kRemembered),
       mask_(trie_->n_words()) {
     if (vocab != nullptr) vocab_ = *vocab;
+    if (grammar_->has_open_objects) {
+        quotes_ = grammar_->quotes(trie_);
+        names_before_.resize(kRemembered);
+    }
     const std::scoped_lock lock(matcher_->mutex);
     state_ = matcher_->machine().start();
 }
@@ -45,7 +50,7 @@ bool GrammarConstraint::allows(Token token) {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     if (trie_->is_eog(id) && matcher_->machine().accepts(state_)) return true;
-    return matcher_->step(state_, id) != Machine::kDead;
+    return matcher_->step(state_, id) != Machine::kDead && (quotes_ == nullptr || names_.allows(trie_->piece(id)));
 }
 
 std::span<const std::uint64_t> GrammarConstraint::mask() {
@@ -56,10 +61,12 @@ std::span<const std::uint64_t> GrammarConstraint::mask() {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     matcher_->mask(state_, mask_);
+    if (quotes_ != nullptr) quotes_->forbid(names_, *trie_, mask_);
     return mask_;
 }
 
-void GrammarConstraint::remember(Machine::State next) {
+void GrammarConstraint::remember(Machine::State next, GivenNames names) {
+    if (quotes_ != nullptr) names_before_[n_accepted_ % kRemembered] = std::exchange(names_, std::move(names));
     history_[n_accepted_++ % kRemembered] = state_;
     n_remembered_ = std::min(n_remembered_ + 1, kRemembered);
     state_ = next;
@@ -76,9 +83,13 @@ void GrammarConstraint::accept(Token token) {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     const Machine::State next = matcher_->step(state_, id);
-    if (next != Machine::kDead) return remember(next);
+    if (next != Machine::kDead) {
+        GivenNames names = names_;
+        if (quotes_ != nullptr && !names.read(trie_->piece(id))) refuse();
+        return remember(next, std::move(names));
+    }
     if (!trie_->is_eog(id) || !matcher_->machine().accepts(state_)) refuse();
-    remember(state_);
+    remember(state_, names_);
     has_ended_ = true;
 }
 
@@ -88,6 +99,11 @@ bool GrammarConstraint::accept_bytes(std::string_view bytes) {
     Machine::State next = state_;
     for (const char byte : bytes) next = matcher_->machine().step(next, static_cast<std::uint8_t>(byte));
     if (next == Machine::kDead) return false;
+    if (quotes_ != nullptr) {
+        GivenNames names = names_;
+        if (!names.read(bytes)) return false;
+        names_ = std::move(names);
+    }
     state_ = next;
     return true;
 }
@@ -99,6 +115,7 @@ void GrammarConstraint::rewind(std::size_t n) {
     n_accepted_ -= n;
     n_remembered_ -= n;
     state_ = history_[n_accepted_ % kRemembered];
+    if (quotes_ != nullptr) names_ = names_before_[n_accepted_ % kRemembered];
     has_ended_ = false;
 }
 
@@ -106,6 +123,7 @@ void GrammarConstraint::reset() {
     const std::scoped_lock lock(matcher_->mutex);
     state_ = matcher_->machine().start();
     n_accepted_ = n_remembered_ = 0;
+    names_ = {};
     has_ended_ = false;
 }
 
@@ -119,10 +137,12 @@ std::vector<Token> GrammarConstraint::forced() {
     {
         make_room();
         const std::scoped_lock lock(matcher_->mutex);
+        GivenNames names = names_;
         for (Machine::State state = state_; bytes.size() < kLongest;) {
             const int byte = matcher_->machine().forced_byte(state);
-            if (byte < 0) {
-                ends = matcher_->machine().accepts(state);
+            const char text[] = {static_cast<char>(byte)};
+            if (byte < 0 || (quotes_ != nullptr && !names.read({text, 1}))) {
+                ends = byte < 0 && matcher_->machine().accepts(state);
                 break;
             }
             bytes += static_cast<char>(byte);

@@ -28,7 +28,7 @@ public:
 private:
     static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
     void make_room();
-    void remember(Machine::State next);
+    void remember(Machine::State next, GivenNames names);
 
     std::shared_ptr<const Grammar::Impl> grammar_;
     std::shared_ptr<const TokenTrie> trie_;
@@ -39,6 +39,10 @@ private:
     std::vector<Machine::State> history_;  // ring of the states before the last tokens
     std::size_t n_accepted_ = 0, n_remembered_ = 0;
     std::vector<std::uint64_t> mask_;
+    // Of schemas whose objects are open: the names given so far, and before the last tokens.
+    std::shared_ptr<const QuoteTokens> quotes_;
+    GivenNames names_;
+    std::vector<GivenNames> names_before_;
 };
 
 }  // namespace tinfer::grammar

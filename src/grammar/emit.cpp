@@ -207,7 +207,8 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
     for (const auto& layer : spec.layers) n_prefix = std::max(n_prefix, layer.prefix.size());
     std::uint32_t most = std::max(static_cast<std::uint32_t>(n_prefix), std::max(spec.min, 1u));
     if (spec.max != kNoMax) most = std::max(most, spec.max);
-    std::size_t n_states = most + 1;
+    for (const auto& contains : spec.contains) most = std::max(most, contains.from);
+    std::size_t n_states = most + std::size_t{1};
     for (const auto& contains : spec.contains) {
         const std::size_t counts = (contains.max == kNoMax ? contains.min : contains.max) + std::size_t{1};
         n_states = counts > kMaxArrayStates ? kMaxArrayStates + 1 : n_states * counts;
@@ -247,16 +248,15 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             for (std::size_t i = 0; i < spec.contains.size(); ++i) {
                 const auto& contains = spec.contains[i];
                 Conjunction what = contains.what;
+                if (key[0] < contains.from) {  // does not count
+                    is_possible = is_possible && (bits >> i & 1) == 0;
+                    continue;
+                }
                 if ((bits >> i & 1) != 0) {
                     is_possible = is_possible && (contains.max == kNoMax || key[i + 1] < contains.max);
                     next[i + 1] = std::min(key[i + 1] + 1, contains.max == kNoMax ? contains.min : contains.max);
                 } else {
-                    Conjunction not_what;
-                    for (const Term& term : what)
-                        not_what.push_back(
-                            {term.kind == Term::Kind::complement ? Term::Kind::schema : Term::Kind::complement,
-                             term.offset});
-                    what = std::move(not_what);
+                    what = normalizer_.negated(what);
                 }
                 terms = conjoin(terms, what);
             }
@@ -354,6 +354,12 @@ std::uint32_t Emitter::member_value(const Conjunction& terms) {
 }
 
 std::uint32_t Emitter::object(const ObjectSpec& spec) {
+    std::vector<std::uint32_t> to;
+    witnesses(spec, 0, {}, to);
+    return to.empty() ? kNone : program_->add_text("{", space(program_->add_split(to)));
+}
+
+std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     ObjectTerminal out;
     std::vector<std::string> names;
     std::map<std::string, std::size_t, std::less<>> known;
@@ -404,9 +410,9 @@ std::uint32_t Emitter::object(const ObjectSpec& spec) {
     out.first_entry = program_->add_text("\"", program_->add(key));
     out.rest_entry = program_->add_text(",", space(out.first_entry));
     program_->objects[number] = std::move(out);
-    Node node{NodeKind::object, program_->add_text("}", ret_)};
+    Node node{NodeKind::object, close};
     node.arg = number;
-    return program_->add_text("{", space(program_->add(node)));
+    return program_->add(node);
 }
 
 /// Names that are not declared: which patterns they match says what their values are.
@@ -416,15 +422,8 @@ void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
         for (const auto& [pattern, terms] : layer.patterns) parts.push_back(pattern);
     const std::size_t n_patterns = parts.size();
     for (const Conjunction& terms : spec.names) {
-        std::shared_ptr<const Dfa> all;
-        for (const Shape& shape : normalizer_.shapes(terms)) {
-            if (shape.kind != JsonKind::string) continue;
-            Dfa dfa = string_dfa(shape.string);
-            if (!shape.string.texts && (shape.string.min > 0 || shape.string.max != kNoMax))
-                dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max));
-            all = std::make_shared<const Dfa>(all == nullptr ? std::move(dfa) : unite(*all, dfa));
-        }
-        if (all == nullptr || all->empty()) return;
+        auto all = normalizer_.names_of(terms);
+        if (all == nullptr) return;
         parts.push_back(std::move(all));
     }
     std::map<std::vector<char>, std::uint32_t> labels;

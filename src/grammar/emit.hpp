@@ -38,7 +38,12 @@ private:
     [[nodiscard]] std::uint32_t array(const ArraySpec& spec, const Conjunction& from);
     [[nodiscard]] std::uint32_t counted_array(const ArraySpec& spec, const Conjunction& from);
     [[nodiscard]] std::uint32_t unique_array(const ArraySpec& spec, const Conjunction& from);
+    /// Members between the braces, then `close` behind the last one's white space.
+    [[nodiscard]] std::uint32_t members(const ObjectSpec& spec, std::uint32_t close);
     [[nodiscard]] std::uint32_t object(const ObjectSpec& spec);
+    void witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpec::Some> last,
+                   std::vector<std::uint32_t>& to);
+    [[nodiscard]] std::uint32_t witness(const ObjectSpec& spec, const ObjectSpec::Some& some, std::uint32_t next);
     void other_members(const ObjectSpec& spec, ObjectTerminal& out);
     [[nodiscard]] std::uint32_t space(std::uint32_t next);
     [[nodiscard]] std::uint32_t member_value(const Conjunction& terms);

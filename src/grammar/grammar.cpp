@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "grammar/gbnf.hpp"
 #include "grammar/grammar_impl.hpp"
+#include "grammar/print.hpp"
 #include "tokenizer/vocab.hpp"
 
 namespace tinfer {
@@ -25,6 +26,25 @@ std::shared_ptr<grammar::Matcher> Grammar::Impl::matcher(const std::shared_ptr<c
     auto made = std::make_shared<grammar::Matcher>(program, trie);
     matchers.push_back(made);
     return made;
+}
+
+std::shared_ptr<const grammar::QuoteTokens>
+Grammar::Impl::quotes(const std::shared_ptr<const grammar::TokenTrie>& trie) const {
+    const std::scoped_lock lock(mutex);
+    std::erase_if(quote_tokens, [](const auto& known) { return known.first.expired(); });
+    for (const auto& [of, tokens] : quote_tokens)
+        if (of.lock() == trie) return tokens;
+    return quote_tokens.emplace_back(trie, std::make_shared<const grammar::QuoteTokens>(*trie)).second;
+}
+
+const std::string& Grammar::Impl::text() const noexcept {
+    constexpr std::size_t kMaxBytes = 1u << 20;
+    if (checker == nullptr) return program->text;
+    try {
+        std::call_once(is_printed, [&] { printed = grammar::print_gbnf(*program, kMaxBytes); });
+    } catch (...) {  // no memory for it: empty, as where it is too long
+    }
+    return printed;
 }
 
 Grammar Grammar::parse(std::string_view gbnf, const GrammarOptions& options) {
@@ -46,6 +66,8 @@ Grammar Grammar::parse(std::string_view gbnf, const Vocab& vocab, const GrammarO
 
 bool Grammar::matches(std::string_view text) const {
     return reporting_memory(kWhere, [&] {
+        // A schema that is not enforced as a whole allows what its constraints admit.
+        if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
         auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
         grammar::Machine::State state = machine->start();
         for (const char byte : text) {
@@ -71,7 +93,7 @@ std::unique_ptr<TokenConstraint> Grammar::constraint(const Vocab& vocab, Grammar
 
 std::size_t Grammar::n_rules() const noexcept { return impl_->program->n_rules; }
 std::size_t Grammar::n_nodes() const noexcept { return impl_->program->nodes.size(); }
-const std::string& Grammar::text() const& noexcept { return impl_->program->text; }
+const std::string& Grammar::text() const& noexcept { return impl_->text(); }
 const std::vector<std::string>& Grammar::warnings() const& noexcept { return impl_->program->warnings; }
 
 namespace grammar {

@@ -6,17 +6,34 @@
 #include <mutex>
 #include <vector>
 
+#include "grammar/checker.hpp"
+#include "grammar/given_names.hpp"
 #include "grammar/matcher.hpp"
 #include "tinfer/grammar.hpp"
 
 struct tinfer::Grammar::Impl {
     std::shared_ptr<const grammar::Program> program;
     GrammarOptions options;
+    std::shared_ptr<grammar::Checker> checker;  ///< of a schema: tells which texts are allowed; else null
+    bool has_open_objects = false;  ///< of a schema: names that it does not declare may come, and none twice
+    mutable std::once_flag is_printed;
+    mutable std::string printed;
     mutable std::mutex mutex;
+    mutable std::vector<std::pair<std::weak_ptr<const grammar::TokenTrie>, std::shared_ptr<const grammar::QuoteTokens>>>
+        quote_tokens;
     mutable std::vector<std::weak_ptr<grammar::Matcher>> matchers;  ///< one for each vocabulary in use
 
-    Impl(std::shared_ptr<const grammar::Program> given, const GrammarOptions& bounds)
-        : program(std::move(given)), options(bounds) {}
+    Impl(std::shared_ptr<const grammar::Program> given, const GrammarOptions& bounds,
+         std::shared_ptr<grammar::Checker> of_schema = nullptr)
+        : program(std::move(given)), options(bounds), checker(std::move(of_schema)) {
+        for (const auto& object : program->objects)
+            has_open_objects = has_open_objects || (checker != nullptr && object.other_names != nullptr);
+    }
+    /// The tokens of a vocabulary that may end a name.
+    [[nodiscard]] std::shared_ptr<const grammar::QuoteTokens>
+    quotes(const std::shared_ptr<const grammar::TokenTrie>& trie) const;
+    /// As it was given; of a schema, printed at the first call.
+    [[nodiscard]] const std::string& text() const noexcept;
     /// The matcher that constraints of this vocabulary share.
     [[nodiscard]] std::shared_ptr<grammar::Matcher>
     matcher(const std::shared_ptr<const grammar::TokenTrie>& trie) const;

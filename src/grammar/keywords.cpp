@@ -11,6 +11,42 @@ namespace tinfer::grammar {
 
 // ---- keywords -------------------------------------------------------------------------------------------------------
 
+bool Normalizer::is_keyword(std::string_view word, int draft) noexcept {
+    if (draft == 0) return true;
+    struct Row {
+        std::string_view word;
+        int first, last;  // drafts
+    };
+    constexpr Row kRows[] = {{"$dynamicRef", 10, 99},
+                             {"$recursiveRef", 9, 9},
+                             {"allOf", 4, 99},
+                             {"anyOf", 4, 99},
+                             {"const", 6, 99},
+                             {"contains", 6, 99},
+                             {"dependencies", 3, 7},
+                             {"dependentRequired", 9, 99},
+                             {"disallow", 3, 3},
+                             {"divisibleBy", 3, 3},
+                             {"else", 7, 99},
+                             {"extends", 3, 3},
+                             {"if", 7, 99},
+                             {"maxContains", 9, 99},
+                             {"maxProperties", 4, 99},
+                             {"minContains", 9, 99},
+                             {"minProperties", 4, 99},
+                             {"multipleOf", 4, 99},
+                             {"not", 4, 99},
+                             {"oneOf", 4, 99},
+                             {"prefixItems", 10, 99},
+                             {"propertyNames", 6, 99},
+                             {"then", 7, 99},
+                             {"unevaluatedItems", 9, 99},
+                             {"dependentSchemas", 9, 99},
+                             {"unevaluatedProperties", 9, 99}};
+    const auto row = std::ranges::find(kRows, word, &Row::word);
+    return row == std::end(kRows) || (draft >= row->first && draft <= row->last);
+}
+
 JsonValue Normalizer::require(const Place& at, std::string_view keyword, JsonKind kind) {
     const auto value = at.value.find(keyword);
     if (!value || !value->is(kind))
@@ -78,6 +114,8 @@ Shapes Normalizer::types(JsonValue type, const Place& at, bool complemented) {
         if (kind == JsonKind::number && !is_in && has("integer")) {
             out.push_back(any_of(kind));
             (complemented ? out.back().number.is_no_integer : out.back().number.is_integer) = true;
+            // Up to draft 4 an integer is what is written as one.
+            out.back().number.is_plain = !complemented && (at.draft == 3 || at.draft == 4);
         } else if (is_in != complemented) {
             out.push_back(any_of(kind));
         }
@@ -96,7 +134,6 @@ void Normalizer::apply_number(const Place& at, Shape& shape) {
     if (const auto min = number(at, "exclusiveMinimum")) spec.raise_min(*min, true);
     if (const auto max = number(at, "exclusiveMaximum")) spec.lower_max(*max, true);
     for (const char* keyword : {"multipleOf", "divisibleBy"}) {
-        if (std::string_view(keyword) == "divisibleBy" && draft_ != 3) continue;
         const auto multiple = number(at, keyword);
         if (!multiple) continue;
         if (multiple->sign() <= 0)

@@ -2,63 +2,19 @@
 #include "grammar/normalize.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "grammar/basic_shapes.hpp"
 
 namespace tinfer::grammar {
-namespace {
-
-std::string escape_pointer(std::string_view name) {
-    std::string out;
-    for (const char c : name) {
-        if (c == '~') out += "~0";
-        else if (c == '/') out += "~1";
-        else out += c;
-    }
-    return out;
+Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
+                       SchemaLoader load)
+    : root_(root), options_(options), warnings_(warnings), references_(root, std::move(load)) {
+    has_unevaluated_ = references_.has_keyword("unevaluatedProperties") || references_.has_keyword("unevaluatedItems");
 }
 
-}  // namespace
-
-Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings)
-    : root_(root), options_(options), warnings_(warnings) {
-    if (const auto schema = root.find("$schema"); schema && schema->is(JsonKind::string)) {
-        const std::string_view uri = schema->string();
-        constexpr std::pair<std::string_view, int> kDrafts[] = {{"draft-03", 3}, {"draft-04", 4}, {"draft-06", 6},
-                                                                {"draft-07", 7}, {"2019-09", 9},  {"2020-12", 10}};
-        for (const auto& [name, draft] : kDrafts)
-            if (uri.find(name) != std::string_view::npos) draft_ = draft;
-    }
-    index(root, "", "", 0);
-}
-
-/// Every value of the document by its place, and the names of those that have one.
-void Normalizer::index(JsonValue value, const std::string& pointer, const std::string& base, int depth) {
-    places_.try_emplace(static_cast<std::uint32_t>(value.offset()), Place{value, pointer});
-    std::string inner = base;
-    if (value.is(JsonKind::object)) {
-        const auto id = value.find("$id") ? value.find("$id") : value.find("id");
-        if (id && id->is(JsonKind::string)) {
-            const auto offset = static_cast<std::uint32_t>(value.offset());
-            ids_.try_emplace(std::string(id->string()), offset);
-            std::string_view bare = id->string();
-            if (bare.ends_with('#')) ids_.try_emplace(std::string(bare.substr(0, bare.size() - 1)), offset);
-        }
-        for (const char* keyword : {"$anchor", "$dynamicAnchor"})
-            if (const auto anchor = value.find(keyword); anchor && anchor->is(JsonKind::string))
-                ids_.try_emplace("#" + std::string(anchor->string()), static_cast<std::uint32_t>(value.offset()));
-        for (const auto& [key, member] : value.members())
-            index(member, pointer + "/" + escape_pointer(key), inner, depth + 1);
-    } else if (value.is(JsonKind::array)) {
-        std::size_t i = 0;
-        for (const auto& [key, item] : value.items())
-            index(item, pointer + "/" + std::to_string(i++), inner, depth + 1);
-    }
-}
-
-const Normalizer::Place& Normalizer::place(std::uint32_t offset) const { return places_.at(offset); }
-std::string Normalizer::pointer_of(std::uint32_t offset) const { return places_.at(offset).pointer; }
+std::string Normalizer::pointer_of(std::uint32_t offset) const { return place(offset).pointer; }
 
 void Normalizer::refuse(std::string_view pointer, std::string_view keyword, std::string_view reason) {
     const std::string message =
@@ -71,80 +27,29 @@ Term Normalizer::root() const { return {Term::Kind::schema, static_cast<std::uin
 
 /// A schema that is no more than a reference is what it refers to.
 Term Normalizer::term_of(JsonValue value, Term::Kind kind) {
-    auto offset = static_cast<std::uint32_t>(value.offset());
-    if (kind == Term::Kind::value) return {kind, offset};
+    std::uint32_t number = number_of(value);
+    if (kind == Term::Kind::value) return {kind, number};
     for (int hops = 0; hops < 64; ++hops) {
-        const Place& at = place(offset);
-        if (!at.value.is(JsonKind::object)) break;
+        const Place& at = place(number);
         const auto reference = at.value.find("$ref");
         if (!reference || !reference->is(JsonKind::string)) break;
-        if (at.value.size() != 1 && (draft_ == 0 || draft_ > 7)) break;
-        offset = resolve(reference->string(), at);
+        if (at.value.size() != 1 && (at.draft == 0 || at.draft > 7)) break;
+        number = references_.resolve(reference->string(), at);
     }
-    return {kind, offset};
+    return {kind, number};
 }
 
-std::uint32_t Normalizer::resolve(std::string_view reference, const Place& from) {
-    if (const auto found = ids_.find(reference); found != ids_.end()) return found->second;
-    std::string decoded;
-    for (std::size_t i = 0; i < reference.size(); ++i) {
-        const auto hex = [](char c) {
-            return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-        };
-        if (reference[i] == '%' && i + 2 < reference.size() && hex(reference[i + 1]) >= 0 &&
-            hex(reference[i + 2]) >= 0) {
-            decoded += static_cast<char>(hex(reference[i + 1]) * 16 + hex(reference[i + 2]));
-            i += 2;
-        } else {
-            decoded += reference[i];
-        }
-    }
-    JsonValue at = root_;
-    const std::size_t hash = decoded.find('#');
-    std::string_view fragment = decoded;
-    if (hash != 0) {
-        const std::string_view document = std::string_view(decoded).substr(0, hash);
-        const auto known = ids_.find(document);
-        if (known == ids_.end())
-            fail(ErrorCode::bad_schema, cat("schema: ", escaped(from.pointer, 160), "/$ref: '", escaped(reference),
-                                            "' is not in this document; only references inside it are supported"));
-        at = place(known->second).value;
-        fragment = hash == std::string::npos ? std::string_view() : fragment.substr(hash);
-    }
-    const auto missing = [&] {
-        fail(ErrorCode::bad_schema,
-             cat("schema: ", escaped(from.pointer, 160), "/$ref: there is nothing at '", escaped(reference), "'"));
+std::vector<std::uint32_t> Normalizer::referred(const Place& at) {
+    std::vector<std::uint32_t> out;
+    if (get(at, "$ref")) out.push_back(references_.resolve(require(at, "$ref", JsonKind::string).string(), at));
+    const auto add = [&](std::string_view keyword, std::optional<std::uint32_t> number) {
+        if (number) out.push_back(*number);
+        else refuse(at.pointer, keyword, "several documents answer to it, depending on the way; $ref is supported");
     };
-    if (fragment.starts_with('#')) fragment.remove_prefix(1);
-    if (!fragment.empty() && fragment[0] != '/') missing();
-    while (!fragment.empty()) {
-        fragment.remove_prefix(1);
-        const std::size_t end = std::min(fragment.find('/'), fragment.size());
-        std::string name;
-        for (std::size_t i = 0; i < end; ++i) {
-            if (fragment[i] == '~' && i + 1 < end && (fragment[i + 1] == '0' || fragment[i + 1] == '1'))
-                name += fragment[++i] == '0' ? '~' : '/';
-            else name += fragment[i];
-        }
-        fragment.remove_prefix(end);
-        if (at.is(JsonKind::object)) {
-            const auto member = at.find(name);
-            if (!member) missing();
-            at = *member;
-        } else if (at.is(JsonKind::array)) {
-            std::size_t wanted = 0, i = 0;
-            for (const char c : name)
-                wanted = c >= '0' && c <= '9' && wanted < 1'000'000 ? wanted * 10 + static_cast<std::size_t>(c - '0')
-                                                                    : SIZE_MAX / 16;
-            bool found = false;
-            for (const auto& [key, item] : at.items())
-                if (i++ == wanted) at = item, found = true;
-            if (!found) missing();
-        } else {
-            missing();
-        }
-    }
-    return static_cast<std::uint32_t>(at.offset());
+    if (get(at, "$dynamicRef"))
+        add("$dynamicRef", references_.resolve_dynamic(require(at, "$dynamicRef", JsonKind::string).string(), at));
+    if (get(at, "$recursiveRef")) add("$recursiveRef", references_.resolve_recursive(at));
+    return out;
 }
 
 // ---- conjunctions ---------------------------------------------------------------------------------------------------
@@ -162,28 +67,90 @@ Shapes Normalizer::both(const Shapes& a, const Shapes& b) {
         for (const Shape& right : b) {
             if (auto shape = intersect(left, right)) out.push_back(std::move(*shape));
             if (out.size() > options_.max_alternatives)
-                fail(ErrorCode::limit_exceeded, cat("schema: a value has more than ", options_.max_alternatives,
-                                                    " alternatives (max_alternatives)"));
+                fail(ErrorCode::limit_exceeded,
+                     cat("a value has more than ", options_.max_alternatives, " alternatives (max_alternatives)"));
         }
     return out;
 }
 
+Conjunction Normalizer::negated(const Conjunction& terms) {
+    if (terms.empty()) return nothing();
+    std::vector<Conjunction> parts;
+    for (const Term& term : terms) switch (term.kind) {
+            case Term::Kind::schema: parts.push_back({{Term::Kind::complement, term.offset}}); break;
+            case Term::Kind::complement: parts.push_back({{Term::Kind::schema, term.offset}}); break;
+            case Term::Kind::value: parts.push_back({{Term::Kind::not_value, term.offset}}); break;
+            case Term::Kind::not_value: parts.push_back({{Term::Kind::value, term.offset}}); break;
+            case Term::Kind::nothing: return {};
+            case Term::Kind::either: {
+                Conjunction all;
+                for (const Conjunction& part : std::vector(unions_[term.offset])) all = conjoin(all, negated(part));
+                parts.push_back(std::move(all));
+            }
+        }
+    return either(std::move(parts));
+}
+
+Conjunction Normalizer::either(std::vector<Conjunction> parts) {
+    std::ranges::sort(parts);
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    std::erase(parts, nothing());
+    if (parts.empty()) return nothing();
+    if (parts.size() == 1) return parts[0];
+    const auto known = std::ranges::find(unions_, parts);
+    const auto number = static_cast<std::uint32_t>(known - unions_.begin());
+    if (known == unions_.end()) unions_.push_back(std::move(parts));
+    return {{Term::Kind::either, number}};
+}
+
+const Shapes& Normalizer::alternatives(const Term& term) {
+    if (!known_terms_.contains(term)) (void)of_term(term);
+    return known_terms_.at(term);
+}
+
+Shapes Normalizer::of_either(const std::vector<Conjunction>& parts) {
+    Shapes out;
+    for (const Conjunction& part : parts) append(out, shapes(part));
+    return out;
+}
+
 Shapes Normalizer::of_term(const Term& term) {
-    if (term.kind == Term::Kind::nothing) return {};
     if (const auto known = known_terms_.find(term); known != known_terms_.end()) return known->second;
+    if (term.kind == Term::Kind::nothing) return known_terms_.emplace(term, Shapes{}).first->second;
+    if (term.kind == Term::Kind::either)
+        return known_terms_.emplace(term, of_either(std::vector(unions_[term.offset]))).first->second;
     const Place& at = place(term.offset);
-    if (!open_.insert(term).second)
+    if (const auto [opened, is_new] = open_.try_emplace(term, question_); !is_new) {
+        if (opened->second != question_) throw Pending{};
         fail(ErrorCode::bad_schema,
              cat("schema: ", escaped(at.pointer, 160), ": the schema refers to itself with no value between"));
-    Shapes out = term.kind == Term::Kind::schema       ? of_schema(at)
-                 : term.kind == Term::Kind::complement ? complement(at)
-                                                       : of_value(at.value);
+    }
+    const std::uint32_t around = std::exchange(document_, at.document);
+    struct Leave {
+        Normalizer& normalizer;
+        const Term& term;
+        std::uint32_t document;
+        ~Leave() {
+            normalizer.open_.erase(term);
+            normalizer.document_ = document;
+        }
+    } const leave{*this, term, around};
+    Shapes out;
+    try {
+        out = term.kind == Term::Kind::schema       ? of_schema(at)
+              : term.kind == Term::Kind::complement ? complement(at)
+              : term.kind == Term::Kind::value      ? of_value(at.value)
+                                                    : not_value(at.value);
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: ")) throw;
+        fail(error.code(), cat("schema: ", escaped(at.pointer.empty() ? "/" : at.pointer, 160), ": ", error.what()));
+    }
     if (term.kind == Term::Kind::complement)  // what a schema under `not` looked at does not count as evaluated
         for (Shape& shape : out) {
             for (auto& layer : shape.object.layers) layer.evaluates = false;
             for (auto& layer : shape.array.layers) layer.evaluates = false;
+            for (auto& contains : shape.array.contains) contains.evaluates = false;
         }
-    open_.erase(term);
     return known_terms_.emplace(term, std::move(out)).first->second;
 }
 
@@ -207,6 +174,18 @@ Conjunction Normalizer::element(const ArraySpec& array, std::size_t place) {
     return out;
 }
 
+std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
+    std::shared_ptr<const Dfa> all;
+    for (const Shape& shape : shapes(terms)) {
+        if (shape.kind != JsonKind::string) continue;
+        Dfa dfa = string_dfa(shape.string);
+        if (!shape.string.texts && (shape.string.min > 0 || shape.string.max != kNoMax))
+            dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max));
+        all = std::make_shared<const Dfa>(all == nullptr ? std::move(dfa) : unite(*all, dfa));
+    }
+    return all == nullptr || all->empty() ? nullptr : all;
+}
+
 bool Normalizer::allows_name(const ObjectSpec& object, std::string_view name) {
     return std::ranges::all_of(object.names, [&](const Conjunction& terms) {
         return std::ranges::any_of(shapes(terms), [&](const Shape& shape) {
@@ -218,10 +197,24 @@ bool Normalizer::allows_name(const ObjectSpec& object, std::string_view name) {
 bool Normalizer::is_empty(const Conjunction& terms, int depth) {
     if (std::ranges::find(terms, Term::Kind::nothing, &Term::kind) != terms.end()) return true;
     if (depth > 8 || !testing_.insert(terms).second) return false;
-    const bool all =
-        std::ranges::all_of(Shapes(shapes(terms)), [&](const Shape& shape) { return is_empty(shape, depth + 1); });
-    testing_.erase(terms);
-    return all;
+    struct Leave {
+        Normalizer& normalizer;
+        const Conjunction& terms;
+        int question;
+        ~Leave() {
+            normalizer.testing_.erase(terms);
+            normalizer.question_ = question;
+        }
+    } const leave{*this, terms, std::exchange(question_, question_ + 1)};
+    try {
+        return std::ranges::all_of(Shapes(shapes(terms)),
+                                   [&](const Shape& shape) { return is_empty(shape, depth + 1); });
+    } catch (const Pending&) {
+        return false;
+    } catch (const Error& error) {
+        if (error.code() != ErrorCode::bad_schema && error.code() != ErrorCode::limit_exceeded) throw;
+        return false;
+    }
 }
 
 bool Normalizer::is_empty(const Shape& shape, int depth) {
@@ -254,7 +247,8 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             for (std::size_t i = 0; i < std::min<std::size_t>(shape.array.min, 16); ++i)
                 if (is_empty(element(shape.array, i), depth + 1)) return true;
             for (const auto& contains : shape.array.contains) {
-                if (contains.min > contains.max || contains.min > shape.array.max) return true;
+                if (contains.min > contains.max || contains.min + std::uint64_t{contains.from} > shape.array.max)
+                    if (contains.min > 0) return true;
                 if (contains.min > 0 && is_empty(contains.what, depth + 1)) return true;
             }
             return false;
@@ -262,7 +256,8 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             if (shape.object.min > shape.object.max || shape.object.required.size() > shape.object.max) return true;
             for (const std::string& name : shape.object.required)
                 if (!allows_name(shape.object, name) || is_empty(member(shape.object, name), depth + 1)) return true;
-            return false;
+            return std::ranges::any_of(shape.object.some,
+                                       [&](const auto& some) { return is_empty(some.value, depth + 1); });
     }
     return false;
 }
@@ -272,10 +267,10 @@ Shapes Normalizer::of_schema(const Place& at) {
     if (!at.value.is(JsonKind::object))
         fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer.empty() ? std::string("/") : at.pointer, 160),
                                         ": a schema is an object or a boolean"));
-    if (const auto reference = get(at, "$ref"); reference && draft_ != 0 && draft_ <= 7)  // its neighbours do not count
-        return of_term({Term::Kind::schema, resolve(require(at, "$ref", JsonKind::string).string(), at)});
-    for (const char* keyword : {"$dynamicRef", "$recursiveRef", "extends", "disallow"})
-        if (get(at, keyword)) refuse(at.pointer, keyword, "is not supported; $ref is");
+    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7)  // its neighbours do not count
+        return of_term({Term::Kind::schema, referred(at)[0]});
+    for (const char* keyword : {"extends", "disallow"})
+        if (get(at, keyword)) refuse(at.pointer, keyword, "is not supported; allOf and not are");
 
     Shapes out = get(at, "type") ? types(*get(at, "type"), at, false) : anything();
     for (Shape& shape : out) {
@@ -299,22 +294,35 @@ Shapes Normalizer::of_schema(const Place& at) {
         }
         out = both(out, values);
     }
-    if (const auto reference = get(at, "$ref"))
-        out = both(out, of_term({Term::Kind::schema, resolve(require(at, "$ref", JsonKind::string).string(), at)}));
+    for (const std::uint32_t number : referred(at)) out = both(out, of_term({Term::Kind::schema, number}));
     if (get(at, "allOf"))
         for (const auto& [key, part] : require(at, "allOf", JsonKind::array).items())
             out = both(out, of_term(term_of(part)));
-    if (get(at, "anyOf")) {
-        Shapes any;
-        for (const auto& [key, part] : require(at, "anyOf", JsonKind::array).items())
-            append(any, of_term(term_of(part)));
-        out = both(out, any);
-    }
+    if (get(at, "anyOf")) out = both(out, any_of_schemas(require(at, "anyOf", JsonKind::array)));
     if (get(at, "oneOf")) out = both(out, one_of(require(at, "oneOf", JsonKind::array), at));
     if (const auto part = get(at, "not")) out = both(out, of_term(term_of(*part, Term::Kind::complement)));
     if (get(at, "if")) out = both(out, conditional(at, false));
     out = dependencies(at, std::move(out));
     apply_unevaluated(at, out);
+    return out;
+}
+
+Shapes Normalizer::any_of_schemas(JsonValue list) {
+    constexpr std::size_t kMostTogether = 6;
+    std::vector<Shapes> parts;
+    for (const auto& [key, part] : list.items()) parts.push_back(of_term(term_of(part)));
+    Shapes out;
+    if (has_unevaluated_ && parts.size() <= kMostTogether) {
+        // Branches that hold together have evaluated more than each of them.
+        for (std::size_t chosen = (std::size_t{1} << parts.size()) - 1; chosen > 0; --chosen) {
+            std::optional<Shapes> together;
+            for (std::size_t i = 0; i < parts.size(); ++i)
+                if ((chosen >> i & 1) != 0) together = together ? both(*together, parts[i]) : parts[i];
+            append(out, std::move(*together));
+        }
+        return out;
+    }
+    for (Shapes& part : parts) append(out, std::move(part));
     return out;
 }
 
@@ -341,7 +349,6 @@ Shapes Normalizer::one_of(JsonValue list, const Place& at) {
         return out;
     } catch (const Error& error) {
         if (error.code() != ErrorCode::bad_schema && error.code() != ErrorCode::limit_exceeded) throw;
-        open_.clear();
         refuse(at.pointer, "oneOf", cat("branches may hold at once, and that cannot be excluded (", error.what(), ")"));
     }
     out.clear();
@@ -358,7 +365,8 @@ Shapes Normalizer::conditional(const Place& at, bool complemented) {
         return of_term(term_of(*part, complemented ? Term::Kind::complement : Term::Kind::schema));
     };
     Shapes out;
-    if (!get(at, "then") && !get(at, "else")) return complemented ? Shapes{} : anything();
+    if (!get(at, "then") && !get(at, "else") && (!has_unevaluated_ || complemented))
+        return complemented ? Shapes{} : anything();
     const Shapes then = branch("then"), otherwise = branch("else");
     out = both(of_term(term_of(condition)), then);
     append(out, both(of_term(term_of(condition, Term::Kind::complement)), otherwise));
@@ -367,7 +375,7 @@ Shapes Normalizer::conditional(const Place& at, bool complemented) {
 
 Shapes Normalizer::dependencies(const Place& at, Shapes shapes) {
     for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
-        if (!get(at, keyword) || (std::string_view(keyword) == "dependencies" && draft_ > 7)) continue;
+        if (!get(at, keyword)) continue;
         for (const auto& [name, what] : require(at, keyword, JsonKind::object).members()) {
             Shapes either = anything_but(JsonKind::object);
             either.push_back(without(name));
@@ -415,9 +423,10 @@ void Normalizer::apply_unevaluated(const Place& at, Shapes& shapes) {
                 layer.prefix.resize(std::max(layer.prefix.size(), other.prefix.size()));
             }
             if (all) continue;
-            if (!shape.array.contains.empty())
-                refuse(at.pointer, "unevaluatedItems", "is not supported next to contains");
-            layer.rest = just(*rest);
+            std::vector<Conjunction> parts{just(*rest)};
+            for (const auto& contains : shape.array.contains)
+                if (contains.evaluates && at.draft != 9) parts.push_back(contains.what);
+            layer.rest = either(std::move(parts));
             layer.evaluates_rest = true;
             shape.array.layers.push_back(std::move(layer));
         }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/references.hpp"
 #include "grammar/shapes.hpp"
 #include "tinfer/grammar.hpp"
 
@@ -15,11 +16,19 @@ namespace tinfer::grammar {
 
 class Normalizer {
 public:
-    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings);
+    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
+               SchemaLoader load = {});
 
     [[nodiscard]] Term root() const;
     /// What values that meet all terms look like. Throws bad_schema, limit_exceeded.
     [[nodiscard]] const Shapes& shapes(const Conjunction& terms);
+    /// What values that meet one term look like; the list stays where it is.
+    [[nodiscard]] const Shapes& alternatives(const Term& term);
+    /// What meets not all of them; what meets one of several.
+    [[nodiscard]] Conjunction negated(const Conjunction& terms);
+    [[nodiscard]] Conjunction either(std::vector<Conjunction> parts);
+    /// The strings that meet all terms, as names of members; null where there are none.
+    [[nodiscard]] std::shared_ptr<const Dfa> names_of(const Conjunction& terms);
     /// Whether there is no such value; false where that is not seen quickly.
     [[nodiscard]] bool is_empty(const Conjunction& terms, int depth = 0);
     [[nodiscard]] bool is_empty(const Shape& shape, int depth = 0);
@@ -33,23 +42,28 @@ public:
     [[nodiscard]] std::string pointer_of(std::uint32_t offset) const;
 
 private:
-    struct Place {
-        JsonValue value;
-        std::string pointer;
-    };
-    void index(JsonValue value, const std::string& pointer, const std::string& base, int depth);
-    [[nodiscard]] const Place& place(std::uint32_t offset) const;
+    using Place = SchemaPlace;
+    [[nodiscard]] const Place& place(std::uint32_t offset) const { return references_.place(offset); }
     [[nodiscard]] Term term_of(JsonValue value, Term::Kind kind = Term::Kind::schema);
     [[nodiscard]] Conjunction just(JsonValue value, Term::Kind kind = Term::Kind::schema) {
         return {term_of(value, kind)};
     }
-    [[nodiscard]] std::uint32_t resolve(std::string_view reference, const Place& from);
+    [[nodiscard]] std::uint32_t number_of(JsonValue value) const {
+        return document_ + static_cast<std::uint32_t>(value.offset());
+    }
+    /// What $ref, $dynamicRef and $recursiveRef of a schema name.
+    [[nodiscard]] std::vector<std::uint32_t> referred(const Place& at);
 
     [[nodiscard]] Shapes of_term(const Term& term);
     [[nodiscard]] Shapes of_schema(const Place& at);
+    [[nodiscard]] Shapes of_either(const std::vector<Conjunction>& parts);
     [[nodiscard]] Shapes complement(const Place& at);
+    [[nodiscard]] Shapes not_objects(const Place& at);
+    [[nodiscard]] Shapes not_arrays(const Place& at);
     [[nodiscard]] Shapes of_value(JsonValue value);
-    [[nodiscard]] Shapes not_value(JsonValue value, const Place& at);
+    [[nodiscard]] Shapes not_value(JsonValue value);
+    [[nodiscard]] Shapes not_values(JsonValue list);
+    [[nodiscard]] Shapes any_of_schemas(JsonValue list);
     [[nodiscard]] Shapes both(const Shapes& a, const Shapes& b);
     [[nodiscard]] Shapes one_of(JsonValue list, const Place& at);
     [[nodiscard]] Shapes conditional(const Place& at, bool complemented);
@@ -64,19 +78,24 @@ private:
     [[nodiscard]] std::optional<Decimal> number(const Place& at, std::string_view keyword);
     [[nodiscard]] std::shared_ptr<const Dfa> regex(std::string_view pattern, const Place& at, std::string_view keyword);
     [[nodiscard]] JsonValue require(const Place& at, std::string_view keyword, JsonKind kind);
-    [[nodiscard]] std::optional<JsonValue> get(const Place& at, std::string_view keyword) const {
-        return at.value.find(keyword);
+    /// The value of a keyword that the draft of the schema has.
+    [[nodiscard]] static std::optional<JsonValue> get(const Place& at, std::string_view keyword) {
+        return is_keyword(keyword, at.draft) ? at.value.find(keyword) : std::nullopt;
     }
+    [[nodiscard]] static bool is_keyword(std::string_view word, int draft) noexcept;
 
     JsonValue root_;
     const SchemaOptions& options_;
     std::vector<std::string>& warnings_;
-    int draft_ = 0;  // 0: not said
-    std::map<std::uint32_t, Place> places_;
-    std::map<std::string, std::uint32_t, std::less<>> ids_;  // $id and $anchor
+    References references_;
+    std::uint32_t document_ = 0;                    // of the term that is looked at
+    std::vector<std::vector<Conjunction>> unions_;  // of terms of kind `either`
+    bool has_unevaluated_ = false;                  // what branches looked at matters
     std::map<Conjunction, Shapes> known_;
     std::map<Term, Shapes> known_terms_;
-    std::set<Term> open_;
+    struct Pending {};          // thrown where a question comes back to a schema that is being looked at
+    std::map<Term, int> open_;  // with the question that it belongs to
+    int question_ = 0;          // is_empty() inside another
     std::map<std::string, std::shared_ptr<const Dfa>, std::less<>> regexes_;
     std::set<Conjunction> testing_;
 };

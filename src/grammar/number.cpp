@@ -64,6 +64,53 @@ void NumberSpec::lower_max(const Decimal& value, bool is_exclusive) {
 
 namespace {
 
+/// Whether a number is a whole multiple of another: their digits, both times the same power of ten, divided by hand.
+bool divides(const Decimal& multiple, const Decimal& value) {
+    const std::size_t scale = std::max(multiple.fraction.size(), value.fraction.size());
+    const auto digits_of = [scale](const Decimal& d) {
+        return d.whole + d.fraction + std::string(scale - d.fraction.size(), '0');
+    };
+    const std::string divisor = digits_of(multiple);
+    const std::size_t first = std::min(divisor.find_first_not_of('0'), divisor.size());
+    const std::string_view d = std::string_view(divisor).substr(first);
+    std::string rest;  // of the division so far, without zeros in front
+    for (const char c : digits_of(value)) {
+        if (!rest.empty() || c != '0') rest += c;
+        const auto is_enough = [&] { return rest.size() > d.size() || (rest.size() == d.size() && rest >= d); };
+        while (is_enough()) {  // at most nine times
+            int borrow = 0;
+            for (std::size_t i = 0; i < rest.size(); ++i) {
+                char& at = rest[rest.size() - 1 - i];
+                int digit = at - '0' - borrow - (i < d.size() ? d[d.size() - 1 - i] - '0' : 0);
+                borrow = digit < 0 ? 1 : 0;
+                at = static_cast<char>('0' + digit + 10 * borrow);
+            }
+            rest.erase(0, std::min(rest.find_first_not_of('0'), rest.size()));
+        }
+    }
+    return rest.empty();
+}
+
+}  // namespace
+
+bool contains(const NumberSpec& spec, std::string_view number) {
+    const auto value = Decimal::parse(number);
+    if (!value || (spec.is_plain && number.find_first_of(".eE") != number.npos)) return false;
+    if (spec.min)
+        if (const int order = compare(*value, *spec.min); order < 0 || (order == 0 && spec.min_is_exclusive))
+            return false;
+    if (spec.max)
+        if (const int order = compare(*value, *spec.max); order > 0 || (order == 0 && spec.max_is_exclusive))
+            return false;
+    if ((spec.is_integer && !value->is_integer()) || (spec.is_no_integer && value->is_integer())) return false;
+    const auto is_multiple = [&](const Decimal& multiple) { return divides(multiple, *value); };
+    const auto is_equal = [&](const Decimal& other) { return compare(*value, other) == 0; };
+    return std::ranges::all_of(spec.multiples, is_multiple) && std::ranges::none_of(spec.not_multiples, is_multiple) &&
+           std::ranges::none_of(spec.not_equal, is_equal);
+}
+
+namespace {
+
 constexpr int kMaxWhole = 40;    // digits in front of the point of a number without bounds: a double holds them
 constexpr int kMaxExponent = 2;  // digits
 constexpr std::uint64_t kMaxModulus = 1'000'000;

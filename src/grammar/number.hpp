@@ -29,7 +29,8 @@ struct Decimal {
 struct NumberSpec {
     std::optional<Decimal> min{}, max{};
     bool min_is_exclusive = false, max_is_exclusive = false;
-    bool is_integer = false;     ///< written without a fraction
+    bool is_integer = false;     ///< without a fraction
+    bool is_plain = false;       ///< written without fraction and exponent
     bool is_no_integer = false;  ///< with a fraction that is not 0
     std::vector<Decimal> multiples{}, not_multiples{}, not_equal{};
 
@@ -37,6 +38,8 @@ struct NumberSpec {
     void lower_max(const Decimal& value, bool is_exclusive);
 };
 
+/// Whether a JSON number in any spelling is one of them; false beyond what Decimal::parse() reads, and beyond 400 digits.
+[[nodiscard]] bool contains(const NumberSpec& spec, std::string_view number);
 /// Over the characters of a number. Empty where none is left. Throws limit_exceeded.
 [[nodiscard]] Dfa number_dfa(const NumberSpec& spec);
 

@@ -295,7 +295,14 @@ private:
                 return one(value);
             }
             case 'p':
-            case 'P': refuse("has a Unicode property, which is not supported", begin);
+            case 'P': {
+                const std::size_t close = pattern_.find('}', at_);
+                if (!take('{') || close == pattern_.npos) refuse("has a Unicode property without braces", begin);
+                const auto set = unicode_property(pattern_.substr(at_, close - at_));
+                if (!set) refuse("has a Unicode property that is no general category, which is not supported", begin);
+                at_ = close + 1;
+                return c == 'p' ? *set : set->inverted();
+            }
             case 'k': refuse("has a back-reference, which no automaton enforces", begin);
             case '0':
                 if (!(peek() >= '0' && peek() <= '9')) return one(0);
@@ -439,7 +446,51 @@ private:
 
 }  // namespace
 
+namespace {
+
+/// The last place of the escape or the set that begins at `i`; `i` elsewhere.
+std::size_t unit_end(std::string_view pattern, std::size_t i) {
+    if (pattern[i] == '\\') return i + 1;
+    if (pattern[i] != '[') return i;
+    while (++i < pattern.size() && pattern[i] != ']')
+        if (pattern[i] == '\\') ++i;
+    return i;
+}
+
+/// Behind the parenthesis that closes the one at `begin`; npos where none does.
+std::size_t group_end(std::string_view pattern, std::size_t begin) {
+    int depth = 0;
+    for (std::size_t i = begin; i < pattern.size(); i = unit_end(pattern, i) + 1) {
+        if (pattern[i] == '(') ++depth;
+        if (pattern[i] == ')' && --depth == 0) return i + 1;
+    }
+    return pattern.npos;
+}
+
+bool has_branches(std::string_view pattern) {
+    for (std::size_t i = 0; i < pattern.size(); i = unit_end(pattern, i) + 1) {
+        if (pattern[i] == '|') return true;
+        if (pattern[i] == '(') i = std::min(group_end(pattern, i), pattern.size()) - 1;
+    }
+    return false;
+}
+
+}  // namespace
+
 Dfa compile_regex(std::string_view pattern) {
+    // What has to follow the begin of the text, or must not, is a condition on the whole text. Such a condition inside
+    // another part of the expression is refused by the parser.
+    if (pattern.starts_with("^(?=") || pattern.starts_with("^(?!")) {
+        const std::size_t end = group_end(pattern, 1);
+        const bool is_repeated =
+            end < pattern.size() && std::string_view("*+?{").find(pattern[end]) != std::string_view::npos;
+        if (end != pattern.npos && !is_repeated && !has_branches(pattern.substr(end))) {
+            const bool is_negative = pattern[3] == '!';
+            const Dfa ahead = compile_regex("^(?:" + std::string(pattern.substr(4, end - 5)) + ")");
+            const Dfa rest = compile_regex("^" + std::string(pattern.substr(end)));
+            return intersect(rest, is_negative ? complement(ahead) : ahead);
+        }
+    }
     RegexParser parser(pattern);
     const Piece whole = parser.parse();
     return Determinizer(parser.states, parser.sets, whole).run();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // tinfer::Schema: the public face.
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "grammar/emit.hpp"
 #include "grammar/grammar_impl.hpp"
-#include "grammar/normalize.hpp"
 
 namespace tinfer {
 
@@ -12,12 +10,13 @@ Schema Schema::parse(std::string_view json, const SchemaOptions& options) {
     return reporting_memory("schema: an allocation failed", [&] {
         if (options.max_space < 0 || options.max_space > 10'000)
             fail(ErrorCode::bad_parameter, cat("max_space = ", options.max_space, " outside [0,10000]"));
-        const auto document = JsonDocument::parse(json, "schema", {.max_depth = 200, .code = ErrorCode::bad_schema});
-        std::vector<std::string> warnings;
-        grammar::Normalizer normalizer(document.root(), options, warnings);
-        auto program = grammar::Emitter(normalizer, options).run({normalizer.root()});
-        return Schema(Grammar(std::make_shared<const Grammar::Impl>(std::move(program), options.grammar)),
-                      std::move(warnings));
+        auto checker = std::make_shared<grammar::Checker>(json, options);
+        auto& normalizer = checker->normalizer();
+        auto program = grammar::Emitter(normalizer, checker->options()).run({normalizer.root()});
+        auto warnings = checker->warnings();
+        return Schema(
+            Grammar(std::make_shared<const Grammar::Impl>(std::move(program), options.grammar, std::move(checker))),
+            std::move(warnings));
     });
 }
 

@@ -43,6 +43,7 @@ bool intersect_numbers(NumberSpec& a, const NumberSpec& b) {
     if (b.min) a.raise_min(*b.min, b.min_is_exclusive);
     if (b.max) a.lower_max(*b.max, b.max_is_exclusive);
     a.is_integer = a.is_integer || b.is_integer;
+    a.is_plain = a.is_plain || b.is_plain;
     a.is_no_integer = a.is_no_integer || b.is_no_integer;
     const auto add = [](std::vector<Decimal>& to, const std::vector<Decimal>& from) {
         for (const Decimal& value : from)
@@ -72,6 +73,13 @@ bool intersect_strings(StringSpec& a, const StringSpec& b) {
     return a.min <= a.max;
 }
 
+bool requires_what_is_forbidden(const ObjectSpec& object) {
+    for (const auto& layer : object.layers)
+        for (const auto& [name, terms] : layer.properties)
+            if (terms == nothing() && std::ranges::find(object.required, name) != object.required.end()) return true;
+    return false;
+}
+
 }  // namespace
 
 std::optional<Shape> intersect(const Shape& a, const Shape& b) {
@@ -98,12 +106,14 @@ std::optional<Shape> intersect(const Shape& a, const Shape& b) {
         case JsonKind::object:
             out.object.layers.insert(out.object.layers.end(), b.object.layers.begin(), b.object.layers.end());
             out.object.names.insert(out.object.names.end(), b.object.names.begin(), b.object.names.end());
+            out.object.some.insert(out.object.some.end(), b.object.some.begin(), b.object.some.end());
             for (const std::string& name : b.object.required)
                 if (std::ranges::find(out.object.required, name) == out.object.required.end())
                     out.object.required.push_back(name);
             out.object.min = std::max(a.object.min, b.object.min);
             out.object.max = std::min(a.object.max, b.object.max);
-            is_possible = out.object.min <= out.object.max && out.object.required.size() <= out.object.max;
+            is_possible = out.object.min <= out.object.max && out.object.required.size() <= out.object.max &&
+                          !requires_what_is_forbidden(out.object);
             break;
     }
     return is_possible ? std::optional(std::move(out)) : std::nullopt;

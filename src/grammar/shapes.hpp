@@ -18,10 +18,10 @@
 
 namespace tinfer::grammar {
 
-/// A schema at a place of the document, or its complement, or the value at a place.
+/// A schema at a place of the document, or its complement, or the value at a place, or one of several conjunctions.
 struct Term {
-    enum class Kind : std::uint8_t { schema, complement, value, nothing } kind = Kind::schema;
-    std::uint32_t offset = 0;
+    enum class Kind : std::uint8_t { schema, complement, value, not_value, nothing, either } kind = Kind::schema;
+    std::uint32_t offset = 0;  ///< of the place; either: its number
     auto operator<=>(const Term&) const = default;
 };
 /// All of them at once; ascending. Empty: anything.
@@ -47,6 +47,8 @@ struct ArraySpec {
     struct Contains {
         Conjunction what;
         std::uint32_t min, max;
+        std::uint32_t from = 0;  ///< elements in front of it do not count
+        bool evaluates = true;   ///< for unevaluatedItems
     };
     std::vector<Layer> layers{};
     std::vector<Contains> contains{};
@@ -62,7 +64,13 @@ struct ObjectSpec {
         Conjunction rest{};
         bool evaluates_rest = false, evaluates = true;  ///< for unevaluatedProperties
     };
+    /// At least one member with such a name has such a value.
+    struct Some {
+        std::shared_ptr<const Dfa> names;
+        Conjunction value;
+    };
     std::vector<Layer> layers{};
+    std::vector<Some> some{};
     std::vector<std::string> required{};
     std::vector<Conjunction> names{};  ///< what propertyNames ask of each
     std::uint32_t min = 0, max = kNoMax;

@@ -282,7 +282,7 @@ std::optional<std::string> random_answer(Machine& machine, std::mt19937& random,
     return std::nullopt;
 }
 
-void check_family(const Writer& writer, std::size_t n_texts) {
+void check_family(const Writer& writer, std::size_t n_texts, unsigned seed = 7) {
     CAPTURE(writer.family);
     const ChatTemplate chat_template(writer.source);
     const chat::ToolFormat& row = chat::detect_tool_format(writer.source);
@@ -292,7 +292,8 @@ void check_family(const Writer& writer, std::size_t n_texts) {
         schemas.emplace(tool["function"]["name"], Schema::parse(tool["function"]["parameters"].dump()).grammar());
     std::string marks;
     for (const auto& mark : marks_of(row)) marks += mark;
-    std::mt19937 random(7);
+    CAPTURE(seed);
+    std::mt19937 random(seed);
 
     // What the family writes is allowed, and read back as it was.
     Machine required(chat::tool_program(chat_template, kCallTools, {.use = ToolUse::required}), 32);
@@ -337,7 +338,8 @@ void check_family(const Writer& writer, std::size_t n_texts) {
             for (const ToolCall& call : answer.tool_calls) {
                 REQUIRE(schemas.contains(call.name));
                 CAPTURE(call.arguments);
-                CHECK(schemas.at(call.name).matches(call.arguments));
+                // Names that are not declared may come twice: then the last one counts.
+                CHECK(schemas.at(call.name).matches(CallJson::parse(call.arguments).dump()));
                 back.push_back({{}, call.name, call.arguments});
             }
             if (machine == &required && !back.empty()) {
@@ -362,7 +364,8 @@ TEST_CASE("[N18] tool grammar: every family writes calls that are read back as t
 }
 
 TEST_CASE("[N18][slow] tool grammar: ten thousand answers of each family are read back as they were") {
-    for (const Writer& writer : kWriters) check_family(writer, 10'000);
+    const unsigned fresh = std::random_device{}();  // another one each time; a failure prints it
+    for (const Writer& writer : kWriters) check_family(writer, 10'000, fresh);
 }
 
 TEST_CASE("[N18] tool grammar: text and reasoning stand before the call, and nothing behind it") {

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include "grammar/references.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "grammar/uri.hpp"
+
+namespace tinfer::grammar {
+namespace {
+
+constexpr std::size_t kMaxDocuments = 64;
+constexpr std::size_t kMaxLoadedBytes = 16u << 20;
+
+std::string escape_pointer(std::string_view name) {
+    std::string out;
+    for (const char c : name) {
+        if (c == '~') out += "~0";
+        else if (c == '/') out += "~1";
+        else out += c;
+    }
+    return out;
+}
+
+int draft_of(JsonValue schema, int inherited) {
+    const auto uri = schema.find("$schema");
+    if (!uri || !uri->is(JsonKind::string)) return inherited;
+    constexpr std::pair<std::string_view, int> kDrafts[] = {{"draft-03", 3}, {"draft-04", 4}, {"draft-06", 6},
+                                                            {"draft-07", 7}, {"2019-09", 9},  {"2020-12", 10}};
+    for (const auto& [name, draft] : kDrafts)
+        if (uri->string().find(name) != std::string_view::npos) return draft;
+    return inherited;
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+    return std::ranges::find(words, word) != words.end();
+}
+
+std::optional<JsonValue> string_member(JsonValue object, std::string_view key) {
+    const auto value = object.find(key);
+    return value && value->is(JsonKind::string) ? value : std::nullopt;
+}
+
+}  // namespace
+
+References::References(JsonValue root, SchemaLoader load) : load_(std::move(load)) { add_document(root, "", ""); }
+
+void References::add_document(JsonValue root, const std::string& uri, const std::string& pointer) {
+    const std::uint32_t document = next_document_;
+    const auto number = document + static_cast<std::uint32_t>(root.offset());
+    resources_.push_back({uri, number, number});
+    const auto resource = static_cast<std::uint32_t>(resources_.size() - 1);
+    by_uri_.try_emplace(uri, resource);
+    // A document without $schema is read as the one that refers to it.
+    index(root, pointer, {root, pointer, document, resource, places_.empty() ? 0 : places_.begin()->second.draft},
+          Role::schema);
+}
+
+/// What a schema object says of its own name and of the names of its parts.
+void References::identify(JsonValue value, SchemaPlace& place, std::uint32_t number) {
+    const bool is_old = place.draft != 0 && place.draft <= 7;
+    auto id = string_member(value, "$id");
+    if (!id && (place.draft == 0 || place.draft <= 4)) id = string_member(value, "id");
+    if (is_old && value.find("$ref")) id.reset();  // there a reference stands alone
+    if (id && id->string().starts_with('#')) {
+        if (id->string().size() > 1)
+            resources_[place.resource].anchors.try_emplace(std::string(id->string().substr(1)), number);
+    } else if (id && !id->string().empty()) {
+        const std::string uri = resolve_uri(resources_[place.resource].uri, id->string());
+        if (number == resources_[place.resource].root) {  // of the document
+            resources_[place.resource].uri = uri;
+        } else {
+            resources_.push_back({uri, number, resources_[place.resource].document_root});
+            place.resource = static_cast<std::uint32_t>(resources_.size() - 1);
+        }
+        by_uri_.try_emplace(uri, place.resource);
+    }
+    Resource& resource = resources_[place.resource];
+    if (const auto anchor = string_member(value, "$anchor"))
+        resource.anchors.try_emplace(std::string(anchor->string()), number);
+    if (const auto anchor = string_member(value, "$dynamicAnchor")) {
+        resource.anchors.try_emplace(std::string(anchor->string()), number);
+        resource.dynamic_anchors.try_emplace(std::string(anchor->string()), number);
+    }
+    if (const auto is_recursive = value.find("$recursiveAnchor");
+        is_recursive && is_recursive->is(JsonKind::boolean) && is_recursive->boolean() && number == resource.root)
+        resource.is_recursive = true;
+}
+
+void References::index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role) {
+    const std::uint32_t number = around.document + static_cast<std::uint32_t>(value.offset());
+    next_document_ = std::max(next_document_, number + 1);
+    SchemaPlace place{value, pointer, around.document, around.resource, around.draft};
+    if (value.is(JsonKind::object)) {
+        if (role == Role::schema) {
+            place.draft = draft_of(value, place.draft);
+            identify(value, place, number);
+        }
+        for (const auto& [key, member] : value.members()) {
+            Role inner = Role::data;
+            if (role == Role::schemas) inner = Role::schema;
+            else if (role == Role::schema) {
+                if (is_one_of(key, {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas",
+                                    "dependencies"}))
+                    inner = Role::schemas;
+                else if (is_one_of(key, {"items", "additionalItems", "prefixItems", "contains", "additionalProperties",
+                                         "propertyNames", "not", "if", "then", "else", "allOf", "anyOf", "oneOf",
+                                         "unevaluatedItems", "unevaluatedProperties", "extends", "disallow"}))
+                    inner = Role::schema;
+            }
+            index(member, pointer + "/" + escape_pointer(key), place, inner);
+        }
+    } else if (value.is(JsonKind::array)) {
+        std::size_t i = 0;
+        for (const auto& [key, item] : value.items()) index(item, pointer + "/" + std::to_string(i++), place, role);
+    }
+    places_.try_emplace(number, std::move(place));
+}
+
+bool References::has_keyword(std::string_view keyword) const {
+    return std::ranges::any_of(places_,
+                               [&](const auto& place) { return place.second.value.find(keyword).has_value(); });
+}
+
+std::optional<std::uint32_t> References::pointed(std::uint32_t root, std::string_view pointer) const {
+    const SchemaPlace& from = place(root);
+    JsonValue at = from.value;
+    while (!pointer.empty()) {
+        if (pointer[0] != '/') return std::nullopt;
+        pointer.remove_prefix(1);
+        const std::size_t end = std::min(pointer.find('/'), pointer.size());
+        std::string name;
+        for (std::size_t i = 0; i < end; ++i) {
+            if (pointer[i] == '~' && i + 1 < end && (pointer[i + 1] == '0' || pointer[i + 1] == '1'))
+                name += pointer[++i] == '0' ? '~' : '/';
+            else name += pointer[i];
+        }
+        pointer.remove_prefix(end);
+        if (at.is(JsonKind::object)) {
+            const auto member = at.find(name);
+            if (!member) return std::nullopt;
+            at = *member;
+        } else if (at.is(JsonKind::array)) {
+            const bool is_number = !name.empty() && name.size() < 7 &&
+                                   std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+            const std::size_t wanted = is_number ? std::stoul(name) : SIZE_MAX;
+            if (wanted >= at.size()) return std::nullopt;
+            std::size_t i = 0;
+            for (const auto& [key, item] : at.items())
+                if (i++ == wanted) {
+                    at = item;
+                    break;
+                }
+        } else {
+            return std::nullopt;
+        }
+    }
+    return from.document + static_cast<std::uint32_t>(at.offset());
+}
+
+std::uint32_t References::resource_of(const std::string& uri, std::string_view reference, const SchemaPlace& from,
+                                      std::string_view keyword) {
+    if (uri.empty() || uri == resources_[from.resource].uri) return from.resource;
+    if (const auto known = by_uri_.find(uri); known != by_uri_.end()) return known->second;
+    const std::string where = cat("schema: ", escaped(from.pointer, 160), "/", keyword, ": '", escaped(reference), "'");
+    auto text = load_ ? load_(uri) : std::nullopt;
+    if (!text)
+        fail(ErrorCode::bad_schema,
+             where + (load_ ? " is not known to the loader of documents" : " is not in this document"));
+    if (loaded_.size() >= kMaxDocuments)
+        fail(ErrorCode::limit_exceeded, cat(where, ": more than ", kMaxDocuments, " documents"));
+    if (text->size() > kMaxLoadedBytes)
+        fail(ErrorCode::limit_exceeded, cat(where, ": a document of more than ", kMaxLoadedBytes, " bytes"));
+    loaded_.push_back(std::make_unique<JsonDocument>(
+        JsonDocument::parse(*text, "schema: " + escaped(uri, 160), {.max_depth = 200, .code = ErrorCode::bad_schema})));
+    const auto resource = static_cast<std::uint32_t>(resources_.size());
+    add_document(loaded_.back()->root(), uri, uri + "#");
+    by_uri_.try_emplace(uri, resource);  // where its own $id says another name
+    return resource;
+}
+
+std::uint32_t References::resolve(std::string_view reference, const SchemaPlace& from, std::string_view keyword) {
+    const std::string uri = resolve_uri(resources_[from.resource].uri, reference);
+    const Resource& resource = resources_[resource_of(uri, reference, from, keyword)];
+    const std::string fragment = percent_decoded(fragment_of(reference));
+    std::optional<std::uint32_t> found;
+    if (fragment.empty() || fragment[0] == '/') {
+        found = pointed(resource.root, fragment);
+        // Parts with an $id of their own are often written as if they had none.
+        if (!found) found = pointed(resource.document_root, fragment);
+    } else if (const auto anchor = resource.anchors.find(fragment); anchor != resource.anchors.end()) {
+        found = anchor->second;
+    }
+    if (!found)
+        fail(ErrorCode::bad_schema, cat("schema: ", escaped(from.pointer, 160), "/", keyword, ": there is nothing at '",
+                                        escaped(reference), "'"));
+    return *found;
+}
+
+std::optional<std::uint32_t> References::resolve_dynamic(std::string_view reference, const SchemaPlace& from) {
+    const std::uint32_t first = resolve(reference, from, "$dynamicRef");
+    const std::string anchor = percent_decoded(fragment_of(reference));
+    const auto& of_first = resources_[place(first).resource].dynamic_anchors;
+    const auto at = of_first.find(anchor);
+    if (at == of_first.end() || at->second != first) return first;  // as $ref
+    // The outermost on the way here: the document itself where it has the name, and the only one that has it.
+    if (const auto known = resources_[0].dynamic_anchors.find(anchor); known != resources_[0].dynamic_anchors.end())
+        return known->second;
+    const auto n =
+        std::ranges::count_if(resources_, [&](const Resource& r) { return r.dynamic_anchors.contains(anchor); });
+    return n == 1 ? std::optional(first) : std::nullopt;
+}
+
+std::optional<std::uint32_t> References::resolve_recursive(const SchemaPlace& from) {
+    const Resource& own = resources_[from.resource];
+    if (!own.is_recursive) return own.root;
+    if (resources_[0].is_recursive) return resources_[0].root;
+    const auto n = std::ranges::count_if(resources_, [](const Resource& r) { return r.is_recursive; });
+    return n == 1 ? std::optional(own.root) : std::nullopt;
+}
+
+}  // namespace tinfer::grammar

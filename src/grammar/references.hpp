@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// The documents that a schema is made of, every value of them under a number, and what references between them mean.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.hpp"
+
+namespace tinfer::grammar {
+
+/// The text of another document by its URI without a fragment; nullopt where it is not known.
+using SchemaLoader = std::function<std::optional<std::string>(std::string_view uri)>;
+
+/// A value of a document.
+struct SchemaPlace {
+    JsonValue value;
+    std::string pointer;         ///< JSON Pointer, behind the URI of its document where it is not the first
+    std::uint32_t document = 0;  ///< the number of a value is this and its offset
+    std::uint32_t resource = 0;  ///< the schema with an $id of its own around it
+    int draft = 0;               ///< 3, 4, 6, 7, 9 for 2019-09, 10 for 2020-12; 0: not said
+};
+
+class References {
+public:
+    References(JsonValue root, SchemaLoader load);
+
+    [[nodiscard]] const SchemaPlace& place(std::uint32_t number) const { return places_.at(number); }
+    /// Whether any object has such a key.
+    [[nodiscard]] bool has_keyword(std::string_view keyword) const;
+    /// The number of what a reference at a place names. Throws bad_schema where there is no such thing.
+    [[nodiscard]] std::uint32_t resolve(std::string_view reference, const SchemaPlace& from,
+                                        std::string_view keyword = "$ref");
+    /// The same of $dynamicRef and $recursiveRef, where it does not depend on the way that led here; else nullopt.
+    [[nodiscard]] std::optional<std::uint32_t> resolve_dynamic(std::string_view reference, const SchemaPlace& from);
+    [[nodiscard]] std::optional<std::uint32_t> resolve_recursive(const SchemaPlace& from);
+
+private:
+    struct Resource {
+        std::string uri;
+        std::uint32_t root, document_root;
+        std::map<std::string, std::uint32_t, std::less<>> anchors{}, dynamic_anchors{};
+        bool is_recursive = false;  // $recursiveAnchor
+    };
+    enum class Role : std::uint8_t { schema, schemas, data };  // `schemas`: by name
+
+    void add_document(JsonValue root, const std::string& uri, const std::string& pointer);
+    void index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role);
+    void identify(JsonValue value, SchemaPlace& place, std::uint32_t number);
+    [[nodiscard]] std::optional<std::uint32_t> pointed(std::uint32_t root, std::string_view pointer) const;
+    [[nodiscard]] std::uint32_t resource_of(const std::string& uri, std::string_view reference, const SchemaPlace& from,
+                                            std::string_view keyword);
+
+    SchemaLoader load_;
+    std::map<std::uint32_t, SchemaPlace> places_;
+    std::vector<Resource> resources_;
+    std::map<std::string, std::uint32_t, std::less<>> by_uri_;  // indices of resources_
+    std::vector<std::unique_ptr<JsonDocument>> loaded_;
+    std::uint32_t next_document_ = 0;
+};
+
+}  // namespace tinfer::grammar
