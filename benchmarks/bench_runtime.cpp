@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is around the kernels: slices of time, graphs and plans, observers, threads in excess, idle contexts, the way
+// What is around the kernels: slices of time, graphs and plans, threads in excess, idle contexts, the way
 // from a file to its first token. What is compared runs by turns in one process, so that a noisy machine treats both
 // alike.
 #include <algorithm>
@@ -9,12 +9,12 @@
 #include <thread>
 
 #include "base/access.hpp"
+#include "decoding.hpp"
 #include "gguf/file.hpp"
 #include "model/model.hpp"
 #include "random_model.hpp"
 #include "runtime/context.hpp"
 #include "support.hpp"
-#include "tinfer/trace_file.hpp"
 
 #if defined(__unix__)
 #    include <sys/resource.h>
@@ -28,7 +28,7 @@ using std::chrono_literals::operator""ms, std::chrono_literals::operator""s;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kUsage =
-    "usage: bench_runtime --model FILE [--only slices,graph,overhead,breakdown,observer,threads,idle,startup] "
+    "usage: bench_runtime --model FILE [--only slices,graph,overhead,breakdown,threads,idle,startup] "
     "[--prompt 512] [--tokens 32]\n"
     "                     [--rounds 5] [--threads 2] [--slice-ms 2] [--smoke] [--json]\n"
     "Measures the runtime around the kernels with a given model.\n";
@@ -47,41 +47,10 @@ double timed_ms(const std::function<void()>& work) {
     return ms(Clock::now() - begin);
 }
 
-double median(std::vector<double> list) {
-    std::ranges::sort(list);
-    return list.empty() ? 0 : (list[(list.size() - 1) / 2] + list[list.size() / 2]) / 2;
-}
-
-void require(bool holds, const char* what) {
-    if (!holds) throw std::runtime_error(what);
-}
-
-std::vector<Token> some_tokens(const Model& model, int n) {
-    std::vector<Token> tokens;
-    std::uint32_t state = 1;
-    for (int i = 0; i < n; ++i) {
-        state = state * 1664525u + 1013904223u;
-        tokens.push_back(Token{static_cast<int>((state >> 8) % static_cast<std::uint32_t>(model.info().n_vocab))});
-    }
-    return tokens;
-}
-
 Context make_context(const Model& model, const Setting& s, int n_threads = 0) {
     return Context(model, {.n_ctx = s.n_prompt + s.n_tokens + 1,
                            .n_ubatch = s.n_prompt,
                            .n_threads = n_threads == 0 ? s.n_threads : n_threads});
-}
-
-/// The prompt, or so many tokens one after the other behind it; the bits of the last row of logits.
-std::vector<float> decode_prompt(Context& context, std::span<const Token> prompt) {
-    context.clear();
-    require(context.decode(prompt) == DecodeStatus::ok, "a decode failed");
-    const auto row = context.logits();
-    return {row.begin(), row.end()};
-}
-void decode_tokens(Context& context, std::span<const Token> tokens) {
-    for (const Token& token : tokens)
-        require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
 }
 
 // ---- slices of time -------------------------------------------------------------------------------------------------
@@ -156,97 +125,6 @@ void graph(Printer& printer, const Model& model, const Setting& s) {
         .add("build_us", 1e3 * median(build))
         .add("signature_us", 1e3 * median(sign));
     printer.print(record.add("ns_per_node", 1e6 * (median(build) + median(sign)) / nodes, 1));
-}
-
-// ---- observers ------------------------------------------------------------------------------------------------------
-
-struct Watcher : Observer {
-    TraceLevel level = TraceLevel::steps;
-    double kernels_ns = 0, runs_ns = 0;
-    std::uint64_t n_events = 0, begin = 0;
-    [[nodiscard]] TraceRequest request() const override { return {.level = level}; }
-    void on_run_begin(const RunInfo& run) override { begin = run.begin; }
-    void on_events(std::span<const KernelEvent> events) override {
-        n_events += events.size();
-        for (const KernelEvent& event : events) kernels_ns += static_cast<double>(event.end - event.begin);
-    }
-    void on_run_end(const RunResult& result) override { runs_ns += static_cast<double>(result.end - begin); }
-};
-
-/// What watching costs: a prompt or a token with each level in turn, the second behind attaching, over and over, so
-/// that whatever else the machine does meets all alike; the median of the ratios to the turn's run without an observer.
-void observers(Printer& printer, const Model& model, const Setting& s) {
-    struct Level {
-        const char* name;
-        std::optional<TraceLevel> level;
-        bool detaches = false, writes = false;  // before the work; a trace file instead of a watcher
-        std::vector<double> prompts = {}, tokens = {};
-    };
-    std::vector<Level> levels{{"detached", {}},
-                              {"detached again", TraceLevel::steps, true},
-                              {"counts", TraceLevel::counts},
-                              {"steps", TraceLevel::steps},
-                              {"threads", TraceLevel::threads},
-                              {"steps into a file", TraceLevel::steps, false, true}};
-    const auto path = std::filesystem::temp_directory_path() / "bench_runtime.tntrace";
-    std::uint64_t file_bytes = 0;  // of one token
-    const auto prompt = some_tokens(model, s.n_prompt);
-    const Token token{1};
-    Context context = make_context(model, s);
-    const std::vector<float> expected = decode_prompt(context, prompt);
-    const auto in_turn = [&](std::chrono::seconds time, auto member, auto&& work) {
-        const auto end = Clock::now() + time;
-        for (int turn = 0; turn < s.n_rounds || (s.n_rounds > 1 && (turn % 4 != 0 || Clock::now() < end)); ++turn)
-            for (std::size_t k = 0; k < levels.size(); ++k) {
-                Level& now = levels[(k + static_cast<std::size_t>(turn)) % levels.size()];
-                Attachment attached;
-                std::shared_ptr<TraceFile> file;
-                if (now.writes) {
-                    file = std::make_shared<TraceFile>(path, TraceFileOptions{.level = *now.level, .overwrite = true});
-                    attached = context.attach(file);
-                } else if (now.level) {
-                    const auto watcher = std::make_shared<Watcher>();
-                    watcher->level = *now.level;
-                    attached = context.attach(watcher);
-                }
-                work();  // an observer's first run also shows it the plan
-                if (now.detaches) attached.detach();
-                const std::uint64_t bytes_before = file == nullptr ? 0 : file->bytes();
-                (now.*member).push_back(timed_ms(work));
-                if (file != nullptr) file_bytes = file->bytes() - bytes_before;
-            }
-    };
-    in_turn(20s, &Level::prompts,
-            [&] { require(decode_prompt(context, prompt) == expected, "an observer changed the logits"); });
-    in_turn(20s, &Level::tokens, [&] {
-        require(context.decode(std::span(&token, 1)) == DecodeStatus::ok, "a decode failed");
-        require(context.seq_rm(SeqId{0}, {Pos{s.n_prompt}}) == RemoveStatus::ok, "the token stays");
-    });
-    std::filesystem::remove(path);
-    for (const Level& level : levels) {
-        const auto ratios = [&](auto member) {
-            std::vector<double> list;
-            for (std::size_t i = 0; i < (level.*member).size(); ++i)
-                list.push_back(100 * ((level.*member)[i] / (levels[0].*member)[i] - 1));
-            std::ranges::sort(list);
-            return list;
-        };
-        const auto relative = [&](auto member) { return median(ratios(member)); };
-        const auto spread = [&](auto member) {  // half of the ratios lie so close together
-            const auto list = ratios(member);
-            return list[list.size() * 3 / 4] - list[list.size() / 4];
-        };
-        Record record("observer");
-        record.add("level", level.name)
-            .add("prompt_ms", median(level.prompts), 3)
-            .add("prompt_cost_percent", relative(&Level::prompts));
-        record.add("token_ms", median(level.tokens), 4).add("token_cost_percent", relative(&Level::tokens));
-        record.add("prompt_spread_percent", spread(&Level::prompts))
-            .add("token_spread_percent", spread(&Level::tokens))
-            .add("pairs", std::uint64_t{level.tokens.size()});
-        if (level.writes) record.add("bytes_per_token", file_bytes);
-        printer.print(record);
-    }
 }
 
 /// Where the time of a token goes: kernels, what is between them, what is around the run.
@@ -395,7 +273,7 @@ void measure(Options& options) {
     s.n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 5));
     s.n_threads = static_cast<int>(options.number("threads", 2));
     s.slice = std::chrono::nanoseconds(std::llround(1e6 * options.number("slice-ms", 2)));
-    const auto parts = options.list("only", "slices,graph,overhead,breakdown,observer,threads,idle,startup");
+    const auto parts = options.list("only", "slices,graph,overhead,breakdown,threads,idle,startup");
     Printer printer(options.flag("json"));
     options.finish();
     const bool own_model = smoke && s.path.empty();
@@ -407,7 +285,6 @@ void measure(Options& options) {
         else if (part == "graph") graph(printer, model, s);
         else if (part == "breakdown") breakdown(printer, model, s);
         else if (part == "overhead") overhead(printer, s);
-        else if (part == "observer") observers(printer, model, s);
         else if (part == "threads") threads(printer, model, s);
         else if (part == "idle") idle(printer, model, s);
         else if (part == "startup") startup(printer, s);

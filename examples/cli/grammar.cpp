@@ -87,7 +87,7 @@ Action add_grammar(CLI::App& app) {
     auto* verb = command->add_subcommand("check", "Compiles a grammar or a schema, and says which texts it allows.");
     auto args = std::make_shared<CheckArgs>();
     const std::string group = "Grammar", texts = "Texts";
-    verb->add_option("FILE", args->file, "a grammar (GBNF)")->group(group);
+    verb->add_option("FILE", args->file, "a grammar (GBNF)")->type_name("FILE")->group(group);
     verb->add_option("--json-schema", args->schema, "a schema in place of a grammar: a file, or the JSON")
         ->type_name("FILE")
         ->group(group);

@@ -5,6 +5,7 @@
 
 #include <tinfer/numa.hpp>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 
@@ -51,6 +52,8 @@ int main(int argc, char** argv) {
     if (app.get_subcommands(is_first).empty())
         if (const std::string command = cli::command_for_model(args); !command.empty())
             args.insert(args.begin(), command);
+    if (!args.empty() && args[0] == "help")
+        std::rotate(args.begin(), args.begin() + 1, args.end()), args.back() = "--help";
     cli::bind_environment(app, args);
 
     if (argc <= 1) return fail(cli::no_command_text(), 2);

@@ -49,7 +49,7 @@ tinfer::KvType parse_kv_type(const std::string& name) {
     for (const auto type :
          {tinfer::KvType::f32, tinfer::KvType::f16, tinfer::KvType::bf16, tinfer::KvType::q8_0, tinfer::KvType::q4_0})
         if (tinfer::to_string(type) == name) return type;
-    refuse("cache type '" + name + "': f32, f16, bf16, q8_0 or q4_0");
+    throw UsageError("'" + name + "' is no type of a cache: f32, f16, bf16, q8_0 or q4_0");
 }
 
 tinfer::Isa parse_isa(const std::string& name) {
@@ -62,7 +62,8 @@ tinfer::Isa parse_isa(const std::string& name) {
         if (name == device || name.starts_with(std::string(device) + ":"))
             throw tinfer::Error(tinfer::ErrorCode::not_available,
                                 "--isa '" + name + "': not available: tinfer computes on the CPU alone");
-    refuse("--isa '" + name + "': auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot");
+    throw UsageError("--isa: '" + name +
+                     "' is none of auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot");
 }
 
 template <class T>
@@ -263,7 +264,7 @@ tinfer::Vocab ModelArgs::load_vocab() const {
 
 void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
     const std::string group = "Context", more = rare(group);
-    command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained")
+    command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained; whole pages of 64")
         ->default_str(std::string(default_ctx))
         ->check(whole())
         ->type_name("N")
@@ -280,10 +281,15 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         .add_option("--isa", isa, "kernels: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")
         ->type_name("NAME")
         ->group(more);
+    const auto is_kv_type = one_of({"f32", "f16", "bf16", "q8_0", "q4_0"});
     command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")
+        ->check(is_kv_type)
         ->type_name("TYPE")
         ->group(more);
-    command.add_option("--kv-type-v", type_v, "cache type of values")->type_name("TYPE")->group(more);
+    command.add_option("--kv-type-v", type_v, "cache type of values")
+        ->check(is_kv_type)
+        ->type_name("TYPE")
+        ->group(more);
     command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }

@@ -209,8 +209,8 @@ Action add_replay(CLI::App& app) {
         app.add_subcommand("replay", "Makes the run of a receipt again: says whether every bit is the same, and "
                                      "where not; goes on otherwise from a token; compares two models.");
     args->command = command;
-    command->add_option("receipt", args->file, "what tinfer run --receipt wrote")->type_name("FILE");
     const std::string group = "Replay";
+    command->add_option("receipt", args->file, "what tinfer run --receipt wrote")->type_name("FILE")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document")->group(group);
     command
         ->add_flag("--no-locate", args->no_locate,
@@ -243,7 +243,7 @@ Action add_replay(CLI::App& app) {
         ->group("Compare");
     command->add_option("--base", args->base, "where the receipt's model is now")->type_name("FILE")->group("Compare");
     command->add_option("--html", args->html, "write the comparison as a page")->type_name("FILE")->group("Compare");
-    command->add_option("--top", args->n_top, "alternatives for each token in JSON and page; default 5")
+    command->add_option("--top", args->n_top, "alternatives for each token in JSON and page")
         ->check(whole(0, 100))
         ->type_name("N")
         ->group("Compare");

@@ -12,6 +12,7 @@
 #include "grammar_args.hpp"
 #include "long_run.hpp"
 #include "prompt_cache.hpp"
+#include "row_hash.hpp"
 
 namespace cli {
 
@@ -30,8 +31,9 @@ struct RunArgs {
     PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
-    std::string receipt;
-    bool echo = false, as_json = false, explain = false;
+    std::string receipt, tokens;
+    CLI::Option* tokens_option = nullptr;
+    bool echo = false, as_json = false, explain = false, hash = false;
 
     [[nodiscard]] std::vector<std::string> stop_texts() const {
         std::vector<std::string> texts;
@@ -51,6 +53,7 @@ struct Report {
     std::uint32_t seed = 0;
     int n_ctx = 0;
     std::uint64_t n_shifts = 0;
+    std::string hash;
 };
 
 /// Tokens per second; absent where nothing was computed.
@@ -73,6 +76,7 @@ void print_statistics(const Report& report) {
     if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
     if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
+    if (!report.hash.empty()) note("logits      " + report.hash, Look::dim);
     std::string stop(report.stop);
     if (stop == "context")
         stop += ": it is full with " + counted(static_cast<std::uint64_t>(report.n_ctx), "token") + " (see --ctx)";
@@ -84,7 +88,7 @@ json to_json(const Report& report) {
     const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
     json tokens = json::array();
     for (const auto token : report.tokens) tokens.push_back(static_cast<std::int32_t>(token));
-    return {
+    json out = {
         {"text", report.text},
         {"tokens", std::move(tokens)},
         {"stop", report.stop},
@@ -103,6 +107,8 @@ json to_json(const Report& report) {
         {"gain", t.gain()},
         {"shifts_n", report.n_shifts},
     };
+    if (!report.hash.empty()) out["logits_sha256"] = report.hash;
+    return out;
 }
 
 /// One run of the program, from the tokens of the prompt to the last line of the statistics.
@@ -125,8 +131,9 @@ public:
             if (hooks_.start) hooks_.start(model_, context_);
             if (args_.echo) show(prompt_);
             start_receipt();
+            start_hash();
             if (encode_text()) generate();
-            recording_ = {};
+            recording_ = {}, hashing_ = {};
             for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
                 generate_again();
         } catch (const tinfer::Error& error) {
@@ -157,11 +164,13 @@ private:
         const tinfer::LogSink log = args_.model.log();
         auto options = args_.encode.get();
         options.log = &log;
-        auto tokens = vocab.encode(prompt_, options);
+        const bool are_given = args_.tokens_option->count() > 0;
+        auto tokens = are_given ? parse_tokens(args_.tokens) : vocab.encode(prompt_, options);
         if (!tokens.empty() || has_encoder()) return tokens;
-        if (!vocab.bos())
+        if (!vocab.bos() || are_given)
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
-                                "the prompt has no tokens, and the vocabulary no BOS to begin with");
+                                are_given ? "--tokens: there are none"
+                                          : "the prompt has no tokens, and the vocabulary no BOS to begin with");
         return {*vocab.bos()};
     }
 
@@ -241,6 +250,7 @@ private:
                 generation_.stop() != tinfer::StopReason::interrupt)
                 save_prompt_cache(false);
             show(*text);
+            if (!has_text_) show_ids();
             if (args_.explain && n_left == 0) explain();
         }
         if (is_kept && !generation_.tokens().empty()) save_prompt_cache(true);
@@ -288,10 +298,22 @@ private:
         if (!args_.as_json && !text.empty()) print(text);
     }
 
+    /// The ids that came since: all there is of a model without a vocabulary.
+    void show_ids() {
+        for (; n_ids_shown_ < generation_.tokens().size(); ++n_ids_shown_)
+            show((n_ids_shown_ > 0 ? " " : "") + std::to_string(static_cast<int>(generation_.tokens()[n_ids_shown_])));
+    }
+
     void start_receipt() {
         if (args_.receipt.empty()) return;
         recorder_ = std::make_shared<tinfer::ReceiptRecorder>(context_, made_with_);
         recording_ = context_.attach(recorder_);
+    }
+
+    void start_hash() {
+        if (!args_.hash) return;
+        row_hash_ = std::make_shared<RowHash>(context_);
+        hashing_ = context_.attach(row_hash_);
     }
 
     void write_receipt() {
@@ -312,6 +334,7 @@ private:
         report_.tokens.assign(generation_.tokens().begin(), generation_.tokens().end());
         report_.timings = generation_.timings();
         report_.n_shifts = generation_.shifts().n;
+        if (row_hash_) report_.hash = row_hash_->text();
         report_.timings.load_s = model_.load_seconds();
         report_.timings.prompt_n += encoded_.prompt_n;
         report_.timings.prompt_s += encoded_.prompt_s;
@@ -358,17 +381,21 @@ private:
     PromptCache prompt_cache_;
     std::size_t n_reused_;
     tinfer::Generation generation_;
-    std::size_t n_explained_ = 0;
+    std::size_t n_explained_ = 0, n_ids_shown_ = 0;
+    bool has_text_ = model_.vocab().algorithm() != "no_vocab" && model_.vocab().algorithm() != "none";
     tinfer::Timings encoded_;
     std::shared_ptr<tinfer::ReceiptRecorder> recorder_;
-    tinfer::Attachment recording_;
+    std::shared_ptr<RowHash> row_hash_;
+    tinfer::Attachment recording_, hashing_;
     Report report_;
 };
 
 int run(const RunArgs& args, const RunHooks& hooks) {
     args.model.require();
     if (hooks.check) hooks.check(args.model);
-    const std::string prompt = args.text.read();
+    if ((args.tokens_option->count() > 0) && args.text.given())
+        throw UsageError("--tokens stands in place of --prompt and --file: one of them");
+    const std::string prompt = args.tokens_option->count() > 0 ? std::string() : args.text.read();
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     (void)args.stop_texts();
     args.grammar.read_early();
@@ -395,6 +422,9 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     auto* command = app.add_subcommand(hooks->name, hooks->description);
     if (hooks->add_options) hooks->add_options(*command);
     args->text.add_to(*command);
+    args->tokens_option = command->add_option("--tokens", args->tokens, "token ids in place of a text")
+                              ->type_name("IDS")
+                              ->group(rare("Text"));
     args->model.add_to(*command);
     args->encode.add_to(*command);
     const std::string group = "Generation";
@@ -410,6 +440,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
         ->group(group);
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document instead of text")->group(group);
+    command->add_flag("--hash", args->hash, "SHA-256 of the logits that tokens were drawn from")->group(rare(group));
     command->add_option("--receipt", args->receipt, "record this run, for tinfer replay")
         ->type_name("FILE")
         ->group(group);

@@ -151,7 +151,7 @@ Action add_score(CLI::App& app) {
         ->type_name("FILE")
         ->group("Text");
     args->model.add_to(*command);
-    command->add_option("--parallel", args->n_parallel, "texts in the context at the same time; default 8")
+    command->add_option("--parallel", args->n_parallel, "texts in the context at the same time")
         ->check(whole(1, 256))
         ->type_name("N")
         ->group("Output");

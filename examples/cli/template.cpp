@@ -45,7 +45,7 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
 json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
     json inputs = json::parse(read_text(args.messages), nullptr, false);
     if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
-    if (!inputs.is_object())
+    if (!inputs.is_object() || !inputs.contains("messages"))
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, args.messages + " is no JSON object with messages");
     if (vocab == nullptr) return inputs;
     const auto add = [&](const char* name, std::optional<tinfer::Token> token) {

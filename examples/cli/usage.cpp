@@ -86,10 +86,14 @@ std::string describe(const CLI::Option& option) {
     std::string left = "  ", separator;
     for (const auto& name : option.get_snames()) left += std::exchange(separator, ", ") + "-" + name;
     for (const auto& name : option.get_lnames()) left += std::exchange(separator, ", ") + "--" + name;
-    if (option.get_items_expected_max() > 0 && option.get_type_size() != 0) left += " " + option.get_type_name();
+    const bool has_name = left.size() > 2;
+    if (option.get_items_expected_max() > 0 && option.get_type_size() != 0)
+        left += (has_name ? " " : "") + option.get_type_name();
     std::string right = option.get_description();
-    if (const auto& value = option.get_default_str(); !value.empty() && option.get_type_size() != 0)
-        right += " (default " + value + ")";
+    // -1 where the text does not tell what it means only says that nothing was given
+    const auto& value = option.get_default_str();
+    const bool is_known = right.find("default") != right.npos || (value == "-1" && right.find("-1") == right.npos);
+    if (!value.empty() && !is_known && option.get_type_size() != 0) right += " (default " + value + ")";
     left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
     append_wrapped(left, right);
     return left;
@@ -232,12 +236,34 @@ private:
 std::string reword(const std::string& message) {
     if (message.find(" required ") != message.npos && message.ends_with(" missing"))
         return message.substr(0, message.find(':')) + ": its value is missing";
+    if (const auto most = message.find(": At Most 1 required"); most != message.npos)
+        return message.substr(0, most) + ": given more than once";
     constexpr std::string_view kNotConverted = "Could not convert: ";
     if (!message.starts_with(kNotConverted)) return message;
     const auto equals = message.find(" = ");
     if (equals == message.npos) return message;
     return message.substr(kNotConverted.size(), equals - kNotConverted.size()) + ": '" + message.substr(equals + 3) +
            "' is not such a value";
+}
+
+/// Of a word that no option takes.
+std::string unexpected(const CLI::App& command, const std::string& word) {
+    std::string text = "unexpected '" + word + "'";
+    for (const CLI::Option* option : command.get_options())
+        for (const auto& name : option->get_snames())  // -temp is -t with the value "emp"
+            if (const auto& values = option->results();
+                values.size() == 1 && !values[0].empty() && option->get_lnames().size() == 1) {
+                const std::string meant = name + values[0];
+                const std::string long_name = closest(meant, names_of(command));
+                if (!long_name.empty() && (long_name == meant || long_name.starts_with(meant)))
+                    return text + ": long options have two dashes: --" + long_name;
+            }
+    const bool has_text =
+        command.get_option_no_throw("--prompt") != nullptr && command.get_option_no_throw("--prompt")->count() > 0;
+    if (has_text) return text + ": a text of several words stands in quotes";
+    if (command.get_option_no_throw("--model") != nullptr)
+        return text + ": the model is given already, anything else follows the name of an option";
+    return text + ": anything else follows the name of an option";
 }
 
 }  // namespace
@@ -330,6 +356,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
         for (const CLI::App* other : commands_of(*place)) known.push_back(other->get_name());
         message = "unknown command '" + *word + "'" + did_you_mean("", *word, known);
         if (word->ends_with(".gguf")) message = "there is no command and no GGUF file '" + *word + "'";
+        if (*word == "version") message += ": did you mean --version?";
     } else if (option != rest.end()) {
         const std::string name = option->substr(0, option->find('='));
         const auto known = names_of(*place);
@@ -337,7 +364,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
         message = "unknown option " + name +
                   did_you_mean("--", first == name.npos ? "" : std::string_view(name).substr(first), known);
     } else if (word != rest.end()) {
-        message = "unexpected '" + *word + "': the model is given already, anything else follows the name of an option";
+        message = unexpected(*place, *word);
     } else if (needs_command && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
         message = "a command is needed";
     }

@@ -94,7 +94,7 @@ struct NodeView {
     const TensorInfo* output = nullptr;
     std::span<const TensorInfo* const> inputs;
     std::span<const ViewShape> shapes;  ///< of the inputs
-    int block = 1;  ///< select_keys by whole blocks: tokens of a block, of which the last one's key is read
+    int block = 1;  ///< select_keys: tokens of a whole block, whose last one's key is read; 0: not by whole blocks
 };
 
 /// StepView::macs of a step whose data decides how much it computes.

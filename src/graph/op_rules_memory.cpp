@@ -46,7 +46,8 @@ const char* select_keys_rule(const Site& s) noexcept {
     TINFER_RULE(p.k > 0 && p.block > 0 && p.local >= 0, "k and block must be positive, local not negative");
     TINFER_RULE(!whole || p.local == 0, "no block comes first where blocks are whole");
     TINFER_RULE(whole || p.last_only == 0, "only whole blocks have a last token");
-    TINFER_RULE(whole || p.block == 1 || s.has(7), "blocks need kv_positions");
+    TINFER_RULE(whole || (p.block == 1 && p.local == 0) || s.has(7), "blocks need kv_positions");
+    TINFER_RULE((!whole && (p.block > 1 || p.local > 0)) || !s.has(7), "blocks alone have kv_positions");
     TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[2].ne[1])), "kv_positions must be i32 {cells}");
     const std::int64_t n = p.last_only != 0 ? p.k : (p.k + std::int64_t{whole ? 1 : 0}) * p.block;
     TINFER_RULE(is_i32(s[0]) && is_shape(s[0], n, n_group, n_tokens), "result must be i32 {n,G,T}");

@@ -288,11 +288,13 @@ Tensor Graph::select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs
     const std::int64_t n_tokens = operand(Op::select_keys, 6, kv.spans).ne[1];
     int slot = 4;
     for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::select_keys, slot++, x);
-    if (kv.positions) operand(Op::select_keys, slot, kv.positions);
+    const bool by_position = !selection.whole_blocks && (selection.block > 1 || selection.local > 0);
+    const Tensor positions = by_position ? kv.positions : Tensor();
+    if (positions) operand(Op::select_keys, slot, positions);
     const std::int64_t n_listed =
         selection.last_only ? selection.k
                             : (selection.k + (selection.whole_blocks ? 1 : 0)) * std::int64_t{selection.block};
-    return emit(Op::select_keys, {iq, keys, weights, kv.table, kv.seqs, kv.spans, kv.positions}, DType::i32,
+    return emit(Op::select_keys, {iq, keys, weights, kv.table, kv.seqs, kv.spans, positions}, DType::i32,
                 {n_listed, weights || selection.whole_blocks ? 1 : n_head, n_tokens, 1}, params);
 }
 

@@ -86,9 +86,9 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
 
 void declare_select_keys(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
-    declare_operand(shape, 1, kRead, sink);
-    if (shape[2].present()) sink.dynamic(2, kRead);
-    declare_inputs(shape, 3, sink);
+    for (const std::uint16_t slot : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}})
+        if (shape[slot].present()) sink.dynamic(slot, kRead);
+    declare_inputs(shape, 4, sink);
 }
 
 void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept {

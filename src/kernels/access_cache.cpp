@@ -53,9 +53,9 @@ void resolve_pieces(const KernelCall& call, AccessSink& sink, std::int64_t n_pie
 
 // Runs of KV slots of one cache that some query sees. A kernel whose lanes are the positions of a K group loads the
 // group's other KV slots with them: those are padding.
-void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group,
-                      std::int32_t block = 1) noexcept {
-    const VisiblePages pages(call, block);
+void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::int64_t group, std::int32_t block = 1,
+                      std::int32_t unread = 0) noexcept {
+    const VisiblePages pages(call, block, unread);
     RowRuns runs(sink, slot, kReads, call[slot]);
     const auto whole = [&](std::int64_t page, std::uint32_t n) {
         if (n > 0) runs.add(page * kPageSlots, kPageSlots, n);
@@ -85,9 +85,43 @@ void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexc
     resolve_kv_slots(call, sink, 3, 1);
 }
 
+namespace {
+
+/// What an operand holds of the queries that score, of which dimension `dim` has one entry each; those below it lie
+/// without gaps, or are rows with one gap between them.
+void resolve_scoring_queries(const KernelCall& call, AccessSink& sink, int slot, std::size_t dim) noexcept {
+    const Operand &x = call[slot], &spans = call[6];
+    if (!x.present()) return;
+    const std::int64_t row = row_bytes(x.type, x.ne[0]);
+    const bool dense = dim == 1 || x.ne[1] == 1 || x.nb[1] == row;
+    const std::int64_t length = dense && dim == 2 ? row * x.ne[1] : row;
+    std::int64_t first = 0, n = 0;  // queries that lie together
+    const auto flush = [&] {
+        if (n > 0)
+            sink.range(static_cast<std::uint16_t>(slot), kReads,
+                       {.offset = static_cast<std::uint64_t>(first * x.nb[dim]),
+                        .length = static_cast<std::uint64_t>(n * length),
+                        .stride = static_cast<std::uint64_t>(dense ? 0 : x.nb[1]),
+                        .count = static_cast<std::uint32_t>(dense ? 1 : x.ne[1])});
+        n = 0;
+    };
+    for (std::int64_t t = 0; t < spans.ne[1]; ++t) {
+        const auto* span = spans.row<const std::int32_t>(t);
+        const bool scores = span[0] >= 0 && span[2] - span[1] > unscored_tokens(call.params);
+        if (!scores || !dense || x.nb[dim] != length) flush();
+        if (scores && n++ == 0) first = t;
+    }
+    flush();
+}
+
+}  // namespace
+
 void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept {
     if (!call[2].present()) return;
-    resolve_kv_slots(call, sink, 2, 1, call.params.whole_blocks != 0 ? call.params.block : 1);
+    resolve_scoring_queries(call, sink, 1, 2);
+    resolve_kv_slots(call, sink, 2, 1, call.params.whole_blocks != 0 ? call.params.block : 1,
+                     unscored_tokens(call.params));
+    resolve_scoring_queries(call, sink, 3, 1);
 }
 
 void resolve_latest_mark(const KernelCall& call, AccessSink& sink) noexcept { resolve_kv_slots(call, sink, 2, 1); }

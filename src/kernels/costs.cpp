@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/access.hpp"
+#include "kernels/attention/access_lists.hpp"
 #include "kernels/attention/kv_layout.hpp"
 #include "kernels/attention/kv_quantize.hpp"
 
@@ -28,12 +29,12 @@ std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept {
 
 namespace {
 
-/// Of every `block` tokens the last one.
-std::uint64_t visible_tokens(const Operand& spans, std::int32_t block = 1) noexcept {
+/// Of every `block` tokens the last one; of queries that see no more than `unread` none.
+std::uint64_t visible_tokens(const Operand& spans, std::int32_t block = 1, std::int32_t unread = 0) noexcept {
     std::uint64_t visible = 0;
     for (std::int64_t t = 0; t < spans.ne[1]; ++t) {
         const auto* span = spans.row<const std::int32_t>(t);
-        visible += as_unsigned(std::max(span[2] / block - span[1] / block, 0));
+        if (span[2] - span[1] > unread) visible += as_unsigned(span[2] / block - span[1] / block);
     }
     return visible;
 }
@@ -48,7 +49,7 @@ std::uint64_t macs_attention(const KernelCall& call) noexcept {
 std::uint64_t macs_select_keys(const KernelCall& call) noexcept {
     if (!call[1].present()) return 0;
     const std::int32_t block = call.params.whole_blocks != 0 ? call.params.block : 1;
-    return visible_tokens(call[6], block) * as_unsigned(call[1].ne[0] * call[1].ne[1]);
+    return visible_tokens(call[6], block, unscored_tokens(call.params)) * as_unsigned(call[1].ne[0] * call[1].ne[1]);
 }
 
 std::uint64_t macs_compressed_attention(const KernelCall& call) noexcept {

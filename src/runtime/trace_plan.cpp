@@ -150,7 +150,7 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
         }
         view.inputs = std::span(node_inputs_).subspan(first);
         view.shapes = std::span(node_shapes_).subspan(first);
-        view.block = node.op == Op::select_keys && node.params.whole_blocks != 0 ? node.params.block : 1;
+        if (node.op == Op::select_keys) view.block = node.params.whole_blocks != 0 ? node.params.block : 0;
         nodes_.push_back(view);
     }
 }

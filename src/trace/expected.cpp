@@ -74,11 +74,13 @@ ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
 }
 
 // Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
-// Of every `block` ordinals the last one.
+// Of every `block` ordinals the last one; of a query that sees no more than `unread` none.
 std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs,
-                                        std::span<const std::int32_t> spans, std::int32_t block = 1) {
+                                        std::span<const std::int32_t> spans, std::int32_t block = 1,
+                                        std::int64_t unread = 0) {
     std::vector<std::int32_t> cells;
     for (std::size_t t = 0; t + 3 < spans.size(); t += 4) {
+        if (spans[t] < 0 || spans[t + 2] - spans[t + 1] <= unread) continue;
         const auto seq = static_cast<std::size_t>(spans[t]);
         const std::int32_t begin = spans[t + 1], end = spans[t + 2];
         const auto first = static_cast<std::size_t>(seqs[2 * seq]), count = static_cast<std::size_t>(seqs[2 * seq + 1]);
@@ -120,6 +122,43 @@ void expect_state(const TensorInfo& state, std::span<const std::int32_t> steps, 
     }
     out.push_back(rows(state, AccessMode::read, read));
     out.push_back(rows(state, AccessMode::write, written));
+}
+
+// Of a tensor or view whose dimension `dim` counts queries, the rows of those that score.
+ExpectedAccess rows_of_queries(const TensorInfo& tensor, const ViewShape& shape, std::size_t dim,
+                               std::span<const std::int32_t> spans, std::int64_t unread) {
+    ExpectedAccess access{&tensor, AccessMode::read, {}};
+    const auto n = [&](std::size_t d) { return static_cast<std::uint64_t>(tensor.ne[d]); };
+    const std::uint64_t length = shape.whole ? tensor.row_bytes : shape.length;
+    const std::uint64_t row_stride = shape.whole ? tensor.row_bytes : shape.stride[0];
+    const std::uint64_t n_rows = dim == 1 ? 1 : shape.whole ? n(1) : shape.count[0];
+    const std::uint64_t stride = dim == 1 ? row_stride : shape.whole ? tensor.row_bytes * n(1) : shape.stride[1];
+    for (std::size_t t = 0; 4 * t + 3 < spans.size(); ++t) {
+        if (spans[4 * t] < 0 || spans[4 * t + 2] - spans[4 * t + 1] <= unread) continue;
+        for (std::uint64_t row = 0; row < n_rows; ++row) {
+            const std::uint64_t begin = shape.offset + t * stride + row * row_stride;
+            access.set.add(begin, begin + length);
+        }
+    }
+    access.set.normalize();
+    return access;
+}
+
+// Inputs: iq, index keys, weights, table, seqs, spans, positions. A query that may take all that it sees, one by one,
+// needs no scores, nor does one that sees no whole block; without keys nobody does.
+void expect_selection(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess>& out) {
+    const auto given = [&](std::size_t i) { return i < node.inputs.size() && node.inputs[i] != nullptr; };
+    out.push_back(all(*node.output, AccessMode::write));
+    for (std::size_t i = 3; i < node.inputs.size(); ++i)
+        if (given(i)) out.push_back(part(*node.inputs[i], node.shapes[i]));
+    if (!given(1)) return;
+    const auto spans = integers(data, *node.inputs[5]);
+    const std::int64_t unread = node.block > 0 ? node.block - 1 : given(6) ? 0 : node.output->ne[0];
+    out.push_back(rows(*node.inputs[1], AccessMode::read,
+                       visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]), spans,
+                                     std::max(node.block, 1), unread)));
+    out.push_back(rows_of_queries(*node.inputs[0], node.shapes[0], 2, spans, unread));
+    if (given(2)) out.push_back(rows_of_queries(*node.inputs[2], node.shapes[2], 1, spans, unread));
 }
 
 void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pairs, std::vector<ExpectedAccess>& out) {
@@ -172,16 +211,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(1);
             return;
-        case Op::select_keys: {  // inputs: iq, index keys, weights, table, seqs, spans, positions
-            out.push_back(all(*node.output, AccessMode::write));
-            if (node.inputs[1] != nullptr)
-                out.push_back(rows(*node.inputs[1], AccessMode::read,
-                                   visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
-                                                 integers(data, *node.inputs[5]), node.block)));
-            for (std::size_t i = 0; i < node.inputs.size(); ++i)
-                if (i != 1) read_whole(i);
-            return;
-        }
+        case Op::select_keys: expect_selection(node, data, out); return;
         case Op::latest_mark: {  // inputs: -, marks, -, table, seqs, spans
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,

@@ -28,6 +28,13 @@ def make_model(name, *args):
     return path
 
 
+def golden_model(name):
+    """A model of the golden data, or None where that is not there."""
+    folder = pathlib.Path(os.environ.get("TINFER_GOLDEN") or HERE.parents[2] / "shared" / "golden")
+    path = folder / "models" / name / "model.gguf"
+    return path if path.exists() else None
+
+
 def environment(env=None):
     """Ours without what would speak to the program."""
     return {k: v for k, v in os.environ.items() if not k.startswith("TINFER_") and k != "NO_COLOR"} | (env or {})

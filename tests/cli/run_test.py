@@ -4,6 +4,7 @@
 
 usage: run_test.py path/to/tinfer [unittest arguments]
 """
+import hashlib
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import subprocess
 import time
 import unittest
 
-from cli_support import FOLDER, MODEL, NO_EOG, TINFER, damaged, environment, ids_of, make_model, run_json, tinfer
+from cli_support import FOLDER, MODEL, NO_EOG, TINFER, damaged, environment, golden_model, ids_of, make_model, run_json, tinfer
 
 
 class Run(unittest.TestCase):
@@ -25,6 +26,31 @@ class Run(unittest.TestCase):
                                          "accepted_n", "gain", "shifts_n"})
         self.assertEqual(document["timings"]["generation_n"], 12)
         self.assertEqual(run_json(*args, "--echo")["text"], "once on a time" + document["text"])
+
+    def test_the_hash_is_that_of_the_rows_that_tokens_were_drawn_from(self):
+        args = ["-p", "once on a time", "-n", "7", *NO_EOG]
+        one = run_json(*args, "--hash")
+        self.assertNotIn("logits_sha256", run_json(*args))
+        prompt, rows = ids_of("once on a time"), FOLDER / "rows.f32"
+        tinfer("logits", MODEL, "--tokens", " ".join(map(str, prompt + one["tokens"][:-1])), "-o", rows)
+        data = rows.read_bytes()
+        n_vocab = len(data) // (4 * (len(prompt) + len(one["tokens"]) - 1))
+        self.assertEqual(hashlib.sha256(data[4 * n_vocab * (len(prompt) - 1):]).hexdigest(), one["logits_sha256"])
+        for other in (["-t", "1"], ["-b", "3", "-u", "2"], ["--isa", "reference"], ["--speculate", "ngram"]):
+            self.assertEqual(run_json(*args, "--hash", *other)["logits_sha256"], one["logits_sha256"], other)
+        tinfer("run", MODEL, *args, "--hash", "--temp", "0")
+        self.assertIn("logits      " + one["logits_sha256"], tinfer.stderr)
+
+    def test_token_ids_stand_in_place_of_a_text(self):
+        args = ["-n", "5", "--temp", "0", *NO_EOG]
+        ids = ids_of("once on a time")
+        self.assertEqual(tinfer("run", MODEL, "--tokens", json.dumps(ids), *args), tinfer("run", MODEL, "-p", "once on a time", *args))
+        tinfer("run", MODEL, "--tokens", "1 2", "-p", "a", code=2)
+        tinfer("run", MODEL, "--tokens", " ", code=1)
+        if bare := golden_model("llama"):   # has no vocabulary, so ids come out
+            document = json.loads(tinfer("run", bare, "--tokens", "74 0 197", *args, "--json"))
+            self.assertEqual(document["text"], " ".join(map(str, document["tokens"])))
+            self.assertEqual(tinfer("run", bare, "--tokens", "74 0 197", *args).decode().split(), document["text"].split())
 
     def test_C12_the_budget_is_exact(self):  # [C12]
         for n in (0, 1, 2, 7):

@@ -6,6 +6,7 @@ usage: trace_test.py path/to/tinfer [unittest arguments]
 """
 import collections
 import csv
+import functools
 import io
 import json
 import pathlib
@@ -36,6 +37,33 @@ def trace_json(verb, path, *args, **kw):
 
 def rows(text):
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def router_inputs(path):
+    """(run, layer, row) of every token that a router saw."""
+    data, at, out = path.read_bytes(), 8, []
+    assert data[:8] == b"TNVALUE1"
+    while at < len(data):
+        run, _, layer, width, n, _, _, length, _ = struct.unpack_from("<QIi4qII", data, at)
+        at += 56 + (length + 7) // 8 * 8
+        values = struct.unpack_from(f"<{width * n}f", data, at)
+        out += [(run, layer, values[i * width:(i + 1) * width]) for i in range(n)]
+        at += (4 * width * n + 7) // 8 * 8
+    return out
+
+
+@functools.cache
+def router_of(model, layer):
+    """Its rows, one for each expert."""
+    entry = next(r for r in rows(tinfer("inspect", model, "--csv").decode()) if r["name"] == f"blk.{layer}.ffn_gate_inp.weight")
+    width, n = int(entry["ne0"]), int(entry["ne1"])
+    values = struct.unpack_from(f"<{width * n}f", pathlib.Path(model).read_bytes(), int(entry["file_offset"]))
+    return [values[i * width:(i + 1) * width] for i in range(n)]
+
+
+def best(router, row, n):
+    scores = [sum(w * x for w, x in zip(weights, row)) for weights in router]
+    return set(sorted(range(len(scores)), key=lambda e: -scores[e])[:n])
 
 
 class Recorded(unittest.TestCase):
@@ -266,6 +294,43 @@ class Experts(Recorded):
         told = {p["predictor"]: p for p in trace_json("experts", MOE, "--predict")["predictors"]}
         self.assertEqual(told["oracle"]["accuracy"], 1)
         self.assertLessEqual({"oracle", "frequency", "layer_before", "token_before"}, set(told))
+
+    def test_routers_are_asked_for_the_input_of_the_layer_before(self):
+        t, inputs = FOLDER / "routers.tntrace", FOLDER / "routers.values"
+        record(t, MOE_MODEL, "--router-inputs", inputs, "--overwrite")
+        recorded = router_inputs(inputs)
+        routes = collections.defaultdict(dict)
+        for r in rows(trace("export", t, "--format", "routes")):
+            routes[int(r["token"])].setdefault(int(r["layer"]), set()).add(int(r["expert"]))
+        rows_of = {layer: [row for run, il, row in recorded if il == layer] for layer in sorted({il for _, il, _ in recorded})}
+        self.assertEqual([len(values) for values in rows_of.values()], [sum(il in layers for layers in routes.values()) for il in rows_of])
+        self.assertGreater(len(rows_of), 1)
+        # Counted from the end, rows of a layer are those of the tokens that it has routed.
+        second = sorted(routes)[len(routes) // 2:]
+        told = right = 0
+        for back, token in enumerate(reversed(second), 1):
+            for before, layer in zip(rows_of, list(rows_of)[1:]):
+                if layer not in routes[token]:   # of a prompt the last token alone goes through the last layer
+                    continue
+                chosen = best(router_of(MOE_MODEL, layer), rows_of[before][-back], 2)
+                told += 2
+                right += len(chosen & routes[token][layer])
+                self.assertEqual(best(router_of(MOE_MODEL, layer), rows_of[layer][-back], 2), routes[token][layer])
+        lines = {p["predictor"]: p for p in trace_json("experts", t, "--predict", "--router-inputs", inputs, "--model", MOE_MODEL)["predictors"]}
+        self.assertEqual((lines["stale_router"]["told"], lines["stale_router"]["right"]), (told, right))
+        self.assertEqual(lines["own_router"]["accuracy"], 1)
+        self.assertNotIn("stale_router", {p["predictor"] for p in trace_json("experts", t, "--predict")["predictors"]})
+        disk = FOLDER / "flat.csv"
+        disk.write_text("request_bytes,idle_bytes_per_s,saturated_bytes_per_s\n4096,1e9,1e9\n")
+        lines = {p["read_ahead"] for p in trace_json("experts", t, "--prefetch", "--disk", disk, "--router-inputs", inputs, "--model", MOE_MODEL)["prefetch"]}
+        self.assertIn("stale_router", lines)
+        self.assertNotIn("own_router", lines)
+        trace("experts", t, "--predict", "--router-inputs", inputs, code=2)
+        trace("experts", t, "--predict", "--router-inputs", inputs, "--model", MODEL, code=3)
+        trace("experts", t, "--predict", "--router-inputs", MODEL, "--model", MOE_MODEL, code=1)
+        self.assertIn("no file of captured values", tinfer.stderr)
+        record(FOLDER / "y.tntrace", MOE_MODEL, "--router-inputs", inputs, code=1)
+        self.assertIn("is there already", tinfer.stderr)
 
     def test_cache(self):
         n = trace_json("experts", MOE)["layers"][0]["experts"]

@@ -19,7 +19,8 @@ COMMANDS = ("run", "tokenize", "detokenize", "template", "logits", "embed", "per
 class Usage(unittest.TestCase):
     def test_wrong_usage_is_2_and_one_line(self):
         for args in ([], ["fly"], ["run"], ["run", "-m", MODEL], ["run", "-m", MODEL, "-p", "a", "-n", "many"],
-                     ["run", "-m", MODEL, "-p", "a", "-f", "b"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
+                     ["run", "-m", MODEL, "-p", "a", "-f", "b"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
+                     ["run", MODEL, "-p", "a", "--kv-type-v", "f17"], ["run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
                      ["logits", "-m", MODEL], ["logits", "-m", MODEL, "-p", "a", "--tokens", "1"]):
             self.assertEqual(tinfer(*args, code=2), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
@@ -29,7 +30,7 @@ class Usage(unittest.TestCase):
         broken.write_bytes(pathlib.Path(MODEL).read_bytes()[:5000])
         for args in (["run", "-m", FOLDER / "absent.gguf", "-p", "a"], ["run", "-m", broken, "-p", "a"],
                      ["tokenize", "-m", MODEL, "-f", FOLDER / "absent.txt"], ["logits", "-m", MODEL, "--tokens", "1 x"],
-                     ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
+                     ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "cuda"],
                      ["run", "-m", MODEL, "-p", "a", "--override", "key"], ["perplexity", "-m", MODEL, "-p", "short"]):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
@@ -84,6 +85,13 @@ class Usage(unittest.TestCase):
                             ("run", MODEL, "-p", "a", "--repeat-penalty", "2"): "--penalty-repeat", ("--hlep",): "--help"}.items():
             tinfer(*args, code=2)
             self.assertIn(f"did you mean {meant}?", tinfer.stderr)
+        for args, meant in {("run", MODEL, "-p", "a", "-temp", "0"): "long options have two dashes: --temp", ("version",): "did you mean --version?",
+                            ("run", MODEL, "-p", "a", "b", "c"): "a text of several words stands in quotes",
+                            ("run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"): "--temp: given more than once"}.items():
+            tinfer(*args, code=2)
+            self.assertIn(meant, tinfer.stderr)
+        self.assertEqual(tinfer("help", "run"), tinfer("run", "--help"))
+        self.assertEqual(tinfer("help"), tinfer("--help"))
         for args in (("xyzzy",), ("run", MODEL, "-p", "a", "--xyzzy")):
             tinfer(*args, code=2)
             self.assertNotIn("did you mean", tinfer.stderr)

@@ -256,6 +256,7 @@ const std::vector<Attack>& attacks() {
         {Op::select_keys, "k and block must be positive, local not negative",
          [](Damaged& d) { d.node().params.k = 0; }},
         {Op::select_keys, "blocks need kv_positions", [](Damaged& d) { d.node().params.block = 4; }},
+        {Op::select_keys, "blocks need kv_positions", [](Damaged& d) { d.node().params.local = 1; }},
         {Op::select_keys, "result must be i32 {n,G,T}", [](Damaged& d) { d.stretch_result(0); }},
         {Op::select_keys, "only whole blocks are chosen without a score",
          [](Damaged& d) { d.node().inputs[0] = kNone; }},

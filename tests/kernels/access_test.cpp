@@ -261,6 +261,63 @@ TEST_CASE("attention: runs of the KV slots that any query sees, shared pages onc
     }
 }
 
+TEST_CASE(
+    "select_keys: a query that takes all tokens it sees scores none: no key, no row of its own, no weight is read") {
+    constexpr std::int64_t kSize = 4, kHeads = 2, kQueries = 3;
+    const std::vector<std::int32_t> table{0, 0, -1, -1}, seqs{0, 1}, spans{0, 0, 5, 4, 0, 0, 20, 19, 0, 0, 30, 29};
+    const std::vector<float> q(kSize * kHeads * kQueries), keys(kSize * 64), weights(kHeads * kQueries);
+    std::vector<std::int32_t> out;
+    const auto call = [&](std::int32_t k, std::int32_t block, bool whole) {
+        OpParams params;
+        params.attention = {.n_head = kHeads, .n_head_kv = 1, .head_dim_k = kSize};
+        params.k = k;
+        params.block = block;
+        params.whole_blocks = whole ? 1 : 0;
+        out.resize(static_cast<std::size_t>(k * block * kQueries));
+        return call_of({f32(out, {std::int64_t{k} * block, 1, kQueries, 1}), f32(q, {kSize, kHeads, kQueries, 1}),
+                        f32(keys, {kSize, 64, 1, 1}), f32(weights, {kHeads, kQueries, 1, 1}), f32(table, {4, 1, 1, 1}),
+                        f32(seqs, {2, 1, 1, 1}), f32(spans, {4, kQueries, 1, 1})},
+                       params);
+    };
+    const auto reads = [&](const kernels::KernelCall& of, int slot) {
+        return resolved(Op::select_keys, DType::none, of, slot, AccessMode::read);
+    };
+    const auto macs = [&](const kernels::KernelCall& of) {
+        return reference_table.find(Op::select_keys, DType::none)->macs(of);
+    };
+    const std::uint64_t key = 4 * kSize, query = 4 * kSize * kHeads, weight = 4 * kHeads;
+    const auto rows = [](std::uint64_t first, std::uint64_t n, std::uint64_t size, std::uint32_t queries = 0) {
+        return AccessRange{first * size, n * size, 0, 1, 0, queries};
+    };
+    for (const int slot : {1, 2, 3}) {
+        CHECK(declared(Op::select_keys, DType::none, call(20, 1, false)).slots.at(slot).dynamic);
+        CHECK(reads(call(30, 1, false), slot).empty());
+    }
+    CHECK(macs(call(30, 1, false)) == 0);
+
+    CHECK(reads(call(20, 1, false), 1) == std::vector{rows(2, 1, query)});
+    CHECK(reads(call(20, 1, false), 2) == std::vector{rows(0, 30, key, 1)});
+    CHECK(reads(call(20, 1, false), 3) == std::vector{rows(2, 1, weight)});
+    CHECK(macs(call(20, 1, false)) == 30 * kSize * kHeads);
+
+    CHECK(reads(call(4, 1, false), 1) == std::vector{rows(0, 3, query)});
+    CHECK(reads(call(4, 1, false), 2) == std::vector{rows(0, 30, key, 3)});
+    CHECK(reads(call(4, 1, false), 3) == std::vector{rows(0, 3, weight)});
+    CHECK(macs(call(4, 1, false)) == 55 * kSize * kHeads);
+
+    // Whole blocks have scores even where all are chosen; five tokens are no block of eight.
+    CHECK(reads(call(7, 8, true), 1) == std::vector{rows(1, 2, query)});
+    CHECK(reads(call(7, 8, true), 2) == std::vector{rows(7, 1, key, 2), rows(15, 1, key, 2), rows(23, 1, key, 1)});
+    CHECK(macs(call(7, 8, true)) == 5 * kSize * kHeads);
+
+    // Rows of heads with a gap between them, as of a view.
+    auto view = call(20, 1, false);
+    view.operands[1].nb = {4, 2 * key, 2 * query, 2 * query * kQueries};
+    Recorder sink;
+    reference_table.find(Op::select_keys, DType::none)->resolve(view, sink);
+    CHECK(sink.slots[1].ranges == std::vector{AccessRange{4 * query, key, 2 * key, 2, 0, 0}});
+}
+
 TEST_CASE("work queue: every chunk once, polled on the leading thread, nothing after a stop") {
     kernels::WorkQueue queue;
     std::vector<int> seen(10, 0);

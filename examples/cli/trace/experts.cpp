@@ -14,9 +14,16 @@ namespace cli {
 namespace {
 
 struct ExpertsArgs : TraceArgs {
-    std::string caches, policies = "lru,lfu,opt", unions, disk;
+    std::string caches, policies = "lru,lfu,opt", unions, disk, router_inputs;
     bool matrix = false, predict = false, prefetch = false;
     int top = 0;
+    /// Null where no inputs were recorded.
+    [[nodiscard]] std::unique_ptr<Routers> routers(const tinfer::TraceReader& trace) const {
+        if (router_inputs.empty()) return nullptr;
+        if (model.empty()) throw UsageError("--router-inputs needs --model, whose routers are asked");
+        check_model(trace);
+        return std::make_unique<Routers>(model, router_inputs);
+    }
 };
 
 using ByLayer = std::map<int, std::vector<const Route*>>;
@@ -190,12 +197,12 @@ Table union_table(const Routes& routes, const ExpertsArgs& args) {
 
 /// How well the experts of a token in a layer are told beforehand. Counts are learnt on the first half of the tokens
 /// and tested on the second.
-Table predictor_table(const Routes& routes, std::size_t top) {
+Table predictor_table(const Routes& routes, std::size_t top, const Routers* routers) {
     struct Result {
         std::uint64_t told = 0, right = 0, told_cold = 0, right_cold = 0;
     };
     std::map<std::string, Result> results;
-    ExpertPredictor predictor;
+    ExpertPredictor predictor(routers);
     const auto score = [&](PredictBy by, const Route& route, const Route* layer_before) {
         const auto told = predictor.tell(by, route, layer_before, top > 0 ? top : route.experts.size());
         if (!told) return;
@@ -258,14 +265,16 @@ int show_experts(const ExpertsArgs& args) {
     };
     if (args.matrix) return show("matrix", matrix_of(routes));
     if (!args.unions.empty()) return show("union", union_table(routes, args));
-    if (args.predict) return show("predictors", predictor_table(routes, static_cast<std::size_t>(args.top)));
+    const auto routers = args.routers(trace);
+    if (args.predict)
+        return show("predictors", predictor_table(routes, static_cast<std::size_t>(args.top), routers.get()));
     if (args.prefetch) {
         if (args.disk.empty()) throw UsageError("--prefetch needs --disk, the curve of a storage");
         const auto sizes = parse_ranges(args.caches.empty() ? "0" : args.caches, "--cache");
         if (sizes.size() != 1) throw UsageError("--prefetch takes one --cache");
         return show("prefetch", prefetch_table(simulate_prefetch(routes, read_storage_curve(args.disk),
                                                                  times_of_layers(trace, routes), sizes[0].first,
-                                                                 static_cast<std::size_t>(args.top))));
+                                                                 static_cast<std::size_t>(args.top), routers.get())));
     }
     if (!args.caches.empty()) return show("caches", cache_table(routes, args));
     const Table layers = table_of_layers(routes), curve = coverage_curve(routes);
@@ -290,6 +299,7 @@ Verb add_experts(CLI::App& trace) {
         "experts", "Shows which experts were chosen, how evenly, and what a cache of them would hit.");
     args->add_file(*verb);
     args->add_selection(*verb);
+    args->add_model(*verb);
     const std::string group = "Question";
     verb->add_flag("--matrix", args->matrix, "counts of every layer and expert, per sequence")->group(group);
     verb->add_option("--cache", args->caches, "experts kept per layer, as 8,16,32")->type_name("LIST")->group(group);
@@ -306,6 +316,11 @@ Verb add_experts(CLI::App& trace) {
     verb->add_flag(
             "--prefetch", args->prefetch,
             "what reading experts ahead of the router would gain, with --disk, and --cache experts kept per layer")
+        ->group(group);
+    verb->add_option("--router-inputs", args->router_inputs,
+                     "what `record --router-inputs` wrote: with --model, asks each router for the input of the layer "
+                     "before")
+        ->type_name("FILE")
         ->group(group);
     verb->add_option("--disk", args->disk, "the storage's curve, by `tinfer trace disk`")
         ->type_name("FILE")

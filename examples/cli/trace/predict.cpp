@@ -6,7 +6,8 @@
 namespace cli {
 
 const char* to_string(PredictBy by) {
-    constexpr const char* kNames[] = {"oracle", "frequency", "layer_before", "token_before", "token_before_counts"};
+    constexpr const char* kNames[] = {
+        "oracle", "frequency", "layer_before", "token_before", "token_before_counts", "stale_router", "own_router"};
     return kNames[static_cast<std::size_t>(by)];
 }
 
@@ -80,6 +81,10 @@ std::optional<ExpertPredictor::Experts> ExpertPredictor::tell(PredictBy by, cons
         case PredictBy::token_before_counts:
             if (old == nullptr) return std::nullopt;
             return best_after(by_token_, route.layer, old->experts, n);
+        case PredictBy::stale_router:
+            if (routers_ == nullptr || layer_before == nullptr) return std::nullopt;
+            return routers_->choose(route.layer, *layer_before, n);
+        case PredictBy::own_router: return routers_ == nullptr ? std::nullopt : routers_->choose(route.layer, route, n);
     }
     return std::nullopt;
 }

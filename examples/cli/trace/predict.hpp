@@ -2,7 +2,7 @@
 // Telling the experts of a token in a layer before its router has chosen them.
 #pragma once
 
-#include "routes.hpp"
+#include "router_inputs.hpp"
 
 namespace cli {
 
@@ -12,9 +12,13 @@ enum class PredictBy {
     layer_before,         ///< counts given the experts of the layer before
     token_before,         ///< what the sequence's token before had in this layer
     token_before_counts,  ///< counts given those
+    stale_router,         ///< this layer's router for what the router of the layer before was given
+    own_router,           ///< for what it is given itself: the control of stale_router, which has to be right always
 };
-inline constexpr PredictBy kPredictors[] = {PredictBy::oracle, PredictBy::frequency, PredictBy::layer_before,
-                                            PredictBy::token_before, PredictBy::token_before_counts};
+inline constexpr PredictBy kPredictors[] = {
+    PredictBy::oracle,       PredictBy::frequency,           PredictBy::layer_before,
+    PredictBy::token_before, PredictBy::token_before_counts, PredictBy::stale_router,
+    PredictBy::own_router};
 [[nodiscard]] const char* to_string(PredictBy by);
 
 /// The routes of one token by layer.
@@ -25,6 +29,8 @@ using TokenRoutes = std::map<int, const Route*>;
 class ExpertPredictor {
 public:
     using Experts = std::vector<std::uint32_t>;
+    /// Without routers nothing is told by them.
+    explicit ExpertPredictor(const Routers* routers = nullptr) : routers_(routers) {}
     void learn(const TokenRoutes& token);
     /// What the next token of its sequence has before it; learn() does it too.
     void remember(const TokenRoutes& token);
@@ -42,6 +48,7 @@ private:
     [[nodiscard]] static Experts best(const Counts& counts, std::size_t n);
     [[nodiscard]] static Experts best_after(const CountsAfter& counts, int layer, const Experts& from, std::size_t n);
 
+    const Routers* routers_;
     std::map<std::pair<std::uint32_t, int>, const Route*> last_;
     std::map<int, Counts> frequency_;
     std::map<int, std::uint64_t> n_learnt_;

@@ -28,8 +28,8 @@ private:
 class PrefetchRun {
 public:
     PrefetchRun(const Routes& routes, const StorageCurve& curve, const std::map<int, double>& layer_ns,
-                std::size_t cache, std::size_t top, std::optional<PredictBy> by)
-        : routes_(routes), curve_(curve), layer_ns_(layer_ns), cache_(cache), top_(top), by_(by) {
+                std::size_t cache, std::size_t top, const Routers* routers, std::optional<PredictBy> by)
+        : routes_(routes), curve_(curve), layer_ns_(layer_ns), cache_(cache), top_(top), by_(by), predictor_(routers) {
         result.policy = by ? to_string(*by) : "on_demand";
     }
     void operator()() {
@@ -156,16 +156,17 @@ private:
 }  // namespace
 
 std::vector<PrefetchResult> simulate_prefetch(const Routes& routes, const StorageCurve& curve,
-                                              const std::map<int, double>& layer_ns, std::size_t cache,
-                                              std::size_t top) {
+                                              const std::map<int, double>& layer_ns, std::size_t cache, std::size_t top,
+                                              const Routers* routers) {
     std::vector<PrefetchResult> results;
     const auto run = [&](std::optional<PredictBy> by) {
-        PrefetchRun one(routes, curve, layer_ns, cache, top, by);
+        PrefetchRun one(routes, curve, layer_ns, cache, top, routers, by);
         one();
         results.push_back(one.result);
     };
     run(std::nullopt);
-    for (const PredictBy by : kPredictors) run(by);
+    for (const PredictBy by : kPredictors)  // a layer's own input is there when nothing is ahead any more
+        if (by != PredictBy::own_router && (by != PredictBy::stale_router || routers != nullptr)) run(by);
     return results;
 }
 

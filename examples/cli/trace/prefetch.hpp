@@ -20,10 +20,10 @@ struct PrefetchResult {
 /// there stops the token. Requests queue at one storage: a single one goes at the idle rate of its size, several at the
 /// saturated one. Each layer keeps `cache` experts, the least recently used leaves; a token's own stay for it anyway.
 /// Counts are learnt on the first half of the tokens, which also fills the caches, and tested on the second.
-/// `layer_ns`: how long a layer computes.
+/// `layer_ns`: how long a layer computes. `routers` may be null.
 [[nodiscard]] std::vector<PrefetchResult> simulate_prefetch(const Routes& routes, const StorageCurve& curve,
                                                             const std::map<int, double>& layer_ns, std::size_t cache,
-                                                            std::size_t top);
+                                                            std::size_t top, const Routers* routers);
 [[nodiscard]] Table prefetch_table(const std::vector<PrefetchResult>& results);
 /// Mean time of kernels of each layer that has experts, layers without them before it included, over runs of one token.
 [[nodiscard]] std::map<int, double> times_of_layers(const tinfer::TraceReader& trace, const Routes& routes);

@@ -9,6 +9,7 @@
 #endif
 
 #include "../run.hpp"
+#include "router_inputs.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -17,10 +18,11 @@ namespace {
 
 struct RecordArgs {
     std::string output, level = "steps", mode = "sync", flush = "auto", when_full = "wait", extras, ring = "64M",
-                        max_bytes = "0", filter_text;
+                        max_bytes = "0", filter_text, router_inputs;
     bool check = false, no_token_ids = false, drop_cache = false, overwrite = false;
     std::shared_ptr<tinfer::TraceFile> file;
     std::shared_ptr<tinfer::CoverageCheck> coverage;
+    std::shared_ptr<RouterInputRecorder> routers;
     std::vector<tinfer::Attachment> attachments;
 
     [[nodiscard]] tinfer::TraceFileOptions options() const;
@@ -72,6 +74,7 @@ tinfer::TraceFileOptions RecordArgs::options() const {
     options.ring_bytes = parse_size(ring, "--ring-size");
     options.max_bytes = parse_size(max_bytes, "--max-size");
     options.extras.token_ids = !no_token_ids;
+    options.extras.router = !router_inputs.empty();
     for (const auto& extra : parse_words(extras)) {
         if (extra == "pages") options.extras.pages = true;
         else if (extra == "router") options.extras.router = true;
@@ -118,6 +121,11 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
         ->group(group);
     command.add_option("--extras", args.extras, "also record pages, router, value_hash, addresses")
         ->type_name("LIST")
+        ->group(group);
+    command
+        .add_option("--router-inputs", args.router_inputs,
+                    "also write what each router multiplies, for `trace experts --predict`; its choices are recorded")
+        ->type_name("FILE")
         ->group(group);
     command.add_flag("--check", args.check, "compare every event with what the graph means; exit 1 on a difference")
         ->group(group);
@@ -166,6 +174,10 @@ void start_record(RecordArgs& args, tinfer::Context& context) {
 #endif
     args.file = std::make_shared<tinfer::TraceFile>(args.output, args.options());
     args.attachments.push_back(context.attach(args.file));
+    if (!args.router_inputs.empty()) {
+        args.routers = std::make_shared<RouterInputRecorder>(args.router_inputs, args.overwrite);
+        args.attachments.push_back(context.attach(args.routers));
+    }
     if (!args.check) return;
     args.coverage = std::make_shared<tinfer::CoverageCheck>();
     args.attachments.push_back(context.attach(args.coverage));
@@ -180,6 +192,10 @@ void finish_record(RecordArgs& args) {
     if (file.filtered() > 0) line += ", " + std::to_string(file.filtered()) + " filtered";
     note(line, Look::dim);
     if (file.dropped() > 0) note("tinfer: warning: " + counted(file.dropped(), "event") + " dropped", Look::warning);
+    if (args.routers != nullptr) {
+        args.routers->close();
+        note("routers     " + args.router_inputs + ": " + counted(args.routers->n_rows(), "row"), Look::dim);
+    }
     if (args.coverage == nullptr) return;
     for (const auto& difference : args.coverage->differences()) note_error(difference);
     if (!args.coverage->differences().empty())

@@ -31,6 +31,7 @@ public:
             const auto& header = found->second->header;
             for (std::uint32_t t = 0; t < header.n_tokens; ++t) {
                 Route& route = make(token_of(t, header.n_tokens), layer);
+                route.row = t;
                 for (std::uint32_t k = 0; k < header.k; ++k) {
                     const auto& pick = found->second->picks[std::size_t{t} * header.k + k];
                     route.experts.push_back(pick.expert);

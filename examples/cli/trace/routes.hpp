@@ -13,6 +13,7 @@ struct Route {
     std::uint32_t sequence = 0;
     std::int32_t position = 0;
     int layer = 0;
+    std::uint32_t row = 0;               ///< among the tokens that this layer routes in this run
     std::vector<std::uint32_t> experts;  ///< best first
     std::vector<float> weights;          ///< empty: not recorded
 };

@@ -234,7 +234,7 @@ void check_names(const Examined& x, Verdict& v) {
         if (tensor.tensor_class != 0) continue;
         const auto name = x.trace.text(tensor.name);
         std::uint64_t layer = format::kNoLayer16;
-        auto role = name.substr(0, name.rfind('.') == name.npos ? name.size() : name.rfind('.'));
+        auto role = name;
         if (name.starts_with("blk.")) {
             const auto dot = name.find('.', 4);
             if (dot == name.npos) continue;
@@ -244,7 +244,9 @@ void check_names(const Examined& x, Verdict& v) {
             } catch (const UsageError&) {
                 continue;  // no usual form
             }
-            role = name.rfind('.') > dot ? name.substr(dot + 1, name.rfind('.') - dot - 1) : name.substr(dot + 1);
+            role = name.substr(dot + 1);
+            if (role.ends_with(".weight"))
+                role.remove_suffix(std::string_view(".weight").size());  // biases keep theirs
             if (tensor.layer != layer)
                 v.fail(harmless_text(name) + " is recorded as of layer " + std::to_string(tensor.layer));
         }

@@ -85,38 +85,34 @@ details.findings = () => {
     }
     const p = experts.get();
     if (p?.tokensAll) {
-        const list = Array.from({length: p.experts}, (_, x) => [x, p.total[x] / p.tokensAll]).sort(
-                (a, b) => b[1] - a[1]
-            ),
-            even = p.used / p.experts;
+        // An expert is one of its layer: those of the same number in other layers have nothing to do with it.
+        const list = p.layers
+                .flatMap((layer, l) =>
+                    Array.from({length: p.experts}, (_, expert) => ({
+                        layer,
+                        expert,
+                        share: p.tokens[l] ? p.counts[l * p.experts + expert] / p.tokens[l] : 0
+                    }))
+                )
+                .sort((a, b) => b.share - a.share),
+            even = p.used / p.experts,
+            hot = list.filter(x => x.share > 1.5 * even).length;
         let cold = 0;
         for (const v of p.counts) if (!v) ++cold;
         card(
             'Hot experts',
-            el(
-                'strong',
-                {},
-                list
-                    .slice(0, 3)
-                    .filter(x => x[1] > 1.5 * even)
-                    .map(x => x[0])
-                    .join(', ') || 'None stands out'
-            ),
-            ` (even routing: ${formatShare(even)} of tokens each)`,
+            el('strong', {}, hot ? `${formatCount(hot)} of ${formatCount(list.length)}` : 'None'),
+            ` chosen half as often again as even routing would (${formatShare(even)} of tokens each)`,
             ...details.bars(
-                list.slice(0, 5).map(([x, v]) => [
-                    `expert ${x}, all layers`,
-                    v,
-                    formatShare(v),
-                    () => {
-                        const l = p.layers.reduce(
-                            (best, _, i) => (p.counts[i * p.experts + x] > p.counts[best * p.experts + x] ? i : best),
-                            0
-                        );
-                        app.setPin({kind: 'expert', layer: p.layers[l], expert: x});
-                    }
-                ]),
-                list[0][1] || 1
+                list
+                    .slice(0, 5)
+                    .map(x => [
+                        `layer ${x.layer}, expert ${x.expert}`,
+                        x.share,
+                        formatShare(x.share),
+                        () => app.setPin({kind: 'expert', layer: x.layer, expert: x.expert})
+                    ]),
+                list[0].share || 1
             ),
             el('div', {class: 'quiet'}, `${formatCount(cold)} of ${formatCount(p.counts.length)} were never chosen`),
             el('div', {class: 'chips'}, el('button', {onclick: details.go('experts')}, 'All experts'))

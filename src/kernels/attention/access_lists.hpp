@@ -99,11 +99,19 @@ private:
     bool padding_ = false;
 };
 
-/// The entries of all sequences of an attention call, by page. Of every `block` tokens a query reads the last one.
+/// Of select_keys: a query that sees no more tokens than this scores none, because it takes them all or sees no whole
+/// block. Blocks are scored even where all are chosen.
+inline std::int32_t unscored_tokens(const OpParams& params) noexcept {
+    if (params.whole_blocks != 0) return params.block - 1;
+    return params.block == 1 && params.local == 0 ? params.k : 0;
+}
+
+/// The entries of all sequences of an attention call, by page. Of every `block` tokens a query reads the last one; one
+/// that sees no more than `unread` tokens reads none.
 class VisiblePages {
 public:
-    explicit VisiblePages(const KernelCall& call, std::int32_t block = 1) noexcept
-        : table_(call[4]), seqs_(call[5]), spans_(call[6]), block_(block) {
+    explicit VisiblePages(const KernelCall& call, std::int32_t block = 1, std::int32_t unread = 0) noexcept
+        : table_(call[4]), seqs_(call[5]), spans_(call[6]), block_(block), unread_(unread) {
         std::int64_t last = -1;
         for_each_entry([&](std::int64_t, const std::int32_t* entry) {
             ascending_ = ascending_ && entry[0] > last;
@@ -165,7 +173,7 @@ private:
         for (std::int64_t t = 0; t < spans_.ne[1]; ++t) {
             const auto* span = spans_.row<const std::int32_t>(t);
             const std::int32_t begin = span[1] - entry[1], end = span[2] - entry[1];
-            if (span[0] != sequence || end <= 0 || begin >= kPageSlots || begin >= end) continue;
+            if (span[0] != sequence || end <= 0 || begin >= kPageSlots || end - begin <= unread_) continue;
             if (!full || begin > 0 || end < kPageSlots) return -1;
             ++n;
         }
@@ -180,7 +188,7 @@ private:
         bool in_parts = false;
         for (std::int64_t t = 0; t < spans_.ne[1]; ++t) {
             const auto* span = spans_.row<const std::int32_t>(t);
-            if (span[0] != sequence) continue;
+            if (span[0] != sequence || span[2] - span[1] <= unread_) continue;
             const std::int32_t begin = std::max(span[1] - entry[1], 0), end = std::min(span[2] - entry[1], live);
             if (begin >= end) continue;
             if (begin == 0 && end == kPageSlots) {
@@ -203,7 +211,7 @@ private:
     }
 
     const Operand &table_, &seqs_, &spans_;
-    std::int32_t block_;
+    std::int32_t block_, unread_;
     bool ascending_ = true;
 };
 
