@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as what a caller does with a constraint: the first names a grammar, the others tokens, steps back and
-// copies. A token is allowed where its bit is set and nowhere else, accept() throws for all others and changes nothing, steps
-// back lead to the mask that was there, and forced tokens are allowed one after the other.
+// copies. A token is allowed where its bit is set and nowhere else, accept() throws for all others and changes nothing,
+// steps back lead to the mask that was there, and forced tokens are allowed one after the other.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
