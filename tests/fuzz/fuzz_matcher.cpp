@@ -37,7 +37,8 @@ const std::vector<tinfer::Grammar>& fuzz_grammars() {
         for (const char* text : {
                  "true",
                  R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "n": {
-                     "type": "integer", "minimum": -3, "maximum": 120}, "ok": {"type": "boolean"}}, "required": ["name", "ok"]})",
+                     "type": "integer", "minimum": -3, "maximum": 120}, "ok": {"type": "boolean"}},
+                     "required": ["name", "ok"]})",
                  R"({"type": "array", "items": {"enum": ["a", "ab", 1, null, {"k": [1]}]}, "uniqueItems": false,
                      "contains": {"const": 1}, "maxItems": 4})",
                  R"({"type": "string", "pattern": "^(?:[A-Z]{2}-)?[0-9]{3,6}(?:\\.[a-z]+)*$", "maxLength": 20})",
