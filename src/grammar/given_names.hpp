@@ -16,8 +16,8 @@ namespace tinfer::grammar {
 
 class GivenNames {
 public:
-    /// Reads bytes of a text that is JSON so far. False where they end a name that its object has already; what was read
-    /// is undefined then.
+    /// Reads bytes of a text that is JSON so far. False where they end a name that its object has already; what was
+    /// read is undefined then.
     [[nodiscard]] bool read(std::string_view bytes);
     /// Whether a piece can be read.
     [[nodiscard]] bool allows(std::string_view piece) const;

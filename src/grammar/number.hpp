@@ -38,7 +38,8 @@ struct NumberSpec {
     void lower_max(const Decimal& value, bool is_exclusive);
 };
 
-/// Whether a JSON number in any spelling is one of them; false beyond what Decimal::parse() reads, and beyond 400 digits.
+/// Whether a JSON number in any spelling is one of them; false beyond what Decimal::parse() reads, and beyond 400
+/// digits.
 [[nodiscard]] bool contains(const NumberSpec& spec, std::string_view number);
 /// Over the characters of a number. Empty where none is left. Throws limit_exceeded.
 [[nodiscard]] Dfa number_dfa(const NumberSpec& spec);

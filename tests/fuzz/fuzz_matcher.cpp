@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as what a caller does with a constraint: the first names a grammar, the others tokens, steps back and copies.
-// A token is allowed where its bit is set and nowhere else, accept() throws for all others and changes nothing, steps
-// back lead to the mask that was there, and forced tokens are allowed one after the other.
+// Any bytes as what a caller does with a constraint: the first names a grammar, the others tokens, steps back and
+// copies. A token is allowed where its bit is set and nowhere else, accept() throws for all others and changes nothing,
+// steps back lead to the mask that was there, and forced tokens are allowed one after the other.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -34,17 +34,17 @@ const std::vector<tinfer::Grammar>& fuzz_grammars() {
                  "root ::= item (\", \" item)*\nitem ::= [0-9]{1,3} | \"\\\"\" [^\"\\x00-\\x1F]* \"\\\"\"",
              })
             out.push_back(tinfer::Grammar::parse(text, {.max_cache_bytes = 1u << 20}));
-        for (
-            const char* text : {
-                "true",
-                R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "n": {"type": "integer",
-                     "minimum": -3, "maximum": 120}, "ok": {"type": "boolean"}}, "required": ["name", "ok"]})",
-                R"({"type": "array", "items": {"enum": ["a", "ab", 1, null, {"k": [1]}]}, "uniqueItems": false,
+        for (const char* text : {
+                 "true",
+                 R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "n": {
+                     "type": "integer", "minimum": -3, "maximum": 120}, "ok": {"type": "boolean"}},
+                     "required": ["name", "ok"]})",
+                 R"({"type": "array", "items": {"enum": ["a", "ab", 1, null, {"k": [1]}]}, "uniqueItems": false,
                      "contains": {"const": 1}, "maxItems": 4})",
-                R"({"type": "string", "pattern": "^(?:[A-Z]{2}-)?[0-9]{3,6}(?:\\.[a-z]+)*$", "maxLength": 20})",
-                R"({"type": "object", "patternProperties": {"^x": {"format": "date-time"}}, "minProperties": 1,
+                 R"({"type": "string", "pattern": "^(?:[A-Z]{2}-)?[0-9]{3,6}(?:\\.[a-z]+)*$", "maxLength": 20})",
+                 R"({"type": "object", "patternProperties": {"^x": {"format": "date-time"}}, "minProperties": 1,
                      "maxProperties": 3, "additionalProperties": {"multipleOf": 0.5}})",
-            })
+             })
             out.push_back(tinfer::Schema::parse(text, {.grammar = {.max_cache_bytes = 1u << 20}}).grammar());
         return out;
     }();
