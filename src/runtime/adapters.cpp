@@ -228,7 +228,7 @@ runtime::AttachedAdapters Context::Impl::attached_adapters() const {
 }
 
 void Context::Impl::set_adapter_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept {
-    if (adapters_) adapters_->set_scale(adapter, seq, scale);
+    if (adapters) adapters->set_scale(adapter, seq, scale);
 }
 
 void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
