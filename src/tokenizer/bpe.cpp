@@ -83,11 +83,11 @@ void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& sc
         text = scratch.text;
         subject = scratch.subject;
     }
-    scratch.expect(out.size() + vocab.fewest_tokens(text.size()));
+    scratch.expect(out.size() + vocab.fewest_tokens(text));
     vocab.pretokenizer.split(subject, scratch.regex, scratch.piece_ends);
     std::size_t begin = 0;
     for (const std::size_t end : scratch.piece_ends) {
-        scratch.expect(out.size() + vocab.fewest_tokens(text.size() - begin));
+        scratch.expect(out.size());
         encode_piece(vocab, text.substr(begin, end - begin), scratch, out);
         begin = end;
     }

@@ -85,7 +85,8 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     scratch.max_tokens = options.max_tokens;
     scratch.n_bytes = text.size();
     // Broken UTF-8 may become shorter by half. White space that is left out could be all of the text.
-    if (!vocab.matcher.strips()) scratch.expect(vocab.fewest_tokens(text.size() / 2));
+    const bool is_limited = options.max_tokens < text.size();
+    if (is_limited && !vocab.matcher.strips()) scratch.expect(vocab.fewest_tokens(text) / 2);
     std::size_t next_forced = out.size();
     if (options.close_turn) out.push_back(end_of_turn(vocab));
     if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));

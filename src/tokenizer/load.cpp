@@ -294,8 +294,9 @@ private:
             case Algorithm::plamo2: vocab_.spells_all = has_bytes; break;
             case Algorithm::spm: vocab_.spells_all = has_bytes || vocab_.special.unk != kNoToken; break;
             case Algorithm::rwkv: vocab_.spells_all = true; break;
-            default: break;  // others leave white space and marks out
+            default: return;  // others leave white space and marks out
         }
+        vocab_.spells_ascii = true;
     }
 
     void read_merges() {

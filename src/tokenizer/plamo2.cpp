@@ -27,7 +27,7 @@ std::int64_t piece_cost(const Vocab::Impl& vocab, std::int32_t id) noexcept {
 
 void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out) {
     if (fragment.starts_with(kByteOrderMark)) fragment.remove_prefix(kByteOrderMark.size());
-    scratch.expect(out.size() + vocab.fewest_tokens(fragment.size()));
+    scratch.expect(out.size() + vocab.fewest_tokens(fragment));
     constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
     std::vector<PathStep>& steps = scratch.path;  // from each byte on; only those where a character begins are used
     steps.assign(fragment.size() + 1, {kNoWay, 0, kNoToken});

@@ -95,7 +95,7 @@ void SpmTables::build(const TextIndex& texts, const std::vector<float>& scores) 
 
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
                 std::vector<Token>& out) {
-    scratch.expect(out.size() + vocab.fewest_tokens(fragment.size()));
+    scratch.expect(out.size() + vocab.fewest_tokens(fragment));
     scratch.text.clear();
     if (prefix_space) scratch.text += kEscapedSpace;
     append_escaped_spaces(scratch.text, fragment);

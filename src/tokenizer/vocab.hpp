@@ -3,7 +3,6 @@
 // tokens and back. Immutable once loaded, except for the scratch pool.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -82,6 +81,7 @@ struct Vocab::Impl {
 
     bool add_bos = false, add_eos = false, add_sep = false, add_space_prefix = false, clean_spaces = false;
     bool spells_all = false;     ///< every byte of a text becomes a part of a token, whose text is no shorter
+    bool spells_ascii = false;   ///< so does at least each ASCII character, but for spaces, that has a token
     bool ignore_merges = false;  ///< BPE
     bool plain_text = false;     ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
@@ -100,10 +100,8 @@ struct Vocab::Impl {
     [[nodiscard]] std::uint16_t attr(std::int32_t id) const noexcept {
         return attrs.empty() ? std::uint16_t{0} : attrs[static_cast<std::size_t>(id)];
     }
-    /// A text of so many bytes, without special tokens, has at least so many tokens; 0 where bytes may be left out.
-    [[nodiscard]] std::size_t fewest_tokens(std::size_t n_bytes) const noexcept {
-        return spells_all ? n_bytes / std::max<std::size_t>(texts.longest(), 1) : 0;
-    }
+    /// A text without special tokens has at least so many tokens; 0 where an algorithm may leave out any of it.
+    [[nodiscard]] std::size_t fewest_tokens(std::string_view text) const noexcept;
     /// Bytes of one token; `special` shows control tokens. The id is in range.
     [[nodiscard]] std::string_view piece(std::int32_t id, bool render_special) const noexcept;
     /// The token as an index; throws index_out_of_range.
