@@ -132,7 +132,8 @@ private:
         options.system = args_.system_file.empty() ? args_.system : read_document(args_.system_file, "--system-file");
         if (!args_.source_file.empty()) {
             options.chat_template = tinfer::ChatTemplate::built_in(args_.source_file);
-            if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_document(args_.source_file, "--template"));
+            if (!options.chat_template)
+                options.chat_template = tinfer::ChatTemplate(read_document(args_.source_file, "--template"));
         }
         if (!args_.prefix.empty() || !args_.suffix.empty()) {
             options.chat_template = tinfer::ChatTemplate(kRawTurns);
@@ -140,7 +141,8 @@ private:
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
-        if (!args_.tools_file.empty() && args_.tool_choice != "none") tools_ = read_document(args_.tools_file, "--tools");
+        if (!args_.tools_file.empty() && args_.tool_choice != "none")
+            tools_ = read_document(args_.tools_file, "--tools");
         options.tools = tools_;
         options.reasoning_budget = args_.reasoning_budget;
         if (!options.chat_template && !tools_.empty())

@@ -122,7 +122,8 @@ int run_serve(ServeArgs& args) {
     options.sampler = args.sampler.get();
     if (!args.template_file.empty()) {
         options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
-        if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--template"));
+        if (!options.chat_template)
+            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--template"));
     }
     const auto model = args.model.load();
     tinfer::EngineOptions engine_options;

@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "common.hpp"
+
 namespace cli {
 
 namespace {

@@ -80,7 +80,8 @@ struct Program {
     std::vector<ObjectTerminal> objects;
     std::uint32_t start = 0;
     std::size_t n_rules = 0;
-    std::vector<std::pair<std::uint32_t, std::string>> rule_ends{};  ///< of a grammar's rules: behind the last node, name
+    std::vector<std::pair<std::uint32_t, std::string>>
+        rule_ends{};  ///< of a grammar's rules: behind the last node, name
     bool has_tokens = false;
     std::string text;                   ///< the grammar as it can be printed
     std::vector<std::string> warnings;  ///< what was not an error

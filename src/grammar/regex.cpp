@@ -386,8 +386,8 @@ public:
                 const bool ends = matches || std::ranges::binary_search(closure(from, at_begin, true), whole_.out);
                 members.push_back(std::move(set));
                 if (members.size() * k > kMaxDfaEdges)
-                    fail(ErrorCode::limit_exceeded, cat("regular expression: more than ", kMaxDfaEdges,
-                                                        " transitions of its automaton"));
+                    fail(ErrorCode::limit_exceeded,
+                         cat("regular expression: more than ", kMaxDfaEdges, " transitions of its automaton"));
                 out.labels.push_back(ends ? 1 : 0);
             }
             return at->second;

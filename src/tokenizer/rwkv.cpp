@@ -6,8 +6,7 @@
 
 namespace tinfer::tokenizer {
 
-void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, const Scratch& scratch,
-                 std::vector<Token>& out) {
+void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, const Scratch& scratch, std::vector<Token>& out) {
     while (!fragment.empty()) {
         const ByteTrie::Match match = vocab.trie.longest(fragment);
         if (match.length == 0 && vocab.special.unk == kNoToken)

@@ -116,7 +116,7 @@ struct Scratch {
     RegexScratch regex;
     PieceCache cache;
     std::size_t max_tokens = ~std::size_t{0};  ///< of the text that is encoded
-    std::size_t n_bytes = 0;                    ///< of that text
+    std::size_t n_bytes = 0;                   ///< of that text
 
     /// Says that the text has at least so many tokens: throws limit_exceeded where that is more than max_tokens.
     void expect(std::size_t n_tokens) const {

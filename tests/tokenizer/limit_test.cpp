@@ -16,9 +16,12 @@ namespace {
 
 std::vector<std::pair<std::string, Vocab>> small_vocabs() {
     return {
-        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))}, {"BPE of characters", load_vocab(small_bpe("gemma4"))},
-        {"SPM", load_vocab(small_spm())},                   {"WordPiece", load_vocab(small_wordpiece())},
-        {"Unigram", load_vocab(small_unigram())},           {"RWKV", load_vocab(small_rwkv())},
+        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))},
+        {"BPE of characters", load_vocab(small_bpe("gemma4"))},
+        {"SPM", load_vocab(small_spm())},
+        {"WordPiece", load_vocab(small_wordpiece())},
+        {"Unigram", load_vocab(small_unigram())},
+        {"RWKV", load_vocab(small_rwkv())},
         {"PLaMo-2", load_vocab(small_plamo2())},
     };
 }
