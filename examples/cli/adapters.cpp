@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 namespace cli {
@@ -15,15 +16,19 @@ struct Weighted {
 };
 
 // FILE[=NUMBER]: a name may have a = of its own, but then no number behind its last one.
-Weighted parse_weighted(const std::string& text) {
+Weighted parse_weighted(const std::string& option, const std::string& text) {
     const auto equals = text.rfind('=');
     if (equals == std::string::npos) return {text};
     const char *begin = text.data() + equals + 1, *const end = text.data() + text.size();
     if (begin != end && *begin == '+') ++begin;
     float value = 0;
     const auto [at, error] = std::from_chars(begin, end, value);
-    if (error != std::errc() || at != end || !std::isfinite(value)) return {text};
-    return {text.substr(0, equals), value};
+    if (error == std::errc() && at == end && std::isfinite(value)) return {text.substr(0, equals), value};
+    std::error_code ignored;
+    if (!std::filesystem::exists(text, ignored) && std::filesystem::exists(text.substr(0, equals), ignored))
+        throw UsageError(option + " '" + text + "': '" + text.substr(equals + 1) +
+                         "' is no finite number to multiply the file by");
+    return {text};
 }
 
 tinfer::LayerRange parse_layers(const std::string& text) {
@@ -63,12 +68,12 @@ void AdapterArgs::add_to(CLI::App& command) {
 void AdapterArgs::attach_to(tinfer::Context& context, const ModelArgs& model_args) const {
     if (!layers.empty() && controls.empty()) throw UsageError("--control-vector-layers goes with --control-vector");
     for (const std::string& text : loras) {
-        const auto [path, scale] = parse_weighted(text);
+        const auto [path, scale] = parse_weighted("--lora", text);
         tinfer::attach(context, tinfer::Adapter::load(context.model(), path, model_args.log()), scale);
     }
     std::vector<tinfer::WeightedControl> vectors;
     for (const std::string& text : controls) {
-        const auto [path, strength] = parse_weighted(text);
+        const auto [path, strength] = parse_weighted("--control-vector", text);
         vectors.push_back({tinfer::ControlVector::load(context.model(), path), strength});
     }
     const tinfer::LayerRange range = parse_layers(layers);

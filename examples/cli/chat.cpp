@@ -72,7 +72,7 @@ public:
         if (const auto grammar = args_.grammar.read(model_.vocab()))
             sampler_.constrain(grammar->constraint(model_.vocab()));
         else constrains_calls_ = !tools_.empty();
-        if (!args_.messages_file.empty()) chat_.set_messages(read_text(args_.messages_file));
+        if (!args_.messages_file.empty()) chat_.set_messages(read_document(args_.messages_file, "--messages"));
     }
 
     int once(const std::string& text) {
@@ -129,10 +129,11 @@ private:
         options.speculation = args_.speculate.get(model_, context_.options());
         options.shift = args_.long_text.shift();
         options.extend = args_.long_text.self_extend();
-        options.system = args_.system_file.empty() ? args_.system : read_text(args_.system_file);
+        options.system = args_.system_file.empty() ? args_.system : read_document(args_.system_file, "--system-file");
         if (!args_.source_file.empty()) {
             options.chat_template = tinfer::ChatTemplate::built_in(args_.source_file);
-            if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_text(args_.source_file));
+            if (!options.chat_template)
+                options.chat_template = tinfer::ChatTemplate(read_document(args_.source_file, "--template"));
         }
         if (!args_.prefix.empty() || !args_.suffix.empty()) {
             options.chat_template = tinfer::ChatTemplate(kRawTurns);
@@ -140,7 +141,8 @@ private:
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
-        if (!args_.tools_file.empty() && args_.tool_choice != "none") tools_ = read_text(args_.tools_file);
+        if (!args_.tools_file.empty() && args_.tool_choice != "none")
+            tools_ = read_document(args_.tools_file, "--tools");
         options.tools = tools_;
         options.reasoning_budget = args_.reasoning_budget;
         if (!options.chat_template && !tools_.empty())
@@ -284,7 +286,7 @@ private:
 
     void load(const std::string& path) {
         if (path.empty()) return note("/load needs the name of a file", Look::warning);
-        chat_.set_messages(read_text(path));
+        chat_.set_messages(read_document(path));
         note("loaded " + counted(chat_.n_messages(), "message"), Look::dim);
     }
 

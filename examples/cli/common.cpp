@@ -44,7 +44,13 @@ void watch_interrupts(bool and_terminate) {
 #endif
 }
 
-std::string read_file(const std::string& path) {
+void refuse_length(const std::string& path, std::string_view option, std::size_t most) {
+    throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, (option.empty() ? "" : std::string(option) + " ") + path +
+                                                               ": more than " + std::to_string(most >> 20) +
+                                                               " MiB, the most that is read of such a file");
+}
+
+std::string read_file(const std::string& path, std::string_view option, std::size_t most) {
     std::error_code ignored;
     if (path != "-" && std::filesystem::is_directory(path, ignored))
         refuse_io(path, "is a directory, a file is needed");
@@ -55,13 +61,16 @@ std::string read_file(const std::string& path) {
     if (file == nullptr) refuse_io(path, std::string("cannot be opened: ") + std::strerror(errno));
     std::string bytes;
     std::vector<char> block(1 << 16);
-    while (const auto n = std::fread(block.data(), 1, block.size(), file.get())) bytes.append(block.data(), n);
+    while (const auto n = std::fread(block.data(), 1, block.size(), file.get())) {
+        if (n > most - bytes.size()) refuse_length(path, option, most);
+        bytes.append(block.data(), n);
+    }
     if (std::ferror(file.get()) != 0) refuse_io(path, std::string("cannot be read: ") + std::strerror(errno));
     return bytes;
 }
 
-std::string read_text(const std::string& path) {
-    std::string text = read_file(path);
+std::string read_text(const std::string& path, std::string_view option, std::size_t most) {
+    std::string text = read_file(path, option, most);
     if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
     return text;
 }

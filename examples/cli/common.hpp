@@ -45,10 +45,22 @@ inline constexpr int kInterrupted = 130;  ///< exit code after SIGINT
 void watch_interrupts(bool and_terminate = false);
 void clear_interrupt() noexcept;  ///< what it stopped is stopped; the program goes on
 
-/// Bytes of a file or a pipe, `-` for stdin. Throws tinfer::Error(io_error).
-[[nodiscard]] std::string read_file(const std::string& path);
+/// What is read of one input at most: of a text, and of a grammar, a schema, a template or another document. Devices
+/// and pipes may have no end.
+inline constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30, kMaxDocumentBytes = std::size_t{64} << 20;
+
+/// Bytes of a file or a pipe, `-` for stdin. Throws tinfer::Error: io_error; limit_exceeded, naming the option that the
+/// file was given with.
+[[nodiscard]] std::string read_file(const std::string& path, std::string_view option = {},
+                                    std::size_t most = kMaxTextBytes);
 /// The same as text: one U+FEFF in front is left out.
-[[nodiscard]] std::string read_text(const std::string& path);
+[[nodiscard]] std::string read_text(const std::string& path, std::string_view option = {},
+                                    std::size_t most = kMaxTextBytes);
+inline std::string read_document(const std::string& path, std::string_view option = {}) {
+    return read_text(path, option, kMaxDocumentBytes);
+}
+/// limit_exceeded for an input that is longer than `most` bytes.
+[[noreturn]] void refuse_length(const std::string& path, std::string_view option, std::size_t most);
 void write_file(const std::string& path, std::string_view bytes);
 
 [[nodiscard]] bool all_finite(std::span<const float> values) noexcept;

@@ -26,7 +26,7 @@ Checked compile(const CheckArgs& args) {
     if (args.file.empty() == args.schema.empty())
         throw UsageError("a grammar is needed: FILE.gbnf or --json-schema FILE, one of them");
     if (args.schema.empty()) {
-        const std::string text = read_text(args.file);
+        const std::string text = read_document(args.file);
         auto grammar = args.model.files.empty() ? tinfer::Grammar::parse(text)
                                                 : tinfer::Grammar::parse(text, args.model.load_vocab());
         auto warnings = grammar.warnings();
@@ -41,7 +41,7 @@ Checked compile(const CheckArgs& args) {
 }
 
 void match_lines(const tinfer::Grammar& grammar, const std::string& path) {
-    const std::string lines = read_text(path);
+    const std::string lines = read_text(path, "--match-file");
     std::size_t number = 0;
     for (std::size_t at = 0; at < lines.size();) {
         const auto end = std::min(lines.find('\n', at), lines.size());

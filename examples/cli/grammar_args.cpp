@@ -9,7 +9,8 @@ tinfer::Schema read_schema(const std::string& given, const tinfer::SchemaOptions
     const auto begin = std::min(given.find_first_not_of(" \t\r\n"), given.size());
     const bool is_json = given.substr(begin).starts_with('{') || given == "true" || given == "false";
     if (is_json) return tinfer::Schema::parse(given, options);
-    return tinfer::Schema::parse(read_text(given.starts_with('@') ? given.substr(1) : given), options);
+    return tinfer::Schema::parse(read_document(given.starts_with('@') ? given.substr(1) : given, "--json-schema"),
+                                 options);
 }
 
 void GrammarArgs::add_to(CLI::App& command) {
@@ -44,7 +45,8 @@ void GrammarArgs::read_early() const {
 std::optional<tinfer::Grammar> GrammarArgs::read(const tinfer::Vocab& vocab) const {
     read_early();
     if (!given() || early_) return early_;
-    auto parsed = tinfer::Grammar::parse(grammar_file.empty() ? grammar : read_text(grammar_file), vocab);
+    auto parsed =
+        tinfer::Grammar::parse(grammar_file.empty() ? grammar : read_document(grammar_file, "--grammar-file"), vocab);
     for (const auto& warning : parsed.warnings()) note("warning: " + warning, Look::warning);
     return parsed;
 }

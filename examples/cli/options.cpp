@@ -342,7 +342,7 @@ void TextArgs::require() const {
 
 std::string TextArgs::read() const {
     require();
-    return file_option->count() > 0 ? read_text(file) : prompt;
+    return file_option->count() > 0 ? read_text(file, "--file") : prompt;
 }
 
 void EncodeArgs::add_to(CLI::App& command) {

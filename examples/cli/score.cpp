@@ -76,7 +76,7 @@ ScoreLine encode_line(const tinfer::Vocab& vocab, const Part& prompt, const Part
 }
 
 std::vector<ScoreLine> read_lines(const ScoreArgs& args, const tinfer::Vocab& vocab) {
-    const std::string all = read_text(args.file);
+    const std::string all = read_text(args.file, "--file");
     std::vector<ScoreLine> lines;
     std::size_t number = 0;
     for (std::size_t at = 0; at < all.size();) {

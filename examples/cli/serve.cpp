@@ -102,7 +102,7 @@ void add_options(CLI::App& command, ServeArgs& args) {
 
 void read_keys(ServeArgs& args) {
     for (const auto& file : args.key_files) {
-        std::istringstream lines(read_text(file));
+        std::istringstream lines(read_document(file, "--api-key-file"));
         for (std::string line; std::getline(lines, line);) {
             if (line.ends_with('\r')) line.pop_back();
             if (!line.empty()) args.options.api_keys.push_back(line);
@@ -170,7 +170,8 @@ int run_serve(ServeArgs& args) {
     options.sampler = args.sampler.get();
     if (!args.template_file.empty()) {
         options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
-        if (!options.chat_template) options.chat_template = tinfer::ChatTemplate(read_text(args.template_file));
+        if (!options.chat_template)
+            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--template"));
     }
     if (args.check) return check(args, *make_engine(args));
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))

@@ -129,7 +129,7 @@ double StorageCurve::rate(std::uint64_t request_bytes, double StoragePoint::*of)
 }
 
 StorageCurve read_storage_curve(const std::string& path) {
-    std::istringstream lines(read_text(path));
+    std::istringstream lines(read_document(path));
     std::string line;
     std::vector<StoragePoint> points;
     for (int number = 1; std::getline(lines, line); ++number) {

@@ -29,7 +29,7 @@ tinfer::LocalTime parse_time(const std::string& text) {
 tinfer::ChatTemplate find_template(const TemplateArgs& args) {
     if (!args.source_file.empty()) {
         if (auto built_in = tinfer::ChatTemplate::built_in(args.source_file)) return *std::move(built_in);
-        return tinfer::ChatTemplate(read_text(args.source_file));
+        return tinfer::ChatTemplate(read_document(args.source_file, "--template"));
     }
     args.model.require();
     if (auto found = tinfer::ChatTemplate::of(args.model.open(), args.name)) return *std::move(found);
@@ -43,7 +43,7 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
 /// The inputs as they stand in the file; a list of messages alone stands for an object with them. Where a model is at
 /// hand, its BOS and EOS are the inputs of that name, unless the file has its own.
 json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
-    json inputs = json::parse(read_text(args.messages), nullptr, false);
+    json inputs = json::parse(read_document(args.messages, "--messages"), nullptr, false);
     if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
     if (!inputs.is_object() || !inputs.contains("messages"))
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, args.messages + " is no JSON object with messages");
@@ -69,7 +69,7 @@ int audit(const TemplateArgs& args) {
     std::optional<tinfer::ChatTemplate> expected;
     if (!args.expected.empty()) {
         expected = tinfer::ChatTemplate::built_in(args.expected);
-        if (!expected) expected = tinfer::ChatTemplate(read_text(args.expected));
+        if (!expected) expected = tinfer::ChatTemplate(read_document(args.expected, "--expect"));
     }
     const auto result = tinfer::audit(chat_template, expected ? &*expected : nullptr);
     const int code = result.unexpected.empty() ? 0 : 1;

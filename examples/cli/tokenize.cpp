@@ -69,7 +69,7 @@ int detokenize(const DetokenizeArgs& args) {
     args.model.require();
     if (args.tokens_option->count() + args.file_option->count() != 1)
         throw UsageError("ids are needed: --tokens IDS or --file FILE, one of them");
-    const auto tokens = parse_tokens(args.file_option->count() > 0 ? read_text(args.file) : args.tokens);
+    const auto tokens = parse_tokens(args.file_option->count() > 0 ? read_text(args.file, "--file") : args.tokens);
     const auto vocab = args.model.load_vocab();
     print(vocab.decode(tokens, {.render_special = args.special}));
     return 0;

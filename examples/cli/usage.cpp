@@ -6,6 +6,9 @@
 #include <cctype>
 #include <numeric>
 #include <set>
+#include <sstream>
+
+#include "common.hpp"
 
 namespace cli {
 
@@ -178,7 +181,8 @@ public:
 
     std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
         std::vector<CLI::ConfigItem> kept;
-        for (auto& item : ConfigBase::from_config(input)) {
+        std::istringstream text(all_of(input));
+        for (auto& item : ConfigBase::from_config(text)) {
             if (item.name == "++" || item.name == "--") {  // a section begins or ends
                 if (!item.parents.empty()) (void)section(item.parents);
                 continue;
@@ -203,6 +207,17 @@ private:
 
     [[nodiscard]] std::string chosen() const {
         return app_.get_subcommands().empty() ? "" : app_.get_subcommands()[0]->get_name();
+    }
+    [[nodiscard]] std::string all_of(std::istream& input) const {
+        std::string text;
+        std::vector<char> block(1 << 16);
+        do {
+            input.read(block.data(), static_cast<std::streamsize>(block.size()));
+            const auto n = static_cast<std::size_t>(input.gcount());
+            if (n > kMaxDocumentBytes - text.size()) refuse_length(file(), "--config", kMaxDocumentBytes);
+            text.append(block.data(), n);
+        } while (input);
+        return text;
     }
     [[nodiscard]] std::string file() const { return app_.get_config_ptr()->as<std::string>(); }
 

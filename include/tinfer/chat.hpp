@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,9 +58,10 @@ struct PromptTokens {
 
 /// Tokenizes a rendered prompt as one text. Control tokens come from the template alone: text of the inputs that spells
 /// one is ordinary text, unless `protect_input` is false. BOS stands in front exactly once where the vocabulary adds
-/// it.
+/// it. Throws limit_exceeded, soon, for a prompt of more than `max_tokens`.
 [[nodiscard]] TINFER_API PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt,
-                                             bool protect_input = true);
+                                             bool protect_input = true,
+                                             std::size_t max_tokens = std::numeric_limits<std::size_t>::max());
 
 /// A moment as a calendar shows it.
 struct LocalTime {

@@ -51,6 +51,7 @@ public:
 struct GrammarOptions {
     std::size_t max_nodes = 1'000'000;        ///< of the compiled grammar
     std::size_t max_cache_bytes = 64u << 20;  ///< of what matching remembers, shared by constraints of one grammar
+    std::uint64_t max_steps = 4'000'000;      ///< of matching: in one mask, one token, or for each KiB of a text
 };
 
 /// When a grammar begins to bind. Until then every token is allowed.

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,8 @@ struct EncodeOptions {
                              ///< begins as a parsed special counts as that one
     bool close_turn = false;  ///< exactly one EOT (EOS where there is no EOT) in front of everything, BOS too: ends an
                               ///< interrupted answer, one whose last token in the cache is not is_eog()
+    std::size_t max_tokens =
+        std::numeric_limits<std::size_t>::max();  ///< limit_exceeded, with little work and memory, for a text of more
     const LogSink* log =
         nullptr;  ///< warned of a text that begins with the BOS (ends with the EOS) that is added; for the call
 };

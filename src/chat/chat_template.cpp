@@ -136,13 +136,14 @@ RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMess
     });
 }
 
-PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool protect_input) {
+PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt, bool protect_input, std::size_t max_tokens) {
     return reporting_memory(kRendering, [&] {
         std::vector<TextSegment> segments;
         for (const PromptSpan& span : prompt.spans)
             segments.push_back({prompt.text_of(span), !protect_input || span.origin == 0});
-        auto encoded =
-            vocab.encode(segments, {.add_special = false, .parse_special = true, .force_bos = vocab.add_bos()});
+        auto encoded = vocab.encode(
+            segments,
+            {.add_special = false, .parse_special = true, .force_bos = vocab.add_bos(), .max_tokens = max_tokens});
         PromptTokens out{std::move(encoded.tokens), {}};
         std::size_t span = 0;
         for (const std::size_t begin : encoded.begin) {

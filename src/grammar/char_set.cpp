@@ -21,6 +21,17 @@ void CharSet::add(std::uint32_t lo, std::uint32_t hi) {
     ranges_ = std::move(merged);
 }
 
+CharSet CharSet::of(std::vector<CharRange> ranges) {
+    CharSet out;
+    std::ranges::sort(ranges, {}, &CharRange::lo);
+    for (const CharRange& range : ranges) {
+        if (range.lo > range.hi) continue;
+        if (out.ranges_.empty() || out.ranges_.back().hi + 1 < range.lo) out.ranges_.push_back(range);
+        else out.ranges_.back().hi = std::max(out.ranges_.back().hi, range.hi);
+    }
+    return out;
+}
+
 CharSet CharSet::inverted() const {
     CharSet out;
     std::uint32_t next = 0;
@@ -40,8 +51,8 @@ bool CharSet::contains(std::uint32_t c) const noexcept {
 CharSet CharSet::scalar_values() const {
     CharSet out;
     for (const CharRange& range : ranges_) {
-        if (range.lo < 0xD800) out.add(range.lo, std::min(range.hi, 0xD7FFu));
-        if (range.hi > 0xDFFF) out.add(std::max(range.lo, 0xE000u), range.hi);
+        if (range.lo < 0xD800) out.ranges_.push_back({range.lo, std::min(range.hi, 0xD7FFu)});
+        if (range.hi > 0xDFFF) out.ranges_.push_back({std::max(range.lo, 0xE000u), range.hi});
     }
     return out;
 }

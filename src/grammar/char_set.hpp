@@ -22,6 +22,8 @@ public:
     CharSet(std::initializer_list<CharRange> ranges) {
         for (const CharRange& range : ranges) add(range.lo, range.hi);
     }
+    /// Of ranges in any order, which may overlap: takes O(n log n), where add() takes O(n) for each.
+    [[nodiscard]] static CharSet of(std::vector<CharRange> ranges);
     void add(std::uint32_t lo, std::uint32_t hi);
     void add(const CharSet& other) {
         for (const CharRange& range : other.ranges_) add(range.lo, range.hi);

@@ -32,6 +32,7 @@ void GrammarConstraint::make_room() {
             saved.push_back(matcher_->machine().save(history_[(n_accepted_ - n_remembered_ + i) % kRemembered]));
     }
     auto fresh = std::make_shared<Matcher>(grammar_->program, trie_);
+    fresh->max_steps = grammar_->options.max_steps;
     {
         const std::scoped_lock lock(grammar_->mutex);
         for (auto& known : grammar_->matchers)
@@ -96,6 +97,7 @@ void GrammarConstraint::accept(Token token) {
 bool GrammarConstraint::accept_bytes(std::string_view bytes) {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
+    matcher_->machine().allow(matcher_->max_steps);
     Machine::State next = state_;
     for (const char byte : bytes) next = matcher_->machine().step(next, static_cast<std::uint8_t>(byte));
     if (next == Machine::kDead) return false;
@@ -138,6 +140,7 @@ std::vector<Token> GrammarConstraint::forced() {
         make_room();
         const std::scoped_lock lock(matcher_->mutex);
         GivenNames names = names_;
+        matcher_->machine().allow(matcher_->max_steps);
         for (Machine::State state = state_; bytes.size() < kLongest;) {
             const int byte = matcher_->machine().forced_byte(state);
             const char text[] = {static_cast<char>(byte)};

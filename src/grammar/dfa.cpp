@@ -91,6 +91,16 @@ void Dfa::trim() {
     labels = std::move(kept_labels);
 }
 
+namespace {
+
+void check_edges(std::size_t n_states, std::size_t n_classes) {
+    if (n_states * n_classes > kMaxDfaEdges)
+        fail(ErrorCode::limit_exceeded, cat("automaton: ", n_states, " states with ", n_classes,
+                                            " classes of characters; the limit is ", kMaxDfaEdges, " together"));
+}
+
+}  // namespace
+
 Dfa combine(std::span<const Dfa* const> parts,
             const std::function<std::uint32_t(std::span<const std::uint32_t>)>& label) {
     Dfa out;
@@ -111,6 +121,7 @@ Dfa combine(std::span<const Dfa* const> parts,
             if (tuples.size() >= kMaxDfaStates)
                 fail(ErrorCode::limit_exceeded, cat("automaton: more than ", kMaxDfaStates, " states"));
             tuples.push_back(&at->first);
+            check_edges(tuples.size(), k);
             for (std::size_t i = 0; i < n; ++i)
                 labels_of[i] = at->first[i] == Dfa::kDead ? 0 : parts[i]->labels[at->first[i]];
             out.labels.push_back(label(labels_of));
@@ -170,6 +181,7 @@ Dfa dfa_of_texts(std::span<const std::string_view> texts, bool numbered) {
     if (edges.size() > 10 * kMaxDfaStates)
         fail(ErrorCode::limit_exceeded, cat("list of texts: more than ", 10 * kMaxDfaStates, " characters"));
     out.set_classes(std::move(class_starts));
+    check_edges(labels.size(), out.n_classes());
     out.labels = std::move(labels);
     out.next.assign(out.n_classes() * out.n_states(), Dfa::kDead);
     for (std::size_t s = 0; s < edges.size(); ++s)

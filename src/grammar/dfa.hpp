@@ -41,6 +41,8 @@ struct Dfa {
 
 /// Most states of one automaton; more is limit_exceeded.
 inline constexpr std::size_t kMaxDfaStates = 20'000;
+/// Most states times classes, which an automaton stores for each pair of them; more is limit_exceeded.
+inline constexpr std::size_t kMaxDfaEdges = 16'000'000;
 
 /// Runs automata side by side; `label` makes the label of a state from theirs (0 also where one is dead).
 [[nodiscard]] Dfa combine(std::span<const Dfa* const> parts,

@@ -265,6 +265,7 @@ private:
     Item set(std::size_t begin) {
         Item out{Item::Kind::set};
         const bool is_negated = take('^');
+        std::vector<CharRange> ranges;
         while (peek() != ']') {
             if (at_ >= text_.size() || peek() == '\n' || peek() == '\r') refuse("a set has no end", begin);
             const std::size_t place = at_;
@@ -276,9 +277,10 @@ private:
                 hi = peek() == '\\' ? escape(true) : character();
             }
             if (hi < lo) refuse("a range ends before it begins", place);
-            out.set.add(lo, hi);
+            ranges.push_back({lo, hi});
         }
         ++at_;
+        out.set = CharSet::of(std::move(ranges));
         if (is_negated) out.set = out.set.inverted();
         return out;
     }
@@ -388,7 +390,10 @@ public:
         : parser_(parser), rules_(rules), program_(program), max_nodes_(max_nodes) {}
     void run() {
         std::vector<std::uint32_t> entries;
-        for (const Rule& rule : parser_.rules) entries.push_back(compile(rule.body, program_.add({NodeKind::ret})));
+        for (const Rule& rule : parser_.rules) {
+            entries.push_back(compile(rule.body, program_.add({NodeKind::ret})));
+            program_.rule_ends.emplace_back(static_cast<std::uint32_t>(program_.nodes.size()), rule.name);
+        }
         for (const std::uint32_t call : calls_) program_.nodes[call].arg = entries[program_.nodes[call].arg];
         program_.start = entries[parser_.root()];
         program_.n_rules = entries.size();

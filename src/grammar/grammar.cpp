@@ -15,6 +15,7 @@ namespace tinfer {
 namespace {
 
 constexpr std::string_view kWhere = "grammar: an allocation failed";
+constexpr std::size_t kKibibyte = 1024;
 
 }  // namespace
 
@@ -24,6 +25,7 @@ std::shared_ptr<grammar::Matcher> Grammar::Impl::matcher(const std::shared_ptr<c
     for (const auto& known : matchers)
         if (auto found = known.lock(); found != nullptr && found->shared_trie() == trie) return found;
     auto made = std::make_shared<grammar::Matcher>(program, trie);
+    made->max_steps = options.max_steps;
     matchers.push_back(made);
     return made;
 }
@@ -70,11 +72,14 @@ bool Grammar::matches(std::string_view text) const {
         if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
         auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
         grammar::Machine::State state = machine->start();
-        for (const char byte : text) {
+        for (std::size_t i = 0; i < text.size(); ++i) {
+            if (i % kKibibyte == 0) machine->allow(impl_->options.max_steps);
+            const char byte = text[i];
             state = machine->step(state, static_cast<std::uint8_t>(byte));
             if (state == grammar::Machine::kDead) return false;
             if (machine->memory() > impl_->options.max_cache_bytes) {
                 auto fresh = std::make_unique<grammar::Machine>(impl_->program, 1);
+                fresh->allow(machine->steps_left());
                 state = fresh->load(machine->save(state));
                 machine = std::move(fresh);
             }

@@ -115,7 +115,14 @@ Machine::Row* Machine::new_row() {
 
 // ---- steps over nothing ---------------------------------------------------------------------------------------------
 
+void Machine::refuse_steps(std::uint32_t node) const {
+    const std::string_view rule = program_->rule_of(node);
+    fail(ErrorCode::limit_exceeded, cat("grammar: matching takes more than ", max_steps_, " steps",
+                                        rule.empty() ? std::string() : cat(", at last in rule '", escaped(rule), "'")));
+}
+
 void Machine::visit(const Item& item) {
+    take_steps(1, item.node);
     const auto hash_of = [](const Item& i) {
         return mix(mix(i.parent, i.node), static_cast<std::uint64_t>(i.a) << 32 | i.b);
     };
@@ -228,6 +235,7 @@ Machine::State Machine::make_step(State state, std::uint8_t byte) {
 
 void Machine::step_stack(const Stack& stack, std::uint8_t byte) {
     const Node& node = program_->nodes[stack.frame.node];
+    take_steps(1 + node.count, stack.frame.node);
     switch (node.kind) {
         case NodeKind::bytes:
             for (std::uint32_t i = 0; i < node.count; ++i) {

@@ -41,6 +41,10 @@ public:
         const std::uint32_t to = (*rows_[state])[byte];
         return to != kUnknown ? to : make_step(state, byte);
     }
+    /// From here on so many steps may be taken until the next call; one more is limit_exceeded. What was asked before
+    /// is remembered and costs no step.
+    void allow(std::uint64_t max_steps) noexcept { max_steps_ = steps_left_ = max_steps; }
+    [[nodiscard]] std::uint64_t steps_left() const noexcept { return steps_left_; }
     [[nodiscard]] bool accepts(State state) const noexcept { return states_[state].accepts; }
     /// The state that stands for all with the same allowed tokens as far as counters go.
     [[nodiscard]] State abstract(State state);
@@ -134,6 +138,11 @@ private:
     void step_string(const Stack& stack, std::uint8_t byte);
     void step_key(const Stack& stack, std::uint8_t byte);
     void visit(const Item& item);
+    void take_steps(std::uint64_t n, std::uint32_t node) {
+        if (n > steps_left_) refuse_steps(node);
+        steps_left_ -= n;
+    }
+    [[noreturn]] void refuse_steps(std::uint32_t node) const;
     void close();
     void settle(std::uint32_t parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
     void leave(std::uint32_t parent);
@@ -153,6 +162,7 @@ private:
     std::vector<std::unique_ptr<Row[]>> row_blocks_;  // which do not move when there are more
     std::size_t rows_left_ = 0, row_bytes_ = 0;
     State start_ = kDead;
+    std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};
     // Of one step:
     std::vector<std::uint32_t> out_;
     std::vector<Item> work_, seen_;

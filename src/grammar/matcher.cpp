@@ -12,6 +12,7 @@ Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const T
 }
 
 Matcher::State Matcher::step(State state, std::uint32_t token) {
+    machine_.allow(max_steps);
     State to = Machine::kDead;
     if (trie_->is_usable(token)) {
         to = state;
@@ -83,6 +84,7 @@ void Matcher::mask(State state, std::span<std::uint64_t> out) {
         if (mask.last_use < oldest->last_use) oldest = &mask;
     }
     oldest->state = 0xFFFFFFFF;  // should making it throw
+    machine_.allow(max_steps);
     make(state, oldest->bits);
     oldest->state = state;
     oldest->last_use = ++n_uses_;

@@ -31,7 +31,8 @@ public:
     [[nodiscard]] Machine& machine() noexcept { return machine_; }
     [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
     [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const noexcept { return trie_; }
-    std::mutex mutex;  ///< held by whoever uses the rest
+    std::mutex mutex;                             ///< held by whoever uses the rest
+    std::uint64_t max_steps = ~std::uint64_t{0};  ///< in one step() or mask(); more is limit_exceeded
 
 private:
     static constexpr std::size_t kMasks = 64;

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "grammar/program.hpp"
 
+#include <algorithm>
+
 namespace tinfer::grammar {
+
+std::string_view Program::rule_of(std::uint32_t node) const noexcept {
+    const auto rule = std::ranges::upper_bound(rule_ends, node, {}, [](const auto& end) { return end.first; });
+    return rule == rule_ends.end() ? std::string_view() : std::string_view(rule->second);
+}
 
 std::uint32_t Program::add_text(std::string_view bytes, std::uint32_t next) {
     for (std::size_t i = bytes.size(); i-- > 0;) {

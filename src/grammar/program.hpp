@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "grammar/dfa.hpp"
@@ -85,9 +87,14 @@ struct Program {
     std::vector<ObjectTerminal> objects;
     std::uint32_t start = 0;
     std::size_t n_rules = 0;
+    std::vector<std::pair<std::uint32_t, std::string>>
+        rule_ends{};  ///< of a grammar's rules: behind the last node, name
     bool has_tokens = false;
     std::string text;                   ///< the grammar as it can be printed
     std::vector<std::string> warnings;  ///< what was not an error
+
+    /// Name of the rule that a node belongs to; empty where rules have no names.
+    [[nodiscard]] std::string_view rule_of(std::uint32_t node) const noexcept;
 
     std::uint32_t add(const Node& node) {
         nodes.push_back(node);

@@ -13,6 +13,8 @@ namespace tinfer::grammar {
 namespace {
 
 constexpr std::size_t kMaxNfaStates = 60'000;
+/// Of one expression: places looked at while sets of them become states. More takes seconds and hundreds of megabytes.
+constexpr std::size_t kMaxSteps = 30'000'000;
 constexpr int kMaxRegexDepth = 200;
 
 /// Thompson's construction: a state has one edge over a set, or edges over nothing, which may ask for an end of text.
@@ -316,7 +318,10 @@ private:
 
     CharSet bracket(std::size_t begin) {
         const bool is_inverted = take('^');
-        CharSet set;
+        std::vector<CharRange> ranges;
+        const auto add = [&](const CharSet& part) {
+            ranges.insert(ranges.end(), part.ranges().begin(), part.ranges().end());
+        };
         while (!ends() && peek() != ']') {
             const CharSet low = peek() == '\\' ? escape(true) : literal();
             if (peek() == '-' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']') {
@@ -327,17 +332,18 @@ private:
                 };
                 if (is_one(low) && is_one(high)) {
                     if (low.ranges()[0].lo > high.ranges()[0].lo) refuse("has a range in the wrong order", dash);
-                    set.add(low.ranges()[0].lo, high.ranges()[0].lo);
+                    ranges.push_back({low.ranges()[0].lo, high.ranges()[0].lo});
                 } else {  // "\w-x": the dash stands for itself (Annex B)
-                    set.add(low);
-                    set.add('-', '-');
-                    set.add(high);
+                    add(low);
+                    ranges.push_back({'-', '-'});
+                    add(high);
                 }
                 continue;
             }
-            set.add(low);
+            add(low);
         }
         if (!take(']')) refuse("has a '[' without ']'", begin);
+        CharSet set = CharSet::of(std::move(ranges));
         return is_inverted ? set.inverted() : set;
     }
 
@@ -363,6 +369,7 @@ public:
             }
         out.set_classes(std::move(class_starts));
         const std::size_t k = out.n_classes();
+        take_steps(sets_.size() * k);
         // Which classes each set has.
         std::vector<std::vector<char>> has(sets_.size(), std::vector<char>(k));
         for (std::size_t s = 0; s < sets_.size(); ++s)
@@ -385,6 +392,9 @@ public:
                          cat("regular expression: more than ", kMaxDfaStates, " states of its automaton"));
                 const bool ends = matches || std::ranges::binary_search(closure(from, at_begin, true), whole_.out);
                 members.push_back(std::move(set));
+                if (members.size() * k > kMaxDfaEdges)
+                    fail(ErrorCode::limit_exceeded,
+                         cat("regular expression: more than ", kMaxDfaEdges, " transitions of its automaton"));
                 out.labels.push_back(ends ? 1 : 0);
             }
             return at->second;
@@ -397,6 +407,7 @@ public:
                     continue;
                 }
                 std::vector<std::uint32_t> from{whole_.in};
+                take_steps(members[s].size() + 8);
                 for (const auto m : members[s])
                     if (states_[m].edge == NfaState::Edge::set && has[states_[m].set][c])
                         from.push_back(states_[m].to[0]);
@@ -407,6 +418,13 @@ public:
     }
 
 private:
+    void take_steps(std::size_t n) {
+        n_steps_ += n;
+        if (n_steps_ > kMaxSteps)
+            fail(ErrorCode::limit_exceeded,
+                 cat("regular expression: more than ", kMaxSteps, " steps to make its automaton"));
+    }
+
     std::vector<std::uint32_t> closure(const std::vector<std::uint32_t>& from, bool at_begin, bool at_end) {
         std::vector<std::uint32_t> out, work;
         ++stamp_;
@@ -420,6 +438,7 @@ private:
             const auto s = work.back();
             work.pop_back();
             out.push_back(s);
+            take_steps(1);
             const NfaState& state = states_[s];
             const bool is_open = state.edge == NfaState::Edge::free ||
                                  (state.edge == NfaState::Edge::at_begin && at_begin) ||
@@ -442,6 +461,7 @@ private:
     Piece whole_;
     std::vector<std::uint32_t> seen_;
     std::uint32_t stamp_ = 0;
+    std::size_t n_steps_ = 0;
 };
 
 }  // namespace

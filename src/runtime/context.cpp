@@ -2,6 +2,7 @@
 #include "runtime/context.hpp"
 
 #include <cstring>
+#include <new>
 
 #include "base/error.hpp"
 
@@ -15,12 +16,23 @@ const kernels::KernelTable& table_for(Isa isa) {
          cat("instruction set ", to_string(isa), " is not available on this machine or in this build"));
 }
 
+/// Bytes of a context that are asked for as a whole before its parts are.
+constexpr std::uint64_t kLargeContext = std::uint64_t{1} << 30;
+
 }  // namespace
 
 void runtime::check_memory_limit(const Layout& layout, const ContextOptions& options) {
     const MemoryPlan plan = layout.memory();
     const std::uint64_t needs = plan.context_total();
-    if (options.memory_limit == 0 || needs <= options.memory_limit) return;
+    if (options.memory_limit == 0 || needs <= options.memory_limit) {
+        // Asked for at once, before tables of every place in the cache are filled: what cannot be is refused soon.
+        void* const all = needs > kLargeContext ? ::operator new(needs, std::nothrow) : nullptr;
+        ::operator delete(all);
+        if (all == nullptr && needs > kLargeContext)
+            fail(ErrorCode::out_of_memory, cat("context: n_ctx ", layout.options().n_ctx, " needs ", needs,
+                                               " bytes (cache ", plan.cache, "), which the system does not have"));
+        return;
+    }
     fail(ErrorCode::limit_exceeded,
          cat("context needs ", needs, " bytes, limit ", options.memory_limit, ", ", needs - options.memory_limit,
              " too many (cache ", plan.cache, ", recurrent ", plan.recurrent, ", compute ", plan.compute, ", outputs ",

@@ -37,14 +37,6 @@ Candidate* best_candidate(std::span<Candidate> data) noexcept {
     return best == data.end() || best->logit == kRemoved ? nullptr : &*best;
 }
 
-Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept {
-    const auto id = static_cast<std::int32_t>(token);
-    if (id < 0) return nullptr;
-    if (const auto i = static_cast<std::size_t>(id); i < data.size() && data[i].id == id) return &data[i];
-    const auto found = std::ranges::find(data, id, &Candidate::id);
-    return found == data.end() ? nullptr : &*found;
-}
-
 void Softmax::apply(std::span<Candidate> data) {
     const Candidate* const best = best_candidate(data);
     if (best == nullptr) fail(ErrorCode::no_candidates, "no candidate token is left");

@@ -3,7 +3,10 @@
 // on every machine. A logit of -infinity means probability 0; a sampler treats such a candidate as removed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,8 +29,26 @@ void keep_front(CandidateArray& candidates, std::size_t k) noexcept;
 
 /// The first candidate of the order, null where all are -infinity or there is none.
 [[nodiscard]] Candidate* best_candidate(std::span<Candidate> data) noexcept;
-/// The candidate of a token, null where it has been removed. Constant time while the array is in identity order.
-[[nodiscard]] Candidate* find_candidate(std::span<Candidate> data, Token token) noexcept;
+/// Calls change(candidate, entry) for each entry of a list that is sorted by token_of(entry) and whose token is among
+/// the candidates. Linear in entries while the array is in identity order, else one pass over the candidates.
+template <class Entry, class TokenOf, class Change>
+void for_each_listed(std::span<Candidate> data, std::span<const Entry> entries, TokenOf token_of, Change change) {
+    bool is_identity = true;
+    for (const Entry& entry : entries) {
+        const auto id = static_cast<std::uint32_t>(std::invoke(token_of, entry));
+        is_identity = is_identity && id < data.size() && data[id].id == static_cast<std::int32_t>(id);
+    }
+    if (is_identity) {
+        for (const Entry& entry : entries) change(data[static_cast<std::size_t>(std::invoke(token_of, entry))], entry);
+        return;
+    }
+    for (Candidate& candidate : data) {
+        const Token token{candidate.id};
+        for (auto at = std::ranges::lower_bound(entries, token, {}, token_of);
+             at != entries.end() && std::invoke(token_of, *at) == token; ++at)
+            change(candidate, *at);
+    }
+}
 
 /// l /= t; where t <= 0, or the largest would become infinite, all but the best become -infinity.
 void apply_temperature(CandidateArray& candidates, float t);

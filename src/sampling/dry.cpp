@@ -45,8 +45,9 @@ public:
     void apply(CandidateArray& candidates) override {
         if (!find_repetitions()) return;
         candidates.sorted = false;
-        for (const auto& [token, length] : longest_)
-            if (Candidate* candidate = find_candidate(candidates.data, Token{token})) candidate->logit -= cost(length);
+        for_each_listed(
+            candidates.data, std::span<const Repetition>(longest_), [](const Repetition& r) { return Token{r.token}; },
+            [&](Candidate& candidate, const Repetition& r) { candidate.logit -= cost(r.length); });
     }
 
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return !row.is_ordered() || is_off(); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cmath>
 
 #include "sampling/candidates.hpp"
@@ -10,17 +11,19 @@ namespace {
 
 class LogitBias final : public RowLink {
 public:
-    explicit LogitBias(std::vector<std::pair<Token, float>> biases) : biases_(std::move(biases)) {}
+    /// By token; those of one token stay in their order, in which they are added.
+    explicit LogitBias(std::vector<std::pair<Token, float>> biases) : biases_(std::move(biases)) {
+        std::ranges::stable_sort(biases_, {}, &std::pair<Token, float>::first);
+    }
     [[nodiscard]] std::string_view name() const noexcept override { return "logit_bias"; }
     [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<LogitBias>(*this); }
 
     void apply(CandidateArray& candidates) override {
-        for (const auto& [token, bias] : biases_) {
-            Candidate* const candidate = find_candidate(candidates.data, token);
-            if (candidate == nullptr) continue;
-            candidate->logit = biased(candidate->logit, bias);
-            candidates.sorted = false;
-        }
+        for_each_listed(candidates.data, std::span<const std::pair<Token, float>>(biases_),
+                        &std::pair<Token, float>::first, [&](Candidate& candidate, const auto& entry) {
+                            candidate.logit = biased(candidate.logit, entry.second);
+                            candidates.sorted = false;
+                        });
     }
 
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override { return !row.is_ordered(); }

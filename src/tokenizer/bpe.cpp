@@ -15,11 +15,12 @@ namespace {
 // Symbols of one piece: mapped bytes, or whole characters where the vocabulary is plain text.
 void split_symbols(const Vocab::Impl& vocab, std::string_view piece, std::vector<Symbol>& symbols) {
     symbols.clear();
+    if (!vocab.plain_text) symbols.reserve(piece.size());
     for (std::size_t i = 0; i < piece.size();) {
         const auto lead = static_cast<unsigned char>(piece[i]);
         const std::size_t length = vocab.plain_text ? std::min(length_by_lead(lead), piece.size() - i) : 1;
         const std::int32_t id = vocab.plain_text ? vocab.texts.find(piece.substr(i, length)) : vocab.byte_tokens[lead];
-        symbols.push_back({i, static_cast<std::uint32_t>(length), id});
+        symbols.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(length), id});
         i += length;
     }
 }
@@ -82,9 +83,11 @@ void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& sc
         text = scratch.text;
         subject = scratch.subject;
     }
+    scratch.expect(out.size() + vocab.fewest_tokens(text));
     vocab.pretokenizer.split(subject, scratch.regex, scratch.piece_ends);
     std::size_t begin = 0;
     for (const std::size_t end : scratch.piece_ends) {
+        scratch.expect(out.size());
         encode_piece(vocab, text.substr(begin, end - begin), scratch, out);
         begin = end;
     }

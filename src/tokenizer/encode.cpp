@@ -46,7 +46,7 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
         case Algorithm::bpe: return encode_bpe(vocab, text, scratch, out);
         case Algorithm::wordpiece: return encode_wordpiece(vocab, text, scratch, out);
         case Algorithm::unigram: return encode_unigram(vocab, text, scratch, out);
-        case Algorithm::rwkv: return encode_rwkv(vocab, text, out);
+        case Algorithm::rwkv: return encode_rwkv(vocab, text, scratch, out);
         case Algorithm::plamo2: return encode_plamo2(vocab, text, scratch, out);
         case Algorithm::none:
         case Algorithm::unknown: return;  // refused before
@@ -82,6 +82,11 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (text.size() > kMaxTextBytes)
         fail(ErrorCode::limit_exceeded, cat("text of ", text.size(), " bytes; the limit is ", kMaxTextBytes));
 
+    scratch.max_tokens = options.max_tokens;
+    scratch.n_bytes = text.size();
+    // Broken UTF-8 may become shorter by half. White space that is left out could be all of the text.
+    const bool is_limited = options.max_tokens < text.size();
+    if (is_limited && !vocab.matcher.strips()) scratch.expect(vocab.fewest_tokens(text) / 2);
     std::size_t next_forced = out.size();
     if (options.close_turn) out.push_back(end_of_turn(vocab));
     if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
@@ -101,19 +106,23 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
         } else {
             encode_raw(vocab, text.substr(fragment.begin, fragment.end - fragment.begin), after_special, scratch, out);
         }
+        scratch.expect(out.size());
         after_special = fragment.special != kNoToken;
         if (begins != nullptr) append_begins(vocab, fragment, out, *begins);
     }
 
+    scratch.expect(out.size());
     if (!options.add_special) return;
     const bool has_text = out.size() > n_front;
     if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
         warn(options, "the text begins with BOS and BOS was added: the prompt has two");
     if (vocab.algorithm == Algorithm::wordpiece) out.push_back(required_special(vocab, vocab.special.sep, "SEP"));
+    scratch.expect(out.size());
     if (!vocab.add_eos) return;
     if (has_text && out.back() == Token{vocab.special.eos})
         warn(options, "the text ends with EOS and EOS was added: the prompt has two");
     out.push_back(required_special(vocab, vocab.special.eos, "EOS"));
+    scratch.expect(out.size());
 }
 
 }  // namespace tinfer::tokenizer

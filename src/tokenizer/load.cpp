@@ -288,6 +288,15 @@ private:
                 vocab_.byte_tokens[value] = vocab_.texts.find({&raw, 1});
             }
         }
+        const bool has_bytes = std::ranges::find(vocab_.byte_tokens, kNoToken) == vocab_.byte_tokens.end();
+        switch (vocab_.algorithm) {
+            case Algorithm::bpe:
+            case Algorithm::plamo2: vocab_.spells_all = has_bytes; break;
+            case Algorithm::spm: vocab_.spells_all = has_bytes || vocab_.special.unk != kNoToken; break;
+            case Algorithm::rwkv: vocab_.spells_all = true; break;
+            default: return;  // others leave white space and marks out
+        }
+        vocab_.spells_ascii = true;
     }
 
     void read_merges() {

@@ -54,13 +54,14 @@ void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& he
         symbols[i].next = i + 1 < symbols.size() ? i + 1 : kNoSymbol;
     }
     heap.clear();
+    heap.reserve(symbols.size());
     const auto add_candidate = [&](std::uint32_t i) {
         const Symbol& left = symbols[i];
         if (left.next == kNoSymbol) return false;
         const Symbol& right = symbols[left.next];
         const Merge merge = find(left, right);
         if (merge.joined == kNoToken) return false;
-        heap.push_back({merge.rank, i, left.id, right.id, merge.joined, left.length + right.length});
+        heap.push_back({merge.rank, i, left.length + right.length});
         return true;
     };
     for (std::uint32_t i = 0; i < symbols.size(); ++i) add_candidate(i);
@@ -72,8 +73,10 @@ void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& he
         Symbol& left = symbols[best.left];
         if (left.length == 0 || left.next == kNoSymbol) continue;
         Symbol& right = symbols[left.next];
-        if (left.id != best.left_id || right.id != best.right_id || left.length + right.length != best.length) continue;
-        left.id = best.joined;
+        if (left.length + right.length != best.length) continue;
+        const Merge merge = find(left, right);  // of equal rank and length: the one that was found, or equal to it
+        if (merge.joined == kNoToken || merge.rank != best.rank) continue;
+        left.id = merge.joined;
         left.length = best.length;
         right.length = 0;
         left.next = right.next;

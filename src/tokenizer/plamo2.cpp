@@ -27,6 +27,7 @@ std::int64_t piece_cost(const Vocab::Impl& vocab, std::int32_t id) noexcept {
 
 void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out) {
     if (fragment.starts_with(kByteOrderMark)) fragment.remove_prefix(kByteOrderMark.size());
+    scratch.expect(out.size() + vocab.fewest_tokens(fragment));
     constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
     std::vector<PathStep>& steps = scratch.path;  // from each byte on; only those where a character begins are used
     steps.assign(fragment.size() + 1, {kNoWay, 0, kNoToken});
@@ -39,16 +40,16 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
         const std::string_view rest = fragment.substr(i);
         const std::size_t character = decode_structural(rest).length;
         bool is_piece = false;
-        PathStep best{kNoWay - 1, character, kNoToken};
+        PathStep best{kNoWay - 1, static_cast<std::uint32_t>(character), kNoToken};
         vocab.trie.each_prefix(rest, [&](std::size_t length, std::int32_t id) {
             const std::int64_t cost = piece_cost(vocab, id);
             if (cost >= kInvalidCost || steps[i + length].cost >= kNoWay - 1) return;
             is_piece |= length == character;
             if (cost + steps[i + length].cost <= best.cost)
-                best = {cost + steps[i + length].cost, length, id};  // longer wins
+                best = {cost + steps[i + length].cost, static_cast<std::uint32_t>(length), id};  // longer wins
         });
         if (const std::int64_t cost = kUnknownCost + steps[i + character].cost; !is_piece && cost < best.cost)
-            best = {cost, character, kNoToken};
+            best = {cost, static_cast<std::uint32_t>(character), kNoToken};
         steps[i] = best;
     }
 

@@ -6,7 +6,7 @@
 
 namespace tinfer::tokenizer {
 
-void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, std::vector<Token>& out) {
+void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, const Scratch& scratch, std::vector<Token>& out) {
     while (!fragment.empty()) {
         const ByteTrie::Match match = vocab.trie.longest(fragment);
         if (match.length == 0 && vocab.special.unk == kNoToken)
@@ -14,6 +14,7 @@ void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, std::vecto
                                                  static_cast<unsigned>(static_cast<unsigned char>(fragment[0])),
                                                  " and the vocabulary has no unknown token"));
         out.push_back(Token{match.length == 0 ? vocab.special.unk : match.id});
+        scratch.expect(out.size());
         fragment.remove_prefix(match.length == 0 ? 1 : match.length);
     }
 }

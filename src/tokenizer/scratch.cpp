@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer/scratch.hpp"
 
+#include "base/error.hpp"
+
 namespace tinfer::tokenizer {
 
 namespace {
@@ -20,6 +22,10 @@ std::size_t Scratch::bytes() const noexcept {
            capacity_bytes(escaped) + capacity_bytes(text) + capacity_bytes(subject) + capacity_bytes(mapped) +
            capacity_bytes(piece_ends) + capacity_bytes(symbols) + capacity_bytes(heap) + capacity_bytes(marks) +
            capacity_bytes(best) + capacity_bytes(path) + capacity_bytes(tokens);
+}
+
+void Scratch::refuse() const {
+    fail(ErrorCode::limit_exceeded, cat("text of ", n_bytes, " bytes: more than ", max_tokens, " tokens"));
 }
 
 ScratchPool::~ScratchPool() {

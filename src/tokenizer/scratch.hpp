@@ -40,17 +40,16 @@ inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 
 /// What merging works on: a stretch of text.
 struct Symbol {
-    std::size_t begin;
+    std::uint32_t begin;
     std::uint32_t length;                                  ///< bytes
     std::int32_t id;                                       ///< kNoToken where the bytes are no token's text
     std::uint32_t previous = kNoSymbol, next = kNoSymbol;  ///< used while a heap merges
 };
 
-/// A merge that was possible when it was found; stale when either side has changed since.
+/// A merge that was possible when it was found; stale when the symbol and the next one make another merge now.
 struct MergeCandidate {
-    std::uint32_t rank;  ///< the lowest goes first
-    std::uint32_t left;  ///< symbol
-    std::int32_t left_id, right_id, joined;
+    std::uint32_t rank;    ///< the lowest goes first
+    std::uint32_t left;    ///< symbol
     std::uint32_t length;  ///< bytes of the joined text
 };
 
@@ -62,7 +61,7 @@ struct ScoredStep {
 };
 struct PathStep {
     std::int64_t cost;
-    std::size_t length;
+    std::uint32_t length;
     std::int32_t id;
 };
 
@@ -116,7 +115,14 @@ struct Scratch {
     std::vector<Token> tokens;
     RegexScratch regex;
     PieceCache cache;
+    std::size_t max_tokens = ~std::size_t{0};  ///< of the text that is encoded
+    std::size_t n_bytes = 0;                   ///< of that text
 
+    /// Says that the text has at least so many tokens: throws limit_exceeded where that is more than max_tokens.
+    void expect(std::size_t n_tokens) const {
+        if (n_tokens > max_tokens) refuse();
+    }
+    [[noreturn]] void refuse() const;
     /// About how much memory it holds; large ones are not kept.
     [[nodiscard]] std::size_t bytes() const noexcept;
 

@@ -209,6 +209,7 @@ void SpecialMatcher::build(const TextIndex& texts, const std::vector<std::uint16
         const auto first = static_cast<unsigned char>(entry.text[0]);
         ++first_[first + 1u];
         if ((entry.attr & TokenAttr::user_defined) != 0) begins_added_[first] = true;
+        if ((entry.attr & (TokenAttr::lstrip | TokenAttr::rstrip)) != 0) strips_ = true;
     }
     std::partial_sum(first_.begin(), first_.end(), first_.begin());
 

@@ -49,6 +49,9 @@ class SpecialMatcher {
 public:
     void build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs);
 
+    /// Whether the white space around some of the tokens is left out.
+    [[nodiscard]] bool strips() const noexcept { return strips_; }
+
     /// Leaves the fragments in `scratch.fragments`. Without `parse_special` only USER_DEFINED tokens are cut out, and
     /// only these where one of the `foreign` ranges (ascending, disjoint) overlaps.
     void partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
@@ -72,6 +75,7 @@ private:
     std::vector<std::uint32_t> sorted_;  // entries in lexicographic order
     std::array<std::uint32_t, 257> first_{};  // sorted_ range of each first byte
     std::array<bool, 256> begins_added_{};    // first bytes of USER_DEFINED ones
+    bool strips_ = false;
 };
 
 }  // namespace tinfer::tokenizer

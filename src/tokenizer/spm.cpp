@@ -34,7 +34,8 @@ void merge_word(const Vocab::Impl& vocab, std::string_view word, Scratch& scratc
     symbols.clear();
     for (std::size_t i = 0; i < word.size();) {
         const std::size_t length = character_length(word, i);
-        symbols.push_back({i, static_cast<std::uint32_t>(length), vocab.texts.find(word.substr(i, length))});
+        symbols.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(length),
+                           vocab.texts.find(word.substr(i, length))});
         i += length;
     }
     merge_symbols(symbols, scratch.heap, [&](const Symbol& left, const Symbol& right) {
@@ -94,6 +95,7 @@ void SpmTables::build(const TextIndex& texts, const std::vector<float>& scores) 
 
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
                 std::vector<Token>& out) {
+    scratch.expect(out.size() + vocab.fewest_tokens(fragment));
     scratch.text.clear();
     if (prefix_space) scratch.text += kEscapedSpace;
     append_escaped_spaces(scratch.text, fragment);
@@ -106,6 +108,7 @@ void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix
         const std::uint32_t right = character_key(text.substr(i, length));
         if (!vocab.spm.may_join(left, right)) {
             append_word(vocab, text.substr(begin, i - begin), scratch, out);
+            scratch.expect(out.size());
             begin = i;
         }
         left = right;

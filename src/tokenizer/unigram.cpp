@@ -61,6 +61,22 @@ void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out
     }
 }
 
+/// Appends the tokens of the best way to the last byte. Unknown characters in a row are one token.
+void append_way(const Vocab::Impl& vocab, const std::vector<ScoredStep>& best, std::size_t n_before,
+                std::vector<Token>& out) {
+    const std::size_t n_first = out.size();
+    std::int32_t after = kNoToken;
+    for (std::size_t i = best.size() - 1; i > 0; i -= best[i].length) {
+        const std::int32_t id = best[i].id;
+        if (id != kNoToken && !(id == vocab.special.unk && after == id)) out.push_back(Token{id});
+        after = id;
+    }
+    const auto first = out.begin() + static_cast<std::ptrdiff_t>(n_first);
+    std::reverse(first, out.end());
+    const Token unknown{vocab.special.unk};
+    if (n_first > n_before && first != out.end() && *first == unknown && *std::prev(first) == unknown) out.erase(first);
+}
+
 }  // namespace
 
 void UnigramTables::build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs,
@@ -76,16 +92,28 @@ void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch
     normalize(vocab, fragment, scratch.text);
     const std::string_view text = scratch.text;
     constexpr double kNoWay = -std::numeric_limits<double>::infinity();
-    std::vector<ScoredStep>& best = scratch.best;  // the best way to each byte, and its last token
-    best.assign(text.size() + 1, {kNoWay, 0, kNoToken});
-    best.front().score = 0.0;
+    const std::size_t n_before = out.size(), longest = std::max<std::size_t>(vocab.texts.longest(), 1);
+    // The best way to each byte from `begin` on, and its last token. Where all pieces end that began before, every way
+    // passes: the tokens up to there are known.
+    std::vector<ScoredStep>& best = scratch.best;
+    std::size_t begin = 0, n_known = 0;  // bytes of characters that are pieces, since `begin`
+    best.assign(1, {0.0, 0, kNoToken});
 
     for (std::size_t i = 0, length; i < text.size(); i += length) {
+        if (i > begin && i - begin + 1 == best.size()) {
+            append_way(vocab, best, n_before, out);
+            best.assign(1, {best.back().score, 0, kNoToken});
+            begin = i;
+            n_known = 0;
+        }
+        scratch.expect(out.size() + n_known / longest);
         length = std::min(length_by_lead(static_cast<unsigned char>(text[i])), text.size() - i);
-        const double score_here = best[i].score;
+        const double score_here = best[i - begin].score;
         const auto offer = [&](std::size_t n_bytes, std::int32_t id, double score) {
-            ScoredStep& there = best[i + n_bytes];
-            if (score_here + score > there.score) there = {score_here + score, static_cast<std::uint32_t>(n_bytes), id};
+            const std::size_t to = i - begin + n_bytes;
+            if (to >= best.size()) best.resize(to + 1, {kNoWay, 0, kNoToken});
+            if (score_here + score > best[to].score)
+                best[to] = {score_here + score, static_cast<std::uint32_t>(n_bytes), id};
         };
         bool is_piece = false;
         vocab.trie.each_prefix(text.substr(i), [&](std::size_t n_bytes, std::int32_t id) {
@@ -96,19 +124,10 @@ void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch
             offer(n_bytes, id, score);
             is_piece |= n_bytes == length;
         });
-        if (!is_piece) offer(length, vocab.special.unk, vocab.unigram.unknown_score);
+        if (is_piece) n_known += length;
+        else offer(length, vocab.special.unk, vocab.unigram.unknown_score);
     }
-
-    const std::size_t n_before = out.size();
-    std::int32_t after = kNoToken;
-    for (std::size_t i = text.size(); i > 0; i -= best[i].length) {
-        const std::int32_t id = best[i].id;
-        const bool repeats_unknown =
-            id == vocab.special.unk && after == id;  // unknown characters in a row are one token
-        if (id != kNoToken && !repeats_unknown) out.push_back(Token{id});
-        after = id;
-    }
-    std::reverse(out.begin() + static_cast<std::ptrdiff_t>(n_before), out.end());
+    append_way(vocab, best, n_before, out);
 }
 
 }  // namespace tinfer::tokenizer

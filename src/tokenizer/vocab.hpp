@@ -34,7 +34,8 @@ enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, 
 [[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
 
 /// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins`
-/// is given, it gets the byte of the text at which each token begins.
+/// is given, it gets the byte of the text at which each token begins. Throws limit_exceeded for more than
+/// options.max_tokens, with work and memory that grow with that number and not with the text.
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
                  std::vector<Token>& out, std::span<const ByteRange> foreign = {},
                  std::vector<std::size_t>* begins = nullptr);
@@ -45,7 +46,7 @@ void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix
 void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
 void encode_wordpiece(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
 void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
-void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, std::vector<Token>& out);
+void encode_rwkv(const Vocab::Impl& vocab, std::string_view fragment, const Scratch& scratch, std::vector<Token>& out);
 void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
 
 [[nodiscard]] std::string decode_tokens(const Vocab::Impl& vocab, std::span<const Token> tokens, DecodeOptions options);
@@ -79,6 +80,8 @@ struct Vocab::Impl {
     std::array<std::int32_t, 256> byte_tokens{};  ///< SPM: `<0xNN>` or the byte itself; BPE: the mapped character
 
     bool add_bos = false, add_eos = false, add_sep = false, add_space_prefix = false, clean_spaces = false;
+    bool spells_all = false;     ///< every byte of a text becomes a part of a token, whose text is no shorter
+    bool spells_ascii = false;   ///< so does at least each ASCII character, but for spaces, that has a token
     bool ignore_merges = false;  ///< BPE
     bool plain_text = false;     ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
@@ -97,6 +100,8 @@ struct Vocab::Impl {
     [[nodiscard]] std::uint16_t attr(std::int32_t id) const noexcept {
         return attrs.empty() ? std::uint16_t{0} : attrs[static_cast<std::size_t>(id)];
     }
+    /// A text without special tokens has at least so many tokens; 0 where an algorithm may leave out any of it.
+    [[nodiscard]] std::size_t fewest_tokens(std::string_view text) const noexcept;
     /// Bytes of one token; `special` shows control tokens. The id is in range.
     [[nodiscard]] std::string_view piece(std::int32_t id, bool render_special) const noexcept;
     /// The token as an index; throws index_out_of_range.

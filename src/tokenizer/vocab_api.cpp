@@ -33,6 +33,16 @@ std::string_view Vocab::Impl::piece(std::int32_t id, bool render_special) const 
     return hidden && !render_special ? std::string_view() : pieces.at(texts, id);
 }
 
+std::size_t Vocab::Impl::fewest_tokens(std::string_view text) const noexcept {
+    std::size_t n = spells_all ? text.size() : 0;
+    if (!spells_all && spells_ascii)
+        n = static_cast<std::size_t>(std::ranges::count_if(text, [&](char c) {
+            const auto byte = static_cast<unsigned char>(c);
+            return byte < 128 && byte != ' ' && byte_tokens[byte] != tokenizer::kNoToken;
+        }));
+    return n / std::max<std::size_t>(texts.longest(), 1);
+}
+
 std::vector<Token> Vocab::encode(std::string_view text, EncodeOptions options) const {
     return reporting_memory(kTokenizing, [&] {
         std::vector<Token> tokens;

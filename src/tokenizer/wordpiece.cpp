@@ -71,7 +71,7 @@ WordRole word_role(char32_t c) noexcept {
 class WordSpeller {
 public:
     WordSpeller(const Vocab::Impl& vocab, Scratch& scratch, std::vector<Token>& out)
-        : vocab_(vocab), word_(scratch.text), marks_(scratch.marks), out_(out) {
+        : vocab_(vocab), scratch_(scratch), word_(scratch.text), marks_(scratch.marks), out_(out) {
         word_ = kEscapedSpace;
         marks_.clear();
     }
@@ -140,9 +140,11 @@ private:
         }
         word_ = kEscapedSpace;
         n_characters_ = 0;
+        scratch_.expect(out_.size());
     }
 
     const Vocab::Impl& vocab_;
+    const Scratch& scratch_;
     std::string& word_;             // with U+2581 in front
     std::size_t n_characters_ = 0;  // of the word, also where it is too long to be kept
     std::vector<char32_t>& marks_;  // since the last character that begins a sequence

@@ -223,6 +223,29 @@ TEST_CASE("logit_bias: biases add up, infinite ones ban and force, foreign ids a
     CHECK_FALSE(candidates.sorted);
 }
 
+TEST_CASE("logit_bias and DRY: a list of any length takes one pass over candidates in any order") {
+    struct Entry {
+        std::int32_t id;
+        float add;
+    };
+    const auto work = [](std::size_t n, bool is_reversed) {
+        auto data = array_of(std::vector<float>(n, 1.0f));
+        if (is_reversed) std::ranges::reverse(data);
+        std::vector<Entry> entries;
+        for (std::size_t i = 0; i < n; ++i) entries.push_back({static_cast<std::int32_t>(i), 1.0f});
+        entries.push_back({static_cast<std::int32_t>(n) - 1, 2.0f});
+        std::size_t n_looks = 0;
+        for_each_listed(
+            std::span(data), std::span<const Entry>(entries),
+            [&](const Entry& entry) { return ++n_looks, Token{entry.id}; },
+            [](Candidate& candidate, const Entry& entry) { candidate.logit += entry.add; });
+        for (const Candidate& candidate : data)
+            REQUIRE(candidate.logit == (candidate.id + 1 == static_cast<std::int32_t>(n) ? 4.0f : 2.0f));
+        return n_looks;
+    };
+    for (const bool is_reversed : {false, true}) CHECK(work(40'000, is_reversed) < 3 * work(20'000, is_reversed));
+}
+
 TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat with the seed") {
     // Eleven of twelve candidates can be drawn: 10 degrees of freedom; P(X² > 29.59) = 0.001 for a fixed seed chosen
     // freely.

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// What a grammar may cost is bounded: steps of a mask and of a match, of making automata, and their memory.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <ctime>
+#include <string>
+
+#include "grammar/char_set.hpp"
+#include "grammar/dfa.hpp"
+#include "grammar/gbnf.hpp"
+#include "grammar/machine.hpp"
+#include "grammar/regex.hpp"
+#include "support/alloc_counter.hpp"
+#include "support/code_of.hpp"
+#include "tinfer/grammar.hpp"
+#include "tokenizer/vocab_support.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+std::string message_of(const auto& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "nothing was thrown";
+}
+
+double seconds(const auto& action) {
+    const std::clock_t begin = std::clock();
+    action();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+/// Forty alternatives that can stand at many places of themselves at once.
+std::string many_places() {
+    std::string text = "root ::= ";
+    for (int i = 0; i < 40; ++i) {
+        if (i > 0) text += " | ";
+        text += "(([a-z ]* [";
+        text += static_cast<char>('a' + i % 26);
+        text += static_cast<char>('a' + (i * 7 + 1 + i / 26) % 26);
+        text += "] [a-z ]{" + std::to_string(40 + i) + "})*)";
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("grammar: a text that can be read in a number of ways that grows with it is refused by its rule") {
+    const Grammar grammar = Grammar::parse("root ::= s\ns ::= \"x\" s s | \"x\" | \"\"");
+    CHECK(grammar.matches(std::string(100, 'x')));
+    const std::string message = message_of([&] { (void)grammar.matches(std::string(2001, 'x')); });
+    CHECK(message.starts_with("grammar: matching takes more than 4000000 steps, at last in rule '"));
+    // The same work for twice the steps.
+    GrammarOptions twice;
+    twice.max_steps *= 40;
+    CHECK(Grammar::parse("root ::= s\ns ::= \"x\" s s | \"x\" | \"\"", twice).matches(std::string(1001, 'x')));
+}
+
+TEST_CASE("grammar: a text of any length matches where each byte takes few steps") {
+    const Grammar grammar = Grammar::parse("root ::= ([a-z]+ \" \")*", GrammarOptions{.max_steps = 20'000});
+    std::string text;
+    while (text.size() < 300'000) text += "some words ";
+    CHECK(grammar.matches(text));
+}
+
+TEST_CASE("grammar: a mask takes its steps and no more, and another one is made afterwards") {
+    const Vocab vocab = load_vocab(small_bpe());
+    const Grammar grammar = Grammar::parse(many_places(), GrammarOptions{.max_steps = 150'000});
+    const auto constraint = grammar.constraint(vocab);
+    const auto write = [&] {
+        for (int i = 0; i < 200; ++i) {
+            (void)constraint->mask();
+            constraint->accept(vocab.encode("b", {.add_special = false})[0]);
+        }
+    };
+    CHECK(message_of(write).starts_with("grammar: matching takes more than 150000 steps, at last in rule "
+                                        "'root'"));
+    constraint->reset();
+    const auto mask = constraint->mask();
+    const auto b = static_cast<std::size_t>(vocab.encode("b", {.add_special = false})[0]);
+    CHECK((mask[b / 64] >> (b % 64) & 1) == 1);
+}
+
+TEST_CASE("grammar: steps of a machine are counted until they are used up") {
+    const auto program = grammar::parse_gbnf("root ::= \"a\" [b-y]{3} \"z\"", {}, 1000);
+    grammar::Machine machine(program, 1);
+    machine.allow(100);
+    auto state = machine.start();
+    for (const char byte : std::string("abcdz")) state = machine.step(state, static_cast<std::uint8_t>(byte));
+    CHECK(machine.accepts(state));
+    const auto left = machine.steps_left();
+    CHECK(left < 100);
+    state = machine.start();
+    for (const char byte : std::string("abcdz")) state = machine.step(state, static_cast<std::uint8_t>(byte));
+    CHECK(machine.steps_left() == left);  // what is known costs nothing
+}
+
+TEST_CASE("regular expression: sets of places that would take too long are refused") {
+    CHECK(code_of([] { (void)grammar::compile_regex("^(?:a?){3000}a{3000}$"); }) == ErrorCode::limit_exceeded);
+    const AllocationScope memory;
+    CHECK(code_of([] { (void)grammar::compile_regex("^(?:a?){3000}a{3000}$"); }) == ErrorCode::limit_exceeded);
+    CHECK(memory.peak() < std::int64_t{150'000'000});
+    for (const char* pattern : {"^[a-z0-9-]{1,63}(\\.[a-z0-9-]{1,63}){0,8}$", "^.{0,5000}$", "^[^x]{1,2000}y?$",
+                                "^(a|b){0,500}(c|d){0,500}$"}) {
+        CAPTURE(pattern);
+        CHECK(!grammar::compile_regex(pattern).empty());
+    }
+}
+
+TEST_CASE("automaton: states times classes of characters are bounded before the memory is asked for") {
+    std::vector<std::string> texts;
+    for (std::uint32_t c = 0x4E00; c < 0x4E00 + 12'000; ++c)
+        texts.push_back({static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3F)),
+                         static_cast<char>(0x80 | (c & 0x3F))});
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    const AllocationScope memory;
+    CHECK(code_of([&] { (void)grammar::dfa_of_texts(views); }) == ErrorCode::limit_exceeded);
+    CHECK(memory.peak() < std::int64_t{20'000'000});
+}
+
+TEST_CASE("grammar: a set of many characters takes time that grows as the set does") {
+    const auto set_of = [](std::uint32_t n) {
+        std::string text = "root ::= [";
+        for (std::uint32_t i = n; i-- > 0;) {  // the last first: each goes in front of all others
+            const std::uint32_t c = 0x10000 + 2 * i;
+            for (const auto byte :
+                 {0xF0u | c >> 18, 0x80u | (c >> 12 & 0x3F), 0x80u | (c >> 6 & 0x3F), 0x80u | (c & 0x3F)})
+                text += static_cast<char>(byte);
+        }
+        return text + "]*";
+    };
+    const std::string once = set_of(20'000), twice = set_of(40'000);
+    double growth = 4;
+    for (int i = 0; i < 8 && growth >= 3; ++i)
+        growth = seconds([&] { (void)Grammar::parse(twice); }) / (seconds([&] { (void)Grammar::parse(once); }) + 1e-4);
+    CHECK(growth < 3);
+}
+
+TEST_CASE("set of characters: of ranges in any order, overlapping and touching") {
+    const auto set = grammar::CharSet::of({{7, 9}, {1, 2}, {9, 12}, {3, 3}, {20, 10}, {30, 31}, {8, 8}});
+    CHECK(set.ranges() == std::vector<grammar::CharRange>{{1, 3}, {7, 12}, {30, 31}});
+}
+
+}  // namespace tinfer::test
