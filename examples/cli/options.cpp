@@ -52,6 +52,12 @@ tinfer::KvType parse_kv_type(const std::string& name) {
     refuse("cache type '" + name + "': f32, f16, bf16, q8_0 or q4_0");
 }
 
+tinfer::KvRotation parse_kv_rotation(const std::string& name) {
+    for (const auto rotation : {tinfer::KvRotation::automatic, tinfer::KvRotation::off, tinfer::KvRotation::on})
+        if (tinfer::to_string(rotation) == name) return rotation;
+    refuse("--kv-rotation '" + name + "': auto, off or on");
+}
+
 tinfer::Isa parse_isa(const std::string& name) {
     if (name == "auto") return tinfer::Isa::automatic;
     for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
@@ -284,6 +290,9 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         ->type_name("TYPE")
         ->group(more);
     command.add_option("--kv-type-v", type_v, "cache type of values")->type_name("TYPE")->group(more);
+    command.add_option("--kv-rotation", kv_rotation, "rotate heads before a q8_0 or q4_0 cache: auto, off or on")
+        ->type_name("WHEN")
+        ->group(more);
     command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
@@ -314,6 +323,7 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
     options.isa = parse_isa(isa);
     options.type_k = parse_kv_type(type_k);
     options.type_v = parse_kv_type(type_v);
+    options.kv_rotation = parse_kv_rotation(kv_rotation);
     options.fuse = !no_fuse;
     options.swa_full = swa_full;
     options.log = model_args.log();

@@ -30,7 +30,8 @@ class Usage(unittest.TestCase):
         for args in (["run", "-m", FOLDER / "absent.gguf", "-p", "a"], ["run", "-m", broken, "-p", "a"],
                      ["tokenize", "-m", MODEL, "-f", FOLDER / "absent.txt"], ["logits", "-m", MODEL, "--tokens", "1 x"],
                      ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
-                     ["run", "-m", MODEL, "-p", "a", "--override", "key"], ["perplexity", "-m", MODEL, "-p", "short"]):
+                     ["run", "-m", MODEL, "-p", "a", "--override", "key"],
+                     ["run", "-m", MODEL, "-p", "a", "--kv-rotation", "maybe"], ["perplexity", "-m", MODEL, "-p", "short"]):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
 
