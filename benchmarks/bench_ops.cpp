@@ -9,6 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/team.hpp"
 #include "kernel_run.hpp"
 #include "support/random_blocks.hpp"
 
@@ -114,7 +115,7 @@ void measure_case(const Case& subject, const kernels::KernelTable& table, int n_
 
 double barrier_seconds(int n_threads, int n) {
     roof::Team team(n_threads);
-    runtime::Barrier barrier;
+    Barrier barrier;
     return roof::best_seconds(team, 0,
                               [&](int) {
                                   for (int i = 0; i < n; ++i) barrier.wait(n_threads);
@@ -127,7 +128,7 @@ double region_seconds(int n_threads, int n) {
     double best = 1e30;
     for (int i = 0; i < n; ++i) {
         const auto begin = std::chrono::steady_clock::now();
-        runtime::run_team(
+        run_team(
             n_threads, [](void*, int, int) noexcept {}, nullptr);
         best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }

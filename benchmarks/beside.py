@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Speed beside another engine: the PyPI package `llama-cpp-python`, with its defaults, on the same files and threads. Both
-take turns, and the best of each counts; nothing is checked. `pip install llama-cpp-python` compiles the engine for this machine.
+"""Speed beside another engine: the PyPI package `llama-cpp-python`, with its defaults, on the same files and threads.
+Both take turns, and the best of each counts; nothing is checked. `pip install llama-cpp-python` compiles the engine for
+this machine.
 
 usage: beside.py [MODEL.gguf…] [--threads 1,2] [--prompt 256] [--predict 64] [--rounds 3]
 Without models: those that benchmarks/run has generated.
@@ -54,12 +55,15 @@ def package(model, n_prompt, n_predict, threads):
         return n * n_decodes / min(times)
 
     decode(8, 0)   # warm
-    print(json.dumps({"prompt": best(n_prompt, 1, 5), "generation": best(1, n_predict, 3), "version": engine.__version__}))
+    print(json.dumps({"prompt": best(n_prompt, 1, 5), "generation": best(1, n_predict, 3),
+                      "version": engine.__version__}))
 
 
 def own(model, n_prompt, n_predict, threads):
-    output = subprocess.run([TINFER, "bench", "-m", model, "-p", str(n_prompt), "-n", str(n_predict), "-t", str(threads), "-r", "5",
-                             "-c", str(max(n_prompt, n_predict) + 64), "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    output = subprocess.run([TINFER, "bench", "-m", model, "-p", str(n_prompt), "-n", str(n_predict), "-t",
+                             str(threads), "-r", "5",
+                             "-c", str(max(n_prompt, n_predict) + 64), "--json"], check=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True).stdout
     prompt, generation = (json.loads(line)["max"] for line in output.splitlines())
     return {"prompt": prompt, "generation": generation}
 
@@ -84,15 +88,20 @@ def main():
         for threads in map(int, args.threads.split(",")):
             ours, theirs = {}, {}
             for _ in range(args.rounds):
-                for to, figures in ((ours, own(model, args.prompt, args.predict, threads)), (theirs, json.loads(subprocess.run(
-                        [sys.executable, __file__, "--package", model, "--threads", str(threads), "--prompt", str(args.prompt),
-                         "--predict", str(args.predict)], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]))):
+                for to, figures in ((ours, own(model, args.prompt, args.predict, threads)),
+                                    (theirs, json.loads(subprocess.run(
+                        [sys.executable, __file__, "--package", model, "--threads", str(threads), "--prompt",
+                         str(args.prompt),
+                         "--predict", str(args.predict)], check=True, stdout=subprocess.PIPE,
+                         text=True).stdout.splitlines()[-1]))):
                     version = figures.pop("version", version)
                     for work, speed in figures.items():
                         to[work] = max(to.get(work, 0.0), speed)
             for work in ("prompt", "generation"):
-                print(f"| {model.stem} | {work} | {threads} | {ours[work]:.1f} | {theirs[work]:.1f} | {ours[work] / theirs[work]:.2f} |", flush=True)
-    print(f"\nllama-cpp-python {version}, {os.cpu_count()} processors, prompts of {args.prompt} tokens, generations of {args.predict}.")
+                print(f"| {model.stem} | {work} | {threads} | {ours[work]:.1f} | {theirs[work]:.1f} | "
+                      f"{ours[work] / theirs[work]:.2f} |", flush=True)
+    print(f"\nllama-cpp-python {version}, {os.cpu_count()} processors, prompts of {args.prompt} tokens, generations of "
+          f"{args.predict}.")
     return 0
 
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/barrier.hpp"
 #include "kernels/kernel.hpp"
-#include "runtime/threads.hpp"
 #include "support.hpp"
 #include "support/kernel_call.hpp"
 
@@ -31,7 +31,7 @@ private:
     kernels::KernelCall call_;
     test::TestTensor scratch_;
     kernels::WorkQueue queues_[2];
-    runtime::Barrier barrier_;
+    Barrier barrier_;
 };
 
 /// The table that --table names; throws where this machine has it not.

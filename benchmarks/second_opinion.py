@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Another implementation's token ids and speed for the same vocabulary and text: the PyPI package `tokenizers`, built from
-the vocabulary and merges or scores of a GGUF file. Ids must be equal; speeds, of one thread each, are printed side by side
-and decide nothing. Without the package, or without a vocabulary it can be built for, says so and exits with 77.
+"""Another implementation's token ids and speed for the same vocabulary and text: the PyPI package `tokenizers`, built
+from the vocabulary and merges or scores of a GGUF file. Ids must be equal; speeds, of one thread each, are printed side
+by side and decide nothing. Without the package, or without a vocabulary it can be built for, says so and exits with 77.
 
 usage: second_opinion.py BENCH_TOKENIZER [VOCAB.gguf…] [--bytes 1000000] [--runs 3]
 Without vocabularies: those of the golden data (TINFER_GOLDEN) and of the models in models/.
@@ -30,7 +30,8 @@ QWEN2 = LLAMA3.replace("{1,3}", "")
 # As the models publish them, by the names that GGUF files give. The golden data has further ones.
 PATTERNS = {
     "gpt-2": [GPT2], "mpt": [GPT2], "olmo": [GPT2],
-    "starcoder": [r"\p{N}", GPT2], "refact": [r"\p{N}", GPT2], "smollm": [r"\p{N}", GPT2], "command-r": [r"\p{N}", GPT2],
+    "starcoder": [r"\p{N}", GPT2], "refact": [r"\p{N}", GPT2], "smollm": [r"\p{N}", GPT2],
+    "command-r": [r"\p{N}", GPT2],
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
     "llama-bpe": [LLAMA3], "qwen2": [QWEN2],
 }
@@ -38,15 +39,18 @@ PATTERNS = {
 # What cleaning must get right: scripts whose letters are written in several characters, or with marks beside them.
 SCRIPTS = {
     "Korean": "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다. 값진 닭과 흙, 꽃밭을 밟다; 뷁 쀓 ㄱㄴㄷ ㅏㅑㅓ.",
-    "Latin": "Où ça? L'été à Málaga, œuvre déjà vécue. Zażółć gęślą jaźń. Příliš žluťoučký kůň. Tiếng Việt: những ngày rồi sẽ ổn. Ǖ ṩ ḗ.",
-    "Hebrew": "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְהָאָרֶץ הָיְתָה תֹהוּ וָבֹהוּ. \ufb2a\ufb4b",
+    "Latin": "Où ça? L'été à Málaga, œuvre déjà vécue. Zażółć gęślą jaźń. Příliš žluťoučký kůň. Tiếng Việt: những ngày "
+             "rồi sẽ ổn. Ǖ ṩ ḗ.",
+    "Hebrew": "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְהָאָרֶץ הָיְתָה תֹהוּ וָבֹהוּ. "
+              "\ufb2a\ufb4b",
     "Arabic": "يُولَدُ جَمِيعُ النَّاسِ أَحْرَارًا مُتَسَاوِينَ فِي الْكَرَامَةِ وَالْحُقُوقِ؛ آمَنَ رُؤًى، مَسْؤُولٌ.",
     "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता प्राप्त है। क़लम ज़मीन ड़ ढ़ फ़र्क।",
 }
 
 
 def text_of_scripts():
-    """Each as it is, composed, decomposed; their words in turn; marks where no letter is, and in an order of their own."""
+    """Each as it is, composed, decomposed; their words in turn; marks where no letter is, and in an order of their
+    own."""
     texts = [form(text) for text in SCRIPTS.values()
              for form in (str, lambda t: unicodedata.normalize("NFC", t), lambda t: unicodedata.normalize("NFD", t))]
     words = [text.split() for text in texts]
@@ -102,7 +106,9 @@ def build_byte_level(metadata, patterns):
     whole = metadata.get("tokenizer.ggml.pre") == "llama-bpe"
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges, ignore_merges=whole))
     splits = [pre_tokenizers.Split(Regex(p), "isolated") for p in patterns]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits
+                                                      + [pre_tokenizers.ByteLevel(add_prefix_space=False,
+                                                                                  use_regex=False)])
     return tokenizer
 
 
@@ -113,7 +119,8 @@ def build_spm(metadata):
     vocab = {t: i for i, t in enumerate(tokens)}
     ways = [(-scores[i], vocab[t[:k]], vocab[t[k:]], t[:k], t[k:]) for i, t in enumerate(tokens)
             for k in range(1, len(t)) if t[:k] in vocab and t[k:] in vocab]
-    tokenizer = Tokenizer(models.BPE(vocab, [way[3:] for way in sorted(ways)], byte_fallback=True, unk_token=tokens[0], fuse_unk=True))
+    tokenizer = Tokenizer(models.BPE(vocab, [way[3:] for way in sorted(ways)], byte_fallback=True, unk_token=tokens[0],
+                                     fuse_unk=True))
     steps = [normalizers.Replace(" ", SPACE)]
     if metadata.get("tokenizer.ggml.add_space_prefix", True):
         steps.insert(0, normalizers.Prepend(SPACE))
@@ -183,8 +190,12 @@ def compare(bench, path, text_file, patterns, n_runs):
     differs = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)
     if differs is None and len(ours) != len(theirs):
         differs = min(len(ours), len(theirs))
-    verdict = "equal" if differs is None else f"DIFFERENT from token {differs} on: {ours[differs:differs + 5]}, {theirs[differs:differs + 5]}"
-    print(f"{name}: {len(ours)} tokens, {verdict}; tinfer {record['encode_mbps']} MB/s, tokenizers {their_mbps:.2f} MB/s: "
+    verdict = "equal"
+    if differs is not None:
+        some = slice(differs, differs + 5)
+        verdict = f"DIFFERENT from token {differs} on: {ours[some]}, {theirs[some]}"
+    print(f"{name}: {len(ours)} tokens, {verdict}; tinfer {record['encode_mbps']} MB/s, tokenizers "
+          f"{their_mbps:.2f} MB/s: "
           f"{record['encode_mbps'] / their_mbps:.1f} times", flush=True)
     return differs is None
 
@@ -200,7 +211,8 @@ def main():
     try:
         import tokenizers
     except ImportError:
-        print(f"skipped: no package tokenizers for {sys.executable}; scripts/test installs it, or pip install tokenizers")
+        print(f"skipped: no package tokenizers for {sys.executable}; scripts/test installs it, or pip install "
+              f"tokenizers")
         return SKIPPED
     print(f"tokenizers {tokenizers.__version__}")
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,8 @@ mark_as_advanced(PCRE2_INCLUDE_DIR PCRE2_8BIT_LIBRARY)
 
 if(PCRE2_INCLUDE_DIR)
     file(STRINGS ${PCRE2_INCLUDE_DIR}/pcre2.h pcre2_version_lines REGEX "^#define PCRE2_(MAJOR|MINOR)[ \t]+[0-9]+")
-    string(REGEX REPLACE "[^;]*MAJOR[ \t]+([0-9]+).*MINOR[ \t]+([0-9]+).*" "\\1.\\2" PCRE2_VERSION "${pcre2_version_lines}")
+    string(REGEX REPLACE "[^;]*MAJOR[ \t]+([0-9]+).*MINOR[ \t]+([0-9]+).*" "\\1.\\2" PCRE2_VERSION
+        "${pcre2_version_lines}")
 endif()
 
 include(FindPackageHandleStandardArgs)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The package: headers, library, tinferConfig.cmake and tinfer.pc. A consumer has to find OpenMP, PCRE2 and utf8proc only
-# where the library is static; the two find modules travel along because many systems have no package for them.
+# The package: headers, library, tinferConfig.cmake and tinfer.pc. A consumer has to find OpenMP, PCRE2 and utf8proc
+# only where the library is static; the two find modules travel along because many systems have no package for them.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tinfer)

@@ -27,8 +27,8 @@ function(tinfer_isa_source file)
         COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# Which tables are built: TINFER_ISAS, where `reference` is always among them. A name of another family of processors is left
-# out, so that one list can serve several machines.
+# Which tables are built: TINFER_ISAS, where `reference` is always among them. A name of another family of processors is
+# left out, so that one list can serve several machines.
 set(tinfer_x86_tables avx2 avxvnni avx512 avx512vnni amx)
 set(tinfer_arm_tables neon neon_dot)
 set(TINFER_ISAS all CACHE STRING
@@ -43,8 +43,10 @@ endif()
 if(NOT TINFER_ISAS STREQUAL "all")
     string(REGEX REPLACE "[, ]+" ";" tinfer_wanted_tables "${TINFER_ISAS}")
     foreach(table IN LISTS tinfer_wanted_tables)
-        if(NOT table IN_LIST tinfer_x86_tables AND NOT table IN_LIST tinfer_arm_tables AND NOT table STREQUAL "reference")
-            message(FATAL_ERROR "TINFER_ISAS: there is no kernel table '${table}'; it is 'all' or a list out of reference, "
+        if(NOT table IN_LIST tinfer_x86_tables AND NOT table IN_LIST tinfer_arm_tables AND NOT table STREQUAL
+            "reference")
+            message(FATAL_ERROR
+                "TINFER_ISAS: there is no kernel table '${table}'; it is 'all' or a list out of reference, "
                 "avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot")
         endif()
     endforeach()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Writes a LoRA adapter, or a control vector, with seeded random values: something small to try the options with.
 
-usage: tinfer inspect model.gguf --csv | make_lora.py ARCH OUT [--match TEXT] [--rank R] [--alpha A] [--seed N] [--size X]
+usage: tinfer inspect model.gguf --csv | make_lora.py ARCH OUT [--match TEXT] [--rank R] [--alpha A]
+           [--seed N] [--size X]
        make_lora.py ARCH OUT --directions FIRST,LAST --embd N [--seed N] [--size X]
 
 ARCH is the model's general.architecture. Needs nothing but Python.
@@ -65,7 +66,8 @@ def main():
         first, last = map(int, args.directions.split(","))
         keys = [key("general.architecture", STRING, "controlvector"),
                 key("controlvector.model_hint", STRING, args.arch)]
-        write(args.out, keys, [(f"direction.{il}", (args.embd,), values((args.embd,))) for il in range(first, last + 1)])
+        write(args.out, keys, [(f"direction.{il}", (args.embd,), values((args.embd,)))
+                               for il in range(first, last + 1)])
         return
     tensors = []
     for row in csv.DictReader(sys.stdin):

@@ -33,7 +33,7 @@ def read(path):
         elif kind == 5:                                                         # PLAN
             plan, steps, operands = struct.unpack_from("<III", body)
             plans[plan] = np.frombuffer(body, STEP, steps, 64), np.frombuffer(body, OPERAND, operands, 64 + 48 * steps)
-        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)   # RUN: phase, plan
+        elif kind == 6: heads[struct.unpack_from("<Q", body)[0]] = struct.unpack_from("<22xBxI", body)  # RUN
         elif kind == 7:                                                         # EVENTS
             run, events, ranges = struct.unpack_from("<Q8xII", body)
             runs.append((run, *heads[run], np.frombuffer(body, EVENT, events, 40),
@@ -50,8 +50,8 @@ def reads(tensors, plans, runs):
             for i, operand in enumerate(plans[plan][1][step["operand"]:step["operand"] + step["operands"]]):
                 if operand["ref"] < 1 << 31 and operand["mode"] & 1 and operand["kind"] < 3:
                     some = own[own["operand"] == i] if operand["kind"] == 2 else operand
-                    size = tensors["bytes"][operand["ref"]]
-                    total[operand["ref"]] += [1, int((some["length"] * some["count"]).sum() if operand["kind"] else size)]
+                    whole, parts = tensors["bytes"][operand["ref"]], some["length"] * some["count"]
+                    total[operand["ref"]] += [1, int(parts.sum() if operand["kind"] else whole)]
     return total
 
 if __name__ == "__main__":

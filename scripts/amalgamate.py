@@ -5,8 +5,8 @@ and every kernel table of the platform. Deterministic: the same sources give the
 
 usage: amalgamate.py out/tinfer.hpp
 
-What a table's kernels are made of is in the file once. The header includes itself for each table, inside a region with the
-table's target and in a namespace of its own: a function is compiled with the target in force where it is defined.
+What a table's kernels are made of is in the file once. The header includes itself for each table, inside a region with
+the table's target and in a namespace of its own: a function is compiled with the target in force where it is defined.
 """
 import pathlib
 import re
@@ -47,14 +47,14 @@ HEAD = """\
 // In exactly one source file, before anything else:
 //     #define TINFER_IMPLEMENTATION
 //     #include "tinfer.hpp"
-// Every other file just includes the header and needs the standard library only. The one file needs PCRE2 (8-bit), utf8proc
-// and nlohmann-json, which is headers alone (Debian, Ubuntu: libpcre2-dev libutf8proc-dev nlohmann-json3-dev):
+// Every other file just includes the header and needs the standard library only. The one file needs PCRE2 (8-bit),
+// utf8proc and nlohmann-json, which is headers alone (Debian, Ubuntu: libpcre2-dev libutf8proc-dev nlohmann-json3-dev):
 //     g++ -std=c++20 -O2 -fopenmp app.cpp -lpcre2-8 -lutf8proc        (or clang++)
 // Without -fopenmp it computes on one thread. Without -O2 it works, slowly.
 //
-// All kernel tables of the processor's family are in it, and the best that the processor has is chosen at run time, so no
-// -march is needed. They take minutes and gigabytes to compile: keep the one file small and compile it apart. To have fewer
-// of them, define those that you want; `reference` is always there:
+// All kernel tables of the processor's family are in it, and the best that the processor has is chosen at run time, so
+// no -march is needed. They take minutes and gigabytes to compile: keep the one file small and compile it apart. To
+// have fewer of them, define those that you want; `reference` is always there:
 //     @TABLES@
 """
 
@@ -82,13 +82,13 @@ BITS = """
 // Which kernel tables there are: those that were asked for, else all of the family.
 #if !(@ANY_ASKED@)
 #  if !defined(__GNUC__)
-#    pragma message("tinfer: only GCC and Clang compile the fast kernel tables; here all computing is 20 to 100 times slower")
+#    pragma message("tinfer: only GCC and Clang compile the fast kernel tables; computing is 20 to 100 times slower")
 #  elif defined(__x86_64__)
 @ALL_X86@
 #  elif defined(__aarch64__)
 @ALL_ARM@
 #  else
-#    pragma message("tinfer: there are fast kernel tables for x86-64 and 64-bit ARM only; here all computing is 20 to 100 times slower")
+#    pragma message("tinfer: fast kernel tables are for x86-64 and 64-bit ARM; computing is 20 to 100 times slower")
 #  endif
 #endif
 #if defined(__GNUC__) && !defined(__OPTIMIZE__)
@@ -175,8 +175,8 @@ def closure(paths):
 
 
 def table_text(common):
-    """What the tables are made of, to be compiled once for each: the text, and what it includes of the system. `common` is
-    there already, compiled for any processor."""
+    """What the tables are made of, to be compiled once for each: the text, and what it includes of the system. `common`
+    is there already, compiled for any processor."""
     shared = {path for path in common if not OVER_A_TABLE.search(path.read_text(encoding="utf-8"))}
     writer = Writer(shared)
     for table in TABLES:
@@ -206,7 +206,8 @@ def common_names(tables, common):
     """In a table's namespaces what is compiled once for all is found by the same names."""
     both = (set(re.findall(r"^namespace tinfer::TINFER_TABLE_REGION::([\w:]+) {", tables, re.M)) &
             set(re.findall(r"^namespace tinfer::([\w:]+) {", common, re.M)))
-    return "".join(f"namespace tinfer::TINFER_TABLE_REGION::{name} {{ using namespace tinfer::{name}; }}\n" for name in sorted(both))
+    return "".join(f"namespace tinfer::TINFER_TABLE_REGION::{name} {{ using namespace tinfer::{name}; }}\n"
+                   for name in sorted(both))
 
 
 def system_includes(names):
@@ -237,13 +238,15 @@ def region(table):
             f"{before}#  include TINFER_SELF\n{after}"
             f"#  undef TINFER_TABLE_REGION\n{undefines}"
             f"constinit const tinfer::kernels::KernelTable tinfer::kernels::{table}_table =\n"
-            f'    tinfer::for_{table}::kernels::make_table<tinfer::for_{table}::kernels::{table}>("{table}");\n#endif\n')
+            f"    tinfer::for_{table}::kernels::make_table<tinfer::for_{table}::kernels::{table}>"
+            f'("{table}");\n#endif\n')
 
 
 def choice():
     """What the header says of tables before anything else of the implementation."""
     def all_of(family):
-        return "\n".join(f"#    define TINFER_TABLE_{table.upper()} 1" for table in TABLES if TABLES[table][0] == family)
+        return "\n".join(f"#    define TINFER_TABLE_{table.upper()} 1" for table in TABLES
+                         if TABLES[table][0] == family)
     asked = " || ".join(f"defined(TINFER_TABLE_{table.upper()})" for table in TABLES)
     return BITS.replace("@ANY_ASKED@", asked).replace("@ALL_X86@", all_of(X86)).replace("@ALL_ARM@", all_of(ARM))
 
@@ -251,7 +254,8 @@ def choice():
 def single_header():
     version_header = (INCLUDE_ROOT / "tinfer/version.hpp").read_text(encoding="utf-8")
     version = ".".join(re.findall(r"#define TINFER_VERSION_\w+ (\d+)", version_header))
-    names = " ".join(f"-DTINFER_TABLE_{table.upper()}" for table in TABLES).replace(" -DTINFER_TABLE_NEON ", "\n//     -DTINFER_TABLE_NEON ")
+    names = " ".join(f"-DTINFER_TABLE_{table.upper()}" for table in TABLES).replace(" -DTINFER_TABLE_NEON ",
+                                                                                    "\n//     -DTINFER_TABLE_NEON ")
     sources = [path for layer in LAYERS for path in sorted((SRC / layer).rglob("*.cpp")) if path.parent != ISA_FOLDER]
     sources.append(SRC / "tinfer.cpp")
     tables, tables_include = table_text(closure(sources))

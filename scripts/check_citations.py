@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that what sources cite can be read: every "numerics rule 3", "architectures §2.5" or "kernels.md §4.1" in a source
-is a heading or a numbered rule of that page in docs/, every V7 in a comment of src/gguf is a rule of docs/gguf.md, and every
-[L6] in the name of a test is a row of docs/rows.md.
+"""Checks that what sources cite can be read: every "numerics rule 3", "architectures §2.5" or "kernels.md §4.1" in a
+source is a heading or a numbered rule of that page in docs/, every V7 in a comment of src/gguf is a rule of
+docs/gguf.md, and every [L6] in the name of a test is a row of docs/rows.md.
 
-A § belongs to the last page or work that was named before it in the same file. Papers and standards are not looked into;
-a § of anything else is a finding, because no reader could look it up.
+A § belongs to the last page or work that was named before it in the same file. Papers and standards are not looked
+into; a § of anything else is a finding, because no reader could look it up.
 
 usage: check_citations.py [--update]
 
@@ -54,10 +54,11 @@ def one_line(text):
 
 
 def citations(text):
-    """(offset, page or None for a paper, "§" or "rule", number) of all that a text cites; page is "" where none was named, or
-    a word in front of the § is no page."""
+    """(offset, page or None for a paper, "§" or "rule", number) of all that a text cites; page is "" where none was
+    named, or a word in front of the § is no page."""
     flat = one_line(text)
-    marks = sorted([(m.start(), m, None) for m in NAMED.finditer(flat)] + [(m.start(), None, m) for m in CITED.finditer(flat)],
+    marks = sorted([(m.start(), m, None) for m in NAMED.finditer(flat)]
+                   + [(m.start(), None, m) for m in CITED.finditer(flat)],
                    key=lambda mark: mark[0])
     source, named_to = "", 0
     for at, named, cited in marks:
@@ -129,7 +130,8 @@ def main():
     if found:
         print("\n".join(found))
         return 1
-    print(f"{sum(1 for _, text in sources() for _ in citations(text))} citations and {len(tested)} ids of tests lead somewhere")
+    print(f"{sum(1 for _, text in sources() for _ in citations(text))} citations and {len(tested)} ids of tests lead "
+          f"somewhere")
     return 0
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that Clang accepts what another compiler builds: every kernel table with its own flags, and every source, in the
-single header. Nothing is generated (-fsyntax-only), so it takes seconds; Clang 14, the oldest that is supported, if there.
+"""Checks that Clang accepts what another compiler builds: every kernel table with its own flags, and every source, in
+the single header. Nothing is generated (-fsyntax-only), so it takes seconds; Clang 14, the oldest that is supported, if
+there.
 
 usage: check_clang.py compile_commands.json single-header/tinfer.hpp      (exit code 77: no Clang here)
 """
@@ -50,14 +51,16 @@ def main():
         return 2
     clang = find_clang()
     if clang is None:
-        print("skipped: no Clang here (scripts/setup --clang installs Clang 14), so nothing says whether it takes the sources")
+        print("skipped: no Clang here (scripts/setup --clang installs Clang 14), so nothing says whether it takes the "
+              "sources")
         return 77
     good, n_tables = True, 0
     for flags, source, folder in table_commands(sys.argv[1]):
         good, n_tables = check(clang, flags, source, folder) and good, n_tables + 1
     with tempfile.TemporaryDirectory() as folder:
         unit = pathlib.Path(folder) / "unit.cpp"
-        unit.write_text(f'#define TINFER_IMPLEMENTATION\n#include "{pathlib.Path(sys.argv[2]).resolve()}"\n', encoding="utf-8")
+        unit.write_text(f'#define TINFER_IMPLEMENTATION\n#include "{pathlib.Path(sys.argv[2]).resolve()}"\n',
+                        encoding="utf-8")
         good = check(clang, ["-std=c++20", "-Wall", "-Wextra"], str(unit)) and good
     print(f"{clang}: {n_tables} kernel tables and the single header {'accepted' if good else 'refused'}")
     return 0 if good else 1

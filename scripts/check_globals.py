@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that the library holds no hidden state and cannot end or talk past the program: no writable globals (but for those
-of ALLOWED, each with its reason), no thread-locals, no static constructors, and no import that reads the environment,
-prints, or ends the process.
+"""Checks that the library holds no hidden state and cannot end or talk past the program: no writable globals (but for
+those of ALLOWED, each with its reason), no thread-locals, no static constructors, and no import that reads the
+environment, prints, or ends the process.
 
 Reads an optimised build without sanitizers, which add all of these.
 usage: check_globals.py libtinfer.a
@@ -12,11 +12,13 @@ import subprocess
 import sys
 
 WRITABLE = re.compile(r"^\.(data|bss|tdata|tbss|init_array|ctors|fini_array|dtors)(\.|$)")
-# Constants that need relocations are read-only once loaded; the unwinder's pointer to its routine is the compiler's own.
+# Constants that need relocations are read-only once loaded; the unwinder's pointer to its routine is the compiler's
+# own.
 HARMLESS = re.compile(r"^\.data\.rel\.ro(\.|$)|DW\.ref\.")
 # (object, section): the most bytes, and why.
 ALLOWED = {
-    ("fault_guard.cpp.o", ".bss"): (4096, "a signal handler knows nothing but what lies at fixed places: who is at work on "
+    ("fault_guard.cpp.o", ".bss"): (4096,
+                                    "a signal handler knows nothing but what lies at fixed places: who is at work on "
                                           "mapped files, and the handler that was there before"),
 }
 # (object, import): why it cannot come to that.
@@ -69,7 +71,8 @@ def main():
     archive, findings, n_sections, n_imports = sys.argv[1], [], 0, 0
     for member, section, size in sections(archive):
         n_sections += 1
-        most, _ = ALLOWED.get((member.rsplit("(", 1)[-1].rstrip(")"), re.match(r"\.\w+", section)[0] if section else ""), (0, ""))
+        most, _ = ALLOWED.get((member.rsplit("(", 1)[-1].rstrip(")"), re.match(r"\.\w+", section)[0] if section
+                               else ""), (0, ""))
         if WRITABLE.search(section) and not HARMLESS.search(section) and size > most:
             findings.append(f"{member}: {section} holds {size} bytes")
     for member, symbol in imports(archive):

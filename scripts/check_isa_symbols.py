@@ -3,8 +3,8 @@
 """Checks that objects compiled for one instruction set share no code with the others.
 
 An inline function that such an object emits is a weak symbol; the linker keeps one copy per program, and if it keeps
-this one, processors without the instructions crash. So every weak function of such an object must carry the object's own
-tag in its name. Reads an optimised build: without optimisation every inline function becomes a symbol.
+this one, processors without the instructions crash. So every weak function of such an object must carry the object's
+own tag in its name. Reads an optimised build: without optimisation every inline function becomes a symbol.
 
 usage: check_isa_symbols.py libtinfer.a | avx2.cpp.o …     (the tag is the object's name up to the first dot)
 """
@@ -20,7 +20,8 @@ TAGS = {path.stem for path in (pathlib.Path(__file__).resolve().parents[1] / "sr
 def weak_functions(path):
     """(object, symbol) of every weak symbol that is no data, of an object or of all objects of an archive."""
     member = path
-    for line in subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True, text=True).stdout.splitlines():
+    for line in subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True,
+                               text=True).stdout.splitlines():
         fields = line.split()
         if line.endswith(":"):
             member = line[:-1]

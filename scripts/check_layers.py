@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks the house rules that a compiler does not: a folder includes only the folders on its right, and so does a room of
-src/kernels, includes are written from the source root, the public header and the examples stay outside, every file starts
-with its licence and can be finished by a reader.
+"""Checks the house rules that a compiler does not: a folder includes only the folders on its right, and so does a room
+of src/kernels, includes are written from the source root, the public header and the examples stay outside, every file
+starts with its licence and can be finished by a reader.
 
 usage: check_layers.py [project root]
 """
@@ -27,8 +27,8 @@ LAYERS = {
     "generation": ["runtime", "sampling", "tokenizer", "base"],
     "serving": ["generation", "runtime", "sampling", "grammar", "tokenizer", "base"],
 }
-# The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its headers
-# lie near the ground, its sources, which nothing includes, may use every room.
+# The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its
+# headers lie near the ground, its sources, which nothing includes, may use every room.
 KERNEL_ROOMS = {
     "isa": ["matmul", "reference", "attention", "elementwise", ""],
     "matmul": ["gemv", "gemm", "pack", "dequantize", "quants", "", "simd"],
@@ -95,7 +95,8 @@ def check_weight_door(root, path):
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if WEIGHT_PRODUCT.search(line):
-            yield f"{name}:{number}: a product with a weight outside {WEIGHT_DOORS[0]}: linear(), expert_linear() or head_linear()"
+            yield (f"{name}:{number}: a product with a weight outside {WEIGHT_DOORS[0]}: linear(), expert_linear() or "
+                   f"head_linear()")
 
 
 def check_public_header(root, path):
@@ -126,7 +127,8 @@ def check_form(root, path):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
-    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None, "benchmarks": None}
+    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None,
+             "benchmarks": None}
     findings, count = [], 0
     floors = list(KERNEL_ROOMS)
     findings += [f"KERNEL_ROOMS: {room} stands above {below}, which may not include it" for below in floors

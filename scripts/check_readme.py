@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that the pages tell the truth: the README's example is examples/minimal.cpp, the guide's are programs of examples/,
-and every file that README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ name exists.
+"""Checks that the pages tell the truth: the README's example is examples/minimal.cpp, the guide's are programs of
+examples/, and every file that README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ name exists.
 
 usage: check_readme.py
 """
@@ -27,7 +27,8 @@ def findings():
             if not any(program.endswith("\n" + block) or block == program for program in programs):
                 yield f"{page.relative_to(ROOT)}: a program is none of examples/ from its first #include on"
 
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md",
+                                      "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
     for page in pages:
         prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         links = [(page.parent, link) for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)]

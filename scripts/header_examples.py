@@ -55,10 +55,12 @@ def main():
             sys.exit(f"header_examples: {name}.hpp does not open with an example")
         uses_path = '"model.gguf"' in code
         code = code.replace('"model.gguf"', "the_model")
-        out.append(f"void example_{name}(const std::filesystem::path&{' the_model' if uses_path else ''}) {{\n{code}\n}}\n\n")
+        out.append(f"void example_{name}(const std::filesystem::path&{' the_model' if uses_path else ''}) "
+                   f"{{\n{code}\n}}\n\n")
         entries.append(f'    {{"{name}", example_{name}}},\n')
     out += ["constexpr HeaderExample kHeaderExamples[]{\n", *entries, "};\n\n}  // namespace\n\n",
-            "std::span<const HeaderExample> header_examples() { return kHeaderExamples; }\n\n", "}  // namespace tinfer::test\n"]
+            "std::span<const HeaderExample> header_examples() { return kHeaderExamples; }\n\n",
+            "}  // namespace tinfer::test\n"]
     target.write_text("".join(out), encoding="utf-8")
     return 0
 

@@ -293,7 +293,7 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
     command.add_option("--kv-rotation", kv_rotation, "rotate heads before a q8_0 or q4_0 cache: auto, off or on")
         ->type_name("WHEN")
         ->group(more);
-    command.add_flag("--swa-full", swa_full, "layers with a window keep every cell")->group(more);
+    command.add_flag("--swa-full", swa_full, "layers with a window keep every slot")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
 

@@ -88,8 +88,8 @@ std::string Metrics::text(const tinfer::Engine& engine, const std::string& model
     one("tinfer_requests_queued", "gauge", "Requests that wait.", stats.queued);
     one("tinfer_requests_running", "gauge", "Requests that run.", stats.running);
     one("tinfer_sequences_kept", "gauge", "Ended sequences whose prefixes can be shared.", stats.kept);
-    one("tinfer_cache_tokens", "gauge", "Tokens the cache can hold.", stats.cells);
-    one("tinfer_cache_tokens_used", "gauge", "Tokens the cache holds.", stats.cells_used);
+    one("tinfer_cache_tokens", "gauge", "Tokens the cache can hold.", stats.cache_slots);
+    one("tinfer_cache_tokens_used", "gauge", "Tokens the cache holds.", stats.cache_slots_used);
     one("tinfer_requests_submitted_total", "counter", "Requests taken by the engine.", stats.submitted);
     one("tinfer_requests_refused_total", "counter", "Requests refused for a full queue.", stats.refused);
     one("tinfer_requests_ended_total", "counter", "Requests that ended by themselves.", stats.ended);

@@ -73,7 +73,7 @@ struct ContextOptions {
                               ///< On where `pooling` asks for it and where a model has nothing else to give
     Pooling pooling = Pooling::from_model;  ///< other than none: vectors per sequence (Context::pooled) and no logits
     AttentionKind attention = AttentionKind::from_model;
-    bool swa_full = false;    ///< layers with a window keep all cells too: more memory, and every seq_rm is possible
+    bool swa_full = false;    ///< layers with a window keep all slots too: more memory, and every seq_rm is possible
     bool logits_all = false;  ///< every row is an output when a batch gives no flags
     bool allow_position_gaps = false;  ///< positions need only increase
     bool check_finite = false;         ///< refuse embedding input that is not finite
@@ -106,7 +106,7 @@ struct MemoryPlan {
 [[nodiscard]] TINFER_API MemoryPlan plan(const Model& model, const ContextOptions& context_options = {});
 
 /// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs.
-/// `no_room`: the batch has more tokens than Context::room tells, for want of cells or of learned positions; fewer may
+/// `no_room`: the batch has more tokens than Context::room tells, for want of slots or of learned positions; fewer may
 /// fit, or these after others are removed, or in a larger context.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{ok, cancelled, no_room};
 [[nodiscard]] TINFER_API std::string_view to_string(DecodeStatus status) noexcept;
@@ -114,7 +114,7 @@ enum class [[nodiscard]] DecodeStatus : std::uint8_t{ok, cancelled, no_room};
 enum class [[nodiscard]] StepStatus : std::uint8_t{ok, cancelled, no_room, pending};
 [[nodiscard]] TINFER_API std::string_view to_string(StepStatus status) noexcept;
 /// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a
-/// window would reach back to cells that were released (ContextOptions::swa_full keeps them).
+/// window would reach back to slots that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t{ok, partial_state, window_lost};
 [[nodiscard]] TINFER_API std::string_view to_string(RemoveStatus status) noexcept;
 

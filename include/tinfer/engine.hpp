@@ -118,9 +118,9 @@ using EventSink = std::function<void(const EngineEvent&)>;
 
 /// What an engine has done since it was made, and does now.
 struct EngineStats {
-    std::size_t queued = 0, running = 0, kept = 0;  ///< requests; sequences that may be shared
-    std::size_t cells = 0, cells_used = 0;          ///< tokens the cache holds at most and now; 0 where it is none
-    std::uint64_t submitted = 0, refused = 0;       ///< requests; refused: for a full queue
+    std::size_t queued = 0, running = 0, kept = 0;      ///< requests; sequences that may be shared
+    std::size_t cache_slots = 0, cache_slots_used = 0;  ///< tokens the cache holds at most and now; 0 where it is none
+    std::uint64_t submitted = 0, refused = 0;           ///< requests; refused: for a full queue
     std::uint64_t ended = 0, interrupted = 0, failed = 0;  ///< ended: by themselves
     std::uint64_t prompt_tokens = 0, cached_tokens = 0;    ///< computed, shared
     std::uint64_t generated_tokens = 0, recomputed_tokens = 0;

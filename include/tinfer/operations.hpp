@@ -39,12 +39,12 @@ enum class Op : std::uint16_t {
     rope,                        ///< rotates pairs of each head by the table
     hadamard,                    ///< y = H·x of every block of a row, H orthogonal and its own inverse (Walsh-Hadamard)
     relative_bias,               ///< what each head adds to the score of a key so many positions ahead, by buckets (T5)
-    kv_write,                    ///< rows of K or V into cells of the cache
-    select_keys,                 ///< which cells a query attends to: those an indexer ranks best (sparse attention)
-    sparse_attention,            ///< attention over the cells of such a choice
+    kv_write,                    ///< rows of K or V into slots of the cache
+    select_keys,                 ///< which slots a query attends to: those an indexer ranks best (sparse attention)
+    sparse_attention,            ///< attention over the slots of such a choice
     compressed_attention,        ///< attention over the newest tokens, and over one entry for each group of older ones
     latest_mark,                 ///< the number that the newest marked token among the visible ones bears
-    attention,                   ///< online softmax over the visible cells of each query's sequence
+    attention,                   ///< online softmax over the visible slots of each query's sequence
     causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
     compress_keys,               ///< one entry for every group of tokens: their mean, or weighted by a softmax over them
     ngram_rows,                  ///< rows of tables for a token and those before it, by hashes of their ids
@@ -63,7 +63,7 @@ enum class Op : std::uint16_t {
     segment_sum,                 ///< adds each row to the sum of its segment: pooling
     key_shift,                   ///< rotates keys inside the cache by a difference of positions
     kv_copy_page,                ///< whole pages inside the cache: copy on write
-    kv_move,                     ///< cells inside the cache: compaction
+    kv_move,                     ///< slots inside the cache: compaction
     // fused steps
     rms_norm_quantize, silu_mul, silu_mul_quantize, mul_mat_add, rope_kv_write,
     count_
@@ -82,7 +82,7 @@ struct AccessRange {
     std::uint32_t count = 1;
     std::uint32_t tag = 0;     ///< token id, expert id, sequence, … (what the operand is indexed by)
     std::uint32_t weight = 0;  ///< how often
-    bool padding = false;      ///< loaded along with its neighbours, not used: cells of a K group that no query sees
+    bool padding = false;      ///< loaded along with its neighbours, not used: slots of a K group that no query sees
     bool operator==(const AccessRange&) const = default;
 };
 

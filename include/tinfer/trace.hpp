@@ -147,7 +147,7 @@ struct RunInfo {
     const PlanView* plan = nullptr;
     int n_threads = 1;
     std::uint64_t begin = 0;  ///< ns since time zero
-    std::uint32_t cells_used = 0, cells_total = 0;
+    std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
     std::span<const InputView> inputs;
 };

@@ -156,7 +156,7 @@ struct Run {
     std::uint16_t n_threads = 0, n_sequences = 0;
     std::uint32_t n_tokens = 0, n_outputs = 0;
     std::uint64_t first_event = 0;
-    std::uint32_t cells_used = 0, cell_extent = 0;
+    std::uint32_t slots_used = 0, slot_extent = 0;
     std::uint64_t reserved = 0;
 };
 enum TokenFlags : std::uint32_t { output = 1, several_sequences = 2 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The part of xsimd that the kernels use, for the single header (scripts/amalgamate.py puts it where the library includes
-// xsimd). xsimd decides by the compiler's flags which registers there are; the single header compiles each kernel table
-// inside a region with a target of its own, of which the flags know nothing. So the header needs no xsimd either.
+// The part of xsimd that the kernels use, for the single header (scripts/amalgamate.py puts it where the library
+// includes xsimd). xsimd decides by the compiler's flags which registers there are; the single header compiles each
+// kernel table inside a region with a target of its own, of which the flags know nothing. So the header needs no xsimd
+// either.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace tinfer::kernels::xsimd {
 
 #define TINFER_REGISTER __attribute__((always_inline)) inline
 
-// What differs between registers: types, a value in every lane, comparison and choice. Lanes of integers are unsigned, so that
-// they wrap.
+// What differs between registers: types, a value in every lane, comparison and choice. Lanes of integers are unsigned,
+// so that they wrap.
 #if defined(__x86_64__)
 struct avx2 {
     using Floats = __m256;

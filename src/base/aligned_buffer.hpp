@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One block of memory on a cache-line (or larger) boundary, owned by exactly one object: arenas, caches, weights that
 // are read instead of mapped. Fresh memory comes from the system untouched unless zeros are asked for; from 4 MB on in
-// large pages, where the system has them, since rows of activations and cells lie a page apart and would each need a
+// large pages, where the system has them, since rows of activations and slots lie a page apart and would each need a
 // translation.
 #pragma once
 

@@ -111,7 +111,7 @@ struct Generation::Impl {
         batch.clear();
         add(pending.front());
         for (const Token token : guessed) add(token);
-        state.open(batch, true);
+        state.open(batch, runtime::Purpose::check);
         const auto status = state.advance(runtime::Executor::kNoDeadline);
         if (status == StepStatus::no_room) return false;
         if (status != StepStatus::ok) {
@@ -149,7 +149,7 @@ struct Generation::Impl {
             if (!stop) finish(StopReason::interrupt);
             return;
         }
-        state.keep_outputs(static_cast<int>(n));
+        state.outputs.keep(static_cast<int>(n));
         pending.erase(pending.begin(), pending.begin() + static_cast<std::ptrdiff_t>(is_decoded ? n - 1 : n));
         n_decoded = is_decoded ? 1 : 0;
         n_accepted = 1;

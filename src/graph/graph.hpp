@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/op_params.hpp"
+#include "graph/inputs.hpp"
 #include "tinfer/error.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/tensor.hpp"
@@ -56,10 +57,10 @@ struct Node {
     OpParams params{};
 };
 
-/// The inputs that tell attention where the visible cells lie (kernels/ops.hpp).
+/// The inputs that tell attention where the visible slots lie (kernels/ops.hpp).
 struct KvInputs {
     Tensor table, seqs, spans;
-    Tensor positions{};  ///< of the token in each cell; absent where no bias depends on them
+    Tensor positions{};  ///< of the token in each slot; absent where no bias depends on them
     Tensor bias{};       ///< {2D+1, n_head}: by how far a key lies ahead; absent without
 };
 
@@ -81,6 +82,7 @@ public:
     Tensor weight(const TensorInfo& tensor);
     Tensor cache(const TensorInfo& tensor);
     Tensor input(std::string_view role, DType type, std::array<std::int64_t, 4> ne);
+    Tensor input(Input which, DType type, std::array<std::int64_t, 4> ne) { return input(to_string(which), type, ne); }
 
     // ---- where the nodes that follow belong
     void set_layer(int layer) noexcept { layer_ = layer; }
@@ -125,9 +127,9 @@ public:
     Tensor hadamard(Tensor x, int block);  ///< block: a power of two from 16 on that divides rows
     /// table {n_head, buckets} spread out over the distances −max_distance … max_distance (arXiv:1910.10683 §2.1).
     Tensor relative_bias(Tensor table, int max_distance, bool both_sides);
-    /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into cells of a cache; the result is the cache
+    /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into slots of a cache; the result is the cache
     /// as attention may read it.
-    Tensor kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& params, bool is_v);
+    Tensor kv_write(Tensor cache, Tensor rows, Tensor slots, const AttentionParams& params, bool is_v);
     Tensor attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& params,
                      Tensor sinks = {});
     /// KV slots that queries attend to (kernels/ops.hpp). Without weights every head has a list of its own.
@@ -165,12 +167,12 @@ public:
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor log_temperature(Tensor positions, float factor, int n, int first);
     Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);  ///< segment of each row of x; what the sums begin with
-    /// Rotates, in the keys of the cells, the n_rot elements of each head that begin at `first`; keys that went
+    /// Rotates, in the keys of the slots, the n_rot elements of each head that begin at `first`; keys that went
     /// through hadamard, in blocks, go through it before and behind.
-    Tensor key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope, const AttentionParams& params,
+    Tensor key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope, const AttentionParams& params,
                      int first, int block = 1);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
-    /// Moves cells as `moves` {3, n} lists them (kernels/ops.hpp).
+    /// Moves slots as `moves` {3, n} lists them (kernels/ops.hpp).
     Tensor kv_move(Tensor cache, Tensor moves, const AttentionParams& params, bool is_v);
 
     // ---- views: no step, no event

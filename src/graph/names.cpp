@@ -2,6 +2,7 @@
 // Names of the public enumerations of graphs and traces. One entry per enumerator, in order.
 #include <array>
 
+#include "graph/inputs.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/tensor.hpp"
 #include "tinfer/trace.hpp"
@@ -105,6 +106,14 @@ constexpr std::string_view enum_name(const std::array<std::string_view, N>& name
     return index < N ? names[index] : "unknown";
 }
 
+constexpr std::array<std::string_view, graph::kInputs> kInputRoles{
+    "inp_tokens",      "inp_embd",        "inp_pos",         "inp_marks",   "ngram_ids",       "ngram_constants",
+    "kv_slots",        "kv_table",        "kv_seqs",         "kv_spans",    "kv_spans_window", "kv_slots_window",
+    "kv_table_window", "kv_pairs_window", "kv_positions",    "cross_table", "cross_seqs",      "cross_spans",
+    "kv_pairs",        "kv_moves",        "kv_moves_window", "state_rows",  "inp_out_rows",    "inp_types",
+    "pool_rows",       "pool_sums",       "pool_counts",
+};
+
 }  // namespace
 
 std::string_view to_string(Op op) noexcept { return enum_name(kOpNames, op); }
@@ -127,5 +136,7 @@ std::string_view to_string(Delivery delivery) noexcept { return enum_name(kDeliv
 std::string_view to_string(OnThrow on_throw) noexcept { return enum_name(kOnThrowNames, on_throw); }
 std::string_view to_string(EventStatus status) noexcept { return enum_name(kEventStatusNames, status); }
 std::string_view to_string(StepValues::Missing missing) noexcept { return enum_name(kMissingNames, missing); }
+
+std::string_view graph::to_string(Input input) noexcept { return kInputRoles[static_cast<std::size_t>(input)]; }
 
 }  // namespace tinfer

@@ -13,7 +13,7 @@ const char* kv_write_rule(const Site& s) noexcept {
                 "the cache is of the other kind");
     TINFER_RULE(is_f32(s[1]) && is_shape(s[1], d, a.n_head_kv, s[1].ne[2]), "rows must be f32 {head_dim,n_head_kv,T}");
     TINFER_RULE(s[0].ne[0] == d * a.n_head_kv, "a cache row must hold head_dim · n_head_kv values");
-    TINFER_RULE(is_i32(s[2]) && is_shape(s[2], s[1].ne[2]), "cells must be i32 {T}");
+    TINFER_RULE(is_i32(s[2]) && is_shape(s[2], s[1].ne[2]), "slots must be i32 {T}");
     return nullptr;
 }
 
@@ -47,7 +47,7 @@ const char* select_keys_rule(const Site& s) noexcept {
     TINFER_RULE(!whole || p.local == 0, "no block comes first where blocks are whole");
     TINFER_RULE(whole || p.last_only == 0, "only whole blocks have a last token");
     TINFER_RULE(whole || p.block == 1 || s.has(7), "blocks need kv_positions");
-    TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[2].ne[1])), "kv_positions must be i32 {cells}");
+    TINFER_RULE(!s.has(7) || (is_i32(s[7]) && is_shape(s[7], s[2].ne[1])), "kv_positions must be i32 {slots}");
     const std::int64_t n = p.last_only != 0 ? p.k : (p.k + std::int64_t{whole ? 1 : 0}) * p.block;
     TINFER_RULE(is_i32(s[0]) && is_shape(s[0], n, n_group, n_tokens), "result must be i32 {n,G,T}");
     return nullptr;
@@ -79,7 +79,10 @@ const char* compressed_attention_rule(const Site& s) noexcept {
     return nullptr;
 }
 
-const char* sparse_attention_rule(const Site& s) noexcept {
+namespace {
+
+/// Of attention over caches: queries, keys and values by heads.
+const char* heads_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
                 "n_head must be a multiple of n_head_kv");
@@ -89,6 +92,14 @@ const char* sparse_attention_rule(const Site& s) noexcept {
                 "keys must be a K cache of n_head_kv heads");
     TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
                 "values must be a V cache of n_head_kv heads");
+    return nullptr;
+}
+
+}  // namespace
+
+const char* sparse_attention_rule(const Site& s) noexcept {
+    const AttentionParams& a = s.params().attention;
+    if (const char* rule = heads_rule(s)) return rule;
     TINFER_RULE(is_i32(s[4]) && (s[4].ne[1] == 1 || s[4].ne[1] == a.n_head_kv) && s[4].ne[2] == s[1].ne[2],
                 "chosen must be i32 {n,1|n_head_kv,T}");
     TINFER_RULE(!s.has(5) || (is_f32(s[5]) && is_shape(s[5], a.n_head)), "sinks must be f32 {n_head}");
@@ -107,14 +118,7 @@ const char* divide_ids_rule(const Site& s) noexcept {
 
 const char* attention_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
-    TINFER_RULE(a.n_head > 0 && a.n_head_kv > 0 && a.n_head % a.n_head_kv == 0,
-                "n_head must be a multiple of n_head_kv");
-    TINFER_RULE(is_f32(s[1]) && is_shape(s[1], a.head_dim_k, a.n_head, s[1].ne[2]),
-                "q must be f32 {head_dim_k,n_head,T}");
-    TINFER_RULE(s[2].tensor_class == TensorClass::cache_k && s[2].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv,
-                "keys must be a K cache of n_head_kv heads");
-    TINFER_RULE(s[3].tensor_class == TensorClass::cache_v && s[3].ne[0] == std::int64_t{a.head_dim_v} * a.n_head_kv,
-                "values must be a V cache of n_head_kv heads");
+    if (const char* rule = heads_rule(s)) return rule;
     if (const char* rule = view_rule(s, s[1].ne[2])) return rule;
     TINFER_RULE(!s.has(7) || (is_f32(s[7]) && is_shape(s[7], a.n_head)), "sinks must be f32 {n_head}");
     TINFER_RULE(a.max_bias == 0.0f || s.has(8), "ALiBi needs kv_positions");
@@ -122,7 +126,7 @@ const char* attention_rule(const Site& s) noexcept {
     TINFER_RULE(!s.has(9) ||
                     (is_f32(s[9]) && is_gapless(s[9]) && is_shape(s[9], s[9].ne[0], a.n_head) && s[9].ne[0] % 2 == 1),
                 "the bias must be f32 {2D+1,n_head}");
-    TINFER_RULE(!s.has(8) || (is_i32(s[8]) && is_shape(s[8], s[2].ne[1])), "kv_positions must be i32 {cells}");
+    TINFER_RULE(!s.has(8) || (is_i32(s[8]) && is_shape(s[8], s[2].ne[1])), "kv_positions must be i32 {slots}");
     TINFER_RULE(is_f32(s[0]) && is_shape(s[0], std::int64_t{a.head_dim_v} * a.n_head, s[1].ne[2]),
                 "result must be f32 {head_dim_v·n_head,T}");
     return nullptr;
@@ -288,7 +292,7 @@ const char* key_shift_rule(const Site& s) noexcept {
                 "keys are rotated inside one K cache");
     TINFER_RULE(s[1].ne[0] == std::int64_t{a.head_dim_k} * a.n_head_kv,
                 "a cache row must hold head_dim_k · n_head_kv values");
-    TINFER_RULE(is_i32(s[3]) && is_shape(s[3], s[3].ne[0]), "cells must be i32 {n}");
+    TINFER_RULE(is_i32(s[3]) && is_shape(s[3], s[3].ne[0]), "slots must be i32 {n}");
     TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s.params().rope.n_rot, s[3].ne[0]), "the table must be f32 {n_rot,n}");
     TINFER_RULE(s.params().first >= 0 && s.params().first + s.params().rope.n_rot <= a.head_dim_k,
                 "the rotated part exceeds the head");
@@ -308,7 +312,7 @@ const char* kv_copy_page_rule(const Site& s) noexcept {
 const char* kv_move_rule(const Site& s) noexcept {
     const AttentionParams& a = s.params().attention;
     const std::int64_t d = s.params().is_v != 0 ? a.head_dim_v : a.head_dim_k;
-    TINFER_RULE(is_cache(s[1]) && is_cache(s[0]) && s[0].root == s[1].root, "cells are moved inside one cache");
+    TINFER_RULE(is_cache(s[1]) && is_cache(s[0]) && s[0].root == s[1].root, "slots are moved inside one cache");
     TINFER_RULE(s[1].ne[0] == d * a.n_head_kv, "a cache row must hold head_dim · n_head_kv values");
     TINFER_RULE(is_i32(s[2]) && is_shape(s[2], 3, s[2].ne[1]), "moves must be i32 {3,n}");
     return nullptr;

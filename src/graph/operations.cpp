@@ -225,20 +225,20 @@ Tensor Graph::relative_bias(Tensor table, int max_distance, bool both_sides) {
     return emit(Op::relative_bias, {table}, DType::f32, {2 * std::int64_t{max_distance} + 1, n_head, 1, 1}, params);
 }
 
-Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor cells, const AttentionParams& attention, bool is_v) {
+Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor slots, const AttentionParams& attention, bool is_v) {
     OpParams params;
     params.attention = attention;
     params.is_v = is_v ? 1 : 0;
     operand(Op::kv_write, 0, cache);
-    operand(Op::kv_write, 2, cells);
+    operand(Op::kv_write, 2, slots);
     const Value& given = operand(Op::kv_write, 1, rows);
     const std::int64_t d = is_v ? attention.head_dim_v : attention.head_dim_k;
     if (given.ne[2] == 1 && given.ne[0] != d) rows = heads(rows, attention.n_head_kv);
     else if (given.ne[2] == 1 && attention.n_head_kv == 1 && given.ne[1] > 1) rows = heads(rows, 1);
-    return emit_in_cache(Op::kv_write, {rows, cells}, cache, params);
+    return emit_in_cache(Op::kv_write, {rows, slots}, cache, params);
 }
 
-Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopeParams& rope,
+Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope,
                         const AttentionParams& attention, int first, int block) {
     OpParams params;
     params.block = block;
@@ -246,8 +246,8 @@ Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor cells, const RopePara
     params.attention = attention;
     params.first = first;
     int slot = 1;
-    for (const Tensor x : {cache, table, cells}) operand(Op::key_shift, slot++, x);
-    return emit_in_cache(Op::key_shift, {cache, table, cells}, cache, params);
+    for (const Tensor x : {cache, table, slots}) operand(Op::key_shift, slot++, x);
+    return emit_in_cache(Op::key_shift, {cache, table, slots}, cache, params);
 }
 
 Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {

@@ -45,7 +45,7 @@ void resolve_attention(const KernelCall& call,
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the KV slots
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
-void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the cells
+void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the slots
 
 std::uint64_t macs_mul_mat(const KernelCall& call) noexcept;
 std::uint64_t macs_mul_mat_id(const KernelCall& call) noexcept;

@@ -134,8 +134,8 @@ void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept {
     while (n_moves < call[2].ne[1] && call[2].row<const std::int32_t>(n_moves)[2] != 0) ++n_moves;
     resolve_pieces(call, sink, n_moves, [&](std::int64_t i, int slot) {
         const auto* move = call[2].row<const std::int32_t>(i);
-        const std::int64_t cell = move[slot == 0 ? 1 : 0];
-        return Piece{cell, cell < 0 ? 0 : move[2]};
+        const std::int64_t first = move[slot == 0 ? 1 : 0];
+        return Piece{first, first < 0 ? 0 : move[2]};
     });
 }
 

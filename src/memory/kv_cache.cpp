@@ -39,13 +39,13 @@ KvCache::KvCache(const KvLimits& limits) : limits_(limits) {
         fail(ErrorCode::bad_parameter, cat("n_seq_max = ", limits.n_seq_max, " outside 1..256"));
     if (limits.n_run < 1) fail(ErrorCode::bad_parameter, cat("n_ubatch = ", limits.n_run, " is less than 1"));
     if (limits.n_pages() > std::numeric_limits<std::int32_t>::max() / kPageSlots)
-        fail(ErrorCode::limit_exceeded, cat("n_ctx = ", limits.n_ctx, ": cell numbers exceed 31 bits"));
+        fail(ErrorCode::limit_exceeded, cat("n_ctx = ", limits.n_ctx, ": slot numbers exceed 31 bits"));
 
     const auto n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages()), n_ctx = index(limits.n_ctx);
     const auto capacity = index(limits.table_capacity());
     entries_.resize(n_seqs * capacity);
     tables_.resize(n_seqs);
-    cells_.resize(n_pages * kPageSlots);
+    slots_.resize(n_pages * kPageSlots);
     pages_.resize(n_pages);
     free_pages_.resize(n_pages);
     owners_.resize(n_ctx);
@@ -70,7 +70,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
     const std::uint64_t n_seqs = index(limits.n_seq_max), n_pages = index(limits.n_pages());
     const std::uint64_t n_ctx = index(limits.n_ctx), capacity = index(limits.table_capacity());
     return (n_seqs * capacity + 2 * capacity + 1) * sizeof(KvEntry) +
-           n_pages * (kPageSlots * (sizeof(Cell) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) +
+           n_pages * (kPageSlots * (sizeof(Slot) + sizeof(std::int32_t)) + sizeof(Page) + 2 * sizeof(std::int32_t) +
                       2 * sizeof(std::uint64_t)) +
            n_ctx * (sizeof(std::uint16_t) + 2 * sizeof(std::int32_t)) + index(limits.n_run) * sizeof(RunToken) +
            n_seqs * (sizeof(Table) + sizeof(Saved) + sizeof(std::uint8_t) + 2 * sizeof(SeqId) + sizeof(std::int32_t) +
@@ -78,7 +78,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
 }
 
 std::uint64_t KvCache::bytes_held() const noexcept {
-    return bytes_of(entries_) + bytes_of(tables_) + bytes_of(cells_) + bytes_of(pages_) + bytes_of(free_pages_) +
+    return bytes_of(entries_) + bytes_of(tables_) + bytes_of(slots_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
            bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +
            bytes_of(occupied_) + bytes_of(place_) + bytes_of(listed_) + bytes_of(target_page_) + bytes_of(own_) +
@@ -111,13 +111,13 @@ std::span<const KvEntry> KvCache::entries(SeqId seq) const {
 std::int32_t KvCache::pos_min(SeqId seq) const {
     check(seq);
     const auto entries = table(seq);
-    return entries.empty() ? -1 : position(entries.front().page * kPageSlots + first_slot(entries.front().live));
+    return entries.empty() ? -1 : position(entries.front().page * kPageSlots + first_offset(entries.front().live));
 }
 
 std::int32_t KvCache::pos_max(SeqId seq) const {
     check(seq);
     const auto entries = table(seq);
-    return entries.empty() ? -1 : position(entries.back().page * kPageSlots + last_slot(entries.back().live));
+    return entries.empty() ? -1 : position(entries.back().page * kPageSlots + last_offset(entries.back().live));
 }
 
 std::int32_t KvCache::count(SeqId seq) const {
@@ -142,9 +142,9 @@ bool KvCache::same_history(SeqId a, SeqId b) const {
     for (const KvEntry& entry : first) {
         for (std::uint64_t ours = entry.live; ours != 0; ours &= ours - 1) {
             if (theirs == 0) theirs = second[++j].live;
-            const auto cell = entry.page * kPageSlots + first_slot(ours);
-            const auto other = second[j].page * kPageSlots + first_slot(theirs);
-            if (cells_[index(cell)].token != cells_[index(other)].token) return false;
+            const auto slot = entry.page * kPageSlots + first_offset(ours);
+            const auto other = second[j].page * kPageSlots + first_offset(theirs);
+            if (slots_[index(slot)].token != slots_[index(other)].token) return false;
             theirs &= theirs - 1;
         }
     }
@@ -195,7 +195,7 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         for (const KvEntry& entry : table(seq)) {
             const std::uint64_t live = in_range(entry, a, b);
             if (live == 0) continue;
-            if (n > 0 && scratch_[n - 1].page == entry.page && last_slot(scratch_[n - 1].live) < first_slot(live))
+            if (n > 0 && scratch_[n - 1].page == entry.page && last_offset(scratch_[n - 1].live) < first_offset(live))
                 scratch_[n - 1].live |= live;
             else scratch_[n++] = {entry.page, 0, live};
         }
@@ -215,14 +215,14 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
 /// Bits of the entry whose positions lie in [p0, p1).
 std::uint64_t KvCache::in_range(const KvEntry& entry, std::int32_t p0, std::int32_t p1) const noexcept {
     const auto base = entry.page * kPageSlots;
-    const auto inside = [&](std::int32_t slot) {
-        const auto pos = position(base + slot);
+    const auto inside = [&](std::int32_t offset) {
+        const auto pos = position(base + offset);
         return pos >= p0 && (pos < p1 || p1 == kLastPosition);
     };
-    if (inside(first_slot(entry.live)) && inside(last_slot(entry.live))) return entry.live;  // positions ascend
+    if (inside(first_offset(entry.live)) && inside(last_offset(entry.live))) return entry.live;  // positions ascend
     std::uint64_t bits = 0;
     for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
-        if (inside(first_slot(rest))) bits |= rest & (~rest + 1);
+        if (inside(first_offset(rest))) bits |= rest & (~rest + 1);
     return bits;
 }
 
@@ -246,7 +246,7 @@ void KvCache::replace(SeqId seq, std::span<const KvEntry> entries) noexcept {
     for (const KvEntry& entry : entries) {
         ++pages_[index(entry.page)].references;
         for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
-            ++owners_[index(cells_[index(entry.page * kPageSlots + first_slot(rest))].token)];
+            ++owners_[index(slots_[index(entry.page * kPageSlots + first_offset(rest))].token)];
     }
     for (const KvEntry& entry : table(seq)) {
         release_tokens(entry.page, entry.live);
@@ -262,7 +262,7 @@ void KvCache::replace(SeqId seq, std::span<const KvEntry> entries) noexcept {
 
 void KvCache::release_tokens(std::int32_t page, std::uint64_t live) noexcept {
     for (; live != 0; live &= live - 1) {
-        const auto token = cells_[index(page * kPageSlots + first_slot(live))].token;
+        const auto token = slots_[index(page * kPageSlots + first_offset(live))].token;
         if (--owners_[index(token)] == 0) free_tokens_[index(n_free_tokens_++)] = token;
     }
 }

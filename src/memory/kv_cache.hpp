@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Which token lies where in the KV cache: pages of 64 cells, one table of pages per sequence, reference counts.
-// Metadata only: the K and V rows belong to the runtime, addressed by cell = page · 64 + slot. Sharing a prefix costs
+// Which token lies where in the KV cache: pages of 64 slots, one table of pages per sequence, reference counts.
+// Metadata only: the K and V rows belong to the runtime, addressed by slot = page · 64 + offset. Sharing a prefix costs
 // one reference per page; a partly filled shared page is copied when one of its owners goes on alone; removing tokens
 // clears mask bits.
 //
-// The holes this leaves, and cells that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do
-// not fit as the pages lie, the cache is compacted: live cells move together, in order, and what follows is placed
+// The holes this leaves, and slots that hold a copy, are no loss: n_ctx tokens fit, whatever came before. Where they do
+// not fit as the pages lie, the cache is compacted: live slots move together, in order, and what follows is placed
 // tightly.
 //
 // A decode is a transaction:
 //     const bool fits = cache.can_place(tokens);                      // by pages
 //     if (!fits && !cache.can_compact(tokens.size(), moves)) return DecodeStatus::no_room;   // nothing changed
-//     if (!fits) … move cells of every layer, cache.compact(…) …      // histories and positions stay
+//     if (!fits) … move slots of every layer, cache.compact(…) …      // histories and positions stay
 //     cache.begin(fits ? Placing::by_pages : Placing::tight);
 //     while (!tokens.empty()) {
 //         const auto placed = cache.place(tokens.first(…));           // at most n_run tokens, maybe fewer
@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "base/window.hpp"
-#include "memory/cell_moves.hpp"
+#include "memory/slot_moves.hpp"
 #include "tinfer/context.hpp"
 
 namespace tinfer::memory {
@@ -48,13 +48,13 @@ struct KvLimits {
     [[nodiscard]] std::int32_t table_capacity() const noexcept;
 };
 
-/// A token as the cache sees it: where it stands, and in which sequences (the first one is whose cells it attends to).
+/// A token as the cache sees it: where it stands, and in which sequences (the first one is whose slots it attends to).
 struct KvToken {
     std::int32_t pos = 0;
     std::span<const SeqId> seqs;
 };
 
-/// A piece of a sequence in ascending position: the cells of `page` whose bits are set in `live`.
+/// A piece of a sequence in ascending position: the slots of `page` whose bits are set in `live`.
 struct KvEntry {
     std::int32_t page = 0;
     std::int32_t first = 0;  ///< ordinal of the first of them: live tokens of the sequence before it
@@ -63,8 +63,8 @@ struct KvEntry {
 };
 
 /// The first and the last set bit; the mask of a table's entry is never 0.
-[[nodiscard]] inline std::int32_t first_slot(std::uint64_t live) noexcept { return std::countr_zero(live); }
-[[nodiscard]] inline std::int32_t last_slot(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
+[[nodiscard]] inline std::int32_t first_offset(std::uint64_t live) noexcept { return std::countr_zero(live); }
+[[nodiscard]] inline std::int32_t last_offset(std::uint64_t live) noexcept { return 63 - std::countl_zero(live); }
 
 struct PageCopy {
     std::int32_t from = 0, to = 0;
@@ -84,9 +84,9 @@ struct Placed {
 struct KvInputs {
     std::span<std::int32_t> table;             ///< {4, max_table_entries()}
     std::span<std::int32_t> seqs;              ///< {2, max_run_sequences()}
-    std::span<std::int32_t> cells;             ///< {T}
+    std::span<std::int32_t> slots;             ///< {T}
     std::span<std::int32_t> positions;         ///< {T}
-    std::span<std::int32_t> cell_positions{};  ///< {64 · n_pages}, or empty where nobody asks
+    std::span<std::int32_t> slot_positions{};  ///< {64 · n_pages}, or empty where nobody asks
 };
 
 struct KvInputSizes {
@@ -125,9 +125,9 @@ public:
     /// Tokens the sequence can take now: as many as are missing to n_ctx, whatever lies where.
     [[nodiscard]] std::int32_t room(SeqId seq) const;
     [[nodiscard]] std::span<const KvEntry> entries(SeqId seq) const;
-    [[nodiscard]] std::int32_t position(std::int32_t cell) const noexcept { return cells_[index(cell)].pos; }
-    /// Of a live cell, 0 … n_ctx-1: cells that hold copies of one token have the same.
-    [[nodiscard]] std::int32_t token_id(std::int32_t cell) const noexcept { return cells_[index(cell)].token; }
+    [[nodiscard]] std::int32_t position(std::int32_t slot) const noexcept { return slots_[index(slot)].pos; }
+    /// Of a live slot, 0 … n_ctx-1: slots that hold copies of one token have the same.
+    [[nodiscard]] std::int32_t token_id(std::int32_t slot) const noexcept { return slots_[index(slot)].token; }
     /// The same tokens in the same order, wherever they lie.
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     [[nodiscard]] const KvLimits& limits() const noexcept { return limits_; }
@@ -137,24 +137,24 @@ public:
     // -- rotations that the keys of moved tokens have yet to be given
 
     [[nodiscard]] bool has_shifts() const noexcept { return has_shifts_; }
-    /// Cells and by how many positions each is to be rotated, as many as there is room for; they count as done.
-    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept;
-    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept;
+    /// Slots and by how many positions each is to be rotated, as many as there is room for; they count as done.
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept;
+    void give_back_shifts(std::span<const std::int32_t> slots, std::span<const std::int32_t> shifts) noexcept;
 
     // -- tokens whose keys and values come from elsewhere, outside transactions
 
-    /// Gives each token a cell in free pages and makes the tables of its sequences, which are empty; positions ascend
+    /// Gives each token a slot in free pages and makes the tables of its sequences, which are empty; positions ascend
     /// in each. False where they do not fit as pages lie; the cache is of no use then.
-    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<std::int32_t> cells);
+    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<std::int32_t> slots);
 
     // -- compaction, outside transactions
 
     /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial
     /// copies have cut a sequence into more pieces than a table holds.
-    [[nodiscard]] bool can_compact(std::size_t n_tokens, CellMoves& moves) noexcept;
-    /// The new place of a live cell, once can_compact() has said yes.
-    [[nodiscard]] std::int32_t compacted(std::int32_t cell) const noexcept {
-        return place_[index(cells_[index(cell)].token)];
+    [[nodiscard]] bool can_compact(std::size_t n_tokens, SlotMoves& moves) noexcept;
+    /// The new place of a live slot, once can_compact() has said yes.
+    [[nodiscard]] std::int32_t compacted(std::int32_t slot) const noexcept {
+        return place_[index(slots_[index(slot)].token)];
     }
     /// Does it, after the runtime has moved keys and values by the list.
     void compact(std::span<const std::int32_t> moves) noexcept;
@@ -164,7 +164,7 @@ public:
     /// Would all of them fit, placed by pages? Changes nothing; not inside a transaction.
     [[nodiscard]] bool can_place(std::span<const KvToken> tokens);
     void begin(Placing placing = Placing::by_pages) noexcept;
-    /// Gives each token a cell, in order, at most n_run of them. Stops early at a token that needs a copy of a page
+    /// Gives each token a slot, in order, at most n_run of them. Stops early at a token that needs a copy of a page
     /// this run writes to: the copy has to wait for the run, the token for the next one.
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
@@ -176,11 +176,11 @@ public:
     /// Pages to copy before it computes, in every layer. No source is a destination, so any order will do.
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
     KvInputSizes write_inputs(const KvInputs& out) const noexcept;
-    /// fn(sequence, cell, position) for each token, in order; the sequence is its first.
+    /// fn(sequence, slot, position) for each token, in order; the sequence is its first.
     template <class Fn>
     void for_each_placed(Fn&& fn) const {
         for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_))
-            fn(run_sequences_[index(token.sequence)], token.cell, token.pos);
+            fn(run_sequences_[index(token.sequence)], token.slot, token.pos);
     }
     /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp.
     void write_spans(const Window& window, std::span<std::int32_t> out) const noexcept;
@@ -193,7 +193,7 @@ public:
 
 private:
     /// A live token has an id that survives the copying of its page, so that used() and histories do not see copies.
-    struct Cell {
+    struct Slot {
         std::int32_t pos;
         std::int32_t token;
         std::int32_t shift = 0;  ///< positions its keys are behind
@@ -220,7 +220,7 @@ private:
         KvEntry last;
     };
     struct RunToken {
-        std::int32_t cell, pos, sequence,
+        std::int32_t slot, pos, sequence,
             end;  ///< `sequence` counts those of the run, `end` is one past the own ordinal
     };
     enum class Fit : std::uint8_t { placed, no_room, wait };
@@ -236,7 +236,7 @@ private:
     [[nodiscard]] std::uint64_t in_range(const KvEntry& entry, std::int32_t p0, std::int32_t p1) const noexcept;
     void remove(SeqId seq, std::int32_t p0, std::int32_t p1) noexcept;
     template <class Fn>
-    void for_each_cell(SeqId seq, Fn&& fn);
+    void for_each_slot(SeqId seq, Fn&& fn);
     void move(SeqId seq, Pos p0, Pos p1, const Move& move);
     void check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move);
     [[noreturn]] void refuse_shared(std::int32_t token);
@@ -246,7 +246,7 @@ private:
 
     [[nodiscard]] Tail tail(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] bool is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept;
-    [[nodiscard]] std::int32_t next_slot(std::span<const SeqId> seqs) const noexcept;
+    [[nodiscard]] std::int32_t next_offset(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
     [[nodiscard]] Fit make_room_tightly(std::span<const SeqId> seqs) noexcept;
     [[nodiscard]] bool go_on_at_the_end(std::span<const SeqId> seqs) const noexcept;
@@ -258,7 +258,7 @@ private:
     }
 
     void order_by_length() noexcept;
-    void list_cells(SeqId seq) noexcept;
+    void list_slots(SeqId seq) noexcept;
     void choose_pages() noexcept;
     [[nodiscard]] std::size_t pieces(SeqId seq, std::span<KvEntry> out) const noexcept;
     [[nodiscard]] Fit place_one(const KvToken& token, bool may_wait) noexcept;
@@ -269,7 +269,7 @@ private:
     KvLimits limits_;
     std::vector<KvEntry> entries_;           // {table_capacity, n_seq_max}
     std::vector<Table> tables_;              // {n_seq_max}
-    std::vector<Cell> cells_;                // {64, n_pages}
+    std::vector<Slot> slots_;                // {64, n_pages}
     std::vector<Page> pages_;                // {n_pages}
     std::vector<std::int32_t> free_pages_;   // a stack; what is above the top is what a transaction took
     std::vector<std::uint16_t> owners_;      // {n_ctx}: sequences that have the token with this id
@@ -282,17 +282,17 @@ private:
     std::size_t n_saved_ = 0;
     std::int32_t saved_free_pages_ = 0, saved_free_tokens_ = 0;
     bool in_transaction_ = false;
-    bool has_shifts_ = false;  // maybe; no cell has one where it is false
+    bool has_shifts_ = false;  // maybe; no slot has one where it is false
 
     Placing placing_ = Placing::by_pages;
     std::vector<std::uint64_t>
         occupied_;  // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
 
-    std::vector<std::int32_t> place_;        // {n_ctx}: new cell of the token with this id, or -1
-    std::vector<std::int32_t> listed_;       // {64, n_pages}: cells as they will follow each other, or -1
+    std::vector<std::int32_t> place_;        // {n_ctx}: new slot of the token with this id, or -1
+    std::vector<std::int32_t> listed_;       // {64, n_pages}: slots as they will follow each other, or -1
     std::vector<std::int32_t> target_page_;  // {n_pages}: where each 64 of them will lie, or -1
     std::vector<std::uint64_t>
-        own_;  // {n_pages}: slots of the sequence whose cells are listed; while pages are chosen: not 0 where taken
+        own_;  // {n_pages}: slots of the sequence whose slots are listed; while pages are chosen: not 0 where taken
     std::vector<SeqId> order_;  // {n_seq_max}
     std::size_t n_listed_ = 0;
 

@@ -19,21 +19,21 @@ void KvCache::order_by_length() noexcept {
     }
 }
 
-/// Makes a list of the cells of a sequence that are in no list yet; it begins a page. Cells of other sequences that lie
+/// Makes a list of the slots of a sequence that are in no list yet; it begins a page. Slots of other sequences that lie
 /// between them are listed too, so that sequences which interleave on a page stay together.
-void KvCache::list_cells(SeqId seq) noexcept {
+void KvCache::list_slots(SeqId seq) noexcept {
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] |= entry.live;
     const std::size_t begin = n_listed_;
     for (const KvEntry& entry : table(seq)) {
-        const std::uint64_t from = ~std::uint64_t{0} << first_slot(entry.live),
-                            to = ~std::uint64_t{0} >> (63 - last_slot(entry.live));
-        std::uint64_t cells = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
-        for (; cells != 0; cells &= cells - 1) {
-            const std::int32_t cell = entry.page * kPageSlots + first_slot(cells);
-            std::int32_t& place = place_[index(cells_[index(cell)].token)];
-            if (place >= 0) continue;  // the token has another cell, or is listed with others
+        const std::uint64_t from = ~std::uint64_t{0} << first_offset(entry.live),
+                            to = ~std::uint64_t{0} >> (63 - last_offset(entry.live));
+        std::uint64_t slots = from & to & ((occupied_[index(entry.page)] & ~own_[index(entry.page)]) | entry.live);
+        for (; slots != 0; slots &= slots - 1) {
+            const std::int32_t slot = entry.page * kPageSlots + first_offset(slots);
+            std::int32_t& place = place_[index(slots_[index(slot)].token)];
+            if (place >= 0) continue;  // the token has another slot, or is listed with others
             place = static_cast<std::int32_t>(n_listed_);
-            listed_[n_listed_++] = cell;
+            listed_[n_listed_++] = slot;
         }
     }
     for (const KvEntry& entry : table(seq)) own_[index(entry.page)] = 0;
@@ -41,7 +41,7 @@ void KvCache::list_cells(SeqId seq) noexcept {
     while (n_listed_ % kPageSlots != 0) listed_[n_listed_++] = -1;
 }
 
-/// Chooses a page for every 64 listed cells: the page of the first of them if that cell begins a page, else that page
+/// Chooses a page for every 64 listed slots: the page of the first of them if that slot begins a page, else that page
 /// if it is free, else any page.
 void KvCache::choose_pages() noexcept {
     const auto n_taken = n_listed_ / kPageSlots;
@@ -68,19 +68,19 @@ std::size_t KvCache::pieces(SeqId seq, std::span<KvEntry> out) const noexcept {
     std::size_t n = 0;
     for (const KvEntry& entry : table(seq))
         for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
-            const std::int32_t cell = compacted(entry.page * kPageSlots + first_slot(rest)), page = cell / kPageSlots;
-            const std::uint64_t slot = std::uint64_t{1} << cell % kPageSlots;
-            if (n > 0 && out[n - 1].page == page && out[n - 1].live < slot) {
-                out[n - 1].live |= slot;
+            const std::int32_t slot = compacted(entry.page * kPageSlots + first_offset(rest)), page = slot / kPageSlots;
+            const std::uint64_t bit = std::uint64_t{1} << slot % kPageSlots;
+            if (n > 0 && out[n - 1].page == page && out[n - 1].live < bit) {
+                out[n - 1].live |= bit;
                 continue;
             }
             if (n == out.size()) return n + 1;
-            out[n++] = {page, 0, slot};
+            out[n++] = {page, 0, bit};
         }
     return n;
 }
 
-bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
+bool KvCache::can_compact(std::size_t n_tokens, SlotMoves& moves) noexcept {
     TINFER_ASSERT(!in_transaction_);
     if (n_tokens > index(n_free_tokens_)) return false;
     find_occupied();
@@ -88,7 +88,7 @@ bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
     std::ranges::fill(own_, 0);
     n_listed_ = 0;
     order_by_length();
-    for (const SeqId seq : order_) list_cells(seq);
+    for (const SeqId seq : order_) list_slots(seq);
     TINFER_ASSERT(n_listed_ <= listed_.size());  // n_ctx tokens in at most n_seq_max lists
     choose_pages();
 
@@ -96,7 +96,7 @@ bool KvCache::can_compact(std::size_t n_tokens, CellMoves& moves) noexcept {
     for (std::size_t i = 0; i < n_listed_; ++i) {
         if (listed_[i] < 0) continue;
         const std::int32_t to = target_page_[i / kPageSlots] * kPageSlots + static_cast<std::int32_t>(i % kPageSlots);
-        place_[index(cells_[index(listed_[i])].token)] = to;
+        place_[index(slots_[index(listed_[i])].token)] = to;
         moves.add(listed_[i], to);
     }
     // As for seq_cp: later tokens may add an entry per page.
@@ -122,9 +122,9 @@ void KvCache::compact(std::span<const std::int32_t> moves) noexcept {
             ++pages_[index(entry.page)].references;
         }
     }
-    Cell buffer{};
+    Slot buffer{};
     for_each_move(moves, [&](std::int32_t from, std::int32_t to) {
-        (to == kMoveBuffer ? buffer : cells_[index(to)]) = from == kMoveBuffer ? buffer : cells_[index(from)];
+        (to == kMoveBuffer ? buffer : slots_[index(to)]) = from == kMoveBuffer ? buffer : slots_[index(from)];
     });
     n_free_pages_ = 0;
     for (std::int32_t page = limits_.n_pages() - 1; page >= 0; --page)  // the lowest on top

@@ -18,8 +18,8 @@ KvCache::Tail KvCache::tail(std::span<const SeqId> seqs) const noexcept {
     for (const SeqId seq : seqs)
         if (table(seq).empty() || table(seq).back().page != end.page) return Tail::none;
 
-    if (is_theirs_alone(end.page, seqs)) return next_slot(seqs) < kPageSlots ? Tail::own : Tail::none;
-    return last_slot(end.live) + 1 < kPageSlots ? Tail::shared : Tail::none;
+    if (is_theirs_alone(end.page, seqs)) return next_offset(seqs) < kPageSlots ? Tail::own : Tail::none;
+    return last_offset(end.live) + 1 < kPageSlots ? Tail::shared : Tail::none;
 }
 
 bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) const noexcept {
@@ -31,20 +31,20 @@ bool KvCache::is_theirs_alone(std::int32_t page, std::span<const SeqId> seqs) co
     return references == own;
 }
 
-/// The slot of the next token on the last page of the sequences. On a page that a sequence left in this transaction it
+/// Where the next token goes on the last page of the sequences. On a page that a sequence left in this transaction it
 /// lies after those it had there too: they must outlast a rollback.
-std::int32_t KvCache::next_slot(std::span<const SeqId> seqs) const noexcept {
+std::int32_t KvCache::next_offset(std::span<const SeqId> seqs) const noexcept {
     const KvEntry& end = table(seqs[0]).back();
     if (in_transaction_ && placing_ == Placing::tight) return filled(end.page);
     if (end.live == 0) return 0;
     const Page& page = pages_[index(end.page)];
     const std::int32_t kept = in_transaction_ && page.left_in == transaction_ ? page.kept_slots : 0;
-    std::int32_t slot = std::max(last_slot(end.live) + 1, kept);
-    if (index(page.references) == seqs.size()) return slot;
+    std::int32_t offset = std::max(last_offset(end.live) + 1, kept);
+    if (index(page.references) == seqs.size()) return offset;
     for (const SeqId seq : seqs)  // the page stands in a table more than once, in any order
         for (const KvEntry& entry : table(seq))
-            if (entry.page == end.page) slot = std::max(slot, last_slot(entry.live) + 1);
-    return slot;
+            if (entry.page == end.page) offset = std::max(offset, last_offset(entry.live) + 1);
+    return offset;
 }
 
 /// Sees to it that the last page of the sequences is theirs alone and has a free slot after their tokens.
@@ -59,10 +59,10 @@ KvCache::Fit KvCache::make_room(std::span<const SeqId> seqs, bool may_wait) noex
     const auto page = free_pages_[index(--n_free_pages_)];
     if (from < 0) return add_entry(seqs, page) ? Fit::placed : Fit::no_room;
     pages_[index(page)].references = static_cast<std::int32_t>(seqs.size());
-    std::copy_n(&cells_[index(from * kPageSlots)], kPageSlots, &cells_[index(page * kPageSlots)]);
+    std::copy_n(&slots_[index(from * kPageSlots)], kPageSlots, &slots_[index(page * kPageSlots)]);
     Page& left = pages_[index(from)];
     left.references -= static_cast<std::int32_t>(seqs.size());
-    left.kept_slots = std::max(left.left_in == transaction_ ? left.kept_slots : 0, last_slot(last(seqs[0]).live) + 1);
+    left.kept_slots = std::max(left.left_in == transaction_ ? left.kept_slots : 0, last_offset(last(seqs[0]).live) + 1);
     left.left_in = transaction_;
     for (const SeqId seq : seqs) last(seq).page = page;
     if (may_wait) copies_[n_copies_++] = {from, page};
@@ -88,7 +88,7 @@ bool KvCache::go_on_at_the_end(std::span<const SeqId> seqs) const noexcept {
     const std::int32_t page = table(seqs[0]).back().page, end = filled(page);
     return end < kPageSlots && std::ranges::all_of(seqs, [&](SeqId seq) {
                return !table(seq).empty() && table(seq).back().page == page &&
-                      last_slot(table(seq).back().live) + 1 == end;
+                      last_offset(table(seq).back().live) + 1 == end;
            });
 }
 
@@ -117,14 +117,14 @@ KvCache::Fit KvCache::place_one(const KvToken& token, bool may_wait) noexcept {
     if (fit != Fit::placed) return fit;
 
     const KvEntry& end = last(token.seqs[0]);
-    const auto slot = next_slot(token.seqs);
+    const auto offset = next_offset(token.seqs);
     const auto id = free_tokens_[index(--n_free_tokens_)];
-    cells_[index(end.page * kPageSlots + slot)] = {token.pos, id};
+    slots_[index(end.page * kPageSlots + offset)] = {token.pos, id};
     owners_[index(id)] = static_cast<std::uint16_t>(token.seqs.size());
     pages_[index(end.page)].written_in = run_;
-    occupied_[index(end.page)] |= std::uint64_t{1} << slot;
+    occupied_[index(end.page)] |= std::uint64_t{1} << offset;
     for (const SeqId seq : token.seqs) {
-        last(seq).live |= std::uint64_t{1} << slot;
+        last(seq).live |= std::uint64_t{1} << offset;
         ++tables_[index(seq)].count;
     }
     return Fit::placed;
@@ -153,7 +153,7 @@ Placed KvCache::place(std::span<const KvToken> run) {
         if (fit != Fit::placed) return {n_run_tokens_, fit == Fit::no_room};
         const SeqId seq = token.seqs[0];
         const KvEntry& end = last(seq);
-        run_tokens_[n_run_tokens_++] = {end.page * kPageSlots + last_slot(end.live), token.pos, run_sequence(seq),
+        run_tokens_[n_run_tokens_++] = {end.page * kPageSlots + last_offset(end.live), token.pos, run_sequence(seq),
                                         tables_[index(seq)].count};
     }
     return {n_run_tokens_, false};
@@ -239,25 +239,25 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
     }
     for (std::size_t i = 0; i < n_run_tokens_; ++i) {
         const RunToken& token = run_tokens_[i];
-        out.cells[i] = token.cell;
+        out.slots[i] = token.slot;
         out.positions[i] = token.pos;
     }
-    for (std::size_t i = 0; i < out.cell_positions.size(); ++i) out.cell_positions[i] = cells_[i].pos;
+    for (std::size_t i = 0; i < out.slot_positions.size(); ++i) out.slot_positions[i] = slots_[i].pos;
     return {n, n_run_sequences_};
 }
 
 /// Live tokens of the sequence at positions before `pos`: the ordinal of the first one that is not.
 std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
     const auto entries = table(seq);
-    const auto cell_before = [&](const KvEntry& entry, std::uint64_t live) {
-        return position(entry.page * kPageSlots + first_slot(live)) < pos;
+    const auto slot_before = [&](const KvEntry& entry, std::uint64_t live) {
+        return position(entry.page * kPageSlots + first_offset(live)) < pos;
     };
     const auto behind =
-        std::ranges::partition_point(entries, [&](const KvEntry& entry) { return cell_before(entry, entry.live); });
+        std::ranges::partition_point(entries, [&](const KvEntry& entry) { return slot_before(entry, entry.live); });
     if (behind == entries.begin()) return 0;
     const KvEntry& entry = *(behind - 1);
     std::int32_t ordinal = entry.first;
-    for (std::uint64_t rest = entry.live; rest != 0 && cell_before(entry, rest); rest &= rest - 1) ++ordinal;
+    for (std::uint64_t rest = entry.live; rest != 0 && slot_before(entry, rest); rest &= rest - 1) ++ordinal;
     return ordinal;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Moves tokens to other positions. The positions change at once; by how much each key must still be rotated is kept per
-// cell until the runtime rotates it.
+// slot until the runtime rotates it.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -16,35 +16,35 @@ constexpr std::int32_t kHighestPosition = std::numeric_limits<std::int32_t>::max
 
 }  // namespace
 
-/// Calls fn(cell) for every token of a sequence, positions ascending.
+/// Calls fn(slot) for every token of a sequence, positions ascending.
 template <class Fn>
-void KvCache::for_each_cell(SeqId seq, Fn&& fn) {
+void KvCache::for_each_slot(SeqId seq, Fn&& fn) {
     for (const KvEntry& entry : table(seq))
         for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
-            fn(cells_[index(entry.page * kPageSlots + std::countr_zero(rest))]);
+            fn(slots_[index(entry.page * kPageSlots + std::countr_zero(rest))]);
 }
 
 void KvCache::refuse_shared(std::int32_t token) {
     std::string owners;
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
-        for_each_cell(SeqId{seq}, [&](const Cell& cell) {
-            if (cell.token == token) owners += cat(owners.empty() ? "" : ", ", seq);
+        for_each_slot(SeqId{seq}, [&](const Slot& slot) {
+            if (slot.token == token) owners += cat(owners.empty() ? "" : ", ", seq);
         });
     fail(ErrorCode::shared_cell, cat("cell shared by sequences [", owners, "] cannot be shifted"));
 }
 
-/// Throws where the move is not possible: a key in a shared cell cannot be rotated for one sequence alone, and
+/// Throws where the move is not possible: a key in a shared slot cannot be rotated for one sequence alone, and
 /// positions must stay in the order of the table.
 void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) {
     std::int64_t before = -1;   // position of the token before this one, after the move
     bool before_moves = false;  // tokens that both move, or both stay, may have equal positions
-    for_each_cell(seq, [&](const Cell& cell) {
-        const bool moves = cell.pos >= begin && cell.pos < end;
-        const std::int64_t to = moves ? move.to(cell.pos) : cell.pos;
-        if (moves && owners_[index(cell.token)] > 1) refuse_shared(cell.token);
+    for_each_slot(seq, [&](const Slot& slot) {
+        const bool moves = slot.pos >= begin && slot.pos < end;
+        const std::int64_t to = moves ? move.to(slot.pos) : slot.pos;
+        if (moves && owners_[index(slot.token)] > 1) refuse_shared(slot.token);
         if (to < 0 && before < 0) return;  // it leaves the sequence, and no token before it stays
         if (to > kHighestPosition || to < before || (to == before && moves != before_moves))
-            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", cell.pos,
+            fail(ErrorCode::bad_sequence, cat("sequence ", static_cast<std::int32_t>(seq), ": position ", slot.pos,
                                               " would become ", to, ", behind ", before));
         before = to;
         before_moves = moves;
@@ -59,12 +59,12 @@ void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
     check_move(seq, begin, end, move);
     if (move.delta < 0)
         remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));
-    for_each_cell(seq, [&](Cell& cell) {
-        if (cell.pos < begin || cell.pos >= end) return;
-        const auto to = static_cast<std::int32_t>(move.to(cell.pos));
-        cell.shift += to - cell.pos;
-        cell.pos = to;
-        has_shifts_ = has_shifts_ || cell.shift != 0;
+    for_each_slot(seq, [&](Slot& slot) {
+        if (slot.pos < begin || slot.pos >= end) return;
+        const auto to = static_cast<std::int32_t>(move.to(slot.pos));
+        slot.shift += to - slot.pos;
+        slot.pos = to;
+        has_shifts_ = has_shifts_ || slot.shift != 0;
     });
 }
 
@@ -81,22 +81,22 @@ void KvCache::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
 
 // ---- rotations that keys have yet to be given -----------------------------------------------------------------------
 
-std::size_t KvCache::take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
+std::size_t KvCache::take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
     std::size_t n = 0;
     for (std::int32_t seq = 0; seq < limits_.n_seq_max && has_shifts_; ++seq)
-        for_each_cell(SeqId{seq}, [&](Cell& cell) {
-            if (cell.shift == 0 || n == cells.size()) return;
-            cells[n] = static_cast<std::int32_t>(&cell - cells_.data());
-            shifts[n++] = cell.shift;
-            cell.shift = 0;
+        for_each_slot(SeqId{seq}, [&](Slot& slot) {
+            if (slot.shift == 0 || n == slots.size()) return;
+            slots[n] = static_cast<std::int32_t>(&slot - slots_.data());
+            shifts[n++] = slot.shift;
+            slot.shift = 0;
         });
-    has_shifts_ = n == cells.size();  // then there may be more
+    has_shifts_ = n == slots.size();  // then there may be more
     return n;
 }
 
-void KvCache::give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
-    for (std::size_t i = 0; i < cells.size(); ++i) cells_[index(cells[i])].shift += shifts[i];
-    has_shifts_ = has_shifts_ || !cells.empty();
+void KvCache::give_back_shifts(std::span<const std::int32_t> slots, std::span<const std::int32_t> shifts) noexcept {
+    for (std::size_t i = 0; i < slots.size(); ++i) slots_[index(slots[i])].shift += shifts[i];
+    has_shifts_ = has_shifts_ || !slots.empty();
 }
 
 }  // namespace tinfer::memory

@@ -16,7 +16,7 @@ Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
 }
 
 std::uint64_t Memory::bytes(const MemoryLimits& limits) {
-    return (limits.has_attention ? KvCache::bytes(limits.kv) + CellMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) +
+    return (limits.has_attention ? KvCache::bytes(limits.kv) + SlotMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) +
            (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
            (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
 }
@@ -65,7 +65,7 @@ void Memory::check_window(std::string_view operation, SeqId seq, bool misses) co
         fail(
             ErrorCode::unsupported_operation,
             cat(operation, ": sequence ", static_cast<std::int32_t>(seq),
-                " would go on without cells of its window, which were released (ContextOptions::swa_full keeps them)"));
+                " would go on without slots of its window, which were released (ContextOptions::swa_full keeps them)"));
 }
 
 void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
@@ -176,13 +176,13 @@ std::int64_t Memory::window_begin(SeqId seq) const {
     return std::min(limits_.window.begin(next), next - 1);
 }
 
-bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> cells) {
-    if (!kv_->adopt(tokens, cells)) return false;
+bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> slots) {
+    if (!kv_->adopt(tokens, slots)) return false;
     if (!window_) return true;
     window_->begin(*kv_);  // pages of sequences that were removed are free
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         const auto sees = [&](SeqId seq) { return tokens[i].pos >= window_begin(seq); };
-        if (held[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(cells[i])) return false;
+        if (held[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(slots[i])) return false;
     }
     return true;
 }
@@ -261,7 +261,7 @@ std::span<const PageCopy> Memory::window_copies() const noexcept {
 void Memory::write_inputs(const MemoryInputs& out) const noexcept {
     if (kv_) {
         const KvInputSizes sizes = kv_->write_inputs(out.kv);
-        if (window_) window_->write_inputs(out.kv, sizes, out.window_table, out.window_cells);
+        if (window_) window_->write_inputs(out.kv, sizes, out.window_table, out.window_slots);
     }
     if (states_) states_->write_rows(out.state_rows);
 }

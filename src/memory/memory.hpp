@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a context remembers of its sequences, under one interface: cells with keys and values where the model has
+// What a context remembers of its sequences, under one interface: slots with keys and values where the model has
 // attention layers, recurrent states where it has recurrent ones, both in hybrids. A sequence operation acts on all
 // parts or on none, a decode is one transaction over them (kv_cache.hpp tells how it goes).
 #pragma once
@@ -17,7 +17,7 @@ struct MemoryLimits {
     KvLimits kv;                ///< n_seq_max and n_run bound the states too
     bool has_attention = true;  ///< some layer keeps keys and values
     bool has_states = false;    ///< some layer keeps a recurrent state
-    Window window{};            ///< of layers whose cells lie in a pool of their own; kind none: there are none
+    Window window{};            ///< of layers whose slots lie in a pool of their own; kind none: there are none
     std::int32_t n_batch = 1;   ///< most tokens of a transaction
 
     [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
@@ -29,12 +29,12 @@ struct MemoryLimits {
 struct MemoryInputs {
     KvInputs kv;
     std::span<std::int32_t> state_rows;                      ///< {2, T}
-    std::span<std::int32_t> window_table{}, window_cells{};  ///< as in kv, for layers with a pool of their own
+    std::span<std::int32_t> window_table{}, window_slots{};  ///< as in kv, for layers with a pool of their own
 };
 
-/// Moves of cells as kernels/ops.hpp lists them.
+/// Moves of slots as kernels/ops.hpp lists them.
 struct Compaction {
-    std::span<std::int32_t> moves;           ///< {3, CellMoves::n_rows(64 · n_pages)}
+    std::span<std::int32_t> moves;           ///< {3, SlotMoves::n_rows(64 · n_pages)}
     std::span<std::int32_t> window_moves{};  ///< likewise, in the pool of windows
     [[nodiscard]] bool empty() const noexcept {
         return moves[2] == 0 && (window_moves.empty() || window_moves[2] == 0);
@@ -50,11 +50,11 @@ public:
     // here (bad_sequence). Whatever is refused has changed nothing.
 
     /// partial_state where the range cuts a recurrent state, window_lost where a window would reach back to released
-    /// cells.
+    /// slots.
     RemoveStatus seq_rm(SeqId seq, Pos p0, Pos p1);
     RemoveStatus rm_all_seqs(Pos p0, Pos p1);
     /// Throws limit_exceeded as KvCache does, and unsupported_operation where the range cuts a recurrent state or
-    /// `to` would go on without cells of its window.
+    /// `to` would go on without slots of its window.
     void seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     void seq_keep(SeqId seq);
     /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
@@ -68,7 +68,7 @@ public:
     [[nodiscard]] std::int32_t pos_max(SeqId seq) const;   ///< -1 when empty
     [[nodiscard]] std::int32_t count(SeqId seq) const;     ///< tokens of a sequence
     [[nodiscard]] std::int32_t used() const noexcept;      ///< live tokens; without attention: states
-    [[nodiscard]] std::int32_t capacity() const noexcept;  ///< cells; without attention: rows of states
+    [[nodiscard]] std::int32_t capacity() const noexcept;  ///< slots; without attention: rows of states
     [[nodiscard]] std::int32_t room(SeqId seq) const;      ///< tokens the sequence can take now
     [[nodiscard]] bool same_history(SeqId a, SeqId b) const;
     /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
@@ -76,19 +76,19 @@ public:
 
     /// Rotations that keys have yet to be given (KvCache::take_shifts).
     [[nodiscard]] bool has_shifts() const noexcept { return kv_ && kv_->has_shifts(); }
-    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> cells, std::span<std::int32_t> shifts) noexcept {
-        return kv_->take_shifts(cells, shifts);
+    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
+        return kv_->take_shifts(slots, shifts);
     }
-    void give_back_shifts(std::span<const std::int32_t> cells, std::span<const std::int32_t> shifts) noexcept {
-        kv_->give_back_shifts(cells, shifts);
+    void give_back_shifts(std::span<const std::int32_t> slots, std::span<const std::int32_t> shifts) noexcept {
+        kv_->give_back_shifts(slots, shifts);
     }
 
     // -- what comes from a state, outside transactions; for copies of a memory, which are thrown away where it fails
 
-    /// The tokens of empty sequences and the cells they get (KvCache::adopt). Those that are held are in the layers
+    /// The tokens of empty sequences and the slots they get (KvCache::adopt). Those that are held are in the layers
     /// with a window, too, as far as a window can still see them. False where there is no room.
     [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held,
-                             std::span<std::int32_t> cells);
+                             std::span<std::int32_t> slots);
     std::int32_t adopt_state(SeqId seq, std::int32_t pos, std::int32_t count) noexcept {
         return states_->adopt(seq, pos, count);
     }
@@ -115,7 +115,7 @@ public:
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
     /// The transaction can be committed without the tokens of the sequence from `end` on: no state has taken them in,
-    /// and no window would reach back to cells that were released since it began. Else it is rolled back, and what is
+    /// and no window would reach back to slots that were released since it began. Else it is rolled back, and what is
     /// to stay is computed again.
     [[nodiscard]] bool can_cut(SeqId seq, Pos end) const noexcept {
         return !states_ && !(window_ && window_->would_miss(*kv_, seq, end, Pos{-1}));
@@ -130,10 +130,10 @@ public:
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept;         ///< before it computes
     [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;  ///< likewise, in the pool of windows
     void write_inputs(const MemoryInputs& out) const noexcept;
-    /// Where a cell lies in the pool of windows; -1: nowhere.
-    [[nodiscard]] std::int32_t window_cell(std::int32_t cell) const noexcept { return window_->cell(cell); }
+    /// Where a slot lies in the pool of windows; -1: nowhere.
+    [[nodiscard]] std::int32_t window_slot(std::int32_t slot) const noexcept { return window_->slot(slot); }
 
-    /// The cells of attention layers; null where there are none.
+    /// The slots of attention layers; null where there are none.
     [[nodiscard]] const KvCache* kv() const noexcept { return kv_ ? &*kv_ : nullptr; }
 
     /// Bytes of metadata; known before it is made.
@@ -154,7 +154,7 @@ private:
     std::optional<KvCache> kv_;
     std::optional<WindowPages> window_;  // places of its pages in layers that have a window
     std::optional<StateCache> states_;
-    std::optional<CellMoves> moves_;  // of either pool, one after the other
+    std::optional<SlotMoves> moves_;  // of either pool, one after the other
     Placing placing_ = Placing::by_pages;
     bool in_transaction_ = false;
 };

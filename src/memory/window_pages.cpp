@@ -13,15 +13,15 @@ constexpr std::int32_t kWanted = -2;  // a place in the pool, which one is yet t
 
 std::size_t at_page(std::int32_t page) noexcept { return static_cast<std::size_t>(page); }
 
-/// Calls fn(cell, position) for the tokens of a sequence, last first, until it returns false.
+/// Calls fn(slot, position) for the tokens of a sequence, last first, until it returns false.
 template <class Fn>
 void from_the_end(const KvCache& cache, SeqId seq, Fn fn) {
     const auto entries = cache.entries(seq);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
         for (std::uint64_t live = entry->live; live != 0;) {
-            const std::int32_t slot = 63 - std::countl_zero(live);
-            if (!fn(entry->page * kPageSlots + slot, cache.position(entry->page * kPageSlots + slot))) return;
-            live &= ~(std::uint64_t{1} << slot);
+            const std::int32_t offset = 63 - std::countl_zero(live);
+            if (!fn(entry->page * kPageSlots + offset, cache.position(entry->page * kPageSlots + offset))) return;
+            live &= ~(std::uint64_t{1} << offset);
         }
 }
 
@@ -35,9 +35,9 @@ bool in_window_range(std::int32_t pos, Pos p0, Pos p1) noexcept {
 std::int32_t WindowPages::n_pages(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept {
     const std::int64_t w = (std::int64_t{window.size} + kPageSlots - 1) / kPageSlots * kPageSlots,
                        all = limits.n_seq_max * w;
-    const std::int64_t cells =
+    const std::int64_t slots =
         std::min<std::int64_t>(limits.n_ctx, all + std::min<std::int64_t>(n_batch, all + limits.n_run));
-    return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (cells + kPageSlots - 1) / kPageSlots +
+    return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (slots + kPageSlots - 1) / kPageSlots +
                                                                                   2 * std::int64_t{limits.n_seq_max}));
 }
 
@@ -162,9 +162,9 @@ bool WindowPages::place(const KvCache& cache) noexcept {
         held_[at_page(copy.to)] = held_[at_page(copy.from)];
         copies_[n_copies_++] = {map_[at_page(copy.from)], map_[at_page(copy.to)]};
     }
-    cache.for_each_placed([&](SeqId, std::int32_t cell, std::int32_t) {
-        fits = fits && take(cell / kPageSlots);
-        if (fits) held_[at_page(cell / kPageSlots)] |= std::uint64_t{1} << cell % kPageSlots;
+    cache.for_each_placed([&](SeqId, std::int32_t slot, std::int32_t) {
+        fits = fits && take(slot / kPageSlots);
+        if (fits) held_[at_page(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
     });
     return fits;
 }
@@ -182,13 +182,13 @@ void WindowPages::rollback() noexcept {
 }
 
 void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table,
-                               std::span<std::int32_t> cells) const noexcept {
+                               std::span<std::int32_t> slots) const noexcept {
     for (std::size_t entry = 0; entry < sizes.entries; ++entry) {
         std::copy_n(&cache_inputs.table[4 * entry], 4, &table[4 * entry]);
         table[4 * entry] = map_[at_page(cache_inputs.table[4 * entry])];
     }
-    for (std::size_t i = 0; i < cells.size(); ++i)
-        cells[i] = map_[at_page(cache_inputs.cells[i] / kPageSlots)] * kPageSlots + cache_inputs.cells[i] % kPageSlots;
+    for (std::size_t i = 0; i < slots.size(); ++i)
+        slots[i] = map_[at_page(cache_inputs.slots[i] / kPageSlots)] * kPageSlots + cache_inputs.slots[i] % kPageSlots;
 }
 
 // ---- compaction ----------------------------------------------------------------------------------------------------
@@ -204,16 +204,16 @@ bool WindowPages::is_scattered(const KvCache& cache) noexcept {
 
 /// Every page with a token that a window will see gets a place in the pool. All that the pool has of such a page moves
 /// with it.
-bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
+bool WindowPages::can_compact(const KvCache& cache, SlotMoves& moves) noexcept {
     std::ranges::fill(source_, -1);
     std::ranges::fill(next_map_, -1);
     for (std::int32_t seq = 0; seq < n_seq_max_; ++seq) {
         const std::int64_t first_query = std::int64_t{cache.pos_max(SeqId{seq})} + 1,
                            begin = std::min(window_.begin(first_query), first_query - 1);
-        from_the_end(cache, SeqId{seq}, [&](std::int32_t cell, std::int32_t pos) {
-            const std::int32_t to = cache.compacted(cell);
-            if (holds(cell)) source_[at_page(to)] = cell;  // a token may have several cells, not all of them held
-            if (holds(cell) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
+        from_the_end(cache, SeqId{seq}, [&](std::int32_t slot, std::int32_t pos) {
+            const std::int32_t to = cache.compacted(slot);
+            if (holds(slot)) source_[at_page(to)] = slot;  // a token may have several slots, not all of them held
+            if (holds(slot) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
             return true;
         });
     }
@@ -235,7 +235,7 @@ bool WindowPages::can_compact(const KvCache& cache, CellMoves& moves) noexcept {
     for (std::size_t to = 0; to < source_.size(); ++to) {
         const std::int32_t page = next_map_[to / kPageSlots], from = source_[to];
         if (page >= 0 && from >= 0)
-            moves.add(cell(from), page * kPageSlots + static_cast<std::int32_t>(to % kPageSlots));
+            moves.add(slot(from), page * kPageSlots + static_cast<std::int32_t>(to % kPageSlots));
     }
     return true;
 }
@@ -249,8 +249,8 @@ void WindowPages::compact() noexcept {
         if (map_[page] < 0) continue;
         used_[at_page(map_[page])] = 1;
         mapped_[at_page(n_mapped_++)] = static_cast<std::int32_t>(page);
-        for (std::size_t slot = 0; slot < kPageSlots; ++slot)
-            if (source_[page * kPageSlots + slot] >= 0) held_[page] |= std::uint64_t{1} << slot;
+        for (std::size_t offset = 0; offset < kPageSlots; ++offset)
+            if (source_[page * kPageSlots + offset] >= 0) held_[page] |= std::uint64_t{1} << offset;
     }
     for (std::size_t place = used_.size(); place-- > 0;)  // the lowest on top
         if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);
@@ -260,8 +260,8 @@ void WindowPages::compact() noexcept {
 
 std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcept {
     std::int32_t first = -1;
-    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {
-        if (!holds(cell)) return false;
+    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
+        if (!holds(slot)) return false;
         first = pos;
         return true;
     });
@@ -271,11 +271,11 @@ std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcep
 bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
     std::int64_t begin = -1;  // of the window after the removal; known once its last token is
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {
+    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
         if (in_window_range(pos, p0, p1)) return true;
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(std::int64_t{pos} + 1));
         if (pos < begin) return false;
-        misses = misses || !holds(cell);
+        misses = misses || !holds(slot);
         return !misses;
     });
     return misses;
@@ -285,13 +285,13 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
                                   std::int32_t divisor) const noexcept {
     std::int64_t begin = -1;
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t cell, std::int32_t pos) {  // the order of tokens does not change
+    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {  // the order of tokens does not change
         const std::int64_t sum = in_window_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
         const std::int64_t moved = in_window_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
         if (moved < 0) return true;  // it leaves the sequence
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
         if (moved < begin) return false;
-        misses = misses || !holds(cell);
+        misses = misses || !holds(slot);
         return !misses;
     });
     return misses;
@@ -300,11 +300,11 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
 bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     std::int64_t last = -1;
     const auto look = [&](auto fn) {
-        from_the_end(cache, to, [&](std::int32_t cell, std::int32_t pos) {
-            return in_window_range(pos, p0, p1) || fn(cell, pos);
+        from_the_end(cache, to, [&](std::int32_t slot, std::int32_t pos) {
+            return in_window_range(pos, p0, p1) || fn(slot, pos);
         });
-        from_the_end(cache, from, [&](std::int32_t cell, std::int32_t pos) {
-            return !in_window_range(pos, p0, p1) || fn(cell, pos);
+        from_the_end(cache, from, [&](std::int32_t slot, std::int32_t pos) {
+            return !in_window_range(pos, p0, p1) || fn(slot, pos);
         });
     };
     look([&](std::int32_t, std::int32_t pos) {
@@ -312,9 +312,9 @@ bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Po
         return false;
     });
     bool misses = false;
-    look([&](std::int32_t cell, std::int32_t pos) {
+    look([&](std::int32_t slot, std::int32_t pos) {
         if (pos < window_.begin(last + 1)) return false;
-        misses = misses || !holds(cell);
+        misses = misses || !holds(slot);
         return true;
     });
     return misses;

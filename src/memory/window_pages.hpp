@@ -31,11 +31,11 @@ public:
     void commit(const KvCache& cache) noexcept;
     void rollback() noexcept;
 
-    /// Outside transactions: a cell of the cache, whose keys and values come from elsewhere, gets its place. False
+    /// Outside transactions: a slot of the cache, whose keys and values come from elsewhere, gets its place. False
     /// where there is none left.
-    [[nodiscard]] bool adopt(std::int32_t cell) noexcept {
-        if (!take(cell / kPageSlots)) return false;
-        held_[static_cast<std::size_t>(cell / kPageSlots)] |= std::uint64_t{1} << cell % kPageSlots;
+    [[nodiscard]] bool adopt(std::int32_t slot) noexcept {
+        if (!take(slot / kPageSlots)) return false;
+        held_[static_cast<std::size_t>(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
         return true;
     }
 
@@ -45,7 +45,7 @@ public:
     /// find none left.
     [[nodiscard]] bool is_scattered(const KvCache& cache) noexcept;
     /// Once the cache can: adds to `moves` what it takes in the pool. False where it does not go.
-    [[nodiscard]] bool can_compact(const KvCache& cache, CellMoves& moves) noexcept;
+    [[nodiscard]] bool can_compact(const KvCache& cache, SlotMoves& moves) noexcept;
     void compact() noexcept;  ///< before the cache does
 
     // -- the run placed last
@@ -54,20 +54,20 @@ public:
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
     /// The cache's inputs with pages of the pool.
     void write_inputs(const KvInputs& cache_inputs, const KvInputSizes& sizes, std::span<std::int32_t> table,
-                      std::span<std::int32_t> cells) const noexcept;
+                      std::span<std::int32_t> slots) const noexcept;
 
-    /// The place of a cell of the cache, or -1.
-    [[nodiscard]] std::int32_t cell(std::int32_t cell) const noexcept {
-        return cell < 0 || !holds(cell)
+    /// The place of a slot of the cache, or -1.
+    [[nodiscard]] std::int32_t slot(std::int32_t slot) const noexcept {
+        return slot < 0 || !holds(slot)
                    ? -1
-                   : map_[static_cast<std::size_t>(cell / kPageSlots)] * kPageSlots + cell % kPageSlots;
+                   : map_[static_cast<std::size_t>(slot / kPageSlots)] * kPageSlots + slot % kPageSlots;
     }
 
     // -- what is still there
 
-    /// Keys and values of this cell; a page of the pool may have some of a page's only.
-    [[nodiscard]] bool holds(std::int32_t cell) const noexcept {
-        return (held_[static_cast<std::size_t>(cell / kPageSlots)] >> cell % kPageSlots & 1) != 0;
+    /// Keys and values of this slot; a page of the pool may have some of a page's only.
+    [[nodiscard]] bool holds(std::int32_t slot) const noexcept {
+        return (held_[static_cast<std::size_t>(slot / kPageSlots)] >> slot % kPageSlots & 1) != 0;
     }
     /// First position of the sequence from which on nothing is missing; -1 when it is empty.
     [[nodiscard]] std::int32_t pos_min(const KvCache& cache, SeqId seq) const noexcept;
@@ -99,7 +99,7 @@ private:
     std::vector<PageCopy> copies_;       // {n_seq_max}
     std::vector<std::int32_t> first_;    // {n_seq_max}: first position of the run in each sequence, or -1
     std::vector<std::int32_t>
-        source_;  // {cells of the cache}: what a cell will hold lies in this one now, or is lost: -1
+        source_;  // {slots of the cache}: what a slot will hold lies in this one now, or is lost: -1
     std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after the compaction
     std::vector<std::uint8_t> used_;      // {pages of the pool}
     std::int32_t n_seq_max_ = 1;

@@ -22,7 +22,7 @@ struct BatchShape {
     bool from_embeddings = false;      ///< rows of n_embd floats instead of token ids
     bool want_logits = true, want_embeddings = false;
     Pooling pooling = Pooling::none;  ///< other than none: one vector per sequence
-    bool window_pool = false;         ///< layers with a window have cells of their own
+    bool window_pool = false;         ///< layers with a window have slots of their own
     std::int64_t n_pooled = 0;        ///< sequences that may get one
     bool whole_layers = false;        ///< without outputs too, the last layer computes what lies before its output rows
     bool encodes = false;             ///< the encoder in front of a decoder: every row goes on, none is an output

@@ -20,17 +20,17 @@ constexpr int kFarthestBucket = 128;  // of T5 (arXiv:1910.10683 §2.1): what is
 void add_attention_inputs(const BuildContext& b, Inputs& in) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
-    const Tensor positions = in.positions = g.input("inp_pos", DType::i32, {s.n_tokens, 1, 1, 1});
+    const Tensor positions = in.positions = g.input(graph::Input::positions, DType::i32, {s.n_tokens, 1, 1, 1});
     if (b.w.position_embd != nullptr)
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")),
                       "inp_positioned");
     AttentionInputs& full = in.full;
-    full.cells = g.input("kv_cells", DType::i32, {s.n_tokens, 1, 1, 1});
-    full.kv.table = g.input("kv_table", DType::i32, {4, s.n_table_entries, 1, 1});
-    full.kv.seqs = g.input("kv_seqs", DType::i32, {2, s.n_seqs, 1, 1});
-    full.kv.spans = g.input("kv_spans", DType::i32, {4, s.n_tokens, 1, 1});
+    full.slots = g.input(graph::Input::kv_slots, DType::i32, {s.n_tokens, 1, 1, 1});
+    full.kv.table = g.input(graph::Input::kv_table, DType::i32, {4, s.n_table_entries, 1, 1});
+    full.kv.seqs = g.input(graph::Input::kv_seqs, DType::i32, {2, s.n_seqs, 1, 1});
+    full.kv.spans = g.input(graph::Input::kv_spans, DType::i32, {4, s.n_tokens, 1, 1});
     if (b.hp.reads_positions())
-        full.kv.positions = g.input("kv_positions", DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+        full.kv.positions = g.input(graph::Input::kv_positions, DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
     if (b.w.attn_rel_b != nullptr)
         full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
     const bool rotates = b.hp.rope != RopeKind::none;
@@ -41,10 +41,10 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
 
     in.windowed = full;
     if (s.window_pool) {
-        in.windowed.cells = g.input("kv_cells_window", DType::i32, {s.n_tokens, 1, 1, 1});
-        in.windowed.kv.table = g.input("kv_table_window", DType::i32, {4, s.n_table_entries, 1, 1});
+        in.windowed.slots = g.input(graph::Input::kv_slots_window, DType::i32, {s.n_tokens, 1, 1, 1});
+        in.windowed.kv.table = g.input(graph::Input::kv_table_window, DType::i32, {4, s.n_table_entries, 1, 1});
     }
-    in.windowed.kv.spans = g.input("kv_spans_window", DType::i32, {4, s.n_tokens, 1, 1});
+    in.windowed.kv.spans = g.input(graph::Input::kv_spans_window, DType::i32, {4, s.n_tokens, 1, 1});
     if (rotates && b.hp.has_window_rope()) {
         in.windowed.rope = b.rope_window;
         const Tensor window_factors = b.hp.rope_window_factors ? factors : Tensor{};
@@ -61,21 +61,21 @@ Inputs make_inputs(const BuildContext& b) {
     g.set_part(Part::embed);
     Inputs in;
     if (s.from_embeddings) {
-        in.x = g.input("inp_embd", DType::f32, {b.hp.n_embd, s.n_tokens, 1, 1});
+        in.x = g.input(graph::Input::embeddings, DType::f32, {b.hp.n_embd, s.n_tokens, 1, 1});
     } else {
-        in.tokens = g.input("inp_tokens", DType::i32, {s.n_tokens, 1, 1, 1});
+        in.tokens = g.input(graph::Input::tokens, DType::i32, {s.n_tokens, 1, 1, 1});
         const Tensor rows = g.get_rows(g.weight(*b.w.token_embd), in.tokens);
         in.x = g.name(adapt_rows(b, *b.w.token_embd, in.tokens, rows), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
     if (b.w.token_types != nullptr) {  // row 0 as a rule: nothing in a batch tells the second text of a pair
-        const Tensor types = g.input("inp_types", DType::i32, {s.n_tokens, 1, 1, 1});
+        const Tensor types = g.input(graph::Input::types, DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
     if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
-    if (b.hp.has_states()) in.state_rows = g.input("state_rows", DType::i32, {2, s.n_tokens, 1, 1});
-    if (s.n_outputs > 0) in.out_rows = g.input("inp_out_rows", DType::i32, {s.n_outputs, 1, 1, 1});
+    if (b.hp.has_states()) in.state_rows = g.input(graph::Input::state_rows, DType::i32, {2, s.n_tokens, 1, 1});
+    if (s.n_outputs > 0) in.out_rows = g.input(graph::Input::out_rows, DType::i32, {s.n_outputs, 1, 1, 1});
     return in;
 }
 
@@ -149,8 +149,8 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const AttentionParams params = attention_params(b, il);
     const AttentionInputs& view = in.of(b.hp, il);
     const Tensor k = hadamard_keys(b, x.k, params, "k_hadamard"), v = hadamard_values(b, x.v, params, "v_hadamard");
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), k, view.cells, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), v, view.cells, params, true), "cache_v_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), k, view.slots, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), v, view.slots, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
     const Tensor q = hadamard_keys(b, x.q, params, "q_hadamard"), sinks = vector(g, w.attn_sinks);
     const Tensor a = chosen ? g.sparse_attention(q, keys, values, chosen, params, sinks)
@@ -417,9 +417,9 @@ void pool(const BuildContext& b, Tensor h) {
     Graph& g = b.g;
     g.set_part(Part::pool);
     if (b.shape.pooling == Pooling::mean) {
-        const Tensor rows = g.input("pool_rows", DType::i32, {b.shape.n_outputs, 1, 1, 1});
-        const Tensor before = g.input("pool_sums", DType::f32, {b.hp.n_embd, b.shape.n_pooled, 1, 1});
-        const Tensor counts = g.input("pool_counts", DType::f32, {1, b.shape.n_pooled, 1, 1});
+        const Tensor rows = g.input(graph::Input::pool_rows, DType::i32, {b.shape.n_outputs, 1, 1, 1});
+        const Tensor before = g.input(graph::Input::pool_sums, DType::f32, {b.hp.n_embd, b.shape.n_pooled, 1, 1});
+        const Tensor counts = g.input(graph::Input::pool_counts, DType::f32, {1, b.shape.n_pooled, 1, 1});
         const Tensor sums = g.name(g.segment_sum(h, rows, before), "pool_sums_after");
         g.output(sums);
         h = g.div(sums, counts);

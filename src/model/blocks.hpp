@@ -15,7 +15,7 @@ using graph::Tensor;
 
 /// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
 struct AttentionInputs {
-    Tensor cells;        ///< {T}: where K and V of each token go
+    Tensor slots;        ///< {T}: where K and V of each token go
     graph::KvInputs kv;  ///< what each token sees
     RopeParams rope;
     Tensor rope_table;  ///< {n_rot, T}; absent without RoPE
@@ -63,7 +63,7 @@ struct Qkv {
 /// there are any. Not rotated.
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
 /// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
-/// `chosen`: the cells that are attended to (Graph::select_keys); absent: all that are visible.
+/// `chosen`: the slots that are attended to (Graph::select_keys); absent: all that are visible.
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x,
                                       Tensor chosen = {});
 /// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it

@@ -8,7 +8,7 @@
 namespace tinfer::model::deci {
 
 // Head counts tell the three kinds of layer apart: with KV heads, with query heads alone (one matrix), without either.
-HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm, NormKind::rms, LayerKinds::pruned); }
+HParams read(KeyReader& keys) { return read_common(keys, RopeKind::norm, NormKind::rms, LayerKinds::may_lack_parts); }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     constexpr BlockParts kOwn{.norms = BlockNorms::own, .mixer = Mixer::own, .ffn = FeedForward::own};

@@ -74,7 +74,7 @@ Tensor choose_entries(const BuildContext& b, const Inputs& in, int il, const Rot
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     const Tensor ik = entries(b, in, il, w.index_compress, r, h, 1);
     const Tensor keys =
-        g.name(g.kv_write(g.cache(*b.memory[i].index), ik, in.full.cells, params, false), "cache_index_write");
+        g.name(g.kv_write(g.cache(*b.memory[i].index), ik, in.full.slots, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
     const Tensor iq =
         turn(b, r, g.heads(g.name(linear(b, w.indexer.q, latent_q), "index_q"), p.n_head), r.forward, "index_q_rope");
@@ -101,11 +101,11 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
     q = turn(b, r, norm(b, Norm{.present = true}, q, "q_norm"), r.forward, "q_rope");
     const Tensor kv = norm(b, w.attn_kv_a_norm, g.name(linear(b, w.attn_k, h), "kv"), "kv_norm");
     const Tensor key = turn(b, r, g.heads(kv, 1), r.forward, "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), key, in.full.cells, p, false), "cache_k_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), key, in.full.slots, p, false), "cache_k_write");
     Tensor past, chosen;
     if (c.ratios[i] > 0) {
         const Tensor entry = entries(b, in, il, w.compress, r, h, 0);
-        past = g.name(g.kv_write(g.cache(*b.memory[i].v), entry, in.full.cells, p, true), "cache_v_write");
+        past = g.name(g.kv_write(g.cache(*b.memory[i].v), entry, in.full.slots, p, true), "cache_v_write");
         chosen = choose_entries(b, in, il, r, h, latent_q);
     }
     if (writes_only(b, il)) return keys;

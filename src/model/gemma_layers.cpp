@@ -87,9 +87,9 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
         const Tensor v = g.name(g.rms_norm(g.heads(raw_v, p.n_head_kv), {}, b.hp.rms_eps), "v_norm");
         const Tensor turned = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
         const LayerMemory& m = b.memory[i];
-        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, turned, p, "k_hadamard"), view.cells, p, false),
+        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, turned, p, "k_hadamard"), view.slots, p, false),
                            "cache_k_write");
-        written.v = g.name(g.kv_write(g.cache(*m.v), hadamard_values(b, v, p, "v_hadamard"), view.cells, p, true),
+        written.v = g.name(g.kv_write(g.cache(*m.v), hadamard_values(b, v, p, "v_hadamard"), view.slots, p, true),
                            "cache_v_write");
         if (writes_only(b, il)) return written.k;
     }

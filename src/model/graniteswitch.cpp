@@ -126,9 +126,9 @@ void build(const BuildContext& b) {
     const Inputs in = make_inputs(b);
     const AttentionParams one{.n_head_kv = 1, .head_dim_k = 1};
     g.set_layer(0);
-    const Tensor marks = g.input("inp_marks", DType::f32, {1, 1, b.shape.n_tokens, 1});
+    const Tensor marks = g.input(graph::Input::marks, DType::f32, {1, 1, b.shape.n_tokens, 1});
     const Tensor marked =
-        g.name(g.kv_write(g.cache(*b.memory[0].index), marks, in.full.cells, one, false), "cache_index_write");
+        g.name(g.kv_write(g.cache(*b.memory[0].index), marks, in.full.slots, one, false), "cache_index_write");
     Tensor slots = g.name(g.latest_mark(marked, in.full.kv), "adapter_slots");
     Tensor x = in.x;
     for (int il = 0; il < b.hp.n_layer; ++il) {

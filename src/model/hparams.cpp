@@ -185,7 +185,7 @@ HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
     const bool recurrent = kinds == LayerKinds::recurrent || kinds == LayerKinds::grouped;
     const bool may_lack = recurrent || (ff == FeedForwardKey::optional && keys.u32("expert_count", 0) > 0);
     hp.n_ff = per_layer(keys, "feed_forward_length", hp, may_lack ? &no_ff : nullptr,
-                        recurrent || kinds == LayerKinds::pruned || ff != FeedForwardKey::required ? 0 : 1);
+                        recurrent || kinds == LayerKinds::may_lack_parts || ff != FeedForwardKey::required ? 0 : 1);
     hp.n_vocab = vocabulary_size(keys);
     if (norm == NormKind::rms) {
         std::optional<float> otherwise;

@@ -39,10 +39,10 @@ struct StateShape {
 };
 inline constexpr std::size_t kMaxStates = 4;
 
-/// Which of its layers remember tokens in cells of keys and values, and which in a state. `pruned`: what has attention
-/// has it in cells, but layers may be without it, without feed-forward, or without both. `grouped`: recurrent, and the
-/// family reads how many heads of keys and values there are.
-enum class LayerKinds : std::uint8_t { attention, pruned, hybrid, recurrent, grouped };
+/// Which of its layers remember tokens in slots of a KV cache, and which in a state. `may_lack_parts`: what has
+/// attention has it in slots, but layers may be without it, without feed-forward, or without both. `grouped`:
+/// recurrent, and the family reads how many heads of keys and values there are.
+enum class LayerKinds : std::uint8_t { attention, may_lack_parts, hybrid, recurrent, grouped };
 /// feed_forward_length: required of every layer, 0 in layers without a feed-forward of their own, or left out where
 /// experts have a key for their width.
 enum class FeedForwardKey : std::uint8_t { required, zero_allowed, optional };
@@ -160,7 +160,7 @@ struct HParams {
     float max_alibi_bias = 0;     ///< 0 = no ALiBi
     int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
-    /// Attention asks for the position of the token in each cell.
+    /// Attention asks for the position of the token in each slot.
     [[nodiscard]] bool reads_positions() const noexcept {
         return biases_by_position() || indexer.block > 1 || indexer.local > 0;
     }

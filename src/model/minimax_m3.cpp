@@ -12,7 +12,7 @@ namespace tinfer::model::minimax_m3 {
 
 namespace {
 
-// For each group of heads: the cells of the blocks it attends to.
+// For each group of heads: the slots of the blocks it attends to.
 Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
@@ -26,7 +26,7 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     };
     const TensorInfo& cache = *b.memory[i].index;
     const Tensor ik = turned(w.k, w.k_norm, 1, "index_k");
-    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.cells, params, false), "cache_index_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.slots, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
     const std::int64_t n_block = (cache.ne[1] + p.block - 1) / p.block;
     const int k = static_cast<int>(std::min<std::int64_t>(p.top_k, n_block + 1));

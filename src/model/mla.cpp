@@ -103,9 +103,9 @@ Tensor turn_index(const BuildContext& b, const AttentionInputs& view, Tensor x) 
     return g.concat(g.view(x, 0, p.first), turned);
 }
 
-// The cells that a query attends to, from the normed stream and the latent of q (arXiv:2512.02556 §2.1):
+// The slots that a query attends to, from the normed stream and the latent of q (arXiv:2512.02556 §2.1):
 // score_j = Σ_h w_h · max(iq_h·ik_j, 0)
-Tensor choose_cells(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor latent_q) {
+Tensor choose_slots(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor latent_q) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const IndexerWeights& w = b.w.layers[i].indexer;
@@ -116,7 +116,7 @@ Tensor choose_cells(const BuildContext& b, const Inputs& in, int il, Tensor h, T
     const Tensor normed = g.layer_norm(raw, vector(g, w.k_norm.weight), vector(g, w.k_norm.bias), p.eps);
     const Tensor ik = g.name(turn_index(b, view, g.heads(g.name(normed, "index_k_norm"), 1)), "index_k_rope");
     const TensorInfo& cache = *b.memory[i].index;
-    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.cells, params, false), "cache_index_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.slots, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
     const Tensor q = g.heads(g.name(linear(b, w.q, latent_q), "index_q"), p.n_head);
     const Tensor iq = g.name(turn_index(b, view, q), "index_q_rope");
@@ -185,7 +185,7 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
         x.v = g.view(kv, n_nope, m.head_dim_v);
     }
     if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
-    if (chosen != nullptr && w.indexer.k) *chosen = choose_cells(b, in, il, h, from);
+    if (chosen != nullptr && w.indexer.k) *chosen = choose_slots(b, in, il, h, from);
     Tensor a = cached_attention(b, in, il, x, chosen == nullptr ? Tensor{} : *chosen);
     if (writes_only(b, il)) return a;
     if (m.absorbed) {

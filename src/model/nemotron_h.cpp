@@ -19,7 +19,7 @@ Branch branch_of(const HParams& hp, std::size_t il) {
 
 HParams read_nemotron_h(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none,
-                             CommonKeys{.kinds = LayerKinds::pruned,
+                             CommonKeys{.kinds = LayerKinds::may_lack_parts,
                                         .ff = FeedForwardKey::zero_allowed,
                                         .rms_eps_otherwise = "attention.layer_norm_epsilon"});
     hp.activation = Activation::relu_sqr;

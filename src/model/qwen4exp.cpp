@@ -60,9 +60,9 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     const std::int64_t n_tokens = b.shape.n_tokens;
     const int n = b.hp.n_stream;
     g.set_part(Part::embed);
-    const Tensor ids = g.input("ngram_ids", DType::i32, {n_tokens, 1, 1, 1});
+    const Tensor ids = g.input(graph::Input::ngram_ids, DType::i32, {n_tokens, 1, 1, 1});
     const Tensor constants =
-        g.input("ngram_constants", DType::i32, {2, static_cast<std::int64_t>(p.constants.size()), 1, 1});
+        g.input(graph::Input::ngram_constants, DType::i32, {2, static_cast<std::int64_t>(p.constants.size()), 1, 1});
     const Tensor rows =
         g.name(g.ngram_rows(ids, constants, p.n, p.end_id, state(b, in, il, kDeltaStates)), "ngram_rows");
     const Tensor flat = g.reshape(rows, {p.n_row() * n_tokens, 1, 1, 1});
@@ -81,8 +81,8 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     s.x = g.name(g.add(g.add(s.x, v), g.silu(mixed)), "streams");
 }
 
-/// The cells of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the mean
-/// of its tokens', turned as its first token, and lies in the cell of its last one.
+/// The slots of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the mean
+/// of its tokens', turned as its first token, and lies in the slot of its last one.
 Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
@@ -99,7 +99,7 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     const Tensor normed = norm(b, w.k_norm, g.heads(g.name(mean, "index_mean"), 1), "index_k_norm");
     const Tensor ik = g.name(g.rope(normed, table, of_first), "index_k_rope");
     const TensorInfo& cache = *b.memory[i].index;
-    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, in.full.cells, params, false), "cache_index_write");
+    const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, in.full.slots, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
     const Tensor q = norm(b, w.q_norm, g.heads(g.name(linear(b, w.q, h), "index_q"), p.n_head), "index_q_norm");
     const Tensor iq = g.name(g.rope(q, in.full.rope_table, b.rope), "index_q_rope");

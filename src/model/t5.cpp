@@ -171,10 +171,10 @@ void build_encoder(const BuildContext& b) {
         g.set_part(Part::attn);
         const Tensor k = g.name(linear(b, b.w.cross[i].k, encoded), "cross_k"),
                      v = g.name(linear(b, b.w.cross[i].v, encoded), "cross_v");
-        g.name(g.kv_write(g.cache(*b.cross[i].k), hadamard_keys(b, k, params, "cross_k_hadamard"), in.full.cells,
+        g.name(g.kv_write(g.cache(*b.cross[i].k), hadamard_keys(b, k, params, "cross_k_hadamard"), in.full.slots,
                           params, false),
                "cross_k_write");
-        g.name(g.kv_write(g.cache(*b.cross[i].v), hadamard_values(b, v, params, "cross_v_hadamard"), in.full.cells,
+        g.name(g.kv_write(g.cache(*b.cross[i].v), hadamard_values(b, v, params, "cross_v_hadamard"), in.full.slots,
                           params, true),
                "cross_v_write");
     }
@@ -184,9 +184,10 @@ void build_encoder(const BuildContext& b) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    const graph::KvInputs encoded{.table = g.input("cross_table", DType::i32, {4, b.shape.n_cross_entries, 1, 1}),
-                                  .seqs = g.input("cross_seqs", DType::i32, {2, b.shape.n_cross_seqs, 1, 1}),
-                                  .spans = g.input("cross_spans", DType::i32, {4, b.shape.n_tokens, 1, 1})};
+    const graph::KvInputs encoded{
+        .table = g.input(graph::Input::cross_table, DType::i32, {4, b.shape.n_cross_entries, 1, 1}),
+        .seqs = g.input(graph::Input::cross_seqs, DType::i32, {2, b.shape.n_cross_seqs, 1, 1}),
+        .spans = g.input(graph::Input::cross_spans, DType::i32, {4, b.shape.n_tokens, 1, 1})};
     Tensor x = in.x;
     for (int il = 0; il < b.hp.n_layer; ++il) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];

@@ -59,7 +59,7 @@ std::string describe(const AttachedAdapters& attached) {
 
 ContextAdapters::ContextAdapters(AttachedAdapters attached, const Layout& layout)
     : attached_(std::move(attached)), tensors_(layout.caches().begin(), layout.caches().end()) {
-    first_id_ = static_cast<std::uint32_t>(layout.model().file->tensors().size() + tensors_.size());
+    first_id_ = layout.tensors().size();
     std::size_t n = attached_.controls.empty() ? 0 : static_cast<std::size_t>(layout.model().hp.n_layer);
     for (const Lora& lora : attached_.loras)
         if (takes_part(lora)) {
@@ -150,7 +150,7 @@ void ContextAdapters::place_inputs(const Layout& layout) {
         for (const model::GraphAdapter::Rows& rows : adapter.of)
             for (const std::string* role : {&rows.rows_role, &rows.scales_role}) {
                 if (adapter.everywhere) continue;
-                inputs_.emplace_back(*role, next);
+                inputs_.push_back({*role, next});
                 next += stride;
             }
     bytes_ += input_data_.size();
@@ -173,8 +173,8 @@ void ContextAdapters::write_inputs(std::span<const memory::KvToken> tokens, std:
     for (std::size_t k = 0; k < active_.size(); ++k) {
         if (graph_.list[k].everywhere) continue;
         const auto write = [&](std::size_t n, const auto& token_of) {
-            auto* const rows = reinterpret_cast<std::int32_t*>(inputs_[next++].second);
-            auto* const scales = reinterpret_cast<float*>(inputs_[next++].second);
+            auto* const rows = reinterpret_cast<std::int32_t*>(inputs_[next++].data);
+            auto* const scales = reinterpret_cast<float*>(inputs_[next++].data);
             for (std::size_t i = 0; i < n; ++i) {
                 scales[i] = scale_in(*active_[k], tokens[token_of(i)].seqs.front());
                 rows[i] = scales[i] == 0.0f ? -1 : static_cast<std::int32_t>(i);
@@ -216,18 +216,15 @@ void ContextAdapters::check_use(const Layout& layout) {
 // ---- a context's --------------------------------------------------------------------------------------------------
 
 runtime::AttachedAdapters Context::Impl::attached_adapters() const {
-    return adapters_ ? adapters_->attached() : runtime::AttachedAdapters();
+    return adapters ? adapters->attached() : runtime::AttachedAdapters();
 }
 
 void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
     if (session->active()) fail(ErrorCode::busy, "adapters: an observer is attached, which knows the tensors so far");
     std::unique_ptr<runtime::ContextAdapters> next;
     if (!attached.empty()) next = std::make_unique<runtime::ContextAdapters>(std::move(attached), layout);
-    const std::span<const TensorInfo> tensors = next ? next->tensors() : layout.caches();
-    const std::size_t n_own = layout.inputs().size();
-    auto slots =
-        decltype(input_slots_)(input_slots_.begin(), input_slots_.begin() + static_cast<std::ptrdiff_t>(n_own));
-    if (next) slots.insert(slots.end(), next->inputs().begin(), next->inputs().end());
+    const runtime::TensorRegistry tensors{layout.tensors().weights, next ? next->tensors() : layout.caches()};
+    auto places = inputs.places_with(next ? next->inputs() : std::span<const runtime::InputPlace>());
 
     auto before =
         layout.use_adapters(next ? &next->graph() : nullptr, next ? next->n_tensors() : 0, next ? next->bytes() : 0);
@@ -235,20 +232,19 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
         if (next) next->check_use(layout);
         runtime::check_memory_limit(layout, options);
         AlignedBuffer new_arena(layout.arena_bytes()), new_scratch(layout.scratch_bytes());
-        auto plans = std::make_unique<runtime::PlanCache>(
-            layout, runtime::MemoryMap{layout.model().file->tensors(), tensors, new_arena.data(), new_scratch.data(),
-                                       new_scratch.size(), slots, kernels::this_processor()});
+        auto new_plans = std::make_unique<runtime::PlanCache>(
+            layout, runtime::MemoryMap{tensors, new_arena.data(), new_scratch.data(), new_scratch.size(), places,
+                                       kernels::this_processor()});
         arena = std::move(new_arena);
         scratch = std::move(new_scratch);
-        plans_ = std::move(plans);
+        plans = std::move(new_plans);
     } catch (...) {
         layout.restore(std::move(before));
         throw;
     }
-    input_slots_ = std::move(slots);
-    adapters_ = std::move(next);
-    running_ = nullptr;
-    session->replace_registry({layout.model().file->tensors(), tensors, &owner.file()});
+    inputs.replace(std::move(places));
+    adapters = std::move(next);
+    session->replace_registry(tensors);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include "model/adapter_file.hpp"
 #include "model/adapters.hpp"
 #include "runtime/batch_plan.hpp"
+#include "runtime/binding.hpp"
 #include "tinfer/adapter.hpp"
 
 namespace tinfer {
@@ -65,7 +66,7 @@ public:
     [[nodiscard]] std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
     [[nodiscard]] std::uint32_t n_tensors() const noexcept { return n_tensors_; }
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] std::span<const std::pair<std::string_view, std::byte*>> inputs() const noexcept { return inputs_; }
+    [[nodiscard]] std::span<const InputPlace> inputs() const noexcept { return inputs_; }
 
     /// Throws invalid_batch for a token of several sequences that differ in their adapters.
     void check(std::span<const memory::KvToken> tokens) const;
@@ -87,7 +88,7 @@ private:
     std::vector<const AttachedAdapters::Lora*> active_;  ///< of graph_.list
     std::vector<std::string> names_;                     ///< of directions
     AlignedBuffer directions_, input_data_;
-    std::vector<std::pair<std::string_view, std::byte*>> inputs_;
+    std::vector<InputPlace> inputs_;
     std::uint64_t bytes_ = 0;
 };
 

@@ -43,7 +43,7 @@ public:
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
     /// of the plan, which refers to its sequence ids and embeddings. Nothing is wrong with a batch that needs more
-    /// cells or more positions than there are: then fits() is false, and the rest of the plan says nothing.
+    /// slots or more positions than there are: then fits() is false, and the rest of the plan says nothing.
     void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
     void build(std::span<const Token> tokens, const memory::Memory& memory);

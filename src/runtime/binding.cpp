@@ -54,18 +54,15 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
     std::byte* base = nullptr;
     switch (root.tensor_class) {
         case TensorClass::weight:
-            base = static_cast<std::byte*>(const_cast<void*>(memory.weights[root.tensor].address));
-            break;
         case TensorClass::cache_k:
         case TensorClass::cache_v:
         case TensorClass::recurrent:
         case TensorClass::adapter:
-            base =
-                static_cast<std::byte*>(const_cast<void*>(memory.caches[root.tensor - memory.weights.size()].address));
+            base = static_cast<std::byte*>(const_cast<void*>(memory.tensors[root.tensor].address));
             break;
         case TensorClass::input:
-            for (const auto& [role, address] : memory.inputs)
-                if (role == root.role) base = address;
+            for (const InputPlace& input : memory.inputs)
+                if (input.role == root.role) base = input.data;
             break;
         default: base = memory.arena + plan.offsets[root_id]; break;
     }

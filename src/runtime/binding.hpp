@@ -8,18 +8,23 @@
 
 #include "graph/plan.hpp"
 #include "kernels/kernel.hpp"
+#include "runtime/tensor_registry.hpp"
 
 namespace tinfer::runtime {
 
+/// Where an input of graphs lies.
+struct InputPlace {
+    std::string_view role;
+    std::byte* data = nullptr;
+};
+
 /// Where the roots of a graph's values lie.
 struct MemoryMap {
-    std::span<const TensorInfo> weights;  ///< by TensorInfo::id; address set
-    std::span<const TensorInfo> caches;   ///< ids continue after the weights'; then those of adapters
+    TensorRegistry tensors;  ///< with their addresses
     std::byte* arena = nullptr;
     std::byte* scratch = nullptr;
     std::uint64_t scratch_bytes = 0;
-    /// Memory of a graph input, by its role.
-    std::span<const std::pair<std::string_view, std::byte*>> inputs;
+    std::span<const InputPlace> inputs;
     kernels::Processor processor;  ///< what every call is told (KernelCall)
 };
 

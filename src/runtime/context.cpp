@@ -39,29 +39,29 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     const kernels::KernelTable& table)
     : owner(std::move(owner_)), layout(bound, options_, table),
       options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
-      batch(layout.batch_limits()), executor(layout.max_threads()), cache_data(layout.cache_bytes()),
-      state_data(layout.state_bytes()), arena(layout.arena_bytes()), scratch(layout.scratch_bytes()),
-      input_data(layout.input_bytes(), 64, Fill::zero), logits_data(layout.logits_bytes()),
-      embeddings_data(layout.embeddings_bytes()), pooled_data(layout.pooled_bytes()), kept_data(layout.kept_bytes()) {
-    executor.guard(bound.file->guarded_maps());
+      batch(layout.batch_limits()), session(std::make_shared<runtime::TraceSession>(
+                                        layout.tensors(), &owner.file(), layout.table().name, bound.hp.arch)),
+      cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
+      scratch(layout.scratch_bytes()), inputs(layout), outputs(layout), runner(layout.max_threads(), session),
+      transaction_({.layout = layout,
+                    .options = options,
+                    .inputs = inputs,
+                    .outputs = outputs,
+                    .runner = runner,
+                    .encoder = layout.encoder() == nullptr ? nullptr : &encoder.emplace(*layout.encoder()),
+                    .plans = plans,
+                    .adapters = adapters,
+                    .arena = arena}) {
+    runner.executor().guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
         std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
         layout.place_cache(i, next);
         next += (layout.caches()[i].bytes + 63) / 64 * 64;
     }
-    input_slots_.reserve(layout.inputs().size());
-    for (const runtime::InputSlot& slot : layout.inputs())
-        input_slots_.emplace_back(slot.role, input_data.data() + slot.offset);
-    plans_ = std::make_unique<runtime::PlanCache>(
-        layout, runtime::MemoryMap{bound.file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(),
-                                   input_slots_, kernels::this_processor()});
-    session = std::make_shared<runtime::TraceSession>(
-        runtime::Registry{bound.file->tensors(), layout.caches(), &owner.file()}, layout.table().name, bound.hp.arch);
-    kept_values.resize(layout.kept().size(), 0);
-    token_views_.resize(static_cast<std::size_t>(options.n_ubatch));
-    keep_ends_.resize(static_cast<std::size_t>(options.n_seq_max));
-    if (layout.encoder() != nullptr) encoder.emplace(*layout.encoder());
+    plans = std::make_unique<runtime::PlanCache>(
+        layout, runtime::MemoryMap{layout.tensors(), arena.data(), scratch.data(), scratch.size(), inputs.places(),
+                                   kernels::this_processor()});
 }
 
 Context::Impl::~Impl() {
@@ -70,41 +70,6 @@ Context::Impl::~Impl() {
     } catch (...) {  // an observer's: nobody is left to hear of it
     }
     session->detach_all();
-}
-
-std::byte* Context::Impl::input(std::string_view role) noexcept {
-    for (const auto& [name, address] : input_slots_)
-        if (name == role) return address;
-    return nullptr;
-}
-
-// ---- results and small things ---------------------------------------------------------------------------------------
-
-std::span<const float> Context::Impl::output_row(std::span<const float> rows, std::size_t width, int index,
-                                                 std::string_view what) const {
-    if (rows.empty()) fail(ErrorCode::no_output, cat("the context gives no ", what));
-    if (n_outputs == 0) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
-    if (index < -n_outputs || index >= n_outputs)
-        fail(ErrorCode::index_out_of_range, cat("output index ", index, " outside [-", n_outputs, ",", n_outputs, ")"));
-    return rows.subspan(static_cast<std::size_t>(index < 0 ? index + n_outputs : index) * width, width);
-}
-
-std::span<const float> Context::Impl::result(std::string_view name) const {
-    if (!has_outputs) fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
-    const auto rows = [&](const AlignedBuffer& buffer, int width) {
-        return std::span(reinterpret_cast<const float*>(buffer.data()),
-                         static_cast<std::size_t>(n_outputs) * static_cast<std::size_t>(width));
-    };
-    for (std::size_t k = 0; k < layout.kept().size(); ++k)
-        if (layout.kept()[k].name == name && kept_values[k] > 0)
-            return {reinterpret_cast<const float*>(kept_data.data() + layout.kept()[k].offset), kept_values[k]};
-        else if (layout.kept()[k].name == name)
-            fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode computed no value of it"));
-    if ((name == "result_output" || name == "result_norm") && n_outputs == 0)
-        fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode had no output rows"));
-    if (name == "result_output" && logits_data.size() > 0) return rows(logits_data, layout.model().hp.n_vocab);
-    if (name == "result_norm" && embeddings_data.size() > 0) return rows(embeddings_data, layout.model().hp.n_embd);
-    fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
 }
 
 // What memory can take, as far as the model has positions for it; without causality all of it is one micro-batch.
@@ -119,14 +84,8 @@ void Context::Impl::clear(bool zero_data) {
     sequences.clear();
     for (AlignedBuffer* buffer : {&cache_data, &state_data})
         if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
-    if (zero_data) forget_encoded();
-    forget_outputs();
-}
-
-void Context::Impl::forget_outputs() noexcept {
-    has_outputs = false;
-    n_outputs = 0;
-    std::ranges::fill(kept_values, 0);
+    if (zero_data && encoder) encoder->forget();
+    outputs.forget();
 }
 
 void Context::Impl::check_movable(std::string_view operation) const {

@@ -55,42 +55,29 @@ void Context::abandon() {
     reporting_memory(kInContext, [&] { impl_->rollback(); });
 }
 
-int Context::n_outputs() const noexcept { return impl_->n_outputs; }
+int Context::n_outputs() const noexcept { return impl_->outputs.size(); }
 
 std::span<const float> Context::logits(int index) const& {
-    const auto& data = impl_->logits_data;
-    return reporting_memory(kInContext, [&] {
-        return impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                                 static_cast<std::size_t>(impl_->layout.model().hp.n_vocab), index,
-                                 impl_->options.pooling == Pooling::none ? "logits"
-                                                                         : "logits (ContextOptions::pooling is on)");
-    });
+    return reporting_memory(kInContext, [&] { return impl_->outputs.logits(index); });
 }
 
 std::span<const float> Context::embedding(int index) const& {
-    const auto& data = impl_->embeddings_data;
-    return reporting_memory(kInContext, [&] {
-        const auto row =
-            impl_->output_row({reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)},
-                              static_cast<std::size_t>(impl_->layout.model().hp.n_embd), index,
-                              impl_->options.embeddings ? "embeddings of tokens (ContextOptions::pooling is on)"
-                                                        : "embeddings (ContextOptions::embeddings is off)");
-        if (const auto bad = runtime::first_non_finite(row))
-            runtime::refuse_value(cat("embedding of output ", index, " (tensor 'result_norm')"), row, *bad);
-        return row;
-    });
+    return reporting_memory(kInContext, [&] { return impl_->outputs.embedding(index); });
+}
+
+std::span<const float> Context::pooled(SeqId seq) const& {
+    return reporting_memory(kInContext, [&] { return impl_->outputs.pooled(seq, impl_->batch); });
 }
 
 int Context::output_index(int token_index) const {
     return reporting_memory(kInContext, [&] {
-        if (impl_->n_outputs == 0)
-            fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+        impl_->outputs.check_any();
         return impl_->batch.output_index(token_index);
     });
 }
 
 std::span<const float> Context::result(std::string_view name) const& {
-    return reporting_memory(kInContext, [&] { return impl_->result(name); });
+    return reporting_memory(kInContext, [&] { return impl_->outputs.result(name); });
 }
 
 RemoveStatus Context::seq_rm(SeqId seq, PosRange range) {
@@ -196,9 +183,8 @@ MemoryPlan Context::memory() const noexcept {
     memory.weights_copied = impl_->layout.model().file->copied_bytes();
     memory.cache = impl_->cache_data.size();
     memory.recurrent = impl_->state_data.size();
-    memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->input_data.size();
-    memory.outputs =
-        impl_->logits_data.size() + impl_->embeddings_data.size() + impl_->pooled_data.size() + impl_->kept_data.size();
+    memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->inputs.bytes();
+    memory.outputs = impl_->outputs.bytes();
     return memory;
 }
 

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/barrier.hpp"
 #include "base/fault_guard.hpp"
+#include "base/processors.hpp"
+#include "base/team.hpp"
 #include "runtime/binding.hpp"
-#include "runtime/threads.hpp"
 #include "tinfer/context.hpp"
 
 namespace tinfer::runtime {

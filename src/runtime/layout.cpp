@@ -66,10 +66,10 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
     // Without causality nothing outlasts a call, and a call is one micro-batch.
-    const std::int32_t n_cells =
+    const std::int32_t n_slots =
         causal() ? options_.n_ctx
                  : (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
-    memory_limits_ = {.kv = {n_cells, options_.n_seq_max, options_.n_ubatch},
+    memory_limits_ = {.kv = {n_slots, options_.n_seq_max, options_.n_ubatch},
                       .has_attention = model.hp.has_attention(),
                       .has_states = model.hp.has_states(),
                       .window = {},
@@ -104,12 +104,12 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     measure_graphs();
 }
 
-// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many cells.
+// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many slots.
 void Layout::describe_encoder() {
     EncoderLayout& e = encoder_.emplace();
-    const std::int32_t n_cells = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
+    const std::int32_t n_slots = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;
     e.memory_limits = {
-        .kv = {n_cells, options_.n_seq_max, options_.n_ubatch}, .window = {}, .n_batch = options_.n_batch};
+        .kv = {n_slots, options_.n_seq_max, options_.n_ubatch}, .window = {}, .n_batch = options_.n_batch};
     e.batch_limits = batch_limits_;
     e.batch_limits.causal = e.batch_limits.accepts_embeddings = e.batch_limits.gives_outputs = false;
     e.table_entries = run_sequences_ * e.memory_limits.kv.table_capacity();
@@ -117,7 +117,7 @@ void Layout::describe_encoder() {
     e.cross.resize(static_cast<std::size_t>(model_->hp.n_layer));
 }
 
-// Cache tensors: one K and one V per attention layer, rows of all KV heads, cells of all pages; per recurrent layer its
+// Cache tensors: one K and one V per attention layer, rows of all KV heads, slots of all pages; per recurrent layer its
 // states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
@@ -143,7 +143,7 @@ const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view r
                                     std::int64_t width, std::int64_t rows) {
     TensorInfo info;
     cache_names_.push_back(cat(role, "-", layer));
-    info.id = static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size());
+    info.id = tensors().size();
     info.name = cache_names_.back();
     info.role = role;
     info.tensor_class = tensor_class;
@@ -174,12 +174,12 @@ void check_head_size(DType type, std::int32_t head_dim) {
 void Layout::add_index_keys() {
     const model::HParams& hp = model_->hp;
     const DType type = hp.switches.count() > 0 ? DType::f32 : cache_dtype(options_.type_k);  // marks are numbers
-    const std::int64_t cells = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
+    const std::int64_t slots = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (!hp.indexer.is_in(i)) continue;
         check_head_size(type, hp.indexer.head_dim);
-        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, cells);
+        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, slots);
     }
 }
 
@@ -193,11 +193,11 @@ void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits
         const std::int32_t head_dim = is_v ? hp.head_v(il) : hp.head_k(il);
         check_head_size(type, head_dim);
         const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
-        const std::int64_t cells =
+        const std::int64_t slots =
             std::int64_t{in_pool ? limits.n_window_pages() : limits.kv.n_pages()} * memory::kPageSlots;
         const TensorInfo*& cache = is_v ? layers[i].v : layers[i].k;
         cache = add_cache(is_v ? TensorClass::cache_v : TensorClass::cache_k, role, il, type,
-                          std::int64_t{hp.n_head_kv[i]} * head_dim, cells);
+                          std::int64_t{hp.n_head_kv[i]} * head_dim, slots);
     }
 }
 
@@ -212,53 +212,55 @@ void Layout::add_states() {
 void Layout::add_inputs() {
     const auto T = static_cast<std::uint64_t>(options_.n_ubatch);
     const auto n_out = static_cast<std::uint64_t>(std::min(options_.n_outputs, options_.n_ubatch));
-    inputs_.reserve(24);
-    const auto add = [&](std::string_view role, std::uint64_t bytes) {
-        inputs_.push_back({role, bytes, input_bytes_});
+    inputs_.reserve(graph::kInputs);
+    using graph::Input;
+    const auto add = [&](Input input, std::uint64_t bytes) {
+        inputs_.push_back({input, bytes, input_bytes_});
         input_bytes_ = plus(input_bytes_, align64(bytes));
     };
-    add("inp_tokens", 4 * T);
-    add("inp_embd", times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
-    add("inp_pos", 4 * T);
-    if (model_->hp.switches.count() > 0) add("inp_marks", 4 * T);
+    add(Input::tokens, 4 * T);
+    add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    add(Input::positions, 4 * T);
+    if (model_->hp.switches.count() > 0) add(Input::marks, 4 * T);
     if (model_->hp.ngram.layer >= 0) {
-        add("ngram_ids", 4 * T);
-        add("ngram_constants", 8 * model_->hp.ngram.constants.size());
+        add(Input::ngram_ids, 4 * T);
+        add(Input::ngram_constants, 8 * model_->hp.ngram.constants.size());
     }
     if (memory_limits_.has_attention) {
-        add("kv_cells", 4 * T);
-        add("kv_table",
+        add(Input::kv_slots, 4 * T);
+        add(Input::kv_table,
             16 * static_cast<std::uint64_t>(std::max(table_entries_, encoder_ ? encoder_->table_entries : 0)));
-        add("kv_seqs", 8 * static_cast<std::uint64_t>(run_sequences_));
-        add("kv_spans", 16 * T);
-        if (model_->hp.has_windowed_layers()) add("kv_spans_window", 16 * T);
+        add(Input::kv_seqs, 8 * static_cast<std::uint64_t>(run_sequences_));
+        add(Input::kv_spans, 16 * T);
+        if (model_->hp.has_windowed_layers()) add(Input::kv_spans_window, 16 * T);
         if (memory_limits_.has_window_pool()) {
-            add("kv_cells_window", 4 * T);
-            add("kv_table_window", 16 * static_cast<std::uint64_t>(table_entries_));
-            add("kv_pairs_window", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+            add(Input::kv_slots_window, 4 * T);
+            add(Input::kv_table_window, 16 * static_cast<std::uint64_t>(table_entries_));
+            add(Input::kv_pairs_window, 8 * static_cast<std::uint64_t>(options_.n_seq_max));
         }
         const std::int32_t n_pages =
             std::max(memory_limits_.kv.n_pages(), encoder_ ? encoder_->memory_limits.kv.n_pages() : 0);
         if (model_->hp.reads_positions())
-            add("kv_positions", 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
+            add(Input::kv_positions, 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
         if (encoder_) {  // the first two stay as the encoder's run has left them
-            add("cross_table", 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));
-            add("cross_seqs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
-            add("cross_spans", 16 * T);
+            add(Input::cross_table, 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));
+            add(Input::cross_seqs, 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+            add(Input::cross_spans, 16 * T);
         }
-        add("kv_pairs", 8 * static_cast<std::uint64_t>(options_.n_seq_max));
-        add("kv_moves", 12 * n_move_rows(n_pages));
-        if (memory_limits_.has_window_pool()) add("kv_moves_window", 12 * n_move_rows(memory_limits_.n_window_pages()));
+        add(Input::kv_pairs, 8 * static_cast<std::uint64_t>(options_.n_seq_max));
+        add(Input::kv_moves, 12 * n_move_rows(n_pages));
+        if (memory_limits_.has_window_pool())
+            add(Input::kv_moves_window, 12 * n_move_rows(memory_limits_.n_window_pages()));
     }
-    if (memory_limits_.has_states) add("state_rows", 8 * T);
-    add("inp_out_rows", 4 * n_out);
+    if (memory_limits_.has_states) add(Input::state_rows, 8 * T);
+    add(Input::out_rows, 4 * n_out);
     if (model_->weights.token_types != nullptr || model_->hp.n_per_layer > 0)
-        add("inp_types", 4 * T);  // zeros: nobody writes it
+        add(Input::types, 4 * T);  // zeros: nobody writes it
     if (options_.pooling != Pooling::mean) return;
-    add("pool_rows", 4 * n_out);
-    add("pool_sums",
+    add(Input::pool_rows, 4 * n_out);
+    add(Input::pool_sums,
         times(4 * static_cast<std::uint64_t>(options_.n_seq_max), static_cast<std::uint64_t>(model_->hp.n_embd)));
-    add("pool_counts", 4 * static_cast<std::uint64_t>(options_.n_seq_max));
+    add(Input::pool_counts, 4 * static_cast<std::uint64_t>(options_.n_seq_max));
 }
 
 std::uint64_t Layout::logits_bytes() const noexcept {
@@ -292,14 +294,14 @@ MemoryPlan Layout::memory() const {
     plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
     plan.adapters = measures_.adapter_bytes;
-    plan.fixed =
-        sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
-        memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) + Executor::bytes(max_threads()) +
-        graph::Graph::bytes(max_nodes(), max_values()) + graph::Planner::bytes(max_nodes(), max_values()) +
-        kPlanSlots * BoundPlan::bytes(max_nodes(), max_values()) + kSharedHeader + sizeof(TraceSession) +
-        inputs_.size() * sizeof(std::pair<std::string_view, std::byte*>) + kept_.size() * sizeof(std::uint64_t) +
-        static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
-        static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
+    plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
+                 memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +
+                 Executor::bytes(max_threads()) + graph::Graph::bytes(max_nodes(), max_values()) +
+                 graph::Planner::bytes(max_nodes(), max_values()) +
+                 kPlanSlots * BoundPlan::bytes(max_nodes(), max_values()) + kSharedHeader + sizeof(TraceSession) +
+                 inputs_.size() * sizeof(InputPlace) + kept_.size() * sizeof(std::uint64_t) +
+                 static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
+                 static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
     if (encoder_)
         plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) +
                       static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/inputs.hpp"
 #include "kernels/kernel.hpp"
 #include "memory/memory.hpp"
 #include "model/adapters.hpp"
@@ -21,9 +22,9 @@ inline constexpr std::size_t kPlanSlots = 16;  ///< bound plans kept per context
 /// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
 [[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
 
-/// A graph input: its role and the bytes of its largest form.
+/// A graph input and the bytes of its largest form.
 struct InputSlot {
-    std::string_view role;
+    graph::Input input = graph::Input::count_;
     std::uint64_t bytes = 0, offset = 0;
 };
 
@@ -38,7 +39,7 @@ struct GraphKind {
 inline constexpr std::size_t kGraphKinds = 5;
 
 /// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each
-/// layer of the decoder, in the same cells.
+/// layer of the decoder, in the same slots.
 struct EncoderLayout {
     memory::MemoryLimits memory_limits;
     BatchLimits batch_limits;
@@ -59,9 +60,9 @@ public:
     void build_encoder(graph::Graph& graph, std::int64_t n_tokens) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
-    /// Builds the graph that moves cells, as kv_moves and kv_moves_window list them.
+    /// Builds the graph that moves slots, as kv_moves and kv_moves_window list them.
     void build_compaction(graph::Graph& graph) const;
-    /// Builds the graph that rotates the keys of n_ubatch cells, kv_cells, by inp_pos positions each.
+    /// Builds the graph that rotates the keys of n_ubatch slots, kv_slots, by inp_pos positions each.
     void build_key_shift(graph::Graph& graph) const;
     /// Keys of some layer are rotated by their position.
     [[nodiscard]] bool rotates_keys() const noexcept {
@@ -96,6 +97,7 @@ public:
     [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
     [[nodiscard]] const EncoderLayout* encoder() const noexcept { return encoder_ ? &*encoder_ : nullptr; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
+    [[nodiscard]] TensorRegistry tensors() const noexcept { return {model_->file->tensors(), caches_}; }
     /// Sets where cache tensor i lies (a context does, once).
     void place_cache(std::size_t i, std::byte* address) noexcept { caches_[i].address = address; }
     [[nodiscard]] std::span<const InputSlot> inputs() const noexcept { return inputs_; }

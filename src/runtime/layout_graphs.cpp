@@ -91,10 +91,10 @@ void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
 
 void Layout::build_page_copies(graph::Graph& graph) const {
     graph.reset();
-    const graph::Tensor pairs = graph.input("kv_pairs", DType::i32, {2, options_.n_seq_max, 1, 1});
+    const graph::Tensor pairs = graph.input(graph::Input::kv_pairs, DType::i32, {2, options_.n_seq_max, 1, 1});
     const bool pool = memory_limits_.has_window_pool();
     const graph::Tensor window_pairs =
-        pool ? graph.input("kv_pairs_window", DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
+        pool ? graph.input(graph::Input::kv_pairs_window, DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
         if (cache.tensor_class == TensorClass::recurrent) continue;
@@ -107,12 +107,13 @@ void Layout::build_page_copies(graph::Graph& graph) const {
 void Layout::build_compaction(graph::Graph& graph) const {
     graph.reset();
     const model::HParams& hp = model_->hp;
-    const auto moves_of = [&](std::string_view role, std::int32_t n_pages) {
-        return graph.input(role, DType::i32, {3, static_cast<std::int64_t>(n_move_rows(n_pages)), 1, 1});
+    const auto moves_of = [&](graph::Input which, std::int32_t n_pages) {
+        return graph.input(which, DType::i32, {3, static_cast<std::int64_t>(n_move_rows(n_pages)), 1, 1});
     };
     const bool pool = memory_limits_.has_window_pool();
-    const graph::Tensor moves = moves_of("kv_moves", memory_limits_.kv.n_pages());
-    const graph::Tensor window_moves = pool ? moves_of("kv_moves_window", memory_limits_.n_window_pages()) : moves;
+    const graph::Tensor moves = moves_of(graph::Input::kv_moves, memory_limits_.kv.n_pages());
+    const graph::Tensor window_moves =
+        pool ? moves_of(graph::Input::kv_moves_window, memory_limits_.n_window_pages()) : moves;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
         if (cache.tensor_class == TensorClass::recurrent) continue;
@@ -135,23 +136,23 @@ void Layout::build_key_shift(graph::Graph& graph) const {
     graph.set_part(Part::state);
     const model::HParams& hp = model_->hp;
     const std::array<std::int64_t, 4> ne{options_.n_ubatch, 1, 1, 1};
-    const graph::Tensor shifts = graph.input("inp_pos", DType::i32, ne),
-                        cells = graph.input("kv_cells", DType::i32, ne);
+    const graph::Tensor shifts = graph.input(graph::Input::positions, DType::i32, ne),
+                        slots = graph.input(graph::Input::kv_slots, DType::i32, ne);
     const graph::Tensor factors = rope_factors_ != nullptr ? graph.weight(*rope_factors_) : graph::Tensor{};
-    // Cells and angles of layers without a window, and of those with one.
+    // Slots and angles of layers without a window, and of those with one.
     struct Side {
         RopeParams rope;
-        graph::Tensor table, cells;
+        graph::Tensor table, slots;
     };
     const auto side = [&](RopeParams rope, std::string_view name, graph::Tensor of) {
         rope.magnitude = 1.0f;
-        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), cells};
+        return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), slots};
     };
     const Side full = side(rope_, "rope_table", factors);
     Side windowed = !hp.has_window_rope()
                         ? full
                         : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
-    if (memory_limits_.has_window_pool()) windowed.cells = graph.input("kv_cells_window", DType::i32, ne);
+    if (memory_limits_.has_window_pool()) windowed.slots = graph.input(graph::Input::kv_slots_window, DType::i32, ne);
     const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
@@ -159,7 +160,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_k(il)};
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;
-        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.cells, x.rope, heads,
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.slots, x.rope, heads,
                                    behind ? hp.head_k(il) - x.rope.n_rot : 0,
                                    rotates_cache(options_.type_k) ? model::rotation_block(hp.head_k(il)) : 1),
                    "cache_k_shift");
@@ -168,7 +169,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         of_index.neox = hp.indexer.neox ? 1 : 0;
         const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
         graph.name(
-            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.cells, of_index, one, hp.indexer.first),
+            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one, hp.indexer.first),
             "cache_index_shift");
     }
 }
@@ -213,8 +214,7 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
 // The largest graph that is ever built sets the limits: all kinds are built, into a larger graph each time one is full.
 // How many nodes a kind has does not depend on its tokens and outputs.
 void Layout::count_nodes() {
-    const auto n_tensors =
-        static_cast<std::uint32_t>(model_->file->tensors().size() + caches_.size()) + measures_.n_adapter_tensors;
+    const std::uint32_t n_tensors = tensors().size() + measures_.n_adapter_tensors;
     const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
                        n_outputs = std::min(options_.n_outputs, n_tokens);
     const auto build_all = [&](graph::Graph& graph) {

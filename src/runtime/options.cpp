@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/processors.hpp"
 #include "runtime/layout.hpp"
-#include "runtime/threads.hpp"
 
 namespace tinfer::runtime {
 

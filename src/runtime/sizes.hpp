@@ -24,7 +24,7 @@ namespace tinfer::runtime {
 [[nodiscard]] inline std::uint64_t align64(std::uint64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
 [[nodiscard]] inline std::uint64_t n_move_rows(std::int32_t n_pages) noexcept {
-    return memory::CellMoves::n_rows(n_pages * memory::kPageSlots);
+    return memory::SlotMoves::n_rows(n_pages * memory::kPageSlots);
 }
 
 }  // namespace tinfer::runtime

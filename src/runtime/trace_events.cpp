@@ -40,7 +40,7 @@ void TraceSession::prepare_events() {
         event.bytes_read = known.bytes.read;
         event.bytes_written = known.bytes.written;
     }
-    decided_.assign(steps.size(), {});
+    resolved_.assign(steps.size(), {});
     ranges_.assign(plan_->declared_ranges().begin(), plan_->declared_ranges().end());
     n_written_ = 0;
     prepared_ = {plan_->view().id, threads_};
@@ -114,7 +114,7 @@ std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::siz
     const auto declared = plan_->declared(step);
     for (std::size_t i = 0; i < declared.size(); ++i)
         if (!declared[i].dynamic) accesses_[end++] = plan_->view().steps[step].operands[i];
-    const Decided& same = decided_[plan_->twin(step)];
+    const Resolved& same = resolved_[plan_->same_as(step)];
     for (const PendingAccess& access : std::span(pending_).subspan(same.first_access, same.n_accesses)) {
         if (!access.resolved) continue;
         Access& copy = accesses_[end++] = access.access;
@@ -129,7 +129,7 @@ void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call
     if (resolves) {
         const std::size_t first = pending_.size();
         add_accesses(step, call);
-        decided_[step] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pending_.size() - first), 0};
+        resolved_[step] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pending_.size() - first), 0};
     }
     KernelEvent& event = events_[step];
     event.index = n_events_++;
@@ -196,22 +196,22 @@ void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin
 
 // Accesses of the events of `steps`, none of which is of source `plan`.
 void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
-    std::size_t end = pending_.size(), n_accesses = end;  // of twins: at most what is declared and what was resolved
+    std::size_t end = pending_.size(), n_accesses = end;  // of repeats: at most what is declared and what was resolved
     for (const std::uint32_t step : steps)
-        if (plan_->source(step) == TracePlan::Source::twin)
-            n_accesses += plan_->declared(step).size() + decided_[plan_->twin(step)].n_accesses;
+        if (plan_->source(step) == TracePlan::Source::same_as)
+            n_accesses += plan_->declared(step).size() + resolved_[plan_->same_as(step)].n_accesses;
     accesses_.resize(n_accesses);
     for (const std::uint32_t step : steps) {
-        if (plan_->source(step) == TracePlan::Source::twin) {
+        if (plan_->source(step) == TracePlan::Source::same_as) {
             events_[step].accesses = repeat_accesses(step, end);
             continue;
         }
-        const Decided& decided = decided_[step];
-        for (std::size_t i = decided.first_access; i < decided.first_access + decided.n_accesses; ++i) {
+        const Resolved& resolved = resolved_[step];
+        for (std::size_t i = resolved.first_access; i < resolved.first_access + resolved.n_accesses; ++i) {
             accesses_[i] = pending_[i].access;
             accesses_[i].ranges = std::span(ranges_).subspan(pending_[i].first_range, pending_[i].n_ranges);
         }
-        events_[step].accesses = std::span(accesses_).subspan(decided.first_access, decided.n_accesses);
+        events_[step].accesses = std::span(accesses_).subspan(resolved.first_access, resolved.n_accesses);
     }
 }
 
@@ -231,12 +231,12 @@ bool TraceSession::accesses_fit() const noexcept {
 void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
     for (const std::uint32_t step : steps) {
         KernelEvent& event = events_[step];
-        if (plan_->source(step) == TracePlan::Source::twin) {
-            const KernelEvent& twin = events_[plan_->twin(step)];
-            event.macs = twin.macs;
-            event.bytes_read = twin.bytes_read;
-            event.bytes_written = twin.bytes_written;
-            decided_[step].weight_bytes = decided_[plan_->twin(step)].weight_bytes;
+        if (plan_->source(step) == TracePlan::Source::same_as) {
+            const KernelEvent& same = events_[plan_->same_as(step)];
+            event.macs = same.macs;
+            event.bytes_read = same.bytes_read;
+            event.bytes_written = same.bytes_written;
+            resolved_[step].weight_bytes = resolved_[plan_->same_as(step)].weight_bytes;
             continue;
         }
         const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
@@ -244,14 +244,14 @@ void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
         const MovedBytes moved(event.accesses);
         event.bytes_read = moved.read;
         event.bytes_written = moved.written;
-        decided_[step].weight_bytes = moved.weights;
+        resolved_[step].weight_bytes = moved.weights;
     }
 }
 
 // Completes the events of the steps from `first` on. Spans of earlier events may dangle until the run ends, when all
 // are completed anew.
 void TraceSession::complete_events(std::size_t first) {
-    const auto all = plan_->undeclared();
+    const auto all = plan_->data_dependent();
     const std::span steps(std::ranges::lower_bound(all, first), std::ranges::lower_bound(all, n_begun_));
     if (first > 0 || !accesses_fit()) {
         n_written_ = 0;
@@ -279,8 +279,8 @@ std::uint64_t TraceSession::expected_weight_bytes() const {
 
 std::uint64_t TraceSession::observed_weight_bytes() const noexcept {
     std::uint64_t sum = plan_->known_weight_bytes(n_begun_);
-    for (const std::uint32_t step : plan_->undeclared())
-        if (step < n_begun_) sum += decided_[step].weight_bytes;
+    for (const std::uint32_t step : plan_->data_dependent())
+        if (step < n_begun_) sum += resolved_[step].weight_bytes;
     return sum;
 }
 

@@ -95,7 +95,7 @@ MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
 
 std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) {
+void TracePlan::add_values(const graph::Graph& graph, const TensorRegistry& registry) {
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
     own_.resize(values.size(), nullptr);
@@ -108,7 +108,7 @@ void TracePlan::add_values(const graph::Graph& graph, const Registry& registry) 
             case TensorClass::cache_k:
             case TensorClass::cache_v:
             case TensorClass::recurrent:
-            case TensorClass::adapter: tensors_[id] = registry.find(v.tensor); break;
+            case TensorClass::adapter: tensors_[id] = &registry[v.tensor]; break;
             default:
                 tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
                 break;
@@ -231,13 +231,13 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
         sources_[s] = kernel.resolve == nullptr ? Source::plan : Source::kernel;
         if (kernel.resolve == nullptr)
             known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
-        else undeclared_.push_back(s);
-        // How much attention computes, its cells decide; everywhere else shapes do.
+        else data_dependent_.push_back(s);
+        // How much attention computes, its slots decide; everywhere else shapes do.
         if (steps_[s].op != Op::attention) steps_[s].macs = kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0;
         known_weights_.push_back(known_weights_.back() + known_[s].bytes.weights);
     }
     add_expectations();
-    find_twins(bound);
+    find_repeats(bound);
 }
 
 // Most steps read whole weights whatever comes in, so what is expected of them need not be thought out in every run.
@@ -251,7 +251,7 @@ void TracePlan::add_expectations() {
             asked = true;
             return {};
         });
-        if (asked) undecided_.push_back(s);
+        if (asked) expectation_needs_data_.push_back(s);
         expected_weights_.push_back(expected_weights_.back() + (asked ? 0 : bytes));
     }
 }
@@ -268,7 +268,7 @@ std::uint64_t TracePlan::expected_of(std::size_t step, const trace::DataOf& data
 
 std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const {
     std::uint64_t sum = expected_weights_[n_steps];
-    for (const std::uint32_t step : undecided_)
+    for (const std::uint32_t step : expectation_needs_data_)
         if (step < n_steps) sum += expected_of(step, data);
     return sum;
 }
@@ -295,9 +295,9 @@ bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t
            MovedBytes(steps_[b].operands);  // what is known before: results that stay in a kernel, too
 }
 
-void TracePlan::find_twins(const BoundPlan& bound) {
-    twins_.resize(steps_.size());
-    std::vector<std::uint32_t> firsts;  // steps of which others may be twins: few, as most are twins of these
+void TracePlan::find_repeats(const BoundPlan& bound) {
+    same_as_.resize(steps_.size());
+    std::vector<std::uint32_t> firsts;  // steps that others may repeat: few, as most repeat these
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         if (sources_[s] == Source::plan) continue;
         const auto same =
@@ -305,8 +305,8 @@ void TracePlan::find_twins(const BoundPlan& bound) {
         if (same == firsts.end()) {
             firsts.push_back(s);
         } else {
-            sources_[s] = Source::twin;
-            twins_[s] = *same;
+            sources_[s] = Source::same_as;
+            same_as_[s] = *same;
         }
     }
 }
@@ -337,7 +337,7 @@ std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const
     return graph::plan_hash(graph, bound.plan, names);
 }
 
-TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry,
+TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry,
                      std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
                      const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";

@@ -13,15 +13,6 @@
 
 namespace tinfer::runtime {
 
-/// The tensors a session knows: those of the file, then the caches, then those of adapters among `caches`.
-struct Registry {
-    std::span<const TensorInfo> weights, caches;
-    const ModelFile* file = nullptr;
-    [[nodiscard]] const TensorInfo* find(std::uint32_t id) const noexcept {
-        return id < weights.size() ? &weights[id] : &caches[id - weights.size()];
-    }
-};
-
 /// An access whose ranges lie in a growing array: spans are made from it when the array is complete.
 struct PendingAccess {
     Access access;
@@ -64,7 +55,7 @@ private:
 
 class TracePlan {
 public:
-    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Registry& registry, std::string_view table,
+    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry, std::string_view table,
               std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
               const std::array<std::uint8_t, 16>& hash);
     /// What plans of equal structure and kernels share (PlanView::hash).
@@ -77,8 +68,8 @@ public:
     [[nodiscard]] std::span<const PendingAccess> declared(std::size_t step) const noexcept;
     /// Where the accesses of a step are from: the plan knows all before it runs (StepView::operands), its kernel
     /// resolves some from the step's data, or an earlier step of the run has resolved the same, of its own tensors
-    /// (twin).
-    enum class Source : std::uint8_t { plan, kernel, twin };
+    /// (same_as).
+    enum class Source : std::uint8_t { plan, kernel, same_as };
     [[nodiscard]] Source source(std::size_t step) const noexcept { return sources_[step]; }
     /// What a step of source `plan` does.
     struct Known {
@@ -87,8 +78,8 @@ public:
     };
     [[nodiscard]] const Known& known(std::size_t step) const noexcept { return known_[step]; }
     /// Steps of the other sources, in order.
-    [[nodiscard]] std::span<const std::uint32_t> undeclared() const noexcept { return undeclared_; }
-    /// Bytes of weights that the first `n_steps` read, without those of `undeclared`.
+    [[nodiscard]] std::span<const std::uint32_t> data_dependent() const noexcept { return data_dependent_; }
+    /// Bytes of weights that the first `n_steps` read, without those of `data_dependent`.
     [[nodiscard]] std::uint64_t known_weight_bytes(std::size_t n_steps) const noexcept {
         return known_weights_[n_steps];
     }
@@ -96,9 +87,9 @@ public:
     /// trace::expect wants it.
     [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
-    /// Of a step of source `twin`, the earlier one: the same kernel on the same ids of the graph's input, as of the
+    /// Of a step of source `same_as`, the earlier one: the same kernel on the same ids of the graph's input, as of the
     /// attention of all layers with one cache table. Both move the same bytes.
-    [[nodiscard]] std::uint32_t twin(std::size_t step) const noexcept { return twins_[step]; }
+    [[nodiscard]] std::uint32_t same_as(std::size_t step) const noexcept { return same_as_[step]; }
     /// The tensor in a slot of a step, or null.
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
     /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
@@ -113,7 +104,7 @@ public:
 
 private:
     std::string_view keep(std::string text);
-    void add_values(const graph::Graph& graph, const Registry& registry);
+    void add_values(const graph::Graph& graph, const TensorRegistry& registry);
     void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
     void add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
     void add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s);
@@ -122,7 +113,7 @@ private:
     void add_operands();
     void add_expectations();
     [[nodiscard]] std::uint64_t expected_of(std::size_t step, const trace::DataOf& data) const;
-    void find_twins(const BoundPlan& bound);
+    void find_repeats(const BoundPlan& bound);
     [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
     struct Slot {
@@ -149,9 +140,10 @@ private:
     std::vector<AccessRange> ranges_;
     std::vector<Source> sources_;
     std::vector<Known> known_;
-    std::vector<std::uint32_t> undeclared_, undecided_;  ///< undecided: steps whose data decides what they must read
+    std::vector<std::uint32_t> data_dependent_;
+    std::vector<std::uint32_t> expectation_needs_data_;            ///< steps whose data decides what they must read
     std::vector<std::uint64_t> known_weights_, expected_weights_;  ///< of all steps before each, without those
-    std::vector<std::uint32_t> twins_;
+    std::vector<std::uint32_t> same_as_;
     std::vector<GraphInput> inputs_;
     TensorInfo scratch_;
 };

@@ -52,8 +52,9 @@ void throw_observer_failed(const std::exception_ptr& thrown) {
     }
 }
 
-TraceSession::TraceSession(Registry registry, std::string_view isa, std::string_view architecture)
-    : registry_(registry), isa_(isa), architecture_(architecture) {}
+TraceSession::TraceSession(TensorRegistry registry, const ModelFile* file, std::string_view isa,
+                           std::string_view architecture)
+    : registry_(registry), file_(file), isa_(isa), architecture_(architecture) {}
 
 TraceSession::~TraceSession() { detach_all(); }
 
@@ -90,7 +91,7 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         info.wall_clock_ns = wall_clock_;
         info.steady_clock_ns = static_cast<std::uint64_t>(
             std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count());
-        info.file = registry_.file;
+        info.file = file_;
         info.n_threads = n_threads;
         info.weights = registry_.weights;
         info.caches = registry_.caches;
@@ -123,7 +124,7 @@ void TraceSession::detach_all() noexcept {
     while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
 }
 
-void TraceSession::replace_registry(Registry registry) noexcept {
+void TraceSession::replace_registry(TensorRegistry registry) noexcept {
     registry_ = registry;
     plans_.clear();
     prepared_.reset();
@@ -183,8 +184,8 @@ void TraceSession::find_plan(const RunDetails& details) {
 void TraceSession::describe_run(const RunDetails& details) {
     inputs_.clear();
     for (const TracePlan::GraphInput& input : plan_->inputs())
-        for (const auto& [role, address] : details.inputs)
-            if (role == input.role) inputs_.push_back({input.tensor, std::span(address, input.tensor->bytes)});
+        for (const InputPlace& place : details.inputs)
+            if (place.role == input.role) inputs_.push_back({input.tensor, std::span(place.data, input.tensor->bytes)});
     if (n_runs_ == 0) first_decode_ = details.decode;
     run_ = {};
     run_.run = n_runs_;
@@ -193,8 +194,8 @@ void TraceSession::describe_run(const RunDetails& details) {
     run_.phase = details.phase;
     run_.plan = &plan_->view();
     run_.n_threads = details.n_threads;
-    run_.cells_used = details.cells_used;
-    run_.cells_total = details.cells_total;
+    run_.slots_used = details.slots_used;
+    run_.slots_total = details.slots_total;
     run_.tokens = details.tokens;
     run_.inputs = inputs_;
 }

@@ -45,14 +45,14 @@ struct RunDetails {
     std::uint64_t decode = 0;
     std::uint32_t micro_batch = 0;
     int n_threads = 1;
-    std::uint32_t cells_used = 0, cells_total = 0;
+    std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
-    std::span<const std::pair<std::string_view, std::byte*>> inputs;
+    std::span<const InputPlace> inputs;
 };
 
 class TraceSession final : public StepObserver {
 public:
-    TraceSession(Registry registry, std::string_view isa, std::string_view architecture);
+    TraceSession(TensorRegistry registry, const ModelFile* file, std::string_view isa, std::string_view architecture);
     ~TraceSession() override;
 
     /// Throws bad_parameter for an observer that is on another context already and not thread safe.
@@ -61,7 +61,7 @@ public:
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
     /// Of other tensors behind the caches', while nobody is attached.
-    void replace_registry(Registry registry) noexcept;
+    void replace_registry(TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
@@ -88,8 +88,8 @@ public:
     std::atomic<bool> busy{false};
 
 private:
-    /// What a run has decided about a step that is not of source `plan`.
-    struct Decided {
+    /// What a run has resolved about a step that is not of source `plan`.
+    struct Resolved {
         std::uint32_t first_access = 0, n_accesses = 0;  ///< of pending_, where its kernel resolves some
         std::uint64_t weight_bytes = 0;                  ///< once its event is complete
     };
@@ -115,7 +115,8 @@ private:
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
 
-    Registry registry_;
+    TensorRegistry registry_;
+    const ModelFile* file_;
     std::string isa_, architecture_;
     std::chrono::steady_clock::time_point zero_;
     std::uint64_t wall_clock_ = 0;
@@ -144,7 +145,7 @@ private:
     // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two
     // tokens the weights push all of it out of the caches.
     std::vector<KernelEvent> events_;
-    std::vector<Decided> decided_;
+    std::vector<Resolved> resolved_;
     struct Prepared {
         std::uint32_t plan = 0;
         bool threads = false;
@@ -153,7 +154,7 @@ private:
     std::optional<Prepared> prepared_;  // what events_ are of
     std::size_t n_begun_ = 0;           // steps of the running run
     std::vector<PendingAccess> pending_;
-    std::vector<Access> accesses_;        // those of pending_, then those of twins
+    std::vector<Access> accesses_;        // those of pending_, then those of repeats
     std::vector<PendingAccess> written_;  // the pending_ that accesses_ were written from, of so many steps
     std::size_t n_written_ = 0;
     const AccessRange* written_ranges_ = nullptr;

@@ -146,7 +146,7 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     }
     if (!request.started) inbox_.left_queue();
     inbox_.update([&](EngineStats& stats) {
-        stats.cells_used = sequences_.n_cells() == 0 ? 0 : sequences_.n_cells() - sequences_.n_free();
+        stats.cache_slots_used = sequences_.n_cache_slots() == 0 ? 0 : sequences_.n_cache_slots() - sequences_.n_free();
         ++(event.error ? stats.failed : event.stop == StopReason::interrupt ? stats.interrupted : stats.ended);
     });
     inbox_.leaves(request.id);
@@ -201,7 +201,7 @@ void Scheduler::publish() {
     inbox_.update([&](EngineStats& stats) {
         stats.running = running_.size();
         stats.kept = sequences_.n_kept();
-        stats.cells_used = sequences_.n_cells() == 0 ? 0 : sequences_.n_cells() - sequences_.n_free();
+        stats.cache_slots_used = sequences_.n_cache_slots() == 0 ? 0 : sequences_.n_cache_slots() - sequences_.n_free();
         stats.dropped_sequences = sequences_.n_dropped();
     });
 }

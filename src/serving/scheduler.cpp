@@ -37,7 +37,7 @@ Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t
     // A vector is made of one call.
     if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
     for (const auto& observer : options.observers) attachments_.push_back(context.attach(observer));
-    inbox_.update([&](EngineStats& stats) { stats.cells = sequences_.n_cells(); });
+    inbox_.update([&](EngineStats& stats) { stats.cache_slots = sequences_.n_cache_slots(); });
 }
 
 void Scheduler::run() noexcept {

@@ -12,12 +12,12 @@ Sequences::Sequences(Context& context, std::size_t n_kept)
       n_longest_(static_cast<std::size_t>(context.room(SeqId{0}))) {
     // Recurrent states alone: their size does not grow with the tokens.
     if (n_longest_ <= static_cast<std::size_t>(context.options().n_ctx))
-        n_cells_ = static_cast<std::size_t>(context.options().n_ctx);
+        n_cache_slots_ = static_cast<std::size_t>(context.options().n_ctx);
 }
 
 std::size_t Sequences::n_free() const noexcept {
-    if (n_cells_ == 0) return std::numeric_limits<std::size_t>::max() / 2;
-    return n_cells_ - static_cast<std::size_t>(context_.used());
+    if (n_cache_slots_ == 0) return std::numeric_limits<std::size_t>::max() / 2;
+    return n_cache_slots_ - static_cast<std::size_t>(context_.used());
 }
 
 std::size_t Sequences::n_kept() const noexcept {

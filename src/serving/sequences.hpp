@@ -44,7 +44,7 @@ public:
 
     /// Tokens that fit now, and that the cache holds at most; a large number where the memory does not count them.
     [[nodiscard]] std::size_t n_free() const noexcept;
-    [[nodiscard]] std::size_t n_cells() const noexcept { return n_cells_; }
+    [[nodiscard]] std::size_t n_cache_slots() const noexcept { return n_cache_slots_; }
     /// Most tokens of one sequence.
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
     [[nodiscard]] std::size_t n_kept() const noexcept;
@@ -69,7 +69,7 @@ private:
     Context& context_;
     PrefixTree tree_;
     std::vector<Entry> entries_;  // {n_seq_max}
-    std::size_t n_most_kept_ = 0, n_cells_ = 0, n_longest_ = 0;
+    std::size_t n_most_kept_ = 0, n_cache_slots_ = 0, n_longest_ = 0;
     std::uint64_t clock_ = 0, n_dropped_ = 0;
     bool shares_parts_ = true;
 };

@@ -73,11 +73,11 @@ ExpectedAccess part(const TensorInfo& tensor, const ViewShape& shape) {
     return access;
 }
 
-// Cells of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
+// Slots of every ordinal that some query of the run may see (kernels/ops.hpp: kv_table, kv_seqs, kv_spans).
 // Of every `block` ordinals the last one.
-std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs,
+std::vector<std::int32_t> visible_slots(std::span<const std::int32_t> table, std::span<const std::int32_t> seqs,
                                         std::span<const std::int32_t> spans, std::int32_t block = 1) {
-    std::vector<std::int32_t> cells;
+    std::vector<std::int32_t> slots;
     for (std::size_t t = 0; t + 3 < spans.size(); t += 4) {
         const auto seq = static_cast<std::size_t>(spans[t]);
         const std::int32_t begin = spans[t + 1], end = spans[t + 2];
@@ -86,17 +86,17 @@ std::vector<std::int32_t> visible_cells(std::span<const std::int32_t> table, std
             std::int32_t ordinal = table[4 * e + 1];
             const std::uint64_t mask = static_cast<std::uint32_t>(table[4 * e + 2]) |
                                        static_cast<std::uint64_t>(static_cast<std::uint32_t>(table[4 * e + 3])) << 32;
-            for (std::int32_t slot = 0; slot < 64; ++slot) {
-                if ((mask >> slot & 1) == 0) continue;
+            for (std::int32_t offset = 0; offset < 64; ++offset) {
+                if ((mask >> offset & 1) == 0) continue;
                 if (ordinal >= begin && ordinal < end && (ordinal + 1) % block == 0)
-                    cells.push_back(table[4 * e] * 64 + slot);
+                    slots.push_back(table[4 * e] * 64 + offset);
                 ++ordinal;
             }
         }
     }
-    std::ranges::sort(cells);
-    cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
-    return cells;
+    std::ranges::sort(slots);
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    return slots;
 }
 
 ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> ids) {
@@ -126,9 +126,9 @@ void expect_page_copies(const NodeView& node, std::span<const std::int32_t> pair
     std::vector<std::int32_t> from, to;
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
         if (pairs[i] < 0) continue;
-        for (std::int32_t slot = 0; slot < 64; ++slot) {
-            from.push_back(pairs[i] * 64 + slot);
-            to.push_back(pairs[i + 1] * 64 + slot);
+        for (std::int32_t offset = 0; offset < 64; ++offset) {
+            from.push_back(pairs[i] * 64 + offset);
+            to.push_back(pairs[i + 1] * 64 + offset);
         }
     }
     out.push_back(rows(*node.inputs[0], AccessMode::read, from));
@@ -167,7 +167,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
                                    static_cast<std::uint64_t>(node.inputs[0]->ne[0])));
             read_whole(1);
             return;
-        case Op::kv_write:  // inputs: rows, cells; the output is the cache
+        case Op::kv_write:  // inputs: rows, slots; the output is the cache
             out.push_back(rows(*node.output, AccessMode::write, integers(data, *node.inputs[1])));
             read_whole(0);
             read_whole(1);
@@ -176,7 +176,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             out.push_back(all(*node.output, AccessMode::write));
             if (node.inputs[1] != nullptr)
                 out.push_back(rows(*node.inputs[1], AccessMode::read,
-                                   visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                                   visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                                  integers(data, *node.inputs[5]), node.block)));
             for (std::size_t i = 0; i < node.inputs.size(); ++i)
                 if (i != 1) read_whole(i);
@@ -185,7 +185,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
         case Op::latest_mark: {  // inputs: -, marks, -, table, seqs, spans
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,
-                               visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                               visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]))));
             for (const std::size_t i : {std::size_t{3}, std::size_t{4}, std::size_t{5}}) read_whole(i);
             return;
@@ -193,32 +193,32 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
         case Op::compressed_attention: {  // inputs: q, K, entries, table, seqs, spans, chosen entries, sinks
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,
-                               visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+                               visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]))));
             if (node.inputs[2] != nullptr) {
-                std::vector<std::int32_t> cells = integers(data, *node.inputs[6]);
-                std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
-                out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+                std::vector<std::int32_t> slots = integers(data, *node.inputs[6]);
+                std::erase_if(slots, [](std::int32_t slot) { return slot < 0; });
+                out.push_back(rows(*node.inputs[2], AccessMode::read, slots));
             }
             for (std::size_t i = 0; i < node.inputs.size(); ++i)
                 if (i != 1 && i != 2) read_whole(i);
             return;
         }
-        case Op::sparse_attention: {  // inputs: q, K, V, chosen cells, sinks
-            std::vector<std::int32_t> cells = integers(data, *node.inputs[3]);
-            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
+        case Op::sparse_attention: {  // inputs: q, K, V, chosen slots, sinks
+            std::vector<std::int32_t> slots = integers(data, *node.inputs[3]);
+            std::erase_if(slots, [](std::int32_t slot) { return slot < 0; });
             out.push_back(all(*node.output, AccessMode::write));
-            out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
-            out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+            out.push_back(rows(*node.inputs[1], AccessMode::read, slots));
+            out.push_back(rows(*node.inputs[2], AccessMode::read, slots));
             for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}}) read_whole(i);
             return;
         }
         case Op::attention: {  // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
-            const auto cells = visible_cells(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
+            const auto slots = visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]));
             out.push_back(all(*node.output, AccessMode::write));
-            out.push_back(rows(*node.inputs[1], AccessMode::read, cells));
-            out.push_back(rows(*node.inputs[2], AccessMode::read, cells));
+            out.push_back(rows(*node.inputs[1], AccessMode::read, slots));
+            out.push_back(rows(*node.inputs[2], AccessMode::read, slots));
             for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}, std::size_t{5}, std::size_t{6},
                                         std::size_t{7}, std::size_t{8}})
                 read_whole(i);
@@ -252,11 +252,11 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(0);
             read_whole(2);
             return;
-        case Op::key_shift: {  // inputs: the cache, table, cells
-            std::vector<std::int32_t> cells = integers(data, *node.inputs[2]);
-            std::erase_if(cells, [](std::int32_t cell) { return cell < 0; });
-            out.push_back(rows(*node.output, AccessMode::write, cells));
-            out.push_back(rows(*node.inputs[0], AccessMode::read, cells));
+        case Op::key_shift: {  // inputs: the cache, table, slots
+            std::vector<std::int32_t> slots = integers(data, *node.inputs[2]);
+            std::erase_if(slots, [](std::int32_t slot) { return slot < 0; });
+            out.push_back(rows(*node.output, AccessMode::write, slots));
+            out.push_back(rows(*node.inputs[0], AccessMode::read, slots));
             read_whole(1);
             read_whole(2);
             return;

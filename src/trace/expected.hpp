@@ -30,10 +30,10 @@ struct ExpectedAccess {
     ByteSet set;
 };
 
-/// Bytes of an i32 input of a node (ids, cells, tables, routing), by its TensorInfo; empty when unknown.
+/// Bytes of an i32 input of a node (ids, slots, tables, routing), by its TensorInfo; empty when unknown.
 using DataOf = std::function<std::span<const std::byte>(const TensorInfo&)>;
 
-/// Appends every access of the node. `data` must know the inputs that select rows: token ids, cells, kv tables,
+/// Appends every access of the node. `data` must know the inputs that select rows: token ids, slots, kv tables,
 /// experts.
 void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess>& out);
 

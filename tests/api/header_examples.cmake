@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The examples of the public headers as one source file of tinfer_tests. Included by tests/CMakeLists.txt, because a target
-# takes what is generated from its own directory alone.
+# The examples of the public headers as one source file of tinfer_tests. Included by tests/CMakeLists.txt, because a
+# target takes what is generated from its own directory alone.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
     set(headers ${PROJECT_SOURCE_DIR}/include/tinfer)

@@ -41,7 +41,8 @@ class Recorded(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         for path, model, extras in ((DENSE, MODEL, "pages"), (MOE, MOE_MODEL, "router")):
-            tinfer("trace", "record", model, "-p", "once on a time", "-n", 12, "--temp", 0, *NO_EOG, "-t", 2, "-o", path,
+            tinfer("trace", "record", model, "-p", "once on a time", "-n", 12, "--temp", 0, *NO_EOG, "-t", 2, "-o",
+                   path,
                    "--extras", extras, "--overwrite")
 
 
@@ -56,17 +57,20 @@ class Npz(Recorded):
             self.skipTest("no numpy: only the archive was looked at")
         arrays = numpy.load(path, allow_pickle=False)
         events = rows(trace("export", DENSE, "--format", "csv", "--events"))
-        for name, column in (("event", "event"), ("event_run", "run"), ("event_decode", "decode"), ("event_begin_ns", "t_begin_ns"),
+        for name, column in (("event", "event"), ("event_run", "run"), ("event_decode", "decode"),
+                             ("event_begin_ns", "t_begin_ns"),
                              ("event_end_ns", "t_end_ns"), ("event_bytes_read", "bytes_read"), ("event_macs", "macs")):
             self.assertEqual(arrays[name].tolist(), [int(e[column]) for e in events], name)
         for name in ("op", "part", "phase", "kernel"):
             texts = arrays[name + "_names"][arrays["event_" + name]]
             self.assertEqual([t.decode() for t in texts], [e[name] for e in events], name)
-        self.assertEqual([65535 if n < 0 else n for n in arrays["event_layer"].tolist()], [int(e["layer"]) for e in events])
+        self.assertEqual([65535 if n < 0 else n for n in arrays["event_layer"].tolist()],
+                         [int(e["layer"]) for e in events])
         accesses = rows(trace("export", DENSE, "--format", "csv"))
         for name in ("event", "offset", "length", "stride", "count", "tag", "weight", "slot", "passes"):
             self.assertEqual(arrays["access_" + name].tolist(), [int(a[name]) for a in accesses], name)
-        self.assertEqual([t.decode() for t in arrays["tensor_names"][arrays["access_tensor"]]], [a["tensor"] for a in accesses])
+        self.assertEqual([t.decode() for t in arrays["tensor_names"][arrays["access_tensor"]]],
+                         [a["tensor"] for a in accesses])
         none = 2**64 - 1
         self.assertEqual([None if n == none else n for n in arrays["access_file_offset"].tolist()],
                          [int(a["file_offset"]) if a["file_offset"] else None for a in accesses])
@@ -126,7 +130,8 @@ class Prefetch(Recorded):
     def routes(self):
         tokens = {}
         for row in rows(trace("export", MOE, "--format", "routes")):
-            tokens.setdefault(int(row["token"]), {}).setdefault(int(row["layer"]), []).append((int(row["expert"]), int(row["bytes"])))
+            tokens.setdefault(int(row["token"]), {}).setdefault(int(row["layer"]),
+                                                                []).append((int(row["expert"]), int(row["bytes"])))
         return [tokens[t] for t in sorted(tokens)]
 
     def simulate(self, path, *args):
@@ -150,7 +155,8 @@ class Prefetch(Recorded):
                     cache.append(expert)
                     del cache[:-size]
         n = len(tokens) - len(tokens) // 2
-        self.assertEqual((result["cached"], result["not_told"], result["in_time"], result["late"]), (hits, missed, 0, 0))
+        self.assertEqual((result["cached"], result["not_told"], result["in_time"], result["late"]),
+                         (hits, missed, 0, 0))
         self.assertEqual(result["read_per_token"], read // n)
         self.assertAlmostEqual(result["stall"], 1e3 * read / rate / n, 6)
         self.assertAlmostEqual(result["token"], result["compute"] + result["stall"], 9)
@@ -215,7 +221,8 @@ class Forecast(unittest.TestCase):
         paged = self.forecast(MODEL, "--ram", ram, "--disk-gbps", 0.001)
         self.assertEqual((paged["fits"], paged["bound"]), (False, "storage"))
         self.assertEqual(paged["storage_bytes_per_token"], paged["bytes_per_token"])
-        self.assertAlmostEqual(1 / paged["generation_tps"], 1 / whole["generation_tps"] + paged["bytes_per_token"] / 1e6, 6)
+        self.assertAlmostEqual(1 / paged["generation_tps"], 1 / whole["generation_tps"] + paged["bytes_per_token"]
+                               / 1e6, 6)
         self.assertGreater(paged["generation_best_tps"], paged["generation_tps"])
         disk = curve("d.csv", (4096, 5e5, 1e6))
         self.assertEqual(self.forecast(MODEL, "--ram", ram, "--disk", disk)["generation_tps"], paged["generation_tps"])

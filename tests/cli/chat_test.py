@@ -34,7 +34,8 @@ class Terminal:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen([TINFER, *map(str, args)], stdin=theirs, stdout=theirs, stderr=theirs,
                                         env=environment({"TERM": "xterm", **(env or {})}), start_new_session=True,
-                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY,
+                                                                                     0))
         os.close(theirs)
         self.text = ""
 
@@ -181,7 +182,8 @@ class Chat(unittest.TestCase):
         t.leave()
 
     def test_ctrl_c_stops_the_turn_and_not_the_program(self):
-        t = Terminal("chat", MODEL, "--template", TEMPLATE, "-n", "-1", "-c", "65536", "--temp", "0", *NO_EOG, "--no-color")
+        t = Terminal("chat", MODEL, "--template", TEMPLATE, "-n", "-1", "-c", "65536", "--temp", "0", *NO_EOG,
+                     "--no-color")
         t.until("> ")
         t.type("once\r")
         t.until("once\n.")
@@ -224,7 +226,8 @@ class Chat(unittest.TestCase):
         (folder / "models" / "a.gguf").write_bytes(b"")
         (folder / "b-00001-of-00002.gguf").write_bytes(b"")
         (folder / "b-00002-of-00002.gguf").write_bytes(b"")
-        run = lambda *args: subprocess.run([TINFER, *args], capture_output=True, cwd=folder, env=environment(), stdin=subprocess.DEVNULL)
+        run = lambda *args: subprocess.run([TINFER, *args], capture_output=True, cwd=folder, env=environment(),
+                                           stdin=subprocess.DEVNULL)
         done = run("chat")
         self.assertEqual(done.returncode, 2)
         self.assertIn("tinfer chat b-00001-of-00002.gguf; there is also models/a.gguf", done.stderr.decode())
@@ -251,7 +254,8 @@ TOOLS.write_text(json.dumps([
     {"type": "function", "function": {"name": "now"}}]))
 CALLING = str(FOLDER / "calling.jinja")
 pathlib.Path(CALLING).write_text(
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}<tool_call>{{ m.tool_calls | tojson }}{% endif %}\n{% endfor %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}<tool_call>{{ m.tool_calls | tojson }}{% "
+    "endif %}\n{% endfor %}"
     "{{ tools | length }}{% if add_generation_prompt %}<assistant>{% endif %}")
 WITH_TOOLS = ["chat", MODEL, "--template", CALLING, "--tools", TOOLS, "--temp", "2", "-n", "400", "-c", "4096"]
 
@@ -302,10 +306,12 @@ class Tools(unittest.TestCase):
         t.leave()
 
 
-@unittest.skipUnless((HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf").exists(), "needs SmolLM2 in models/")
+@unittest.skipUnless((HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
+                     "needs SmolLM2 in models/")
 class SmolLM2(unittest.TestCase):
     def test_three_turns(self):
-        t = Terminal("chat", HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf", "--temp", "0", "-n", "24", "--no-color")
+        t = Terminal("chat", HERE.parent.parent / "models/SmolLM2-135M-Instruct.Q4_1.gguf", "--temp", "0", "-n", "24",
+                     "--no-color")
         t.until("> ")
         t.type("What is the capital of France?\r")
         t.until(r"\n> ", 120)

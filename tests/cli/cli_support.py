@@ -35,9 +35,11 @@ def environment(env=None):
 
 def tinfer(*args, input=None, env=None, code=0):
     """stdout as bytes; fails unless the exit code is `code`. tinfer.stderr has the rest."""
-    done = subprocess.run([TINFER, *map(str, args)], input=input, capture_output=True, timeout=300, env=environment(env))
+    done = subprocess.run([TINFER, *map(str, args)], input=input, capture_output=True, timeout=300,
+                          env=environment(env))
     if done.returncode != code:
-        raise AssertionError(f"tinfer {' '.join(map(str, args))}: exit {done.returncode}, expected {code}\n{done.stderr.decode()}")
+        raise AssertionError(f"tinfer {' '.join(map(str, args))}: exit {done.returncode}, expected "
+                             f"{code}\n{done.stderr.decode()}")
     tinfer.stderr = done.stderr.decode()
     return done.stdout
 

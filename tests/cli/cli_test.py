@@ -16,8 +16,8 @@ import unittest
 
 from cli_support import FOLDER, HERE, MODEL, damaged, floats, tinfer
 
-CSV_HEADER = ("index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,file_end,"
-              "padding_before,layer,role,expert_count,bytes_per_expert")
+CSV_HEADER = ("index,name,type,n_dims,ne0,ne1,ne2,ne3,elements,bytes,bits_per_weight,file,offset_in_data,file_offset,"
+              "file_end,padding_before,layer,role,expert_count,bytes_per_expert")
 
 class Text(unittest.TestCase):
     def test_there_and_back(self):
@@ -51,7 +51,8 @@ class Text(unittest.TestCase):
         texts = ["once", "", "two\nlines", "ü"]
         lines = "".join(json.dumps(text) + "\n" for text in texts).encode()
         answers = tinfer("tokenize", "-m", MODEL, "--jsonl", "-f", "-", input=lines).splitlines()
-        self.assertEqual([json.loads(a) for a in answers], [json.loads(tinfer("tokenize", "-m", MODEL, "-p", t)) for t in texts])
+        self.assertEqual([json.loads(a) for a in answers], [json.loads(tinfer("tokenize", "-m", MODEL, "-p", t))
+                                                            for t in texts])
         tinfer("tokenize", "-m", MODEL, "--jsonl", "-f", "-", input=b"3\n", code=1)
         pieces = json.loads(tinfer("tokenize", "-m", MODEL, "--pieces", "-p", "é"))
         self.assertIn("c3", [p.get("bytes") for p in pieces])
@@ -109,7 +110,8 @@ class Numbers(unittest.TestCase):
 
     def test_bench_prints_one_document_per_test(self):
         lines = [json.loads(line) for line in
-                 tinfer("bench", "-m", MODEL, "-p", "8", "-n", "2", "-d", "0,4", "-t", "1", "-r", "3", "--json").splitlines()]
+                 tinfer("bench", "-m", MODEL, "-p", "8", "-n", "2", "-d", "0,4", "-t", "1", "-r", "3",
+                        "--json").splitlines()]
         self.assertEqual([line["test"] for line in lines], ["pp8", "tg2", "pp8@d4", "tg2@d4"])
         for line in lines:
             self.assertTrue(0 < line["min"] <= line["median"] <= line["max"], line)
@@ -133,7 +135,8 @@ class Numbers(unittest.TestCase):
 
     def test_N7_bench_roofline_has_a_row_for_every_role(self):
         test, *rows = [json.loads(line) for line in
-                       tinfer("bench", "-m", MODEL, "-p", "0", "-n", "4", "-t", "1", "-r", "1", "--roofline", "--json").splitlines()]
+                       tinfer("bench", "-m", MODEL, "-p", "0", "-n", "4", "-t", "1", "-r", "1", "--roofline",
+                              "--json").splitlines()]
         roles = {row["role"] for row in rows}
         tensors = {row["role"] for row in csv.DictReader(io.StringIO(tinfer("inspect", MODEL, "--csv").decode()))}
         self.assertEqual({role for roles_of_step in roles for role in roles_of_step.split("+")} - {""}, tensors)
@@ -169,7 +172,8 @@ class Inspect(unittest.TestCase):
         names = [row["name"] for row in json.loads(tinfer("inspect", "--architectures", "--json"))]
         page = (HERE.parents[1] / "docs/models.md").read_text()
         table = page[:page.index("Weights in any of")]
-        listed = [name for line in table.splitlines() if line.startswith("| `") for name in re.findall("`([^`]+)`", line.split("|")[1])]
+        listed = [name for line in table.splitlines() if line.startswith("| `")
+                  for name in re.findall("`([^`]+)`", line.split("|")[1])]
         self.assertEqual(sorted(names), sorted(listed))
 
     def test_graph_and_plan(self):

@@ -45,7 +45,8 @@ class Documents(unittest.TestCase):
             ask tinfer cha
             ask tinfer chat --syst
             """
-        out = subprocess.run(["bash"], input=script.encode(), capture_output=True, check=True).stdout.decode().split("\n")
+        out = subprocess.run(["bash"], input=script.encode(), capture_output=True,
+                             check=True).stdout.decode().split("\n")
         self.assertEqual(out[0], "chat")
         self.assertEqual(out[1].split(), ["--system", "--system-file"])
 

@@ -37,7 +37,8 @@ class Embed(unittest.TestCase):
         mean = [sum(rows[i::width]) / document["rows"] for i in range(width)]
         pooled = json.loads(tinfer("logits", "-m", MODEL, "--tokens", ids, "--pooled", "--pooling", "mean", "-o", out))
         self.assertEqual((pooled["rows"], pooled["n_embd"]), (1, width))
-        for ours, expected, embedded in zip(floats(out), mean, self.vectors("-p", self.LINES[0], "--normalize", "-1")[0]):
+        for ours, expected, embedded in zip(floats(out), mean,
+                                            self.vectors("-p", self.LINES[0], "--normalize", "-1")[0]):
             self.assertAlmostEqual(ours, expected, places=4)
             self.assertAlmostEqual(ours, embedded, places=5)
         last = self.vectors("-p", self.LINES[0], "--pooling", "last", "--normalize", "-1", "--dimensions", "5")[0]
@@ -55,14 +56,18 @@ class Embed(unittest.TestCase):
                 kept = ids[:64 - n_closing] + ids[len(ids) - n_closing:]
                 if n_closing:
                     self.assertEqual(kept[-1], 2)
-                expected = json.loads(tinfer("logits", MODEL, "--tokens", " ".join(map(str, kept)), "--pooled", "--pooling", pooling,
+                expected = json.loads(tinfer("logits", MODEL, "--tokens", " ".join(map(str, kept)), "--pooled",
+                                             "--pooling", pooling,
                                              "-o", FOLDER / "kept.f32"))
                 self.assertEqual(expected["rows"], 1)
                 cut = self.vectors("-p", words, "--truncate", "--normalize", "-1", *args)[0]
-                self.assertEqual(list(struct.unpack(f"<{len(cut)}f", struct.pack(f"<{len(cut)}f", *cut))), list(floats(FOLDER / "kept.f32")))
+                self.assertEqual(list(struct.unpack(f"<{len(cut)}f", struct.pack(f"<{len(cut)}f", *cut))),
+                                 list(floats(FOLDER / "kept.f32")))
         # the text cut by hand and encoded
-        text = tinfer("detokenize", MODEL, "--tokens", " ".join(map(str, ids_of(words, *closing)[1:63]))).decode().removeprefix(" ")
-        self.assertEqual(self.vectors("-p", text, *closing), self.vectors("-p", words, "-c", "64", "--truncate", *closing))
+        text = tinfer("detokenize", MODEL, "--tokens",
+                      " ".join(map(str, ids_of(words, *closing)[1:63]))).decode().removeprefix(" ")
+        self.assertEqual(self.vectors("-p", text, *closing),
+                         self.vectors("-p", words, "-c", "64", "--truncate", *closing))
 
     def test_every_cut_line_is_named_and_positions_are_a_limit(self):
         model = make_model("gpt2.gguf", 3, "gpt2")   # a table of 256 positions
@@ -74,7 +79,8 @@ class Embed(unittest.TestCase):
         said = tinfer.stderr
         self.assertEqual([answer["tokens"] for answer in answers], [len(ids_of("a")), 256, len(ids_of("time")), 256])
         for number, cut in ((1, False), (2, True), (3, False), (4, True)):
-            self.assertEqual(bool(re.search(rf"(?m)^tinfer: warning: line {number} has \d+ tokens, limit 256: cut$", said)), cut)
+            self.assertEqual(bool(re.search(rf"(?m)^tinfer: warning: line {number} has \d+ tokens, limit 256: cut$",
+                                            said)), cut)
 
     def test_an_empty_line_costs_its_own_vector_only(self):
         args = ["--no-add-special"]
@@ -83,7 +89,8 @@ class Embed(unittest.TestCase):
         self.assertEqual([answer["index"] for answer in answers], [0, 1, 2])
         self.assertEqual((answers[1]["tokens"], answers[1]["embedding"]), (0, None))
         self.assertIn("line 2 has no tokens", tinfer.stderr)
-        self.assertEqual([answers[0]["embedding"], answers[2]["embedding"]], self.vectors("-p", "once", *args) + self.vectors("-p", "on the inn", *args))
+        self.assertEqual([answers[0]["embedding"], answers[2]["embedding"]], self.vectors("-p", "once", *args)
+                         + self.vectors("-p", "on the inn", *args))
         out = FOLDER / "rows.f32"
         document = json.loads(tinfer("embed", MODEL, "-f", "-", "-o", out, "--dimensions", "5", *args, input=text))
         self.assertEqual((document["rows"], document["n_embd"], len(floats(out))), (3, 5, 15))
@@ -98,7 +105,8 @@ class Embed(unittest.TestCase):
         token = ids_of("a", "--no-add-special")[-1]
         model = damaged("nan.gguf", MODEL, "token_embd.weight", 64 * token, [math.nan])
         good = tinfer("embed", MODEL, "-f", "-", "--parallel", "1", input=lines).splitlines()
-        self.assertEqual(tinfer("embed", model, "-f", "-", "--parallel", "1", input=lines, code=1).splitlines(), good[:1])
+        self.assertEqual(tinfer("embed", model, "-f", "-", "--parallel", "1", input=lines, code=1).splitlines(),
+                         good[:1])
         self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]*(token_embd\.weight|line 2)[^\n]*finite[^\n]*\n\Z")
         # weights that are finite can give values that are not
         model = damaged("large.gguf", MODEL, "blk.0.ffn_down.weight", 0, [3e38] * 64 * 96)
@@ -117,7 +125,8 @@ class Embed(unittest.TestCase):
         self.assertIn("line 1 has", tinfer.stderr)
         self.assertEqual(len(self.vectors(*long, "--truncate")), 1)
         self.assertIn("cut", tinfer.stderr)
-        for args in (["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"], ["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"],
+        for args in (["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"],
+                     ["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"],
                      ["logits", "-m", MODEL, "-p", "a", "--pooled"]):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")

@@ -10,7 +10,8 @@ import unittest
 
 from cli_support import FOLDER, MODEL, tinfer
 
-SCHEMA = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bo"]}, "age": {"type": "integer", "minimum": 0, "maximum": 9}},
+SCHEMA = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bo"]},
+                                           "age": {"type": "integer", "minimum": 0, "maximum": 9}},
           "required": ["name", "age"], "additionalProperties": False}
 
 
@@ -42,7 +43,8 @@ class Check(unittest.TestCase):
             self.assertEqual(json.loads(check(path, "--match", text, code=1)), {"accepted": False}, text)
 
     def test_matches_lines_of_a_file(self):
-        texts = ['{"name": "Ann", "age": 7}', '{"name":"Bo","age":10}', "", '{"age": 1, "name": "Bo"}', '{"name":"Bo",\n"age":0}']
+        texts = ['{"name": "Ann", "age": 7}', '{"name":"Bo","age":10}', "", '{"age": 1, "name": "Bo"}',
+                 '{"name":"Bo",\n"age":0}']
         lines = file_of("texts.jsonl", "\n".join(json.dumps(t) for t in texts) + "\n")
         out = check("--json-schema", json.dumps(SCHEMA), "--match-file", lines)
         self.assertEqual([json.loads(line)["accepted"] for line in out.splitlines()], [True, False, False, False, True])
@@ -51,7 +53,8 @@ class Check(unittest.TestCase):
         self.assertIn("line 2", tinfer.stderr)
 
     def test_refusals_name_the_place(self):
-        for text, place in (('root ::= "a', "line 1"), ("root ::= a", "a"), ('start ::= "a"', "root"), ("root ::= root", "left-recursive")):
+        for text, place in (('root ::= "a', "line 1"), ("root ::= a", "a"), ('start ::= "a"', "root"),
+                            ("root ::= root", "left-recursive")):
             check(file_of("bad.gbnf", text), code=1)
             self.assertTrue(tinfer.stderr.startswith("tinfer: "), tinfer.stderr)
             self.assertIn(place, tinfer.stderr)
@@ -64,7 +67,8 @@ class Check(unittest.TestCase):
     def test_a_schema_is_text_or_file(self):
         path = file_of("schema.json", json.dumps(SCHEMA))
         for given in (path, f"@{path}", path.read_text()):
-            self.assertEqual(json.loads(check("--json-schema", given, "--match", '{"name":"Bo","age":1}')), {"accepted": True})
+            self.assertEqual(json.loads(check("--json-schema", given, "--match", '{"name":"Bo","age":1}')),
+                             {"accepted": True})
         check("--json-schema", FOLDER / "missing.json", code=1)
         self.assertIn("missing.json", tinfer.stderr)
 
@@ -81,7 +85,8 @@ class Check(unittest.TestCase):
 class Generation(unittest.TestCase):
     def test_run_follows_a_grammar(self):
         for seed in range(8):
-            out = run_json("-p", "a", "-n", "40", "--temp", "3", "--seed", seed, "--grammar", 'root ::= [ab]{3} "!" ([0-9] "!")?')
+            out = run_json("-p", "a", "-n", "40", "--temp", "3", "--seed", seed, "--grammar",
+                           'root ::= [ab]{3} "!" ([0-9] "!")?')
             self.assertRegex(out["text"], r"^[ab]{3}!([0-9]!)?$")
             self.assertEqual(out["stop"], "eog")
 
@@ -89,14 +94,16 @@ class Generation(unittest.TestCase):
         path = file_of("file.gbnf", 'root ::= "x" root | "y"')
         self.assertRegex(run_json("-p", "a", "-n", "30", "--grammar-file", path)["text"], r"^x*y?$")
         for seed in range(8):
-            out = run_json("-p", "a", "-n", "200", "--temp", "2", "--seed", seed, "--json-schema", json.dumps(SCHEMA), "--json-space", "compact")
+            out = run_json("-p", "a", "-n", "200", "--temp", "2", "--seed", seed, "--json-schema", json.dumps(SCHEMA),
+                           "--json-space", "compact")
             value = json.loads(out["text"])
             self.assertEqual(list(value), ["name", "age"])
             self.assertIn(value["name"], ["Ann", "Bo"])
             self.assertIn(value["age"], range(10))
 
     def test_chat_follows_it_in_each_turn(self):
-        args = ["chat", MODEL, "--template", "chatml", "--temp", "2", "--seed", "1", "-n", "40", "--json", "--grammar", 'root ::= "<" [a-c]+ ">"']
+        args = ["chat", MODEL, "--template", "chatml", "--temp", "2", "--seed", "1", "-n", "40", "--json", "--grammar",
+                'root ::= "<" [a-c]+ ">"']
         out = tinfer(*args, input=b"one\ntwo\nthree\n").decode().splitlines()
         self.assertEqual(len(out), 3)
         for line in out:

@@ -32,7 +32,8 @@ class Killed(unittest.TestCase):
     def test_every_run_that_was_written_is_recovered(self):
         random.seed(7)
         path, whole = FOLDER / "killed.tntrace", FOLDER / "whole.tntrace"
-        command = [TINFER, "trace", "record", MODEL, "-p", "once on a time", "-n", "3000", "-c", "8192", "--temp", "0", *NO_EOG,
+        command = [TINFER, "trace", "record", MODEL, "-p", "once on a time", "-n", "3000", "-c", "8192", "--temp", "0",
+                   *NO_EOG,
                    "-t", "1", "-o", str(path), "--overwrite"]
         begin = time.monotonic()
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(), check=True)
@@ -41,7 +42,8 @@ class Killed(unittest.TestCase):
         for turn in range(TIMES):
             path.unlink(missing_ok=True)
             mode = ("--flush", "run") if turn % 2 else ("--mode", "async")
-            child = subprocess.Popen([*command, *mode], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+            child = subprocess.Popen([*command, *mode], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                     env=environment())
             time.sleep(random.uniform(0, longest))
             child.kill()
             child.wait()

@@ -31,9 +31,12 @@ class Replay(unittest.TestCase):
     def test_N10_other_threads_and_tables_say_equal(self):  # [N10]
         for args in ([], ["-t", 1], ["-t", 3, "--isa", "reference"], ["-b", 7, "-u", 3], ["--no-fuse"], ["--no-mmap"]):
             text = tinfer("replay", self.receipt, *args).decode()
-            self.assertRegex(text, r"\Aequal: 24 rows of logits have the same bits, the sampler draws the same tokens, and so have all weights\n\Z")
+            self.assertRegex(text,
+                             r"\Aequal: 24 rows of logits have the same bits, the sampler draws the same tokens, and "
+                             r"so have all weights\n\Z")
         document = json.loads(tinfer("replay", self.receipt, "--json"))
-        self.assertEqual((document["equal"], document["rows"], document["first_row"], document["weights"]), (True, 24, None, []))
+        self.assertEqual((document["equal"], document["rows"], document["first_row"], document["weights"]),
+                         (True, 24, None, []))
 
     def test_N10_a_changed_weight_is_named(self):  # [N10]
         other = damaged("other.gguf", MODEL, "blk.1.ffn_down.weight", 11, [0.625])
@@ -46,8 +49,10 @@ class Replay(unittest.TestCase):
         self.assertEqual(document["node_weights"], ["blk.1.ffn_down.weight"])
 
     def test_N10_greedy_and_chains_replay_too(self):  # [N10]
-        for args in (["--temp", 0], ["--mirostat", 2], ["--samplers", "dry(0.8) | top_k(9) | min_p(0.1) | temperature(1.3)"],
-                     ["--penalty-repeat", 1.3, "--stop", "zzz\n", "-c", 64], ["--kv-type-k", "bf16", "--kv-type-v", "f32"]):
+        for args in (["--temp", 0], ["--mirostat", 2], ["--samplers",
+                                                        "dry(0.8) | top_k(9) | min_p(0.1) | temperature(1.3)"],
+                     ["--penalty-repeat", 1.3, "--stop", "zzz\n", "-c", 64],
+                     ["--kv-type-k", "bf16", "--kv-type-v", "f32"]):
             path, _ = record("chain.json", "-n", 12, *args)
             self.assertTrue(tinfer("replay", path).startswith(b"equal: 12 rows"), args)
 
@@ -74,14 +79,18 @@ class Replay(unittest.TestCase):
         document = json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--json"))
         self.assertEqual((document["tokens"][0], len(document["tokens"]), document["first_parted"]), (other, 17, 7))
         # As if the recorded tokens and the other one had been the prompt, with a greedy sampler.
-        document = json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--temp", 0, "-n", 9, "--json"))
-        same = json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--temp", 0, "-n", 9, "--json", "--isa", "reference", "-t", 1))
+        document = json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--temp", 0, "-n", 9,
+                                     "--json"))
+        same = json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--temp", 0, "-n", 9, "--json",
+                                 "--isa", "reference", "-t", 1))
         self.assertEqual(document["tokens"], same["tokens"])
         self.assertEqual(len(document["tokens"]), 9)
-        seeds = {tuple(json.loads(tinfer("replay", self.receipt, "--at", 2, "--seed", s, "--json"))["tokens"]) for s in range(4)}
+        seeds = {tuple(json.loads(tinfer("replay", self.receipt, "--at", 2, "--seed", s, "--json"))["tokens"])
+                 for s in range(4)}
         self.assertGreater(len(seeds), 1)
         text = tinfer("replay", self.receipt, "--at", 7, "--token", other)
-        self.assertEqual(text.decode(), json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--json"))["text"])
+        self.assertEqual(text.decode(),
+                         json.loads(tinfer("replay", self.receipt, "--at", 7, "--token", other, "--json"))["text"])
 
     def test_N26_two_models_are_compared(self):  # [N26]
         other = damaged("apart.gguf", MODEL, "blk.0.ffn_up.weight", 0, [3.0] * 200)
@@ -118,7 +127,8 @@ class Replay(unittest.TestCase):
 class Score(unittest.TestCase):
     def score(self, lines, *args, **kw):
         text = "\n".join(json.dumps(line) for line in lines)
-        return [json.loads(line) for line in tinfer("score", MODEL, "-f", "-", *args, input=text.encode(), **kw).splitlines()]
+        return [json.loads(line) for line in tinfer("score", MODEL, "-f", "-", *args, input=text.encode(),
+                                                    **kw).splitlines()]
 
     def test_V7_scores_are_those_of_the_logits(self):  # [V7]
         whole = ids_of("once on a time the inn")
@@ -149,7 +159,8 @@ class Score(unittest.TestCase):
         answers = self.score(lines)
         for args in (["--parallel", 1], ["--parallel", 3, "-b", 5], ["-t", 1, "--isa", "reference"]):
             self.assertEqual(self.score(lines, *args), answers)
-        self.assertEqual([len(row) for row in self.score(lines[:1], "--top", 2)[0]["top"]], [2] * len(answers[0]["tokens"]))
+        self.assertEqual([len(row) for row in self.score(lines[:1], "--top", 2)[0]["top"]], [2]
+                         * len(answers[0]["tokens"]))
 
     def test_V7_lines_that_are_no_texts_are_refused_by_number(self):  # [V7]
         for line in ("{", "[]", '{"prompt":"a"}', '{"text":3}', '{"text":[1,-1]}', '{"text":[99999999]}'):
@@ -163,7 +174,8 @@ class Loading(unittest.TestCase):
     def test_K10_devices_are_refused_by_name(self):  # [K10]
         for device in ("cuda", "cuda:0", "metal", "vulkan", "rpc:host:50052", "gpu"):
             tinfer("run", MODEL, "-p", "a", "-n", 1, "--isa", device, code=1)
-            self.assertEqual(tinfer.stderr, f"tinfer: --isa '{device}': not available: tinfer computes on the CPU alone\n")
+            self.assertEqual(tinfer.stderr,
+                             f"tinfer: --isa '{device}': not available: tinfer computes on the CPU alone\n")
 
     def test_L16_the_numa_option_changes_nothing_on_one_node(self):  # [L16]
         plain = tinfer("run", MODEL, "-p", "once", "-n", 8, "--temp", 0)
@@ -181,7 +193,8 @@ class Loading(unittest.TestCase):
 
     def test_G9_the_plan_names_kernels(self):  # [G9]
         text = tinfer("graph", MODEL, "--plan", "--isa", "reference").decode()
-        self.assertEqual(text, tinfer("graph", MODEL, "--view", "plan", "--format", "text", "--isa", "reference").decode())
+        self.assertEqual(text, tinfer("graph", MODEL, "--view", "plan", "--format", "text", "--isa",
+                                      "reference").decode())
         self.assertIn("mul_mat", text)
         self.assertIn(".reference", text)
 

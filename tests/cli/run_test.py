@@ -30,7 +30,7 @@ class Run(unittest.TestCase):
         for n in (0, 1, 2, 7):
             document = run_json("-p", "a", "-n", n, *NO_EOG)
             self.assertEqual((len(document["tokens"]), document["stop"]), (n, "limit"))
-        unlimited = run_json("-p", "a", "-c", "64", *NO_EOG)   # until the cache is full: the last token needs no cell
+        unlimited = run_json("-p", "a", "-c", "64", *NO_EOG)   # until the cache is full: the last token needs no slot
         prompt = json.loads(tinfer("tokenize", "-m", MODEL, "-p", "a"))
         self.assertEqual((len(unlimited["tokens"]), unlimited["stop"]), (64 - len(prompt) + 1, "context"))
         text = tinfer("run", MODEL, "--temp", "0", "-p", "a", "-c", "64", *NO_EOG).decode()
@@ -43,7 +43,8 @@ class Run(unittest.TestCase):
         self.assertEqual((len(document["tokens"]), document["stop"]), (256 - len(ids_of("once")) + 1, "context"))
         for args in (["-c", "64"], ["-c", "64", "-b", "16"], ["-c", "64", "-u", "16"]):
             self.assertEqual(tinfer("run", MODEL, "-p", "a " * 100, "--json", *args, code=1), b"")
-            self.assertRegex(tinfer.stderr, r"\Atinfer: the prompt has 1\d\d tokens, the context room for 64 \(see --ctx\)\n\Z")
+            self.assertRegex(tinfer.stderr,
+                             r"\Atinfer: the prompt has 1\d\d tokens, the context room for 64 \(see --ctx\)\n\Z")
         tinfer("run", model, "-p", "a " * 300, "-c", "1024", code=1)
         self.assertRegex(tinfer.stderr, r"tinfer: the prompt has 3\d\d tokens, the context room for 256 ")
 
@@ -51,7 +52,8 @@ class Run(unittest.TestCase):
         text = "on the inn\nagain"
         (FOLDER / "prompt.txt").write_text(text)
         expected = run_json("-p", text, "-n", "4")
-        for document in (run_json("-f", FOLDER / "prompt.txt", "-n", "4"), run_json("-f", "-", "-n", "4", input=text.encode())):
+        for document in (run_json("-f", FOLDER / "prompt.txt", "-n", "4"),
+                         run_json("-f", "-", "-n", "4", input=text.encode())):
             self.assertEqual(document["tokens"], expected["tokens"])
 
     def test_C11_stop_strings_end_before_their_first_occurrence(self):  # [C11]
@@ -69,7 +71,8 @@ class Run(unittest.TestCase):
                 self.assertEqual(document["tokens"], whole["tokens"][:len(document["tokens"])])
         withheld = (text + "more").replace("\\", "\\\\").replace("\0", "\\0")
         self.assertEqual(run_json(*args, "--stop", withheld)["text"], text)   # what was withheld comes at the end
-        for escaped, plain in (("\\n", "\n"), ("\\t", "\t"), ("\\\\", "\\"), ("\\x41", "A"), ("\\u0041", "A"), ("\\u00e9", "é"), ("a\\nb", "a\nb")):
+        for escaped, plain in (("\\n", "\n"), ("\\t", "\t"), ("\\\\", "\\"), ("\\x41", "A"), ("\\u0041", "A"),
+                               ("\\u00e9", "é"), ("a\\nb", "a\nb")):
             token = ids_of(plain, "--no-add-special")
             forced = run_json("-p", "once", "-n", "3", "--logit-bias", f"{token[-1]}=1e9", "--stop", escaped)
             self.assertEqual(forced["stop"] == "string", len(plain.encode()) == 1, escaped)
@@ -77,7 +80,8 @@ class Run(unittest.TestCase):
         self.assertEqual((ends["tokens"], ends["stop"]), ([], "eog"))
 
     def test_the_seed_decides(self):
-        draw = lambda seed: json.loads(tinfer("run", "-m", MODEL, "-p", "a", "-n", 20, "--seed", seed, "--json", *NO_EOG))["tokens"]
+        draw = lambda seed: json.loads(tinfer("run", "-m", MODEL, "-p", "a", "-n", 20, "--seed", seed, "--json",
+                                              *NO_EOG))["tokens"]
         self.assertEqual(draw(7), draw(7))
         self.assertNotEqual(draw(7), draw(8))
 
@@ -92,24 +96,31 @@ class Run(unittest.TestCase):
 
     def test_numbers_are_true_or_absent(self):
         one = run_json("-p", "once", "-n", "1", *NO_EOG)["timings"]   # its token comes from the prompt's logits
-        self.assertEqual((one["prompt_n"], one["generation_n"], one["generation_s"], one["generation_tps"]), (len(ids_of("once")), 1, 0, None))
+        self.assertEqual((one["prompt_n"], one["generation_n"], one["generation_s"], one["generation_tps"]),
+                         (len(ids_of("once")), 1, 0, None))
         tinfer("run", MODEL, "-p", "once", "-n", "1", *NO_EOG)
         self.assertRegex(tinfer.stderr, r"(?m)^generation +1 token$")
         more = run_json("-p", "once", "-n", "9", *NO_EOG)["timings"]
         self.assertAlmostEqual(more["generation_tps"], 8 / more["generation_s"], places=6)
         self.assertAlmostEqual(more["prompt_tps"], more["prompt_n"] / more["prompt_s"], places=6)
         tinfer("run", MODEL, "-p", "once", "-n", "9", *NO_EOG)
-        self.assertRegex(tinfer.stderr, r"\Aload +\d+\.\d{3} s\nprompt +\d+ tokens, \S+ s, \S+ t/s\ngeneration +9 tokens, \S+ s, \S+ t/s\n"
+        self.assertRegex(tinfer.stderr,
+                         r"\Aload +\d+\.\d{3} s\nprompt +\d+ tokens, \S+ s, \S+ t/s\ngeneration +9 tokens, \S+ s, \S+ "
+                         r"t/s\n"
                                         r"seed +\d+\nstop +limit\n\Z")
 
     def test_statistics_stand_apart_from_the_text_where_both_end_in_one_place(self):
         args = [TINFER, "run", MODEL, "-p", "once", "-n", "5", "--temp", "0", *NO_EOG]
-        text = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), check=True).stdout
-        both = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=True).stdout
+        text = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(),
+                              check=True).stdout
+        both = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(),
+                              check=True).stdout
         self.assertTrue(both.startswith(text + b"\n\nload "), both)
-        quiet = subprocess.run([*args, "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=True).stdout
+        quiet = subprocess.run([*args, "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(),
+                               check=True).stdout
         self.assertEqual(quiet, text)
-        line = subprocess.run([*args, "--logit-bias", f"{ids_of(chr(10))[-1]}=1e9"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        line = subprocess.run([*args, "--logit-bias", f"{ids_of(chr(10))[-1]}=1e9"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT,
                               env=environment(), check=True).stdout
         self.assertTrue(line.startswith(b"\n" * 5 + b"\nload "), line)
 
@@ -117,7 +128,8 @@ class Run(unittest.TestCase):
         args = ["-p", "once", "-n", "30", "--temp", "0", *NO_EOG]
         whole = json.loads(tinfer("run", MODEL, "--json", *args))
         tokens = whole["tokens"]
-        at = next(i for i in range(3, 30) if tokens[i] not in tokens[:i] + ids_of("once"))   # the first time this token comes
+        # the first time this token comes
+        at = next(i for i in range(3, 30) if tokens[i] not in tokens[:i] + ids_of("once"))
         model = damaged("late.gguf", MODEL, "token_embd.weight", 64 * tokens[at], [math.nan])
         document = json.loads(tinfer("run", model, "--json", *args, code=1))
         self.assertEqual(document["tokens"], tokens[:at + 1])
@@ -126,14 +138,17 @@ class Run(unittest.TestCase):
         self.assertIn(document["error"]["message"], tinfer.stderr)
         self.assertTrue(whole["text"].startswith(document["text"].rstrip("\ufffd")))
         self.assertEqual(tinfer("run", model, *args, code=1).decode(), document["text"])
-        held = tinfer("run", model, *args, "--stop", whole["text"].replace("\\", "\\\\").replace("\0", "\\0") + "!", code=1)
+        held = tinfer("run", model, *args, "--stop", whole["text"].replace("\\", "\\\\").replace("\0", "\\0") + "!",
+                      code=1)
         self.assertEqual(held.decode(), document["text"])   # what a stop string held back, too
 
     def test_an_encoder_reads_the_text_and_the_decoder_answers(self):
         model = make_model("t5.gguf", 3, "t5")
-        answer = lambda text: json.loads(tinfer("run", "-m", model, "-p", text, "-n", "8", "--temp", "0", "--json", *NO_EOG))
+        answer = lambda text: json.loads(tinfer("run", "-m", model, "-p", text, "-n", "8", "--temp", "0", "--json",
+                                                *NO_EOG))
         document = answer("once on a time")
-        self.assertEqual(document["timings"]["prompt_n"], len(json.loads(tinfer("tokenize", "-m", model, "-p", "once on a time"))) + 1)
+        self.assertEqual(document["timings"]["prompt_n"],
+                         len(json.loads(tinfer("tokenize", "-m", model, "-p", "once on a time"))) + 1)
         self.assertEqual(document["timings"]["generation_n"], 8)
         self.assertEqual(answer("once on a time")["tokens"], document["tokens"])
         self.assertNotEqual(answer("the inn")["tokens"], document["tokens"])
@@ -154,7 +169,8 @@ class Run(unittest.TestCase):
     def test_an_interrupt_in_the_prompt_counts_what_was_computed(self):
         prompt = FOLDER / "long.txt"
         prompt.write_text("on the inn " * 20000)
-        with subprocess.Popen([TINFER, "run", MODEL, "-f", prompt, "-n", "5", "-t", "1", "--isa", "reference", "--json"],
+        with subprocess.Popen([TINFER, "run", MODEL, "-f", prompt, "-n", "5", "-t", "1", "--isa", "reference",
+                               "--json"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
             time.sleep(3)
             process.send_signal(signal.SIGINT)
@@ -162,7 +178,8 @@ class Run(unittest.TestCase):
         self.assertEqual(process.returncode, 130)
         document = json.loads(out)
         self.assertEqual((document["stop"], document["tokens"], document["text"]), ("interrupt", [], ""))
-        self.assertEqual((document["timings"]["prompt_n"], document["timings"]["prompt_tps"]), (0, None))   # one transaction
+        # one transaction
+        self.assertEqual((document["timings"]["prompt_n"], document["timings"]["prompt_tps"]), (0, None))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ BAR = r"\r(?:\x1b\[2m)?\[#*\.*\] \d+ of \d+ tokens, \d+ s left"
 def on_terminal(*args, env=None, stdout=None, code=0):
     """What a terminal receives from a program whose stderr, and stdout where it is not given, it is."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([TINFER, *map(str, args)], stdin=theirs, stdout=stdout or theirs, stderr=theirs, env=environment(env))
+    process = subprocess.Popen([TINFER, *map(str, args)], stdin=theirs, stdout=stdout or theirs, stderr=theirs,
+                               env=environment(env))
     os.close(theirs)
     received = b""
     try:
@@ -66,7 +67,8 @@ class Terminal(unittest.TestCase):
     def test_progress_in_long_prompts(self):
         prompt = FOLDER / "long.txt"
         prompt.write_text("on the inn " * 250)
-        args = ["run", MODEL, "-f", prompt, "-n", "3", "-t", "1", "-u", "64", "--isa", "reference", "--temp", "0", *NO_EOG]
+        args = ["run", MODEL, "-f", prompt, "-n", "3", "-t", "1", "-u", "64", "--isa", "reference", "--temp", "0",
+                *NO_EOG]
         plain = tinfer(*args)
         self.assertNotIn("left", tinfer.stderr)
         seen = on_terminal(*args)
@@ -74,13 +76,15 @@ class Terminal(unittest.TestCase):
         counts = [int(n) for n in re.findall(r"\] (\d+) of", seen)]
         self.assertEqual(counts, sorted(counts))
         bars_end = seen.rindex("s left")
-        self.assertRegex(seen[bars_end:], r"\As left(\x1b\[0m)?\x1b\[K\r\x1b\[K")   # the line is empty again before the text
+        # the line is empty again before the text
+        self.assertRegex(seen[bars_end:], r"\As left(\x1b\[0m)?\x1b\[K\r\x1b\[K")
         self.assertTrue(seen[bars_end:].split("\r\x1b[K")[1].startswith(plain.decode()))
         self.assertNotIn("left", on_terminal(*args, "--quiet"))
         self.assertNotRegex(on_terminal(*SHORT), BAR)   # a short one is not worth it
         lines = FOLDER / "lines.txt"
         lines.write_text("on the inn again and again\n" * 400)
-        self.assertRegex(on_terminal("embed", MODEL, "-f", lines, "-o", FOLDER / "v.f32", "-t", "1", "--isa", "reference"),
+        self.assertRegex(on_terminal("embed", MODEL, "-f", lines, "-o", FOLDER / "v.f32", "-t", "1", "--isa",
+                                     "reference"),
                          r"\r\S*\[#*\.*\] \d+ of 400 lines, \d+ s left")
 
 

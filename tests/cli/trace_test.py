@@ -23,7 +23,8 @@ MOE = str(FOLDER / "moe.tntrace")
 
 
 def record(path, model, *args, threads=2, **kw):
-    return tinfer("trace", "record", model, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "-t", threads, "-o", path, *args, **kw)
+    return tinfer("trace", "record", model, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "-t", threads, "-o",
+                  path, *args, **kw)
 
 
 def trace(verb, path, *args, **kw):
@@ -48,7 +49,8 @@ class Recorded(unittest.TestCase):
 class Record(Recorded):
     def test_output_is_that_of_run(self):
         ours = json.loads(record(FOLDER / "x.tntrace", MODEL, "--json", "--seed", 1, "--overwrite"))
-        plain = json.loads(tinfer("run", MODEL, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "--json", "--seed", 1))
+        plain = json.loads(tinfer("run", MODEL, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "--json",
+                                  "--seed", 1))
         for key in ("text", "tokens", "stop", "seed"):
             self.assertEqual(ours[key], plain[key])
 
@@ -90,7 +92,8 @@ class Reports(Recorded):
         # A token reads every weight but the embedding, of which one row.
         sizes = {t["name"]: int(t["bytes"]) for t in tensors}
         row = sizes["token_embd.weight"] // int(next(t["ne1"] for t in tensors if t["name"] == "token_embd.weight"))
-        self.assertEqual(stats["coverage"]["decode_weight_bytes"], sum(sizes.values()) - sizes["token_embd.weight"] + row)
+        self.assertEqual(stats["coverage"]["decode_weight_bytes"], sum(sizes.values()) - sizes["token_embd.weight"]
+                         + row)
         self.assertRegex(trace("stats", DENSE), r"coverage +complete: (\d+)/\1 weights")
         by_op = {g["op"]: g for g in stats["groups"]}
         events = rows(trace("export", DENSE, "--format", "csv", "--events"))
@@ -161,7 +164,8 @@ class Checks(Recorded):
         verdict = trace_json("validate", broken, code=1)
         self.assertIn("V1", [r["rule"] for r in verdict["rules"] if r["state"] == "FAIL"])
         broken.write_bytes(pathlib.Path(DENSE).read_bytes()[:len(data) * 3 // 4])
-        self.assertEqual(next(r for r in trace_json("validate", broken, code=1)["rules"] if r["rule"] == "V1")["state"], "FAIL")
+        self.assertEqual(next(r for r in trace_json("validate", broken, code=1)["rules"] if r["rule"] == "V1")["state"],
+                         "FAIL")
         whole = FOLDER / "whole.tntrace"
         report = json.loads(tinfer("trace", "recover", broken, "-o", whole, "--overwrite", "--json"))
         self.assertGreater(report["complete_runs"], 0)
@@ -208,7 +212,8 @@ class Reuse(Recorded):
     def test_a_dense_model_is_a_loop(self):  # [N15]
         # Five tokens read the same weights in the same order, but for rows of the embedding.
         args = ["--phase", "decode", "--class", "weight", "--tensor", "blk.*"]
-        sizes = [int(t["bytes"]) for t in rows(tinfer("inspect", MODEL, "--csv").decode()) if t["name"].startswith("blk.")]
+        sizes = [int(t["bytes"]) for t in rows(tinfer("inspect", MODEL, "--csv").decode())
+                 if t["name"].startswith("blk.")]
         total = sum(sizes)
         reuse = trace_json("reuse", DENSE, *args, "--cache", f"{total - 1},{total}", "--policy", "lru,opt")
         self.assertEqual(reuse["touches"], 5 * len(sizes))
@@ -230,7 +235,8 @@ class Reuse(Recorded):
         size = pathlib.Path(MODEL).stat().st_size
         self.assertLessEqual(cached["bytes"], size + 4096)
         self.assertLess(5 * cached["bytes"] * 0.9, everything["bytes"])
-        self.assertEqual(sum(b["bytes"] for b in trace_json("io", DENSE, "--sizes")["sizes"]), trace_json("io", DENSE)["bytes"])
+        self.assertEqual(sum(b["bytes"] for b in trace_json("io", DENSE, "--sizes")["sizes"]),
+                         trace_json("io", DENSE)["bytes"])
         moved = trace_json("io", DENSE, "--phase", "decode", "--order", "trace", "--cost", "seek")
         self.assertLessEqual(moved["not_adjacent_in_trace_order"], moved["not_adjacent"])
 
@@ -243,7 +249,8 @@ class Experts(Recorded):
         routes = self.routes()
         self.assertEqual(list(routes[0]), ["token", "layer", "slot", "expert", "weight", "bytes", "resident"])
         counts = collections.Counter((int(r["layer"]), int(r["expert"])) for r in routes)
-        matrix = {(int(m["layer"]), int(m["expert"])): int(m["tokens"]) for m in rows(trace("experts", MOE, "--matrix", "--csv"))}
+        matrix = {(int(m["layer"]), int(m["expert"])): int(m["tokens"])
+                  for m in rows(trace("experts", MOE, "--matrix", "--csv"))}
         self.assertEqual(matrix, dict(counts))
         per_token = collections.Counter((r["token"], r["layer"]) for r in routes)
         self.assertEqual(len(set(per_token.values())), 1)
@@ -290,9 +297,11 @@ class Exports(Recorded):
         expected = []
         for a in accesses:
             for k in range(int(a["count"])):
-                expected.append((int(a["t_begin_ns"]), int(a["offset"]) + k * int(a["stride"]), int(a["length"]), int(a["event"]), int(a["tensor_id"]),
+                expected.append((int(a["t_begin_ns"]), int(a["offset"]) + k * int(a["stride"]), int(a["length"]),
+                                 int(a["event"]), int(a["tensor_id"]),
                                  int(a["layer"]), a["tensor"]))
-        self.assertEqual([(r[0], r[3], r[2], r[5], r[6], r[7], r[16].rstrip(b"\0").decode()) for r in records], expected)
+        self.assertEqual([(r[0], r[3], r[2], r[5], r[6], r[7], r[16].rstrip(b"\0").decode()) for r in records],
+                         expected)
         self.assertEqual({a["mode"] for a in accesses}, {"read", "write"})
 
     def test_ranges_lie_in_the_file(self):

@@ -29,9 +29,11 @@ class Usage(unittest.TestCase):
         broken.write_bytes(pathlib.Path(MODEL).read_bytes()[:5000])
         for args in (["run", "-m", FOLDER / "absent.gguf", "-p", "a"], ["run", "-m", broken, "-p", "a"],
                      ["tokenize", "-m", MODEL, "-f", FOLDER / "absent.txt"], ["logits", "-m", MODEL, "--tokens", "1 x"],
-                     ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
+                     ["logits", "-m", MODEL, "--tokens", "1 999999"],
+                     ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
                      ["run", "-m", MODEL, "-p", "a", "--override", "key"],
-                     ["run", "-m", MODEL, "-p", "a", "--kv-rotation", "maybe"], ["perplexity", "-m", MODEL, "-p", "short"]):
+                     ["run", "-m", MODEL, "-p", "a", "--kv-rotation", "maybe"],
+                     ["perplexity", "-m", MODEL, "-p", "short"]):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
 
@@ -56,7 +58,8 @@ class Usage(unittest.TestCase):
                 self.assertIn(option, options(short), command)
         run = tinfer("run", "--help").decode()
         self.assertRegex(run, r"(?m)\A[^\n]+\n\nUsage: tinfer run MODEL \[options\]\n\nText:\n  -p, --prompt TEXT")
-        for default in ("--temp X .*default 0.8", "--top-k N .*default 40", "--top-p X .*default 0.95", "--seed N .*default -1"):
+        for default in ("--temp X .*default 0.8", "--top-k N .*default 40", "--top-p X .*default 0.95",
+                        "--seed N .*default -1"):
             self.assertRegex(run, default)
 
     def test_every_option_has_its_text_and_an_unknown_one_is_an_error(self):
@@ -79,10 +82,14 @@ class Usage(unittest.TestCase):
             self.assertGreater(n_options, 2, command)
 
     def test_a_near_miss_is_told_what_may_have_been_meant(self):
-        for args, meant in {("rnu", "-m", MODEL): "run", ("inspct", MODEL): "inspect", ("detokenise", MODEL): "detokenize",
-                            ("run", MODEL, "-p", "a", "--temperature", "3"): "--temp", ("run", MODEL, "--prmopt", "a"): "--prompt",
-                            ("run", MODEL, "-p", "a", "--ctx-size", "64"): "--ctx", ("run", MODEL, "-p", "a", "--n-predict=4"): "--predict",
-                            ("run", MODEL, "-p", "a", "--repeat-penalty", "2"): "--penalty-repeat", ("--hlep",): "--help"}.items():
+        for args, meant in {("rnu", "-m", MODEL): "run", ("inspct", MODEL): "inspect",
+                            ("detokenise", MODEL): "detokenize",
+                            ("run", MODEL, "-p", "a", "--temperature", "3"): "--temp",
+                            ("run", MODEL, "--prmopt", "a"): "--prompt",
+                            ("run", MODEL, "-p", "a", "--ctx-size", "64"): "--ctx",
+                            ("run", MODEL, "-p", "a", "--n-predict=4"): "--predict",
+                            ("run", MODEL, "-p", "a", "--repeat-penalty", "2"): "--penalty-repeat",
+                            ("--hlep",): "--help"}.items():
             tinfer(*args, code=2)
             self.assertIn(f"did you mean {meant}?", tinfer.stderr)
         for args in (("xyzzy",), ("run", MODEL, "-p", "a", "--xyzzy")):
@@ -90,12 +97,17 @@ class Usage(unittest.TestCase):
             self.assertNotIn("did you mean", tinfer.stderr)
 
     def test_bounds_read_as_a_person_writes_them(self):
-        for args, message in {("-n", "-5"): "--predict: must be at least -1, not -5", ("-n", "many"): "--predict: 'many' is no whole number",
-                              ("-n", "1.5"): "--predict: '1.5' is no whole number", ("--top-p", "3"): "--top-p: must be at most 1, not 3",
+        for args, message in {("-n", "-5"): "--predict: must be at least -1, not -5",
+                              ("-n", "many"): "--predict: 'many' is no whole number",
+                              ("-n", "1.5"): "--predict: '1.5' is no whole number",
+                              ("--top-p", "3"): "--top-p: must be at most 1, not 3",
                               ("--top-k", "99999999999"): "--top-k: must be at most 2147483647, not 99999999999",
-                              ("--temp", "nan"): "--temp: 'nan' is no number", ("--seed", "4294967296"): "--seed: must be at most 4294967295",
-                              ("-c", "-1"): "--ctx: must be at least 0, not -1", ("-t", "-1"): "--threads: must be at least 0, not -1",
-                              ("-c",): "--ctx: its value is missing", ("--log-level", "loud"): "'loud' is none of none, warning, info, debug",
+                              ("--temp", "nan"): "--temp: 'nan' is no number",
+                              ("--seed", "4294967296"): "--seed: must be at most 4294967295",
+                              ("-c", "-1"): "--ctx: must be at least 0, not -1",
+                              ("-t", "-1"): "--threads: must be at least 0, not -1",
+                              ("-c",): "--ctx: its value is missing",
+                              ("--log-level", "loud"): "'loud' is none of none, warning, info, debug",
                               ("--stop", "a\\d"): "--stop 'a\\d': after \\ comes n, t, r"}.items():
             tinfer("run", MODEL, "-p", "a", *args, code=2)
             self.assertIn(message, tinfer.stderr)
@@ -103,10 +115,13 @@ class Usage(unittest.TestCase):
 
     def test_the_model_stands_anywhere_and_shards_in_a_list(self):
         whole = tinfer("tokenize", "-m", MODEL, "-p", "once")
-        for args in (["tokenize", MODEL, "-p", "once"], ["tokenize", "-p", "once", MODEL], ["tokenize", "-p", "once", "--model", MODEL]):
+        for args in (["tokenize", MODEL, "-p", "once"], ["tokenize", "-p", "once", MODEL],
+                     ["tokenize", "-p", "once", "--model", MODEL]):
             self.assertEqual(tinfer(*args), whole)
-        for command, *args in (["run", "-p", "a", "-n", "1"], ["tokenize", "-p", "a"], ["detokenize", "--tokens", "270"], ["logits", "-p", "a"],
-                               ["embed", "-p", "a"], ["perplexity", "-p", "a on the " * 30, "-c", "16"], ["inspect"], ["graph"],
+        for command, *args in (["run", "-p", "a", "-n", "1"], ["tokenize", "-p", "a"],
+                               ["detokenize", "--tokens", "270"], ["logits", "-p", "a"],
+                               ["embed", "-p", "a"], ["perplexity", "-p", "a on the " * 30, "-c", "16"], ["inspect"],
+                               ["graph"],
                                ["bench", "-p", "2", "-n", "1", "-r", "1", "-t", "1"]):
             self.assertNotEqual(tinfer(command, MODEL, *args), b"", command)
             tinfer(command, *args, code=2)
@@ -115,7 +130,8 @@ class Usage(unittest.TestCase):
         self.assertIn("unexpected 'once upon'", tinfer.stderr)
         first = make_model("first", 1, "llama", 2)
         second = f"{first}.1"
-        for command, *args in (["tokenize", "-p", "once"], ["detokenize", "--tokens", "1 270"], ["run", "-p", "once", "-n", "3", "--temp", "0"]):
+        for command, *args in (["tokenize", "-p", "once"], ["detokenize", "--tokens", "1 270"],
+                               ["run", "-p", "once", "-n", "3", "--temp", "0"]):
             self.assertEqual(tinfer(command, "-m", first, "-m", second, *args), tinfer(command, MODEL, *args), command)
 
     def test_each_kind_of_path_has_its_sentence(self):
@@ -123,7 +139,8 @@ class Usage(unittest.TestCase):
         os.mkfifo(pipe)
         for args, message in {("inspect", str(FOLDER)): "is a directory, a GGUF file is needed",
                               ("tokenize", str(FOLDER), "-p", "a"): "is a directory, a GGUF file is needed",
-                              ("run", str(pipe), "-p", "a"): "is a pipe: a model is read in any order", ("inspect", "/dev/null"): "is a device",
+                              ("run", str(pipe), "-p", "a"): "is a pipe: a model is read in any order",
+                              ("inspect", "/dev/null"): "is a device",
                               ("run", MODEL, "-f", str(FOLDER)): "is a directory, a file is needed",
                               ("run", MODEL, "-f", str(FOLDER / "no")): "cannot be opened: No such file",
                               ("graph", MODEL, "-o", str(FOLDER)): "is a directory, a file is to be written"}.items():
@@ -145,7 +162,8 @@ class Usage(unittest.TestCase):
 
     def test_quiet_leaves_results_and_errors(self):
         for args in (["run", MODEL, "-p", "a", "-n", "3"], ["perplexity", MODEL, "-p", "a on the " * 30, "-c", "16"],
-                     ["embed", MODEL, "-p", "a " * 80, "-c", "64", "--truncate"], ["run", MODEL, "-p", "a", "-n", "1", "-c", "4096"]):
+                     ["embed", MODEL, "-p", "a " * 80, "-c", "64", "--truncate"],
+                     ["run", MODEL, "-p", "a", "-n", "1", "-c", "4096"]):
             self.assertNotEqual(tinfer(*args), b"")
             self.assertNotEqual(tinfer.stderr, "")
             tinfer(*args, "--quiet")
@@ -161,15 +179,19 @@ class Usage(unittest.TestCase):
         base = ["run", "-p", "once", "--temp", "0", "--json", *NO_EOG]
         count = lambda *args, **kw: len(json.loads(tinfer(*args, **kw))["tokens"])
         self.assertEqual(count(*base, env={"TINFER_MODEL": MODEL, "TINFER_PREDICT": "3"}), 3)
-        self.assertEqual(count("run", "--json", *NO_EOG, env={"TINFER_MODEL": MODEL, "TINFER_PREDICT": "2", "TINFER_PROMPT": "a"}), 2)
+        self.assertEqual(count("run", "--json", *NO_EOG, env={"TINFER_MODEL": MODEL, "TINFER_PREDICT": "2",
+                                                              "TINFER_PROMPT": "a"}), 2)
         self.assertEqual(count(*base, "--config", config), 4)
         self.assertEqual(count(*base, "--config", config, "-n", "5"), 5)
 
     def test_what_no_command_knows_in_a_config_file_is_an_error(self):
         config = FOLDER / "wrong.toml"
-        for text, message in {"predcit = 4\n": "unknown key 'predcit': did you mean predict?", "[run]\ntemperature = 1\n": "'run.temperature': did you mean temp?",
-                              "[rnu]\npredict = 1\n": "unknown section [rnu]: did you mean run?", "[run]\npooling = 'mean'\n": "unknown key 'run.pooling'",
-                              "[embed]\nno_such = 1\n": "unknown key 'embed.no_such'", "predict = -7\n": "must be at least -1, not -7"}.items():
+        for text, message in {"predcit = 4\n": "unknown key 'predcit': did you mean predict?",
+                              "[run]\ntemperature = 1\n": "'run.temperature': did you mean temp?",
+                              "[rnu]\npredict = 1\n": "unknown section [rnu]: did you mean run?",
+                              "[run]\npooling = 'mean'\n": "unknown key 'run.pooling'",
+                              "[embed]\nno_such = 1\n": "unknown key 'embed.no_such'",
+                              "predict = -7\n": "must be at least -1, not -7"}.items():
             config.write_text(text)
             self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, code=2), b"")
             self.assertIn(message, tinfer.stderr)
@@ -178,7 +200,8 @@ class Usage(unittest.TestCase):
         self.assertIn("absent.toml: cannot be opened", tinfer.stderr)
         # what another command knows is for that one
         config.write_text("predict = 2\npooling = 'last'\nquiet = true\n[embed]\nparallel = 3\n[run]\ntemp = 0\n")
-        self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, *NO_EOG), tinfer("run", MODEL, "-p", "a", "-n", "2", "--temp", "0", *NO_EOG))
+        self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, *NO_EOG),
+                         tinfer("run", MODEL, "-p", "a", "-n", "2", "--temp", "0", *NO_EOG))
         tinfer("run", MODEL, "-p", "a", "--config", config)
         self.assertEqual(tinfer.stderr, "")
         self.assertEqual(json.loads(tinfer("tokenize", MODEL, "-p", "a", "--config", config)), ids_of("a"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The same model as another writer might put it: keys and tensors in another order, wider numbers, another alignment, and
-without what has a default. Files of version 3; tensor data stays byte by byte."""
+"""The same model as another writer might put it: keys and tensors in another order, wider numbers, another alignment,
+and without what has a default. Files of version 3; tensor data stays byte by byte."""
 import pathlib
 import random
 import struct
@@ -73,14 +73,16 @@ def has_default(name, value, values):
     arch, _, last = name.partition(".")
     if last == "attention.head_count_kv":
         return value == values.get(arch + ".attention.head_count")
-    return last == "vocab_size" or value == {"rope.freq_base": 10000.0, "expert_weights_scale": 1.0}.get(last, NotImplemented)
+    return last == "vocab_size" or value == {"rope.freq_base": 10000.0,
+                                             "expert_weights_scale": 1.0}.get(last, NotImplemented)
 
 
 def rewrite(source, target, seed):
     order = random.Random(seed)
     keys, tensors, data = read(source)
     values = {name: value for name, _, value in keys}
-    keys = [(name, WIDER.get(kind, kind) if "." in name and not name.startswith("general.") and order.random() < 0.4 else kind, value)
+    keys = [(name, WIDER.get(kind, kind) if "." in name and not name.startswith("general.") and order.random() < 0.4
+             else kind, value)
             for name, kind, value in keys if name != "general.alignment" and not has_default(name, value, values)]
     keys.append(("general.alignment", 4, ALIGNMENT))
     tensors = with_data(tensors, data)

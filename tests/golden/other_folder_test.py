@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Golden tests follow the data, not the folder they were written for: other folders of the same layout pass the label
-`golden`, and what they lack is skipped, saying so. Some of the cases under other names; one alone; behind links, beside empty
-folders; cases that have each other's names; files as another writer might put them; none but unknown architectures; nothing.
+`golden`, and what they lack is skipped, saying so. Some of the cases under other names; one alone; behind links, beside
+empty folders; cases that have each other's names; files as another writer might put them; none but unknown
+architectures; nothing.
 
 usage: other_folder_test.py CTEST BUILD_FOLDER
 """

@@ -19,16 +19,10 @@ using namespace tinfer;
 using graph::Graph;
 using graph::Plan;
 using graph::Tensor;
+using test::plan_of;
 using test::SampleModel;
 
 namespace {
-
-Plan plan_of(const Graph& g, bool fuse = true) {
-    graph::Planner planner(g.max_nodes(), g.max_values());
-    Plan plan;
-    planner.make(g, {.fuse = fuse}, plan);
-    return plan;
-}
 
 // A parser of the part of the DOT language that is written here: enough to refuse what Graphviz would refuse.
 class DotParser {

@@ -15,17 +15,10 @@ using namespace tinfer;
 using graph::Graph;
 using graph::Plan;
 using graph::Tensor;
+using test::plan_of;
 using test::SampleModel;
 
 namespace {
-
-Plan plan_of(const Graph& g, bool fuse = true) {
-    graph::Planner planner(g.max_nodes(), g.max_values());
-    Plan plan;
-    planner.make(g, {.fuse = fuse}, plan);
-    graph::verify(g, plan);
-    return plan;
-}
 
 std::vector<Op> ops_of(const Plan& plan) {
     std::vector<Op> ops;
@@ -201,7 +194,7 @@ TEST_CASE("fuse: rotated keys go straight into the cache, keys kept for others d
         const Tensor table = b.g.rope_table(b.g.input("positions", DType::i32, {3, 1, 1, 1}), rope);
         const Tensor k = b.g.name(b.g.rope(b.g.heads(b.x, 2), table, rope), "k");
         if (kept) b.g.output(k);
-        b.g.kv_write(b.g.cache(b.k_cache), k, b.g.input("cells", DType::i32, {3, 1, 1, 1}), attention, false);
+        b.g.kv_write(b.g.cache(b.k_cache), k, b.g.input("slots", DType::i32, {3, 1, 1, 1}), attention, false);
         const Plan plan = plan_of(b.g);
         if (kept) {
             CHECK(ops_of(plan) == std::vector{Op::rope_table, Op::rope, Op::kv_write});
@@ -209,7 +202,7 @@ TEST_CASE("fuse: rotated keys go straight into the cache, keys kept for others d
         }
         CHECK(ops_of(plan) == std::vector{Op::rope_table, Op::rope_kv_write});
         CHECK(operands_of(b.g, plan, 1) ==
-              std::set<std::string>{"0:kv_write", "1:x", "2:cells", "3:rope_table", "[4:k]"});
+              std::set<std::string>{"0:kv_write", "1:x", "2:slots", "3:rope_table", "[4:k]"});
         CHECK(plan.steps[1].params.rope.n_rot == 16);
         CHECK(plan.steps[1].params.attention.head_dim_k == 16);
     }

@@ -138,7 +138,7 @@ TEST_CASE("[G7] graph: every input is a value with a name of its own") {
         if (g.values()[i].tensor_class == TensorClass::input && !g.values()[i].is_view)
             CHECK(names.insert(g.display_name(i)).second);
     CHECK(names ==
-          std::set<std::string>{"tokens", "positions", "cells", "kv_table", "kv_seqs", "kv_spans", "output_rows"});
+          std::set<std::string>{"tokens", "positions", "slots", "kv_table", "kv_seqs", "kv_spans", "output_rows"});
 }
 
 TEST_CASE("[G13][X12] graph: every node of a layer carries its number and a stable role") {

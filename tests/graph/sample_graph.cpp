@@ -96,7 +96,7 @@ Tensor SampleModel::weight(Graph& g, int layer, const char* role) const {
     return {};
 }
 
-Tensor SampleModel::attention_block(Graph& g, int layer, Tensor x, Tensor table, Tensor cells,
+Tensor SampleModel::attention_block(Graph& g, int layer, Tensor x, Tensor table, Tensor slots,
                                     const KvInputs& kv) const {
     const AttentionParams params = attention_of(shape_);
     const RopeParams rope = rope_of(shape_);
@@ -110,8 +110,8 @@ Tensor SampleModel::attention_block(Graph& g, int layer, Tensor x, Tensor table,
         g.name(g.rope(g.heads(g.name(g.mul_mat(weight(g, layer, "attn_k"), h), "Kcur"), shape_.n_head_kv), table, rope),
                "Krope");
     const Tensor v = g.name(g.mul_mat(weight(g, layer, "attn_v"), h), "Vcur");
-    const Tensor keys = g.kv_write(g.cache(tensors_[k_cache]), k, cells, params, false);
-    const Tensor values = g.kv_write(g.cache(tensors_[k_cache + 1]), v, cells, params, true);
+    const Tensor keys = g.kv_write(g.cache(tensors_[k_cache]), k, slots, params, false);
+    const Tensor values = g.kv_write(g.cache(tensors_[k_cache + 1]), v, slots, params, true);
     const Tensor a = g.name(g.attention(q, keys, values, kv, params), "kqv_out");
     g.set_part(Part::attn_out);
     return g.name(g.add(x, g.mul_mat(weight(g, layer, "attn_output"), a)), "ffn_inp");
@@ -145,7 +145,7 @@ Tensor SampleModel::build(Graph& g, int n_tokens, int n_outputs) const {
     g.reset();
     const Tensor ids = g.input("tokens", DType::i32, {t, 1, 1, 1});
     const Tensor positions = g.input("positions", DType::i32, {t, 1, 1, 1});
-    const Tensor cells = g.input("cells", DType::i32, {t, 1, 1, 1});
+    const Tensor slots = g.input("slots", DType::i32, {t, 1, 1, 1});
     const KvInputs kv{g.input("kv_table", DType::i32, {4, shape_.n_ctx / 64, 1, 1}),
                       g.input("kv_seqs", DType::i32, {2, 1, 1, 1}), g.input("kv_spans", DType::i32, {4, t, 1, 1})};
     const Tensor rows = g.input("output_rows", DType::i32, {n_outputs, 1, 1, 1});
@@ -154,7 +154,7 @@ Tensor SampleModel::build(Graph& g, int n_tokens, int n_outputs) const {
     const Tensor table = g.rope_table(positions, rope_of(shape_));
     for (int il = 0; il < shape_.n_layer; ++il) {
         g.set_layer(il);
-        x = feed_forward(g, il, attention_block(g, il, x, table, cells, kv));
+        x = feed_forward(g, il, attention_block(g, il, x, table, slots, kv));
     }
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
@@ -162,6 +162,14 @@ Tensor SampleModel::build(Graph& g, int n_tokens, int n_outputs) const {
     const Tensor logits = g.name(g.mul_mat(weight(g, kNoLayer, "output"), x), "result_output");
     g.output(logits);
     return logits;
+}
+
+graph::Plan plan_of(const Graph& g, bool fuse) {
+    graph::Planner planner(g.max_nodes(), g.max_values());
+    graph::Plan plan;
+    planner.make(g, {.fuse = fuse}, plan);
+    graph::verify(g, plan);
+    return plan;
 }
 
 }  // namespace tinfer::test

@@ -10,8 +10,12 @@
 #include <string>
 
 #include "graph/graph.hpp"
+#include "graph/plan.hpp"
 
 namespace tinfer::test {
+
+/// Made and verified.
+[[nodiscard]] graph::Plan plan_of(const graph::Graph& g, bool fuse = true);
 
 /// Sizes of the model; all extents are multiples of 256 where K-quants need it.
 struct SampleShape {
@@ -36,7 +40,7 @@ private:
     const TensorInfo& add(const std::string& name, TensorClass c, DType type, std::array<std::int64_t, 4> ne, int layer,
                           const void* address);
     graph::Tensor weight(graph::Graph& g, int layer, const char* role) const;
-    graph::Tensor attention_block(graph::Graph& g, int layer, graph::Tensor x, graph::Tensor table, graph::Tensor cells,
+    graph::Tensor attention_block(graph::Graph& g, int layer, graph::Tensor x, graph::Tensor table, graph::Tensor slots,
                                   const graph::KvInputs& kv) const;
     graph::Tensor feed_forward(graph::Graph& g, int layer, graph::Tensor x) const;
     graph::Tensor experts(graph::Graph& g, int layer, graph::Tensor h) const;

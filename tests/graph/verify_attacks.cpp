@@ -162,7 +162,7 @@ const std::vector<Attack>& attacks() {
         {Op::relative_bias, "a side must have at least 2 buckets",
          [](Damaged& d) { d.node().params.max_distance = 2; }},
         {Op::relative_bias, "result must be f32 {2D+1,H}", [](Damaged& d) { d.stretch_result(0); }},
-        {Op::kv_write, "cells must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
+        {Op::kv_write, "slots must be i32 {T}", [](Damaged& d) { d.stretch(2, 0); }},
         {Op::attention, "n_head must be a multiple of n_head_kv",
          [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
         {Op::attention, "q must be f32 {head_dim_k,n_head,T}", [](Damaged& d) { d.stretch(1, 1); }},
@@ -187,7 +187,7 @@ const std::vector<Attack>& attacks() {
              d.replace(8, DType::i32, {d.input(2).ne[1], 1, 1, 1});
              d.replace(9, DType::f32, {4, d.node().params.attention.n_head, 1, 1});
          }},
-        {Op::attention, "kv_positions must be i32 {cells}",
+        {Op::attention, "kv_positions must be i32 {slots}",
          [](Damaged& d) {
              d.replace(8, DType::i32, {64, 1, 1, 1});
          }},
@@ -203,7 +203,7 @@ const std::vector<Attack>& attacks() {
         {Op::moe_sum, "result must be f32 {E,T}", [](Damaged& d) { d.stretch_result(0); }},
         {Op::key_shift, "a cache row must hold head_dim_k · n_head_kv values",
          [](Damaged& d) { d.node().params.attention.n_head_kv = 2; }},
-        {Op::key_shift, "cells must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
+        {Op::key_shift, "slots must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
         {Op::key_shift, "the table must be f32 {n_rot,n}", [](Damaged& d) { d.stretch(2, 1); }},
         {Op::key_shift, "the rotated part exceeds the head", [](Damaged& d) { d.node().params.first = 1 << 20; }},
         {Op::key_shift, "block must be 1 or a power of two", [](Damaged& d) { d.node().params.block = 12; }},
@@ -294,7 +294,7 @@ const std::vector<Attack>& attacks() {
          [](Damaged& d) { d.node().params.attention.softcap = 1.0f; }},
         {Op::kv_copy_page, "pages are copied inside one cache", [](Damaged& d) { d.stretch(1, 1); }},
         {Op::kv_copy_page, "pairs must be i32 {2,n}", [](Damaged& d) { d.stretch(2, 0); }},
-        {Op::kv_move, "cells are moved inside one cache", [](Damaged& d) { d.result().root = 0; }},
+        {Op::kv_move, "slots are moved inside one cache", [](Damaged& d) { d.result().root = 0; }},
         {Op::kv_move, "a cache row must hold head_dim · n_head_kv values",
          [](Damaged& d) { d.node().params.attention.n_head_kv = 3; }},
         {Op::kv_move, "moves must be i32 {3,n}", [](Damaged& d) { d.stretch(2, 0); }},

@@ -51,7 +51,7 @@ void build_recurrent_ops(Graph& g) {
     g.ngram_rows(positions, g.input("constants", DType::i32, {2, 11, 1, 1}), 3, 7, state(2));
 }
 
-// A cache of one float for each cell.
+// A cache of one float for each slot.
 const TensorInfo& mark_cache() {
     static TensorInfo tensor;
     tensor.id = 399;
@@ -97,9 +97,9 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     AttentionParams sparse{.n_head = 2, .n_head_kv = 1, .head_dim_k = width};
     sparse.head_dim_v = static_cast<std::int32_t>(values.ne[0]);
     const Tensor queries = g.input("index_queries", DType::f32, {width, 2, 3, 1});
-    const graph::KvInputs kv{g.input("cells_table", DType::i32, {4, 2, 1, 1}),
-                             g.input("cells_seqs", DType::i32, {2, 1, 1, 1}),
-                             g.input("cells_spans", DType::i32, {4, 3, 1, 1})};
+    const graph::KvInputs kv{g.input("slots_table", DType::i32, {4, 2, 1, 1}),
+                             g.input("slots_seqs", DType::i32, {2, 1, 1, 1}),
+                             g.input("slots_spans", DType::i32, {4, 3, 1, 1})};
     const Tensor listed =
         g.select_keys(queries, g.cache(keys), g.input("index_weights", DType::f32, {2, 3, 1, 1}), kv, sparse, {.k = 5});
     g.sparse_attention(queries, g.cache(keys), g.cache(values), listed, sparse);

@@ -207,11 +207,11 @@ TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned
     }
 }
 
-TEST_CASE("kv_move: cells that change places hold what was written, the others stay, in every type and table") {
+TEST_CASE("kv_move: slots that change places hold what was written, the others stay, in every type and table") {
     const std::vector<float> values = random_floats(kDim * kKvHeads * kKvSlots, 77, Extremes::none);
     std::vector<std::int32_t> all(kKvSlots);
     for (std::int32_t i = 0; i < kKvSlots; ++i) all[static_cast<std::size_t>(i)] = i;
-    // Ranks that close over the end of a page, a ring of two, single cells between groups.
+    // Ranks that close over the end of a page, a ring of two, single slots between groups.
     const std::vector<std::int32_t> list{50,  40, 100, 3,   -1, 1, 17, 3, 1, -1, 17, 1,
                                          191, 20, 1,   160, 30, 5, 0,  0, 0, 7,  8,  1};
     std::vector<std::int32_t> source = all;
@@ -221,8 +221,8 @@ TEST_CASE("kv_move: cells that change places hold what was written, the others s
     TestTensor moves(DType::i32, {3, static_cast<std::int64_t>(list.size()) / 3, 1, 1});
     std::copy(list.begin(), list.end(), moves.as<std::int32_t>().begin());
     std::vector<float> expected_values;
-    for (const std::int32_t cell : source) {
-        const auto row = values.begin() + std::ptrdiff_t{cell} * kDim * kKvHeads;
+    for (const std::int32_t slot : source) {
+        const auto row = values.begin() + std::ptrdiff_t{slot} * kDim * kKvHeads;
         expected_values.insert(expected_values.end(), row, row + kDim * kKvHeads);
     }
     for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0})

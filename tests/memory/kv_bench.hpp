@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A cache beside a list of cells that says what it should be: operations go to both, with the page contents played
+// A cache beside a list of slots that says what it should be: operations go to both, with the page contents played
 // along, so that a row overwritten too early or copied too late shows as a wrong history.
 #pragma once
 
@@ -22,27 +22,27 @@ using namespace tinfer::memory;
 constexpr Pos kFromStart{-1}, kToEnd{-1};
 
 /// What a caller believes the cache to be: tokens with a position and a set of sequences.
-struct CellList {
-    struct Cell {
+struct SlotList {
+    struct Slot {
         int pos;
         int id;
         std::set<int> seqs;
     };
-    std::vector<Cell> cells;
+    std::vector<Slot> slots;
 
     void remove(int seq, int p0, int p1) {
-        for (auto& cell : cells)
-            if (cell.pos >= p0 && cell.pos < p1) cell.seqs.erase(seq);
-        std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
+        for (auto& slot : slots)
+            if (slot.pos >= p0 && slot.pos < p1) slot.seqs.erase(seq);
+        std::erase_if(slots, [](const Slot& slot) { return slot.seqs.empty(); });
     }
     void copy(int from, int to, int p0, int p1) {
         if (from == to || p0 >= p1) return;
-        for (auto& cell : cells) {
-            if (cell.pos < p0 || cell.pos >= p1) continue;
-            if (cell.seqs.contains(from)) cell.seqs.insert(to);
-            else cell.seqs.erase(to);
+        for (auto& slot : slots) {
+            if (slot.pos < p0 || slot.pos >= p1) continue;
+            if (slot.seqs.contains(from)) slot.seqs.insert(to);
+            else slot.seqs.erase(to);
         }
-        std::erase_if(cells, [](const Cell& cell) { return cell.seqs.empty(); });
+        std::erase_if(slots, [](const Slot& slot) { return slot.seqs.empty(); });
     }
     void keep(int seq, int n_seq_max) {
         for (int other = 0; other < n_seq_max; ++other)
@@ -51,8 +51,8 @@ struct CellList {
     /// (position, id) of the tokens of a sequence in ascending position.
     [[nodiscard]] std::vector<std::pair<int, int>> history(int seq) const {
         std::vector<std::pair<int, int>> out;
-        for (const auto& cell : cells)
-            if (cell.seqs.contains(seq)) out.emplace_back(cell.pos, cell.id);
+        for (const auto& slot : slots)
+            if (slot.seqs.contains(seq)) out.emplace_back(slot.pos, slot.id);
         std::ranges::sort(out);
         return out;
     }
@@ -134,9 +134,9 @@ public:
         return true;
     }
 
-    /// Every sequence as the tables and the page contents show it, against the list of cells.
+    /// Every sequence as the tables and the page contents show it, against the list of slots.
     void compare() const {
-        CHECK(cache.used() == static_cast<int>(model.cells.size()));
+        CHECK(cache.used() == static_cast<int>(model.slots.size()));
         std::map<int, int> references;
         for (int seq = 0; seq < cache.limits().n_seq_max; ++seq) {
             const auto expected = model.history(seq);
@@ -148,10 +148,10 @@ public:
                 ++references[entry.page];
                 REQUIRE(entry.live != 0);
                 REQUIRE(entry.first == static_cast<int>(seen.size()));
-                for (int slot = 0; slot < kPageSlots; ++slot) {
-                    if ((entry.live >> slot & 1) == 0) continue;
-                    const int cell = entry.page * kPageSlots + slot;
-                    seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
+                for (int offset = 0; offset < kPageSlots; ++offset) {
+                    if ((entry.live >> offset & 1) == 0) continue;
+                    const int slot = entry.page * kPageSlots + offset;
+                    seen.emplace_back(cache.position(slot), rows[static_cast<std::size_t>(slot)]);
                 }
             }
             REQUIRE(seen == expected);
@@ -160,14 +160,14 @@ public:
     }
 
     KvCache cache;
-    CellList model;
-    std::vector<int> rows;  // id of the token whose K and V a cell holds
-    CellMoves moves;
+    SlotList model;
+    std::vector<int> rows;  // id of the token whose K and V a slot holds
+    SlotMoves moves;
     int n_copies = 0, n_runs = 0, n_compacted = 0, n_moved = 0;
 
 private:
     void compact() {
-        std::vector<std::int32_t> list(3 * CellMoves::n_rows(cache.n_pages() * kPageSlots));
+        std::vector<std::int32_t> list(3 * SlotMoves::n_rows(cache.n_pages() * kPageSlots));
         moves.write(list);
         int buffer = -1;
         for_each_move(list, [&](std::int32_t from, std::int32_t to) {
@@ -193,16 +193,16 @@ private:
         for (const int page : targets) REQUIRE_FALSE(sources.contains(page));
 
         std::vector<int> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences());
-        std::vector<int> spans(4 * tokens.size()), cells(tokens.size()), positions(tokens.size());
-        const auto sizes = cache.write_inputs({table, seqs, cells, positions});
+        std::vector<int> spans(4 * tokens.size()), slots(tokens.size()), positions(tokens.size());
+        const auto sizes = cache.write_inputs({table, seqs, slots, positions});
         REQUIRE(sizes.entries <= cache.max_table_entries());
         REQUIRE(sizes.sequences <= cache.max_run_sequences());
         for (std::size_t t = 0; t < tokens.size(); ++t) {
             CHECK(positions[t] == tokens[t].pos);
-            rows[static_cast<std::size_t>(cells[t])] = tokens[t].id;
-            CellList::Cell cell{tokens[t].pos, tokens[t].id, {}};
-            for (const SeqId seq : tokens[t].seqs) cell.seqs.insert(static_cast<int>(seq));
-            model.cells.push_back(cell);
+            rows[static_cast<std::size_t>(slots[t])] = tokens[t].id;
+            SlotList::Slot slot{tokens[t].pos, tokens[t].id, {}};
+            for (const SeqId seq : tokens[t].seqs) slot.seqs.insert(static_cast<int>(seq));
+            model.slots.push_back(slot);
         }
         const Window& window =
             kWindows[static_cast<std::size_t>(n_runs) % std::size(kWindows)];  // one per run: there are many
@@ -220,11 +220,11 @@ private:
             const auto live = static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[2])) |
                               static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
             int ordinal = entry[1];
-            for (int slot = 0; slot < kPageSlots; ++slot) {
-                if ((live >> slot & 1) == 0) continue;
-                const int cell = entry[0] * kPageSlots + slot;
+            for (int offset = 0; offset < kPageSlots; ++offset) {
+                if ((live >> offset & 1) == 0) continue;
+                const int slot = entry[0] * kPageSlots + offset;
                 if (ordinal >= span[1] && ordinal < span[2])
-                    seen.emplace_back(cache.position(cell), rows[static_cast<std::size_t>(cell)]);
+                    seen.emplace_back(cache.position(slot), rows[static_cast<std::size_t>(slot)]);
                 ++ordinal;
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The cache against a list of cells: each operation, and random ones.
+// The cache against a list of slots: each operation, and random ones.
 #include "memory/kv_cache.hpp"
 
 #include <doctest/doctest.h>
@@ -63,7 +63,7 @@ private:
         if (below(4) != 0) return;
         if (below(3) == 0) {
             bench.cache.clear();
-            bench.model.cells.clear();
+            bench.model.slots.clear();
         } else {
             const int seq = below(n_seqs);
             bench.cache.seq_keep(SeqId{seq});
@@ -211,9 +211,9 @@ TEST_CASE(
     bench.cache.seq_rm(SeqId{0}, Pos{5}, kToEnd);
     bench.cache.seq_add(SeqId{0}, Pos{0}, kToEnd, 20);
     bench.cache.seq_cp(SeqId{0}, SeqId{1}, Pos{20}, kToEnd);
-    bench.model.cells.clear();
-    for (int pos = 0; pos < 5; ++pos) bench.model.cells.push_back({20 + pos, pos, {0, 1}});
-    for (int pos = 5; pos < 10; ++pos) bench.model.cells.push_back({pos, pos, {1}});
+    bench.model.slots.clear();
+    for (int pos = 0; pos < 5; ++pos) bench.model.slots.push_back({20 + pos, pos, {0, 1}});
+    for (int pos = 5; pos < 10; ++pos) bench.model.slots.push_back({pos, pos, {1}});
     bench.compare();
     CHECK(bench.cache.pos_min(SeqId{1}) == 5);
     CHECK(bench.cache.pos_max(SeqId{1}) == 24);
@@ -248,7 +248,7 @@ TEST_CASE("kv_cache: a copy shares pages, and going on copies only the page that
     CHECK(bench.cache.n_pages_free() == 8);
 }
 
-TEST_CASE("kv_cache: a token of several sequences is one cell, and what follows in the same batch waits for the copy") {
+TEST_CASE("kv_cache: a token of several sequences is one slot, and what follows in the same batch waits for the copy") {
     Bench bench({.n_ctx = 256, .n_seq_max = 3, .n_run = 64});
     std::vector<TestToken> tokens;
     for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, pos, {SeqId{0}, SeqId{1}, SeqId{2}}});
@@ -312,14 +312,14 @@ TEST_CASE("kv_cache: a cleared cache places tokens like a new one") {
     REQUIRE(used.decode(run_of(used, 1, 77)));
     used.cache.seq_cp(SeqId{1}, SeqId{0}, kFromStart, kToEnd);
     used.cache.clear();
-    used.model.cells.clear();
+    used.model.slots.clear();
     used.compare();
     REQUIRE(used.decode(run_of(used, 0, 130)));
     REQUIRE(fresh.decode(run_of(fresh, 0, 130)));
     CHECK(std::ranges::equal(used.cache.entries(SeqId{0}), fresh.cache.entries(SeqId{0})));
 }
 
-TEST_CASE("kv_cache: random operations agree with a list of cells") {
+TEST_CASE("kv_cache: random operations agree with a list of slots") {
     int n_copies = 0, n_rolled_back = 0, n_coupled = 0, n_refused = 0, n_compacted = 0, n_moved = 0;
     const KvLimits shapes[] = {{64, 1, 8}, {64, 2, 5}, {128, 3, 64}, {256, 4, 7}, {512, 8, 32}};
     for (const auto& limits : shapes) {

@@ -27,7 +27,7 @@ struct ShiftBench {
     };
 
     KvCache cache{{.n_ctx = 512, .n_seq_max = kSeqs, .n_run = kRun}};
-    std::vector<int> key_pos = std::vector<int>(static_cast<std::size_t>(cache.n_pages()) * kPageSlots, -1);  // by cell
+    std::vector<int> key_pos = std::vector<int>(static_cast<std::size_t>(cache.n_pages()) * kPageSlots, -1);  // by slot
     std::vector<Token> tokens;
     std::mt19937 bits{5};
 
@@ -54,24 +54,24 @@ struct ShiftBench {
             std::copy_n(key_pos.begin() + std::ptrdiff_t{copy.from} * kPageSlots, kPageSlots,
                         key_pos.begin() + std::ptrdiff_t{copy.to} * kPageSlots);
         std::vector<std::int32_t> table(4 * cache.max_table_entries()), seqs(2 * cache.max_run_sequences()),
-            cells(run.size()), pos(run.size());
-        cache.write_inputs({.table = table, .seqs = seqs, .cells = cells, .positions = pos, .cell_positions = {}});
-        for (std::size_t i = 0; i < cells.size(); ++i) {
-            key_pos[static_cast<std::size_t>(cells[i])] = run[i].pos;
+            slots(run.size()), pos(run.size());
+        cache.write_inputs({.table = table, .seqs = seqs, .slots = slots, .positions = pos, .slot_positions = {}});
+        for (std::size_t i = 0; i < slots.size(); ++i) {
+            key_pos[static_cast<std::size_t>(slots[i])] = run[i].pos;
             tokens.push_back({run[i].pos, {seq}});
         }
         cache.commit();
     }
 
     void turn_keys(std::size_t at_once) {
-        std::vector<std::int32_t> cells(at_once), shifts(at_once);
+        std::vector<std::int32_t> slots(at_once), shifts(at_once);
         while (cache.has_shifts()) {
-            const std::size_t n = cache.take_shifts(cells, shifts);
+            const std::size_t n = cache.take_shifts(slots, shifts);
             if (below(4) == 0) {  // an attempt that failed
-                cache.give_back_shifts(std::span(cells).first(n), std::span(shifts).first(n));
+                cache.give_back_shifts(std::span(slots).first(n), std::span(shifts).first(n));
                 continue;
             }
-            for (std::size_t i = 0; i < n; ++i) key_pos[static_cast<std::size_t>(cells[i])] += shifts[i];
+            for (std::size_t i = 0; i < n; ++i) key_pos[static_cast<std::size_t>(slots[i])] += shifts[i];
         }
     }
 
@@ -117,8 +117,8 @@ struct ShiftBench {
         for (int seq = 0; seq < kSeqs; ++seq)
             for (const KvEntry& entry : cache.entries(SeqId{seq}))
                 for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
-                    const int cell = entry.page * kPageSlots + std::countr_zero(rest);
-                    REQUIRE(key_pos[static_cast<std::size_t>(cell)] == cache.position(cell));
+                    const int slot = entry.page * kPageSlots + std::countr_zero(rest);
+                    REQUIRE(key_pos[static_cast<std::size_t>(slot)] == cache.position(slot));
                 }
     }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cells and recurrent states under one interface, against lists of tokens: rows are played along, each holding the
+// Slots and recurrent states under one interface, against lists of tokens: rows are played along, each holding the
 // tokens it has taken in, so that a row shared too long or written too early shows as a wrong history.
 #include "memory/memory.hpp"
 
@@ -56,8 +56,8 @@ struct Bench {
             const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(n_run, tokens.size() - done)));
             REQUIRE(placed.tokens > 0);
             std::vector<std::int32_t> steps(2 * placed.tokens);
-            std::vector<std::int32_t> table(4096), seqs(64), cells(placed.tokens), positions(placed.tokens);
-            memory.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
+            std::vector<std::int32_t> table(4096), seqs(64), slots(placed.tokens), positions(placed.tokens);
+            memory.write_inputs({.kv = {table, seqs, slots, positions}, .state_rows = steps});
             for (std::size_t i = 0; i < placed.tokens; ++i) {
                 const int from = steps[2 * i], to = steps[2 * i + 1];
                 History history = from < 0 ? History{} : rows[static_cast<std::size_t>(from)];
@@ -88,15 +88,15 @@ struct Bench {
         const KvToken token{copy.pos_max(seq) + 1, std::span(&seq, 1)};
         copy.begin();
         REQUIRE(copy.place(std::span(&token, 1)).tokens == 1);
-        std::vector<std::int32_t> table(4096), seqs(64), cells(1), positions(1), steps(2);
-        copy.write_inputs({.kv = {table, seqs, cells, positions}, .state_rows = steps});
+        std::vector<std::int32_t> table(4096), seqs(64), slots(1), positions(1), steps(2);
+        copy.write_inputs({.kv = {table, seqs, slots, positions}, .state_rows = steps});
         return steps[0];
     }
 
     Memory memory;
     std::vector<History> rows;
     std::vector<std::int32_t> moves =
-        std::vector<std::int32_t>(3 * CellMoves::n_rows(limits_of(true, true).kv.n_pages() * kPageSlots));
+        std::vector<std::int32_t>(3 * SlotMoves::n_rows(limits_of(true, true).kv.n_pages() * kPageSlots));
 };
 
 struct RandomSteps {

@@ -61,11 +61,11 @@ struct Walk {
                                                .has_states = k.states,
                                                .window = k.window,
                                                .n_batch = kMostOfBatch},
-          memory(limits), keys(cells_of(limits.kv.n_pages())),
-          pool(cells_of(k.window.kind == WindowKind::none ? 0 : limits.n_window_pages())), states(at(2 * n_sequences)),
-          moves(3 * CellMoves::n_rows(limits.kv.n_pages() * kPageSlots)), pool_moves(moves.size()), bits(seed) {}
+          memory(limits), keys(slots_of(limits.kv.n_pages())),
+          pool(slots_of(k.window.kind == WindowKind::none ? 0 : limits.n_window_pages())), states(at(2 * n_sequences)),
+          moves(3 * SlotMoves::n_rows(limits.kv.n_pages() * kPageSlots)), pool_moves(moves.size()), bits(seed) {}
 
-    static std::size_t cells_of(int n_pages) { return static_cast<std::size_t>(n_pages) * kPageSlots; }
+    static std::size_t slots_of(int n_pages) { return static_cast<std::size_t>(n_pages) * kPageSlots; }
     static std::size_t at(int i) { return static_cast<std::size_t>(i); }
     int below(int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); }
 
@@ -213,13 +213,13 @@ struct Walk {
         });
     }
     void turn_keys() {
-        std::vector<std::int32_t> cells(kMostOfRun), shifts(kMostOfRun);
+        std::vector<std::int32_t> slots(kMostOfRun), shifts(kMostOfRun);
         while (memory.has_shifts()) {
-            const std::size_t n = memory.take_shifts(cells, shifts);
+            const std::size_t n = memory.take_shifts(slots, shifts);
             for (std::size_t i = 0; i < n; ++i) {
-                keys[at(cells[i])].pos += shifts[i];
-                if (pool.empty() || memory.window_cell(cells[i]) < 0) continue;
-                pool[at(memory.window_cell(cells[i]))].pos += shifts[i];
+                keys[at(slots[i])].pos += shifts[i];
+                if (pool.empty() || memory.window_slot(slots[i]) < 0) continue;
+                pool[at(memory.window_slot(slots[i]))].pos += shifts[i];
             }
         }
     }
@@ -282,15 +282,15 @@ struct Walk {
         };
         copy(memory.copies(), keys);
         copy(memory.window_copies(), pool);
-        std::vector<std::int32_t> table(4096 * 4), seqs(64), cells(tokens.size()), pos(tokens.size()),
-            pool_table(table.size()), pool_cells(tokens.size()), rows(2 * tokens.size());
-        memory.write_inputs({.kv = {table, seqs, cells, pos},
+        std::vector<std::int32_t> table(4096 * 4), seqs(64), slots(tokens.size()), pos(tokens.size()),
+            pool_table(table.size()), pool_slots(tokens.size()), rows(2 * tokens.size());
+        memory.write_inputs({.kv = {table, seqs, slots, pos},
                              .state_rows = rows,
                              .window_table = pool_table,
-                             .window_cells = pool_cells});
+                             .window_slots = pool_slots});
         for (std::size_t i = 0; i < tokens.size(); ++i) {
-            if (kind.attention) keys[at(cells[i])] = {ids[i], tokens[i].pos};
-            if (!pool.empty()) pool[at(pool_cells[i])] = {ids[i], tokens[i].pos};
+            if (kind.attention) keys[at(slots[i])] = {ids[i], tokens[i].pos};
+            if (!pool.empty()) pool[at(pool_slots[i])] = {ids[i], tokens[i].pos};
             if (!kind.states) continue;
             auto history = rows[2 * i] < 0 ? std::vector<int>() : states[at(rows[2 * i])];
             history.push_back(ids[i]);
@@ -334,22 +334,22 @@ struct Walk {
             REQUIRE(memory.count(id) == static_cast<int>(items.size()));
             REQUIRE(memory.pos_max(id) == (items.empty() ? -1 : items.back().pos));
             if (kind.attention) REQUIRE(memory.room(id) == limits.kv.n_ctx - live);
-            if (kind.attention) check_cells(seq);
+            if (kind.attention) check_slots(seq);
         }
     }
-    void check_cells(int seq) const {
+    void check_slots(int seq) const {
         Items found;
         const std::int64_t next = std::int64_t{memory.pos_max(SeqId{seq})} + 1;
         for (const KvEntry& entry : memory.kv()->entries(SeqId{seq})) {
             REQUIRE(entry.first == static_cast<int>(found.size()));
             for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
-                const int cell = entry.page * kPageSlots + std::countr_zero(rest), pos = memory.kv()->position(cell);
-                found.push_back({pos, keys[at(cell)].id});
-                if (!memory.has_shifts()) REQUIRE(keys[at(cell)].pos == pos);
+                const int slot = entry.page * kPageSlots + std::countr_zero(rest), pos = memory.kv()->position(slot);
+                found.push_back({pos, keys[at(slot)].id});
+                if (!memory.has_shifts()) REQUIRE(keys[at(slot)].pos == pos);
                 if (pool.empty()) continue;
-                const int place = memory.window_cell(cell);
+                const int place = memory.window_slot(slot);
                 if (pos >= kind.window.begin(next)) REQUIRE(place >= 0);
-                if (place >= 0) REQUIRE(pool[at(place)] == keys[at(cell)]);
+                if (place >= 0) REQUIRE(pool[at(place)] == keys[at(slot)]);
             }
         }
         REQUIRE(found == model[at(seq)]);
@@ -369,12 +369,12 @@ struct Walk {
             for (const Item& item : model[at(seq)]) history.push_back(item.id);
             copy.begin();
             REQUIRE(copy.place(std::span(&token, 1)).tokens == 1);
-            std::vector<std::int32_t> table(4096 * 4), seqs(64), cell(1), pos(1), rows(2), pool_table(table.size()),
-                pool_cell(1);
-            copy.write_inputs({.kv = {table, seqs, cell, pos},
+            std::vector<std::int32_t> table(4096 * 4), seqs(64), slot(1), pos(1), rows(2), pool_table(table.size()),
+                pool_slot(1);
+            copy.write_inputs({.kv = {table, seqs, slot, pos},
                                .state_rows = rows,
                                .window_table = pool_table,
-                               .window_cells = pool_cell});
+                               .window_slots = pool_slot});
             REQUIRE((rows[0] < 0) == history.empty());
             if (rows[0] >= 0) REQUIRE(states[at(rows[0])] == history);
         }

@@ -269,7 +269,7 @@ TEST_CASE("[golden] lfm2: the last norm has either name, not both; variants that
     refused(file, ErrorCode::unsupported_arch, "experts");
 }
 
-TEST_CASE("[A12][golden] lfm2: with a window every attention layer slides; states and released cells change no bit") {
+TEST_CASE("[A12][golden] lfm2: with a window every attention layer slides; states and released slots change no bit") {
     if (skip_without_model("lfm2")) return;
     constexpr int kWindow = 6;
     GgufWriter file = golden_copy("lfm2");

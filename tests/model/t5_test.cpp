@@ -352,7 +352,7 @@ TEST_CASE("determinism: t5 gives the same bits on every table, in every cut, fus
     }
 }
 
-TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with the cells that one leaves and the "
+TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with the slots that one leaves and the "
           "other reads") {
     const Model model = load(SmallT5({.n_encoder = 1, .n_decoder = 2}, DType::q8_0).file);
     for (const bool fuse : {true, false}) {
@@ -375,13 +375,13 @@ TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with 
             for (const SeenAccess& access : event.accesses)
                 if (access.name == "cross_cache_k-1")
                     (access.mode == AccessMode::write ? written : read) += access.bytes;
-        const std::uint64_t cell = SmallT5::kHeads * SmallT5::kHeadDim * 2;
-        CHECK(written == 9 * cell);
-        CHECK(read >= 2 * 9 * cell);  // by the runs with outputs, the last layer of which the first run does not have
+        const std::uint64_t slot = SmallT5::kHeads * SmallT5::kHeadDim * 2;
+        CHECK(written == 9 * slot);
+        CHECK(read >= 2 * 9 * slot);  // by the runs with outputs, the last layer of which the first run does not have
     }
 }
 
-TEST_CASE("[N6] t5: a context allocates what the plan says, the encoder's cells included, and nothing in use") {
+TEST_CASE("[N6] t5: a context allocates what the plan says, the encoder's slots included, and nothing in use") {
     const Model model = load(SmallT5({.n_encoder = 3}, DType::q8_0).file);
     for (const ContextOptions& options :
          {ContextOptions{.n_ctx = 64, .n_threads = 1},

@@ -103,7 +103,7 @@ TEST_CASE("[A12] model: a window counts positions, also where tokens between the
     CHECK(std::vector(a.begin() + 128, a.end()) == std::vector(b.begin() + 128, b.end()));      // position 41 does not
 }
 
-// ---- cells that windows no longer see are given back ----------------------------------------------------------------
+// ---- slots that windows no longer see are given back ----------------------------------------------------------------
 
 namespace {
 
@@ -121,7 +121,7 @@ Model half_windowed(int window, bool all_slide = false) {
     return Model::load(folder.path() / "half.gguf");
 }
 
-// The same operations on a context that releases cells and on one that keeps them all.
+// The same operations on a context that releases slots and on one that keeps them all.
 class Twins {
 public:
     Twins(const Model& model, ContextOptions options) : ring(model, options), full(model, keeping(options)) {}
@@ -170,10 +170,10 @@ private:
 TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not the context") {
     const Model model = half_windowed(kPoolWindow);
     const auto cache = [&](ContextOptions options) { return plan(model, options).cache; };
-    // f16 rows of K and V, two heads of 16: 128 bytes per cell and layer
+    // f16 rows of K and V, two heads of 16: 128 bytes per slot and layer
     const auto bound = [](std::uint64_t n_ctx, std::uint64_t n_seqs, std::uint64_t n_batch, std::uint64_t n_ubatch) {
-        const std::uint64_t w = 128, cells = std::min(n_ctx, n_seqs * w + std::min(n_batch, n_seqs * w + n_ubatch));
-        return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (cells + 63) / 64 + 2 * n_seqs);
+        const std::uint64_t w = 128, slots = std::min(n_ctx, n_seqs * w + std::min(n_batch, n_seqs * w + n_ubatch));
+        return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (slots + 63) / 64 + 2 * n_seqs);
     };
     for (const int n_ctx : {2048, 8192}) {
         CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32}) <=
@@ -189,7 +189,7 @@ TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not
     CHECK(plan(all, {.n_ctx = 8192, .n_ubatch = 32}).cache == plan(all, {.n_ctx = 2048, .n_ubatch = 32}).cache);
 }
 
-TEST_CASE("windows: released cells change no bit, however a long text is cut") {
+TEST_CASE("windows: released slots change no bit, however a long text is cut") {
     for (const int window : {1, 20, 64, 70, 128}) {
         CAPTURE(window);
         Twins twins(half_windowed(window), {.n_ctx = 1024, .n_ubatch = 48, .n_outputs = 1024});
@@ -319,7 +319,7 @@ TEST_CASE("windows: moved positions rotate keys of the pool too, and may not rea
         FAIL("nothing was refused");
     } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::unsupported_operation);
-        CHECK(std::string(error.what()).find("seq_add: sequence 0 would go on without cells of its window") == 0);
+        CHECK(std::string(error.what()).find("seq_add: sequence 0 would go on without slots of its window") == 0);
     }
     twins.append(0, 20, 4);
 }

@@ -46,11 +46,13 @@ elseif(WAY STREQUAL "plugin")   # what a static library holds stays in the plug-
     run(${CMAKE_COMMAND} -S ${SOURCE}/plugin -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
         -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     run(${CMAKE_COMMAND} --build ${WORK})
-    execute_process(COMMAND ${NM} -D --defined-only ${WORK}/plugin.so OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${NM} -D --defined-only ${WORK}/plugin.so OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL
+        ANY)
     string(REGEX MATCHALL "[^\n]*6tinfer[^\n]*" leaked "${symbols}")
     list(LENGTH leaked n_leaked)
     if(n_leaked GREATER 0 OR NOT symbols MATCHES "plugin_tokens")
-        message(FATAL_ERROR "the plug-in should show plugin_tokens and none of tinfer; ${n_leaked} of tinfer:\n${symbols}")
+        message(FATAL_ERROR
+            "the plug-in should show plugin_tokens and none of tinfer; ${n_leaked} of tinfer:\n${symbols}")
     endif()
     return()
 elseif(WAY STREQUAL "c_only")
@@ -79,7 +81,8 @@ elseif(WAY STREQUAL "no_build_type")
     foreach(flags "" "-O1")   # flags of the user's own are enough, and stay
         execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK}/build${flags} -G ${GENERATOR}
             -D CMAKE_CXX_COMPILER=${CXX} -D TINFER_SUBDIRECTORY=${PROJECT} -D CMAKE_CXX_FLAGS=${flags}
-            -D CMAKE_EXPORT_COMPILE_COMMANDS=ON OUTPUT_VARIABLE printed ERROR_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+            -D CMAKE_EXPORT_COMPILE_COMMANDS=ON OUTPUT_VARIABLE printed ERROR_VARIABLE printed COMMAND_ERROR_IS_FATAL
+            ANY)
         file(STRINGS ${WORK}/build${flags}/compile_commands.json commands REGEX "\"command\".*/src/tinfer.cpp")
         if(NOT "${commands}" MATCHES "-O[12] " OR (flags AND "${commands}" MATCHES "-O2 ") OR
                 (NOT flags AND NOT printed MATCHES "CMAKE_BUILD_TYPE is not set; the library is compiled with -O2"))
@@ -114,7 +117,8 @@ elseif(WAY MATCHES "^single_header")   # FLAGS, and UNITS: one or two
                 message(FATAL_ERROR "${page} does not say how to compile and link")
             endif()
         endforeach()
-        run(${compile} ${flags} -Wall -Wextra -Werror -DTINFER_IMPLEMENTATION -c ${SOURCE}/consumer/main.cpp -o ${WORK}/main.o)
+        run(${compile} ${flags} -Wall -Wextra -Werror -DTINFER_IMPLEMENTATION -c ${SOURCE}/consumer/main.cpp -o
+            ${WORK}/main.o)
         run(${CXX} ${flags} ${WORK}/main.o -o ${WORK}/consumer -lpcre2-8 -lutf8proc)
     else()
         run(${compile} ${flags} -Wall -Wextra -Wpedantic -Werror -c ${SOURCE}/consumer/main.cpp -o ${WORK}/main.o)

@@ -13,7 +13,8 @@ PROGRAMS, MODEL = pathlib.Path(sys.argv[1]).resolve(), str(pathlib.Path(sys.argv
 
 
 def run(name, *arguments, text="", cwd=None):
-    result = subprocess.run([PROGRAMS / name, *arguments], input=text, capture_output=True, text=True, timeout=120, errors="replace", cwd=cwd)
+    result = subprocess.run([PROGRAMS / name, *arguments], input=text, capture_output=True, text=True, timeout=120,
+                            errors="replace", cwd=cwd)
     assert result.returncode == 0, f"{name}: exit code {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout
 
@@ -26,7 +27,8 @@ def main():
 
     stories = run("eight_sequences", MODEL, "once on").split("\n---\n")[:-1]
     assert len(stories) == 8 and len(set(stories)) > 1, stories
-    assert stories == run("eight_sequences", MODEL, "once on").split("\n---\n")[:-1], "the same seeds draw the same tokens"
+    assert stories == run("eight_sequences", MODEL,
+                          "once on").split("\n---\n")[:-1], "the same seeds draw the same tokens"
 
     answers = run("engine", MODEL, "8", text="once on\nin the\nonce on\n").split("\n\n")[:-1]
     assert len(answers) == 3 and len(set(answers)) == 2, answers
@@ -45,7 +47,8 @@ def main():
         lines = run("observers", MODEL, "once on a", cwd=folder).splitlines()
         files = {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
     assert lines[0].startswith("part ") and any(line.startswith("between steps: ") for line in lines), lines
-    assert any(line.startswith("blk.0.ffn_down.weight ") for line in lines) and any(line.startswith("l_out-0 ") for line in lines), lines
+    assert any(line.startswith("blk.0.ffn_down.weight ") for line in lines) and any(line.startswith("l_out-0 ")
+                                                                                    for line in lines), lines
     assert lines[-1].startswith("all finite, "), lines
     assert files["observers.imatrix"][:4] == b"GGUF" and files["observers.values"][:8] == b"TNVALUE1", files.keys()
 
@@ -58,7 +61,8 @@ def main():
     assert lines[2] == "no room: 24 of 40 would fit", lines
     assert lines[3].startswith("invalid_batch: ") and "-7" in lines[3], lines
     assert lines[4] == "40 tokens in use", lines
-    masked = subprocess.run([PROGRAMS / "masked", MODEL, "once on", "4", "2"], capture_output=True, text=True, timeout=120)
+    masked = subprocess.run([PROGRAMS / "masked", MODEL, "once on", "4", "2"], capture_output=True, text=True,
+                            timeout=120)
     assert masked.returncode == 1 and "mask token" in masked.stderr, masked   # the tiny model's vocabulary has none
     print("9 programs do what the guide says")
 

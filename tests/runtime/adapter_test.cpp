@@ -12,6 +12,7 @@
 #include "runtime/context_support.hpp"
 #include "support/adapter_files.hpp"
 #include "support/alloc_counter.hpp"
+#include "trace/adapter_reads.hpp"
 #include "trace/trace_support.hpp"
 
 using namespace tinfer;
@@ -317,15 +318,7 @@ TEST_CASE("[D1] adapter: traces show its tensors as operands, and nothing is mis
                 Context context(world.model(), options);
                 if (everywhere) attach(context, adapter);
                 else attach(context, adapter, 1, SeqId{1}), attach(context, adapter, 1, SeqId{2});
-                const auto check = std::make_shared<CoverageCheck>();
-                const auto recorder = std::make_shared<Recorder>();
-                const auto attached = context.attach(check), recording = context.attach(recorder);
-                exercise(context);
-                CHECK(differences_of(*check) == "");
-                std::set<std::string> read;
-                for (const SeenEvent& event : recorder->events)
-                    for (const SeenAccess& access : event.accesses)
-                        if (access.tensor.tensor_class == TensorClass::adapter) read.insert(access.name);
+                const std::set<std::string> read = adapter_reads(context);
                 CHECK(read.size() == 2 * static_cast<std::size_t>(adapter.n_pairs()));
                 CHECK(read.contains("blk.1.attn_q.weight.lora_b"));
             }

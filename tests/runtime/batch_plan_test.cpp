@@ -22,7 +22,7 @@ constexpr BatchLimits kLimits{
 
 Memory make_cache() { return Memory({.kv = {.n_ctx = 128, .n_seq_max = 3, .n_run = 16}}); }
 
-/// `n` tokens more in each of the sequences, one cell for all of them.
+/// `n` tokens more in each of the sequences, one slot for all of them.
 void fill(Memory& cache, int n, std::initializer_list<SeqId> seqs) {
     const std::vector<SeqId> ids(seqs);
     std::vector<KvToken> tokens;
@@ -280,7 +280,7 @@ TEST_CASE("batch_plan: what model and context allow") {
     refused(limits, cache, batch_of(std::vector<Row>(9, Row{1, -1})), "batch asks for 9 outputs, limit n_outputs = 8");
 }
 
-TEST_CASE("batch_plan: more tokens than there are cells or positions are no mistake: they do not fit") {
+TEST_CASE("batch_plan: more tokens than there are slots or positions are no mistake: they do not fit") {
     auto cache = make_cache();
     BatchLimits limits = kLimits;
     const auto fits = [&](const std::vector<Row>& rows) {

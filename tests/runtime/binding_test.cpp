@@ -29,11 +29,10 @@ struct Bound {
         graph::Planner planner(layout.max_nodes(), layout.max_values());
         planner.make(graph, {.fuse = fuse}, plan.plan);
         REQUIRE(plan.plan.arena_bytes <= arena.size());
-        std::vector<std::pair<std::string_view, std::byte*>> slots;
-        for (const auto& slot : layout.inputs()) slots.emplace_back(slot.role, inputs.data() + slot.offset);
+        std::vector<runtime::InputPlace> places;
+        for (const auto& slot : layout.inputs()) places.push_back({to_string(slot.input), inputs.data() + slot.offset});
         runtime::bind(graph, layout.table(),
-                      {layout.model().file->tensors(), layout.caches(), arena.data(), scratch.data(), scratch.size(),
-                       slots, processor},
+                      {layout.tensors(), arena.data(), scratch.data(), scratch.size(), places, processor},
                       layout.max_threads(), plan);
     }
 

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "runtime/context_support.hpp"
+#include "runtime/maintenance_thrower.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/family_model.hpp"
 #include "support/golden.hpp"
@@ -90,7 +91,7 @@ Batch batch_in(int seq, std::span<const Token> tokens) {
     return batch;
 }
 
-// Full, with a hole of ten tokens in its first page: the next token moves 54 cells there and all that follow.
+// Full, with a hole of ten tokens in its first page: the next token moves 54 slots there and all that follow.
 struct Holed {
     Model model = load_tiny(TinyModel::of("llama"));
     std::vector<Token> tokens = random_tokens(256, 128, 12);
@@ -130,7 +131,7 @@ TEST_CASE("[M4] holes: ten thousand shifts leave as much room as at first, and t
     }
 }
 
-TEST_CASE("holes: cells of every type, and those of windows, move as they are") {
+TEST_CASE("holes: slots of every type, and those of windows, move as they are") {
     for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16, KvType::q8_0, KvType::q4_0}) {
         CAPTURE(to_string(type));
         TinyModel tiny = TinyModel::of("llama");
@@ -275,27 +276,6 @@ TEST_CASE_FIXTURE(Holed,
     CHECK(recorder->runs.size() == 1);
 }
 
-namespace {
-
-// Throws at its n-th callback inside a maintenance run.
-struct Interrupter : Observer {
-    int countdown = 0;
-    bool in_maintenance = false;
-    [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
-    void on_run_begin(const RunInfo& run) override {
-        in_maintenance = run.phase == Phase::maintenance;
-        tick();
-    }
-    void on_step_begin(const StepView&) override { tick(); }
-    void on_step_end(const KernelEvent&, const StepValues&) override { tick(); }
-    void on_run_end(const RunResult&) override { tick(); }
-    void tick() {
-        if (in_maintenance && --countdown == 0) throw std::runtime_error("enough");
-    }
-};
-
-}  // namespace
-
 TEST_CASE_FIXTURE(
     Holed, "holes: an observer that throws at any moment of it fails the decode, which is as if it had not been") {
     const auto bits = expected();
@@ -303,7 +283,7 @@ TEST_CASE_FIXTURE(
     for (int when = 1; n_thrown == when - 1; ++when) {
         CAPTURE(when);
         Context context = holed();
-        const auto interrupter = std::make_shared<Interrupter>();
+        const auto interrupter = std::make_shared<MaintenanceThrower>();
         interrupter->countdown = when;
         {
             const auto attached = context.attach(interrupter);

@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Fixture, "[M2] context: K and V types are chosen apart, and me
     for (const KvType k : {KvType::f32, KvType::f16, KvType::bf16}) {
         for (const KvType v : {KvType::f32, KvType::f16, KvType::bf16}) {
             const Context context(model, {.n_ctx = 128, .type_k = k, .type_v = v});
-            CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));  // layers · cells · row
+            CHECK(context.memory().cache == 2u * 128u * 32u * (bytes(k) + bytes(v)));  // layers · slots · row
             const auto logits = test::logits_of(model, tokens, {.type_k = k, .type_v = v});
             const double worst = test::largest_difference(logits, exact);
             CHECK(worst < (k == KvType::bf16 || v == KvType::bf16 ? 0.1 : 0.02));

@@ -28,7 +28,7 @@ struct Fixture {
     }
 };
 
-/// One layer with a window, one without, for contexts that are long enough to let the window's cells go.
+/// One layer with a window, one without, for contexts that are long enough to let the window's slots go.
 inline Model windowed_model(int window) {
     const test::TempFolder folder;
     TinyModel tiny;

@@ -8,6 +8,7 @@
 #include "runtime/context_support.hpp"
 #include "support/adapter_files.hpp"
 #include "tinfer/adapter.hpp"
+#include "trace/adapter_reads.hpp"
 #include "trace/trace_support.hpp"
 
 using namespace tinfer;
@@ -95,15 +96,7 @@ TEST_CASE("control vector: traces show the directions, beside an adapter's tenso
     attach(context, Adapter::load(*world.model, world.folder / "adapter.gguf"));
     const WeightedControl one[]{{world.vector(1, 3, 1), 1}};
     set_control_vectors(context, one);
-    const auto check = std::make_shared<CoverageCheck>();
-    const auto recorder = std::make_shared<Recorder>();
-    const auto attached = context.attach(check), recording = context.attach(recorder);
-    exercise(context);
-    CHECK(differences_of(*check) == "");
-    std::set<std::string> read;
-    for (const SeenEvent& event : recorder->events)
-        for (const SeenAccess& access : event.accesses)
-            if (access.tensor.tensor_class == TensorClass::adapter) read.insert(access.name);
+    const std::set<std::string> read = adapter_reads(context);
     CHECK(read == std::set<std::string>{"blk.1.ffn_down.weight.lora_a", "blk.1.ffn_down.weight.lora_b", "direction.1",
                                         "direction.2", "direction.3"});
 }

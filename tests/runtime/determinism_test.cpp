@@ -55,7 +55,7 @@ std::vector<float> run(const Model& model, const Configuration& c, std::span<con
                             .n_threads = c.threads,
                             .isa = c.isa,
                             .fuse = c.fuse});
-    detail::impl_of(context).team_limit = c.threads;  // also on a machine with fewer processors
+    detail::impl_of(context).runner.team_limit = c.threads;  // also on a machine with fewer processors
     Attachment attached;
     if (c.observe) attached = context.attach(std::make_shared<Observer>());
     if (c.reuse) {  // a cache with a past: other tokens, partly removed, then everything

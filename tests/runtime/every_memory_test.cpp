@@ -86,7 +86,7 @@ TEST_CASE("[B1][M7][M12][golden] sequences: shared, coupled, parted and removed,
         REQUIRE(context.decode(prompt) == DecodeStatus::ok);
         context.seq_cp(SeqId{0}, SeqId{1});
         Batch batch;
-        batch.add(tokens[20], {}, std::array{SeqId{0}, SeqId{1}}, true);  // one cell, or one state, for both
+        batch.add(tokens[20], {}, std::array{SeqId{0}, SeqId{1}}, true);  // one slot, or one state, for both
         batch.add(tokens[21], {}, std::array{SeqId{1}}, true);            // then each goes on alone
         batch.add(tokens[22], {}, std::array{SeqId{0}}, true);
         batch.add(tokens[23], {}, std::array{SeqId{2}}, true);  // a new one begins

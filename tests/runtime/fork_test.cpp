@@ -6,8 +6,10 @@
 #include <fstream>
 
 #include "base/access.hpp"
+#include "base/barrier.hpp"
+#include "base/processors.hpp"
+#include "base/team.hpp"
 #include "runtime/context.hpp"
-#include "runtime/threads.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -36,7 +38,7 @@ struct Parent {
 
     static Context make(const Model& model) {
         Context made(model, {.n_ctx = 64, .n_threads = 2});
-        detail::impl_of(made).team_limit = 2;  // also where there is one processor
+        detail::impl_of(made).runner.team_limit = 2;  // also where there is one processor
         return made;
     }
     Bits decode(Context& own) const {
@@ -87,11 +89,11 @@ TEST_CASE_FIXTURE(Parent, "fork: a decode that is pending ends in the child as i
 
 TEST_CASE("fork: teams made for one call have the size asked for, and end with it") {
     struct Shared {
-        runtime::Barrier barrier;
+        Barrier barrier;
         std::atomic<int> sum{0}, sizes{0};
     } shared;
     for (int round = 0; round < 50; ++round)
-        runtime::run_new_team(
+        run_new_team(
             3,
             [](void* context, int thread, int n_threads) noexcept {
                 auto& own = *static_cast<Shared*>(context);
@@ -111,13 +113,13 @@ TEST_CASE("fork: teams made for one call have the size asked for, and end with i
 
 #    if defined(__linux__)
 TEST_CASE("fork: a process knows whether it came from one") {
-    CHECK(!runtime::is_forked());
-    CHECK(in_child(kSeconds, [] { return runtime::is_forked() ? 0 : 1; }) == "exit 0");
+    CHECK(!is_forked());
+    CHECK(in_child(kSeconds, [] { return is_forked() ? 0 : 1; }) == "exit 0");
     const test::TempFolder folder;
     const auto of = [&](const char* line) {
         std::filesystem::create_directories(folder.path() / "self");
         std::ofstream(folder.path() / "self/stat") << line;
-        return runtime::is_forked({folder.path(), folder.path()});
+        return is_forked({folder.path(), folder.path()});
     };
     CHECK(!of(""));
     CHECK(!of("no fields"));
@@ -125,7 +127,7 @@ TEST_CASE("fork: a process knows whether it came from one") {
     CHECK(of("7 (a) 0 (b)) R 1 7 7 0 -1 64 99 0"));
     CHECK(!of("7 (a name) R 1 7 7 0 -1 4194304 99 0"));
     CHECK(!of("7 (a name) R 1 7 7 0 -1"));
-    CHECK(!runtime::is_forked({folder.path() / "none", folder.path()}));
+    CHECK(!is_forked({folder.path() / "none", folder.path()}));
 }
 #    endif
 

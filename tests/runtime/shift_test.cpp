@@ -9,6 +9,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "runtime/maintenance_thrower.hpp"
 #include "support/differences.hpp"
 #include "support/golden.hpp"
 #include "support/temp_folder.hpp"
@@ -290,7 +291,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where i
     CHECK(largest_difference(next_logits(context, tokens[40], 40), next_logits(undisturbed, tokens[40], 40)) == 0.0);
 }
 
-TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the cells it turns and no others") {
+TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that names the slots it turns and no others") {
     Context context = filled();
     const auto check = std::make_shared<CoverageCheck>();
     const auto recorder = std::make_shared<Recorder>();
@@ -318,27 +319,6 @@ TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that name
     CHECK(recorder->runs.size() == 1);
 }
 
-namespace {
-
-// Throws at its n-th callback inside a maintenance run.
-struct Thrower : Observer {
-    int countdown = 0;
-    bool in_maintenance = false;
-    [[nodiscard]] TraceRequest request() const override { return {.delivery = Delivery::immediate}; }
-    void on_run_begin(const RunInfo& run) override {
-        in_maintenance = run.phase == Phase::maintenance;
-        tick();
-    }
-    void on_step_begin(const StepView&) override { tick(); }
-    void on_step_end(const KernelEvent&, const StepValues&) override { tick(); }
-    void on_run_end(const RunResult&) override { tick(); }
-    void tick() {
-        if (in_maintenance && --countdown == 0) throw std::runtime_error("enough");
-    }
-};
-
-}  // namespace
-
 TEST_CASE_FIXTURE(
     Shifted,
     "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
@@ -350,7 +330,7 @@ TEST_CASE_FIXTURE(
         CAPTURE(when);
         Context context = filled();
         context.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
-        const auto thrower = std::make_shared<Thrower>();
+        const auto thrower = std::make_shared<MaintenanceThrower>();
         thrower->countdown = when;
         {
             const auto attached = context.attach(thrower);
@@ -365,7 +345,7 @@ TEST_CASE_FIXTURE(
         if (n_thrown < when) break;
         CHECK(bits_of(next_logits(context, tokens[40], 43)) == expected);
     }
-    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));  // three runs of 16 cells, each with its steps
+    CHECK(n_thrown >= 3 * (2 * model.info().n_layer + 2));  // three runs of 16 slots, each with its steps
 }
 
 TEST_CASE_FIXTURE(Shifted, "shift: in slices of time the bits are the same, and an abandoned one is finished") {

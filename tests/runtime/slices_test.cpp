@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using test::bits_of;
 using test::TinyModel;
 
-void std_threads(int n_threads, runtime::TeamFn fn, void* context) noexcept {
+void std_threads(int n_threads, TeamFn fn, void* context) noexcept {
     std::vector<std::thread> helpers;
     for (int t = 1; t < n_threads; ++t) helpers.emplace_back([=] { fn(context, t, n_threads); });
     fn(context, 0, n_threads);
@@ -131,8 +131,8 @@ TEST_CASE("[N12] slices: any budget, table and number of threads gives the bits 
                     CAPTURE(budget.count());
                     Context context(
                         model, {.n_ctx = 256, .n_ubatch = 90, .n_threads = n_threads, .isa = isa, .logits_all = true});
-                    detail::impl_of(context).team_limit = n_threads;
-                    if (n_threads == 2) detail::impl_of(context).team = std_threads;
+                    detail::impl_of(context).runner.team_limit = n_threads;
+                    if (n_threads == 2) detail::impl_of(context).runner.team = std_threads;
                     context.begin(tokens);
                     const int n = step_to_end(context, budget);
                     if (budget <= 0ns) CHECK(n > 60);  // every step of two runs ends a slice
@@ -154,8 +154,8 @@ TEST_CASE("slices: teams of another size in every slice change no bit") {
         static int n_slices;
         n_slices = 0;
         Context context(model, {.n_ctx = 64, .n_outputs = 6, .n_threads = 4, .isa = isa, .logits_all = true});
-        detail::impl_of(context).team_limit = 4;
-        detail::impl_of(context).team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).runner.team_limit = 4;
+        detail::impl_of(context).runner.team = [](int n_threads, TeamFn fn, void* self) noexcept {
             std_threads(1 + n_slices++ % n_threads, fn, self);
         };
         std::vector<std::uint32_t> bits;

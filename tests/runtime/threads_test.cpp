@@ -13,8 +13,10 @@
 #endif
 
 #include "base/access.hpp"
+#include "base/barrier.hpp"
+#include "base/processors.hpp"
+#include "base/team.hpp"
 #include "runtime/context.hpp"
-#include "runtime/threads.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -25,7 +27,7 @@ namespace {
 using test::bits_of;
 using test::TinyModel;
 
-void std_thread_team(int n_threads, runtime::TeamFn fn, void* context) noexcept {
+void std_thread_team(int n_threads, TeamFn fn, void* context) noexcept {
     std::vector<std::thread> helpers;
     for (int t = 1; t < n_threads; ++t) helpers.emplace_back([=] { fn(context, t, n_threads); });
     fn(context, 0, n_threads);
@@ -41,7 +43,7 @@ struct CountEvents : Observer {
 
 TEST_CASE("threads: no thread passes a barrier before all have arrived") {
     for (const int n : {1, 2, 5}) {
-        runtime::Barrier barrier;
+        Barrier barrier;
         std::atomic<int> arrived{0}, wrong{0};
         std::vector<std::thread> threads;
         for (int t = 0; t < n; ++t)
@@ -72,8 +74,8 @@ TEST_CASE("threads: a team of any size gives the same bits, with observers of ev
         for (const auto& [level, delivery] :
              {std::pair{TraceLevel::threads, Delivery::batched}, {TraceLevel::steps, Delivery::immediate}}) {
             Context context(model, {.n_ctx = 64, .n_threads = n, .logits_all = true});
-            detail::impl_of(context).team = std_thread_team;
-            detail::impl_of(context).team_limit = n;
+            detail::impl_of(context).runner.team = std_thread_team;
+            detail::impl_of(context).runner.team_limit = n;
             const auto observer = std::make_shared<Levels>();
             observer->wanted = {.level = level, .delivery = delivery};
             const auto attached = context.attach(observer);
@@ -99,8 +101,8 @@ TEST_CASE("[N13] threads: sixteen threads with different models, contexts, sampl
         std::size_t messages = 0;
         const auto model = Model::load(paths[i], {.log = [&](LogLevel, std::string_view) { ++messages; }});
         Context context(model, {.n_ctx = 128, .n_threads = 2});
-        detail::impl_of(context).team = std_thread_team;
-        detail::impl_of(context).team_limit = 2;
+        detail::impl_of(context).runner.team = std_thread_team;
+        detail::impl_of(context).runner.team_limit = 2;
         const auto counter = std::make_shared<CountEvents>();
         const auto attached = context.attach(counter);
         Sampler sampler(model.vocab(), {.temp = 0.9f, .seed = static_cast<std::uint32_t>(i)});
@@ -150,12 +152,12 @@ namespace {
 /// A made-up system: files that the tests write, nothing else.
 struct FakeSystem {
     test::TempFolder folder;
-    runtime::SystemFiles files{folder.path() / "proc", folder.path() / "sys"};
+    SystemFiles files{folder.path() / "proc", folder.path() / "sys"};
     void write(const std::filesystem::path& file, const char* text) const {
         std::filesystem::create_directories((folder.path() / file).parent_path());
         std::ofstream(folder.path() / file) << text;
     }
-    [[nodiscard]] int count() const { return runtime::usable_cpu_count(files); }
+    [[nodiscard]] int count() const { return usable_cpu_count(files); }
 };
 
 /// Calls fn on a thread that may run on the first n processors of this one only.
@@ -182,10 +184,10 @@ int n_processors() {
 TEST_CASE("[N11] threads: the affinity mask of the thread that makes a context limits its threads") {
     test::TempFolder folder;
     const auto model = Model::load(TinyModel{}.save(folder.path()));
-    CHECK(runtime::default_thread_count() <= n_processors());
+    CHECK(default_thread_count() <= n_processors());
     with_processors(1, [&] {
-        CHECK(runtime::default_thread_count() == 1);
-        CHECK(runtime::usable_cpu_count() == 1);
+        CHECK(default_thread_count() == 1);
+        CHECK(usable_cpu_count() == 1);
         const Context context(model);
         CHECK(context.options().n_threads == 1);
         CHECK(context.options().n_threads_batch == 1);
@@ -203,8 +205,8 @@ TEST_CASE("[N11] threads: hardware threads of one core count once") {
     }
     CHECK(system.count() == n);
 #    if defined(_OPENMP)
-    CHECK(runtime::default_thread_count(system.files) == 1);
-    CHECK(runtime::default_thread_count(FakeSystem().files) == n);
+    CHECK(default_thread_count(system.files) == 1);
+    CHECK(default_thread_count(FakeSystem().files) == n);
 #    endif
 }
 
@@ -258,7 +260,7 @@ TEST_CASE("threads: a team is never larger than the processors it may use") {
         const auto sizes = std::make_shared<Sizes>();
         const auto attached = context.attach(sizes);
         static std::atomic<int> asked;
-        detail::impl_of(context).team = [](int n_threads, runtime::TeamFn fn, void* self) noexcept {
+        detail::impl_of(context).runner.team = [](int n_threads, TeamFn fn, void* self) noexcept {
             asked = n_threads;
             fn(self, 0, 1);
         };

@@ -76,7 +76,7 @@ TEST_CASE_FIXTURE(File, "truncated file: decode reports it, rolled back, and so 
                   const auto model = Model::load(path);
                   Context context(model, {.n_ctx = 64, .n_threads = n_threads}),
                       other(model, {.n_ctx = 64, .n_threads = 1});
-                  detail::impl_of(context).team_limit = 2;
+                  detail::impl_of(context).runner.team_limit = 2;
                   if (context.decode(std::span(tokens).first(3)) != DecodeStatus::ok) return 1;
                   truncate();
                   if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
@@ -106,8 +106,8 @@ TEST_CASE_FIXTURE(File, "truncated file: in the middle of a decode, with every k
                                                           if (n_polls++ == at) truncate();
                                                           return false;
                                                       }});
-                              detail::impl_of(context).team_limit = 2;
-                              if (openmp) detail::impl_of(context).team = runtime::run_team;
+                              detail::impl_of(context).runner.team_limit = 2;
+                              if (openmp) detail::impl_of(context).runner.team = run_team;
                               code = io_error_of([&] {
                                   if (!in_slices) return decode_all(context, tokens);
                                   context.begin(tokens);

@@ -12,7 +12,8 @@ from server_support import Server
 
 BIAS = {"2": -100}
 ASK = [{"role": "user", "content": "Hello"}]
-WEATHER = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"], "additionalProperties": False}
+WEATHER = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"],
+           "additionalProperties": False}
 
 
 class Clients(unittest.TestCase):
@@ -32,20 +33,24 @@ class Clients(unittest.TestCase):
         whole = self.openai.chat.completions.create(**ask)
         self.assertEqual(whole.usage.completion_tokens, 8)
         parts = list(self.openai.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
-        self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices), whole.choices[0].message.content)
+        self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices),
+                         whole.choices[0].message.content)
         self.assertEqual(parts[-1].usage.completion_tokens, 8)
 
     def test_openai_async(self):
         async def run():
-            async with openai.AsyncOpenAI(base_url=self.server.address + "/v1", api_key="sk-test", max_retries=0) as client:
-                one = lambda i: client.chat.completions.create(model="m", messages=ASK, max_tokens=6, seed=i, logit_bias=BIAS)
+            async with openai.AsyncOpenAI(base_url=self.server.address + "/v1", api_key="sk-test",
+                                          max_retries=0) as client:
+                one = lambda i: client.chat.completions.create(model="m", messages=ASK, max_tokens=6, seed=i,
+                                                               logit_bias=BIAS)
                 return await asyncio.gather(*(one(i % 3) for i in range(9)))
         texts = [a.choices[0].message.content for a in asyncio.run(run())]
         self.assertEqual(texts[:3] * 3, texts)
 
     def test_openai_tools(self):
         tool = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
-        answer = self.openai.chat.completions.create(model="m", messages=ASK, tools=[tool], tool_choice="required", max_tokens=1500,
+        answer = self.openai.chat.completions.create(model="m", messages=ASK, tools=[tool], tool_choice="required",
+                                                     max_tokens=1500,
                                                      parallel_tool_calls=False, logit_bias=BIAS, temperature=0)
         call = answer.choices[0].message.tool_calls[0]
         self.assertIn(json.loads(call.function.arguments)["city"], ["Oslo", "Rome"])
@@ -57,14 +62,17 @@ class Clients(unittest.TestCase):
         class Answer(pydantic.BaseModel):
             yes: bool
             where: pydantic.conint(ge=0, le=9)
-        parsed = self.openai.chat.completions.parse(model="m", messages=ASK, response_format=Answer, max_tokens=1500, logit_bias=BIAS)
+        parsed = self.openai.chat.completions.parse(model="m", messages=ASK, response_format=Answer, max_tokens=1500,
+                                                    logit_bias=BIAS)
         self.assertIsInstance(parsed.choices[0].message.parsed, Answer)
 
     def test_openai_rest(self):
-        answer = self.openai.chat.completions.create(model="m", messages=ASK, n=2, logprobs=True, top_logprobs=2, max_tokens=3,
+        answer = self.openai.chat.completions.create(model="m", messages=ASK, n=2, logprobs=True, top_logprobs=2,
+                                                     max_tokens=3,
                                                      seed=1, logit_bias=BIAS)
         self.assertEqual([len(c.logprobs.content) for c in answer.choices], [3, 3])
-        text = self.openai.completions.create(model="m", prompt="the", max_tokens=3, echo=True, logprobs=1, logit_bias=BIAS)
+        text = self.openai.completions.create(model="m", prompt="the", max_tokens=3, echo=True, logprobs=1,
+                                              logit_bias=BIAS)
         self.assertTrue(text.choices[0].text.startswith("the"))
         self.assertEqual(len(self.openai.models.list().data), 1)
         with self.assertRaises(openai.BadRequestError) as wrong:
@@ -76,21 +84,25 @@ class Clients(unittest.TestCase):
     def test_v13_openai_responses(self):  # [V13]
         """/v1/responses: whole, as a stream of events, with a call and its result"""
         extra = {"logit_bias": BIAS}
-        whole = self.openai.responses.create(model="m", input="Hello", max_output_tokens=8, temperature=0, extra_body=extra)
+        whole = self.openai.responses.create(model="m", input="Hello", max_output_tokens=8, temperature=0,
+                                             extra_body=extra)
         self.assertEqual((whole.status, whole.usage.output_tokens), ("incomplete", 8))
         text = ""
-        with self.openai.responses.stream(model="m", input="Hello", max_output_tokens=8, temperature=0, extra_body=extra) as stream:
+        with self.openai.responses.stream(model="m", input="Hello", max_output_tokens=8, temperature=0,
+                                          extra_body=extra) as stream:
             for event in stream:
                 if event.type == "response.output_text.delta":
                     text += event.delta
         self.assertEqual(text, whole.output_text)
         tool = {"type": "function", "name": "weather", "parameters": WEATHER}
-        called = self.openai.responses.create(model="m", input="Hello", tools=[tool], tool_choice="required", parallel_tool_calls=False,
+        called = self.openai.responses.create(model="m", input="Hello", tools=[tool], tool_choice="required",
+                                              parallel_tool_calls=False,
                                               max_output_tokens=1500, temperature=0, extra_body=extra)
         call = [item for item in called.output if item.type == "function_call"][0]
         self.assertIn(json.loads(call.arguments)["city"], ["Oslo", "Rome"])
         again = self.openai.responses.create(model="m", max_output_tokens=4, extra_body=extra, input=[
-            {"role": "user", "content": "Hello"}, *[item.model_dump() for item in called.output if item.type == "function_call"],
+            {"role": "user", "content": "Hello"}, *[item.model_dump() for item in called.output
+                                                    if item.type == "function_call"],
             {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
         self.assertEqual(again.usage.output_tokens, 4)
 
@@ -115,8 +127,10 @@ class Clients(unittest.TestCase):
                                                 tool_choice={"type": "any", "disable_parallel_tool_use": True})
         use = [b for b in called.content if b.type == "tool_use"][0]
         self.assertIn(use.input["city"], ["Oslo", "Rome"])
-        answer = self.anthropic.messages.create(**{**ask, "messages": [*ASK, {"role": "assistant", "content": called.content},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "sunny"}]}]}, tools=[tool],
+        answer = self.anthropic.messages.create(**{**ask,
+                                                   "messages": [*ASK, {"role": "assistant", "content": called.content},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "sunny"}]}]},
+            tools=[tool],
             tool_choice={"type": "none"})
         self.assertEqual(answer.usage.output_tokens, 8)
         self.assertGreater(self.anthropic.messages.count_tokens(model="m", messages=ASK).input_tokens, 1)

@@ -19,7 +19,8 @@ def environment():
     python = folder / "bin/python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "openai", "anthropic", "pydantic"], capture_output=True, text=True)
+    done = subprocess.run([python, "-m", "pip", "install", "-q", "openai", "anthropic", "pydantic"],
+                          capture_output=True, text=True)
     if done.returncode != 0:
         print("skipped: the packages openai and anthropic cannot be installed:", done.stderr.strip().splitlines()[-1:])
         sys.exit(77)

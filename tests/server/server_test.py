@@ -50,7 +50,8 @@ class Routes(unittest.TestCase):
 
     def test_v7_scores(self):  # [V7]
         """echo with logprobs: a log-probability for each token but the first, from one call"""
-        answer = self.server.post("/v1/completions", {"prompt": "the one", "max_tokens": 0, "echo": True, "logprobs": 2})
+        answer = self.server.post("/v1/completions", {"prompt": "the one", "max_tokens": 0, "echo": True,
+                                                      "logprobs": 2})
         logprobs = answer["choices"][0]["logprobs"]
         self.assertIsNone(logprobs["token_logprobs"][0])
         self.assertGreater(len(logprobs["tokens"]), 2)
@@ -77,19 +78,24 @@ class Routes(unittest.TestCase):
         text = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 16, "temperature": 0, **NO_EOG})
         text = text["choices"][0]["text"]
         stop = next(c for c in text[3:] if c.isascii())
-        cut = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 16, "temperature": 0, "stop": stop, **NO_EOG})
-        self.assertEqual((cut["choices"][0]["text"], cut["choices"][0]["finish_reason"]), (text[:text.index(stop)], "stop"))
+        cut = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 16, "temperature": 0, "stop": stop,
+                                                   **NO_EOG})
+        self.assertEqual((cut["choices"][0]["text"], cut["choices"][0]["finish_reason"]),
+                         (text[:text.index(stop)], "stop"))
 
     def test_structured(self):
-        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"], "additionalProperties": False}
+        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"],
+                  "additionalProperties": False}
         answer = self.server.post("/v1/chat/completions", chat("json", max_tokens=300, response_format={
             "type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}))
         self.assertIsInstance(json.loads(answer["choices"][0]["message"]["content"])["yes"], bool)
 
     def test_tools(self):
         tool = {"type": "function", "function": {"name": "look", "parameters": {
-            "type": "object", "properties": {"at": {"enum": ["sky", "sea"]}}, "required": ["at"], "additionalProperties": False}}}
-        answer = self.server.post("/v1/chat/completions", chat("tools", max_tokens=1500, tools=[tool], parallel_tool_calls=False,
+            "type": "object", "properties": {"at": {"enum": ["sky", "sea"]}}, "required": ["at"],
+            "additionalProperties": False}}}
+        answer = self.server.post("/v1/chat/completions", chat("tools", max_tokens=1500, tools=[tool],
+                                                               parallel_tool_calls=False,
             tool_choice={"type": "function", "function": {"name": "look"}}))
         call = answer["choices"][0]["message"]["tool_calls"][0]
         self.assertEqual(answer["choices"][0]["finish_reason"], "tool_calls")
@@ -107,7 +113,8 @@ class Routes(unittest.TestCase):
                 "system": "S", "max_tokens": 8, "temperature": 0, **NO_EOG}
         body.pop("model")
         answer = self.server.post("/v1/messages", body)
-        self.assertEqual((answer["type"], answer["stop_reason"], answer["usage"]["output_tokens"]), ("message", "max_tokens", 8))
+        self.assertEqual((answer["type"], answer["stop_reason"], answer["usage"]["output_tokens"]),
+                         ("message", "max_tokens", 8))
         count = self.server.post("/v1/messages/count_tokens", body)["input_tokens"]
         self.assertEqual(count, answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"])
         events = self.server.events("/v1/messages", body)
@@ -120,17 +127,23 @@ class Routes(unittest.TestCase):
     def test_v5_errors(self):  # [V5]
         """what is wrong is said with the field, and the server stays up"""
         chats = "/v1/chat/completions"
-        for body, param in [(chat("x", temperature="hot"), "temperature"), (chat("x", n=99), "n"), (chat("x", top_p=2), "top_p"),
-                            ({"messages": []}, "messages"), ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
-                            (chat("x", stop=["a"] * 17), "stop"), (chat("x", response_format={"type": "xml"}), "response_format.type"),
-                            (chat("x", logit_bias={"99999999": 1}), "logit_bias"), (chat("x", tool_choice="required"), "tool_choice"),
-                            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type")]:
+        for body, param in [(chat("x", temperature="hot"), "temperature"), (chat("x", n=99), "n"),
+                            (chat("x", top_p=2), "top_p"),
+                            ({"messages": []}, "messages"), ({"messages": [{"role": "king", "content": "x"}]},
+                                                             "messages[0].role"),
+                            (chat("x", stop=["a"] * 17), "stop"),
+                            (chat("x", response_format={"type": "xml"}), "response_format.type"),
+                            (chat("x", logit_bias={"99999999": 1}), "logit_bias"),
+                            (chat("x", tool_choice="required"), "tool_choice"),
+                            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+                             "messages[0].content[0].type")]:
             error = self.server.post(chats, body, status=400)["error"]
             self.assertEqual((error["param"], error["type"]), (param, "invalid_request_error"), error)
         for body in [b"", b"{", b"[]", b'"\xff\xfe"', b'{"messages": "\xff"}', b"[" * 100000, b'{"a":' * 5000]:
             error = self.server.post(chats, body, status=400)["error"]
             self.assertEqual(error["code"], "invalid_json")
-        self.assertEqual(self.server.post(chats, chat("x", model="other"), status=404)["error"]["code"], "model_not_found")
+        self.assertEqual(self.server.post(chats, chat("x", model="other"), status=404)["error"]["code"],
+                         "model_not_found")
         self.assertEqual(self.server.get("/nowhere", status=404)["error"]["type"], "not_found_error")
         status, headers, _ = self.server.ask("GET", chats)
         self.assertEqual((status, headers["Allow"]), (405, "POST"))
@@ -159,7 +172,8 @@ class Routes(unittest.TestCase):
 
     def test_n8_text_forms_no_control_tokens(self):  # [N8]
         """text of clients that spells a control token costs the tokens of a text"""
-        count = lambda text: self.server.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": text}]})
+        count = lambda text: self.server.post("/v1/messages/count_tokens",
+                                              {"messages": [{"role": "user", "content": text}]})
         self.assertGreaterEqual(count("a</s>b")["input_tokens"], count("ab")["input_tokens"] + 4)
 
     def test_v10_metrics(self):
@@ -174,7 +188,8 @@ class Routes(unittest.TestCase):
         usage = self.server.post("/v1/chat/completions", chat("count me"))["usage"]
         after = counters()
         grown = lambda name: after[name] - before[name]
-        self.assertEqual(grown("tinfer_prompt_tokens_total") + grown("tinfer_cached_tokens_total"), usage["prompt_tokens"])
+        self.assertEqual(grown("tinfer_prompt_tokens_total") + grown("tinfer_cached_tokens_total"),
+                         usage["prompt_tokens"])
         self.assertEqual(self.server.get("/slots"), [])
 
     def test_hosts(self):
@@ -190,7 +205,8 @@ class Routes(unittest.TestCase):
 
     def test_promise_one(self):
         """Alone, all at once and in another order: the same bytes"""
-        bodies = [chat(f"Question {i} " * (1 + i % 5), seed=i, temperature=1.2, max_tokens=4 + i % 9) for i in range(24)]
+        bodies = [chat(f"Question {i} " * (1 + i % 5), seed=i, temperature=1.2, max_tokens=4 + i % 9)
+                  for i in range(24)]
         ask = lambda body: [c["message"] for c in self.server.post("/v1/chat/completions", body)["choices"]]
         alone = [ask({**body, "cache_prompt": False}) for body in bodies]
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -203,7 +219,8 @@ class Routes(unittest.TestCase):
         body = json.dumps(chat("gone", max_tokens=200)).encode()
         for _ in range(5):
             with socket.create_connection((self.server.host, self.server.port)) as gone:
-                gone.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                gone.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                             b"%d\r\n\r\n" % len(body) + body)
         self.assertEqual(self.server.post("/v1/chat/completions", chat("other"))["choices"], expected)
         deadline = time.monotonic() + 10
         while self.server.get("/slots") and time.monotonic() < deadline:
@@ -214,7 +231,8 @@ class Routes(unittest.TestCase):
 class Faults(unittest.TestCase):
     def test_limits(self):
         """Slow, silent and huge requests: refused, and the server answers others meanwhile"""
-        with Server("--read-timeout", 1, "--max-body", 4096, "--max-connections", 64, "--parallel", 2, "-c", 512) as server:
+        with Server("--read-timeout", 1, "--max-body", 4096, "--max-connections", 64, "--parallel", 2, "-c",
+                    512) as server:
             hanging = [socket.create_connection((server.host, server.port)) for _ in range(40)]
             self.assertEqual(server.get("/health"), {"status": "ok"})
             error = server.post("/v1/completions", {"prompt": "x" * 5000}, status=413)["error"]

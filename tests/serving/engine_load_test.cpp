@@ -123,7 +123,7 @@ TEST_CASE("[V12] engine: prompts that begin alike are computed once") {
         auto apart = request(2);
         apart.share_prefix = false;
         CHECK(engine.ask(apart).n_cached == 0);
-        CHECK(engine.stats().cells_used <= 500 + 2 * 14 + 64);
+        CHECK(engine.stats().cache_slots_used <= 500 + 2 * 14 + 64);
     }
     SUBCASE("at once: the younger wait for the oldest to read what they share") {
         Engine engine(model, {.context = {.n_ctx = 2048, .n_seq_max = 8}, .max_batch_tokens = 64});

@@ -9,13 +9,15 @@ import random
 import struct
 import sys
 
-from trace_writer import (EVENT, EVENTS, FILES, NODE, NONE16, NONE32, NONE64, OPERAND, PLAN, RANGE, RUN, RUN_END, RUN_HEAD,
+from trace_writer import (EVENT, EVENTS, FILES, NODE, NONE16, NONE32, NONE64, OPERAND, PLAN, RANGE, RUN, RUN_END,
+                          RUN_HEAD,
                           SAMPLE, SPAN, STEP, TENSOR, TENSORS, VALUE, TraceWriter, worked_example)
 
-OPS = """none input alias get_rows rms_norm layer_norm quantize mul_mat mul_mat_id mul_mat_heads l2_norm add mul div scale silu
-gelu relu tanh sigmoid clamp exp softplus softmax sum_rows copy concat rope_table rope relative_bias kv_write attention
-causal_conv token_shift selective_scan wkv6 wkv7 delta_rule top_k moe_weights moe_sum keep_groups add_id log_temperature
-segment_sum key_shift kv_copy_page kv_move rms_norm_quantize silu_mul silu_mul_quantize mul_mat_add rope_kv_write""".split()
+OPS = """none input alias get_rows rms_norm layer_norm quantize mul_mat mul_mat_id mul_mat_heads l2_norm add mul div
+scale silu gelu relu tanh sigmoid clamp exp softplus softmax sum_rows copy concat rope_table rope relative_bias kv_write
+attention causal_conv token_shift selective_scan wkv6 wkv7 delta_rule top_k moe_weights moe_sum keep_groups add_id
+log_temperature segment_sum key_shift kv_copy_page kv_move rms_norm_quantize silu_mul silu_mul_quantize mul_mat_add
+rope_kv_write""".split()
 PARTS = "none embed attn_norm attn attn_out ffn_norm ffn router experts shared_expert state head pool".split()
 PHASES = "prefill decode verify encode load warm_up maintenance".split()
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q6_K": (14, 256, 210)}
@@ -35,7 +37,8 @@ class Shape:
 
 
 TINYLLAMA = Shape("TinyLlama 1.1B", 22, 2048, 5632, 32, 4, 32000, slow_layer=13)
-SMOLLM2 = Shape("SmolLM2 135M Instruct", 30, 576, 1536, 9, 3, 49152, tied=True, weights="Q8_0", better="Q8_0", slow_layer=17)
+SMOLLM2 = Shape("SmolLM2 135M Instruct", 30, 576, 1536, 9, 3, 49152, tied=True, weights="Q8_0", better="Q8_0",
+                slow_layer=17)
 MIXTURE = Shape("Mixture 7B A1B", 16, 2048, 1024, 16, 16, 50304, experts=64, used=8, slow_layer=5, hot_experts=(7, 42))
 
 
@@ -62,8 +65,10 @@ class Model:
             self.weight("ffn_norm", il, "F32", s.n_embd)
             if s.experts:
                 self.weight("ffn_gate_inp", il, "F32", s.n_embd, s.experts)
-                for role, rows, columns in (("gate", s.n_embd, s.n_ff), ("up", s.n_embd, s.n_ff), ("down", s.n_ff, s.n_embd)):
-                    self.weight(f"ffn_{role}_exps", il, better if role == "down" else s.weights, rows, columns, s.experts)
+                for role, rows, columns in (("gate", s.n_embd, s.n_ff), ("up", s.n_embd, s.n_ff),
+                                            ("down", s.n_ff, s.n_embd)):
+                    self.weight(f"ffn_{role}_exps", il, better if role == "down" else s.weights, rows, columns,
+                                s.experts)
             else:
                 self.weight("ffn_gate", il, s.weights, s.n_embd, s.n_ff)
                 self.weight("ffn_up", il, s.weights, s.n_embd, s.n_ff)
@@ -123,7 +128,8 @@ class Plan:
             if not is_dynamic:
                 static += size
                 streamed += size * (1 if is_value else passes)
-            self.operands.append((ref, READ if slot else WRITE, 2 if is_dynamic else 0, 1 if is_value or not slot else passes,
+            self.operands.append((ref, READ if slot else WRITE, 2 if is_dynamic else 0, 1 if is_value or not slot
+                                  else passes,
                                   0, 0, 0, 0, slot, 0))
         first_node, names = len(self.step_nodes), nodes or [op]
         for name in names:
@@ -164,7 +170,8 @@ class Plan:
             k = product("attn_k", "attn", il, h, kv_bytes)
             v = product("attn_v", "attn", il, h, kv_bytes)
             q = self.step("rope", "attn", il, [q, table], ("q_rope", embd), "rope")
-            self.step("rope_kv_write", "attn", il, [k, table], m.of["cache_k", il], "rope_kv_write", 0, ["rope", "kv_write"],
+            self.step("rope_kv_write", "attn", il, [k, table], m.of["cache_k", il], "rope_kv_write", 0,
+                      ["rope", "kv_write"],
                       [(0, "write")])
             self.step("kv_write", "attn", il, [v], m.of["cache_v", il], "kv_write", 0, None, [(0, "write")])
             a = self.step("attention", "attn", il, [q, m.of["cache_k", il], m.of["cache_v", il]], ("attention", embd),
@@ -183,7 +190,8 @@ class Plan:
                 act = self.step("silu_mul_quantize", "experts", il, [outs["gate"], outs["up"]], ("act", wide // 4),
                                 "silu_mul_quantize", 0, ["silu", "mul", "quantize"])
                 down = self.expert_step("ffn_down_exps", il, [act, picks], embd * s.used, form)
-                x = self.step("moe_sum", "experts", il, [down, picks, x], ("ffn_out", embd), "moe_sum", 0, ["moe_sum", "add"])
+                x = self.step("moe_sum", "experts", il, [down, picks, x], ("ffn_out", embd), "moe_sum", 0,
+                              ["moe_sum", "add"])
             else:
                 gate = product("ffn_gate", "ffn", il, h, ff)
                 up = product("ffn_up", "ffn", il, h, ff)
@@ -202,11 +210,13 @@ class Plan:
 
     def payload(self, hash_byte):
         head = struct.pack("<8I16sHHHHII", self.number, len(self.steps), len(self.operands), len(self.nodes),
-                           len(self.inputs), len(self.values), len(self.step_nodes), self.n, bytes([hash_byte]) * 16, 48, 40,
+                           len(self.inputs), len(self.values), len(self.step_nodes), self.n, bytes([hash_byte]) * 16,
+                           48, 40,
                            24, 56, self.model.trace.string("llama"), 0)
         return b"".join([head, *(STEP.pack(*s) for s in self.steps), *(OPERAND.pack(*o) for o in self.operands),
                          *(NODE.pack(*n) for n in self.nodes), struct.pack(f"<{len(self.inputs)}I", *self.inputs),
-                         *(VALUE.pack(*v) for v in self.values), struct.pack(f"<{len(self.step_nodes)}I", *self.step_nodes)])
+                         *(VALUE.pack(*v) for v in self.values),
+                         struct.pack(f"<{len(self.step_nodes)}I", *self.step_nodes)])
 
 
 class Session:
@@ -249,7 +259,8 @@ class Session:
                 pieces = [(token, ids.count(token), token * row, row) for token in sorted(set(ids))]
             elif kind == "experts":
                 layer = model.rows[tensor][4]
-                pieces = [(expert, count, expert * slice_bytes, slice_bytes) for expert, count in sorted(picks[layer].items())]
+                pieces = [(expert, count, expert * slice_bytes, slice_bytes) for expert,
+                          count in sorted(picks[layer].items())]
             elif kind == "write":
                 pieces = [(0, plan.n, self.position * row, plan.n * row)]
             else:
@@ -298,9 +309,11 @@ class Session:
         picks = self.pick_experts(n_tokens) if self.shape.experts else []
         begin, first_event = self.time, trace.events
         decode = self.run_number
-        head = RUN_HEAD.pack(self.run_number, begin, decode, 0, 0 if n_tokens > 1 else 1, 0, plan.number, self.threads, 1,
+        head = RUN_HEAD.pack(self.run_number, begin, decode, 0, 0 if n_tokens > 1 else 1, 0, plan.number, self.threads,
+                             1,
                              n_tokens, 1, first_event, self.position + n_tokens, 2048, 0)
-        tokens = b"".join(struct.pack("<iiII", token, self.position + i, 0, i == n_tokens - 1) for i, token in enumerate(ids))
+        tokens = b"".join(struct.pack("<iiII", token, self.position + i, 0, i == n_tokens - 1) for i,
+                          token in enumerate(ids))
         trace.block(RUN, head + tokens, 1, 0, begin, self.run_number)
         events, ranges, spans, observed = [], [], [], 0
         for step in range(len(plan.steps)):
@@ -322,10 +335,12 @@ class Session:
         trace.block(EVENTS, payload, len(events), 0, begin, first_event)
         trace.events += len(events)
         end = self.time + 300
-        trace.block(RUN_END, struct.pack("<QQIIQQQII", self.run_number, end, 0, len(events), 0, observed, observed, 0, 0), 1,
+        trace.block(RUN_END, struct.pack("<QQIIQQQII", self.run_number, end, 0, len(events), 0, observed, observed, 0,
+                                         0), 1,
                     56, begin, self.run_number)
         self.time = end + 20_000
-        trace.block(SAMPLE, struct.pack("<QQQIifIII", self.run_number, end + 2000, 15_000, 0, ids[-1], 0.5, 40, 0, 1), 1, 48,
+        trace.block(SAMPLE, struct.pack("<QQQIifIII", self.run_number, end + 2000, 15_000, 0, ids[-1], 0.5, 40, 0, 1),
+                    1, 48,
                     end + 2000)
         self.run_number += 1
         self.position += n_tokens
@@ -376,7 +391,8 @@ def million(events=1_000_000):
     for _ in range(8):
         before, at, first = session.time, len(session.trace.parts), session.trace.events
         session.run(1)
-        of_run = [raw for raw in session.trace.parts[at:] if struct.unpack_from("<H", raw, 4)[0] in (RUN, EVENTS, RUN_END, SAMPLE)]
+        of_run = [raw for raw in session.trace.parts[at:]
+                  if struct.unpack_from("<H", raw, 4)[0] in (RUN, EVENTS, RUN_END, SAMPLE)]
         blocks.append((before, session.time, first, of_run))
     per_run = len(session.plans[1].steps)
     trace = session.trace
@@ -412,7 +428,8 @@ def small():
     return dense(SMOLLM2, 32, 24)
 
 
-KINDS = {"example": worked_example, "dense": dense, "small": small, "experts": experts, "hostile": hostile, "hook": hook,
+KINDS = {"example": worked_example, "dense": dense, "small": small, "experts": experts, "hostile": hostile,
+         "hook": hook,
          "million": million}
 
 if __name__ == "__main__":

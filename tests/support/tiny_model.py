@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small SentencePiece vocabulary: enough for
-programs that need some model file, and the same bytes everywhere.
+"""Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small
+SentencePiece vocabulary: enough for programs that need some model file, and the same bytes everywhere.
 
 usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks] [shards]
 moe is a llama with eight experts, two of them for each token; talks is a llama with a chat template.
@@ -63,10 +63,12 @@ def moe_shapes(n_vocab):
 
 
 def gpt2_shapes(n_vocab):
-    yield from [("token_embd", (E, n_vocab)), ("position_embd", (E, CONTEXT)), ("output_norm", (E,)), ("output_norm.bias", (E,))]
+    yield from [("token_embd", (E, n_vocab)), ("position_embd", (E, CONTEXT)), ("output_norm", (E,)),
+                ("output_norm.bias", (E,))]
     for layer in range(LAYERS):
         for role, shape in {
-            "attn_norm": (E,), "attn_qkv": (E, 3 * E), "attn_output": (E, E), "ffn_norm": (E,), "ffn_up": (E, FF), "ffn_down": (FF, E),
+            "attn_norm": (E,), "attn_qkv": (E, 3 * E), "attn_output": (E, E), "ffn_norm": (E,), "ffn_up": (E, FF),
+            "ffn_down": (FF, E),
         }.items():
             yield f"blk.{layer}.{role}", shape
             yield f"blk.{layer}.{role}.bias", shape[-1:]
@@ -86,7 +88,8 @@ def t5_shapes(n_vocab):
 
 
 def tensors(arch, n_vocab, state):
-    for role, shape in {"llama": llama_shapes, "talks": llama_shapes, "moe": moe_shapes, "gpt2": gpt2_shapes, "t5": t5_shapes}[arch](n_vocab):
+    for role, shape in {"llama": llama_shapes, "talks": llama_shapes, "moe": moe_shapes, "gpt2": gpt2_shapes,
+                        "t5": t5_shapes}[arch](n_vocab):
         name = role if role.endswith(".bias") else role + ".weight"
         count = math.prod(shape)
         data = struct.pack(f"<{count}f", *[1.0] * count) if "norm.weight" in name else random_floats(count, 0.3, state)
@@ -138,7 +141,8 @@ def main():
     for shard in range(n_shards):
         split = {"split.no": (U16, struct.pack("<H", shard)), "split.count": (U16, struct.pack("<H", n_shards)),
                  "split.tensors.count": (I32, struct.pack("<i", len(listing)))}
-        write(sys.argv[1] + (f".{shard}" if shard else ""), split | metadata if shard == 0 else split, listing[shard::n_shards])
+        write(sys.argv[1] + (f".{shard}" if shard else ""), split | metadata if shard == 0 else split,
+              listing[shard::n_shards])
     return 0
 
 

@@ -109,7 +109,8 @@ class TraceWriter:
                 raw = text.encode()
                 data += struct.pack("<II", number, len(raw)) + raw + bytes(-len(raw) % 4)
             self.block(STRINGS, data, len(entries))
-        head = struct.pack("<4sHHIIQQQIII", b"TNBK", kind, 0, len(payload), count, self.sequence, earliest, self.dropped,
+        head = struct.pack("<4sHHIIQQQIII", b"TNBK", kind, 0, len(payload), count, self.sequence, earliest,
+                           self.dropped,
                            record_bytes, 0, crc32c(payload))
         if kind != INDEX:
             self.index.append((self.size, earliest, first, count, kind))

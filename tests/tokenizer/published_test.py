@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Token ids equal those of the published tokenizers, on a megabyte of many languages: SentencePiece with vocabularies that
-it trains here, and RWKV's own vocabulary with the package that brings it.
+"""Token ids equal those of the published tokenizers, on a megabyte of many languages: SentencePiece with vocabularies
+that it trains here, and RWKV's own vocabulary with the package that brings it.
 
 usage: published_test.py path/to/tinfer path/to/bench_tokenizer [unittest arguments]
 Packages that cannot be imported skip their cases.
@@ -88,12 +88,14 @@ def gguf_of_sentencepiece(model, path, kind):
             ("tokenizer.ggml.add_space_prefix", BOOL, bool(normalizer.get(3, 1))),
             ("tokenizer.ggml.remove_extra_whitespaces", BOOL, bool(normalizer.get(4, 1)))]
     if normalizer.get(2):
-        keys.append(("tokenizer.ggml.precompiled_charsmap", (I8,), struct.unpack(f"{len(normalizer[2])}b", normalizer[2])))
+        keys.append(("tokenizer.ggml.precompiled_charsmap", (I8,),
+                     struct.unpack(f"{len(normalizer[2])}b", normalizer[2])))
     return write_vocab(path, keys)
 
 
 def corpus():
-    """A megabyte of the languages and scripts that the benchmark mixes, in pieces of every length, and hostile lines."""
+    """A megabyte of the languages and scripts that the benchmark mixes, in pieces of every length, and hostile
+    lines."""
     file = FOLDER / "mixed.txt"
     if not file.exists():
         subprocess.run([BENCH, "--write-text", file, "--bytes", "1000000"], check=True, stdout=subprocess.DEVNULL)
@@ -104,15 +106,18 @@ def corpus():
         at += length
     spaces = (" ", "  ", "\t", "\n", "\u3000", "\u00a0", "\u2581", "\u200b", "")
     for _ in range(2000):
-        pieces.append("".join(state.choice(spaces) + chr(state.choice((state.randrange(32, 127), state.randrange(160, 0x2000),
-                      state.randrange(0x2000, 0xD800), state.randrange(0xF900, 0x11000)))) for _ in range(state.randrange(1, 24))))
+        pieces.append("".join(state.choice(spaces)
+                              + chr(state.choice((state.randrange(32, 127), state.randrange(160, 0x2000),
+                      state.randrange(0x2000, 0xD800), state.randrange(0xF900, 0x11000))))
+                      for _ in range(state.randrange(1, 24))))
     return pieces
 
 
 def ids_of(vocab, texts):
     lines = FOLDER / "texts.jsonl"
     lines.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf-8")
-    out = subprocess.run([TINFER, "tokenize", vocab, "--jsonl", "-f", lines, "--no-add-special"], check=True, capture_output=True)
+    out = subprocess.run([TINFER, "tokenize", vocab, "--jsonl", "-f", lines, "--no-add-special"], check=True,
+                         capture_output=True)
     return [json.loads(line) for line in out.stdout.splitlines()]
 
 
@@ -120,7 +125,8 @@ class Published(unittest.TestCase):
     def compare(self, vocab, texts, encode, as_good=lambda ours, theirs: False):
         ours = ids_of(vocab, texts)
         self.assertEqual(len(ours), len(texts))
-        differing = [(text, a, b) for text, a, b in zip(texts, ours, map(encode, texts)) if a != b and not as_good(a, b)]
+        differing = [(text, a, b) for text, a, b in zip(texts, ours, map(encode, texts)) if a != b
+                     and not as_good(a, b)]
         self.assertEqual(differing[:3], [], f"{len(differing)} of {len(texts)} texts")
 
     def sentencepiece(self, kind, texts=None, **options):
@@ -132,7 +138,8 @@ class Published(unittest.TestCase):
         texts = texts or corpus()
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, vocab_size=12000,
-                                                 character_coverage=0.98, hard_vocab_limit=False, minloglevel=2, num_threads=1,
+                                                 character_coverage=0.98, hard_vocab_limit=False, minloglevel=2,
+                                                 num_threads=1,
                                                  **options)
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         vocab = gguf_of_sentencepiece(model.getvalue(), FOLDER / f"{kind}-{len(options)}.gguf", kind)
@@ -141,7 +148,8 @@ class Published(unittest.TestCase):
             # The package adds up in float32: of two spellings of one text, within its rounding, it may take either.
             scores = [sum(processor.get_score(i) for i in ids) for ids in (ours, theirs)]
             unknown = processor.unk_id()
-            return (options["model_type"] == "unigram" and ours.count(unknown) == theirs.count(unknown) and scores[0] >= scores[1]
+            return (options["model_type"] == "unigram" and ours.count(unknown) == theirs.count(unknown)
+                    and scores[0] >= scores[1]
                     and scores[0] - scores[1] <= 1e-6 * abs(scores[0]))
 
         self.compare(vocab, texts, processor.encode, as_good)
@@ -154,7 +162,8 @@ class Published(unittest.TestCase):
 
     def test_unigram_that_keeps_its_spaces(self):
         # [T4]
-        words = [text for text in corpus() if not text[:1].isspace()]   # a space in front stands for the one that is added
+        # a space in front stands for the one that is added
+        words = [text for text in corpus() if not text[:1].isspace()]
         self.sentencepiece("t5", words, model_type="unigram", remove_extra_whitespaces=False)
         self.sentencepiece("t5", model_type="unigram", remove_extra_whitespaces=False, add_dummy_prefix=False)
 
@@ -176,9 +185,11 @@ class Published(unittest.TestCase):
             text = eval(literal.rsplit(" ", 1)[0], {"__builtins__": {}})   # a Python literal, as the file is defined
             tokens[int(number)] = text if isinstance(text, bytes) else text.encode()
         named = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\"): "\\\\"}
-        escaped = ["".join(named.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in tokens.get(i, b""))
+        escaped = ["".join(named.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}")
+                           for byte in tokens.get(i, b""))
                    for i in range(max(tokens) + 1)]
-        vocab = write_vocab(FOLDER / "world.gguf", [("general.architecture", STRING, "rwkv6"), ("tokenizer.ggml.model", STRING, "rwkv"),
+        vocab = write_vocab(FOLDER / "world.gguf", [("general.architecture", STRING, "rwkv6"),
+                                                    ("tokenizer.ggml.model", STRING, "rwkv"),
                                                     ("tokenizer.ggml.tokens", (STRING,), escaped)])
         world = rwkv_tokenizer.WorldTokenizer(str(listed))
         self.compare(vocab, corpus(), lambda text: list(world.encode(text)))

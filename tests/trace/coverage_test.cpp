@@ -277,7 +277,7 @@ TEST_CASE("[M1] trace: with n tokens in the cache, decoding one more reads n+1 r
                     CHECK(access.tensor.layer == event.layer);
                     auto& [read, written] = rows[access.name];
                     std::uint64_t used =
-                        access.bytes;  // what vector lanes load beside the visible cells is marked as such
+                        access.bytes;  // what vector lanes load beside the visible slots is marked as such
                     for (const AccessRange& range : access.ranges)
                         used -= range.padding ? range.length * range.count : 0;
                     (access.mode == AccessMode::read ? read : written) += used / access.tensor.row_bytes;

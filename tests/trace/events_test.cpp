@@ -148,7 +148,7 @@ TEST_CASE("[X2] trace: runs say which decode, micro-batch, phase and tokens they
         CHECK(run.info.micro_batch == expected[i].micro_batch);
         CHECK(run.info.phase == expected[i].phase);
         CHECK(run.info.n_threads == 1);
-        CHECK(run.info.cells_total == 3 * 64);
+        CHECK(run.info.slots_total == 3 * 64);
         REQUIRE(run.tokens.size() == expected[i].n);
         for (const TokenView& token : run.tokens) {
             const bool other = next == 10;
@@ -171,14 +171,14 @@ TEST_CASE("[G7] trace: graph inputs are visible by name before the run") {
     for (const auto& [name, bytes] : run.inputs) {
         names.insert(name);
         const auto* values = reinterpret_cast<const std::int32_t*>(bytes.data());
-        if (name == "inp_tokens" || name == "inp_pos" || name == "kv_cells") REQUIRE(bytes.size() == 20);
+        if (name == "inp_tokens" || name == "inp_pos" || name == "kv_slots") REQUIRE(bytes.size() == 20);
         for (int i = 0; i < 5; ++i) {
             if (name == "inp_tokens") CHECK(Token{values[i]} == tokens[static_cast<std::size_t>(i)]);
             if (name == "inp_pos") CHECK(values[i] == i);
         }
         if (name == "inp_out_rows") CHECK(values[0] == 4);
     }
-    CHECK(names == std::set<std::string>{"inp_tokens", "inp_pos", "kv_cells", "kv_table", "kv_seqs", "kv_spans",
+    CHECK(names == std::set<std::string>{"inp_tokens", "inp_pos", "kv_slots", "kv_table", "kv_seqs", "kv_spans",
                                          "inp_out_rows"});
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("trace: thread spans lie inside their event, one per thread; other lev
             ContextOptions options = exercise_options();
             options.n_threads = n_threads;
             Traced t(model, options, {.level = TraceLevel::threads, .delivery = delivery});
-            detail::impl_of(t.context).team_limit = n_threads;  // also on a machine with fewer processors
+            detail::impl_of(t.context).runner.team_limit = n_threads;  // also on a machine with fewer processors
             exercise(t.context);
             std::uint64_t busy = 0;
             for (const SeenEvent& event : t.recorder->events) {

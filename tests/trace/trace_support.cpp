@@ -42,7 +42,7 @@ void exercise(Context& context) {
     REQUIRE(context.seq_rm(SeqId{1}) == RemoveStatus::ok);
     REQUIRE(context.seq_rm(SeqId{2}) == RemoveStatus::ok);
     batch.clear();
-    for (int i = 0; i < 3; ++i) add(batch, {1, 2}, i == 2);  // one cell for two sequences
+    for (int i = 0; i < 3; ++i) add(batch, {1, 2}, i == 2);  // one slot for two sequences
     REQUIRE(context.decode(batch) == DecodeStatus::ok);
 }
 

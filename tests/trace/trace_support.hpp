@@ -22,7 +22,7 @@ inline constexpr std::array<const char*, 6> kTracedModels{"llama",    "llama-moe
 }
 
 /// Decodes of every kind: prefill in several micro-batches, single tokens, several sequences, a shared prefix that is
-/// written on (page copies), removed cells, tokens of two sequences, batches without outputs. Needs 3 sequences.
+/// written on (page copies), removed slots, tokens of two sequences, batches without outputs. Needs 3 sequences.
 void exercise(Context& context);
 [[nodiscard]] ContextOptions exercise_options();
 

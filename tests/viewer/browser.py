@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Drives a headless Chromium over the DevTools protocol, by the two pipes it takes in place of a port: only the standard
-library, and nothing listens on the network.
-"""
+"""Drives a headless Chromium over the DevTools protocol, by the two pipes it takes in place of a port: only the
+standard library, and nothing listens on the network. """
 import base64
 import json
 import os
@@ -11,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -21,7 +21,8 @@ def find():
 
 
 class Page:
-    """One window. Collects what pages should not do: errors on the console, uncaught exceptions, requests that leave."""
+    """One window. Collects what pages should not do: errors on the console, uncaught exceptions, requests that
+    leave."""
 
     def __init__(self, width=1440, height=900, dark=False):
         self.folder = tempfile.TemporaryDirectory(prefix="tinfer-browser-")
@@ -38,8 +39,10 @@ class Page:
         self.process = subprocess.Popen(
             [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--mute-audio",
-             "--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={self.folder.name}", "--remote-debugging-pipe", "about:blank"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pipes, close_fds=False,
+             "--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={self.folder.name}",
+             "--remote-debugging-pipe", "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pipes,
+            close_fds=False,
             start_new_session=True)
         os.close(command_read)
         os.close(answer_write)
@@ -136,7 +139,8 @@ class Page:
 
     def frames(self, n=2):
         """Lets the page draw."""
-        self.run("new Promise(done => { let n = %d; const next = () => n-- ? requestAnimationFrame(next) : done(); next(); })" % n)
+        self.run("new Promise(done => { let n = %d; const next = () => n-- ? requestAnimationFrame(next) : done(); "
+                 "next(); })" % n)
 
     def choose_file(self, selector, path):
         root = self.send("DOM.getDocument")["root"]["nodeId"]
@@ -169,8 +173,31 @@ class Page:
         self.frames()
 
     def dark(self, on):
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+        self.send("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
     def picture(self, path):
         with open(path, "wb") as out:
             out.write(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+class PageTest(unittest.TestCase):
+    """Cases in one window. After each, the page has said nothing on the console and no request has left."""
+    inside = ("file:", "data:")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.page = Page()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.page.close()
+
+    def setUp(self):
+        self.page.errors.clear()
+        self.page.requests.clear()
+
+    def tearDown(self):
+        self.page.frames()
+        self.assertEqual(self.page.errors, [])
+        self.assertEqual([url for url in self.page.requests if not url.startswith(self.inside)], [])

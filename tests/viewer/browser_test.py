@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The viewer in a headless Chromium: it opens from disk, every tab draws, filter, keys and pointer work, hostile names
-stay text, nothing is on the console and no request leaves the page, and a million events stay fluid. First argument: the
-program; then `--pictures FOLDER` to keep pictures. Exits with 77 where there is no Chromium.
-"""
+stay text, nothing is on the console and no request leaves the page, and a million events stay fluid. First argument:
+the program; then `--pictures FOLDER` to keep pictures. Exits with 77 where there is no Chromium. """
 import json
 import pathlib
 import subprocess
@@ -25,7 +24,8 @@ import synthetic_trace as synthetic
 WORK = tempfile.TemporaryDirectory(prefix="tinfer-viewer-")
 FOLDER = pathlib.Path(WORK.name)
 TABS = ["timeline", "heat", "layers", "tensors", "experts", "roofline", "graph"]
-KINDS = {"dense": synthetic.dense, "experts": lambda: synthetic.experts(12), "hostile": synthetic.hostile, "hook": synthetic.hook,
+KINDS = {"dense": synthetic.dense, "experts": lambda: synthetic.experts(12), "hostile": synthetic.hostile,
+         "hook": synthetic.hook,
          "million": synthetic.million}
 
 # How many colours a canvas has, and how many of its pixels are not its most frequent one.
@@ -56,24 +56,11 @@ def page_of(kind):
     return path.as_uri()
 
 
-class Viewer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.page = browser.Page()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-
-    def setUp(self):
-        self.page.errors.clear()
-        self.page.requests.clear()
+class Viewer(browser.PageTest):
+    inside = ("file:", "blob:", "data:")
 
     def tearDown(self):
-        self.page.frames()
-        self.assertEqual(self.page.errors, [])
-        outside = [url for url in self.page.requests if not url.startswith(("file:", "blob:", "data:"))]
-        self.assertEqual(outside, [])
+        super().tearDown()
         self.assertLessEqual(len([url for url in self.page.requests if url.startswith("file:")]), 2)   # the page itself
 
     def open(self, kind, fragment=""):
@@ -97,12 +84,14 @@ class Viewer(unittest.TestCase):
         if text:
             self.page.type(text)
         else:
-            self.page.run("(() => { const box = document.getElementById('filter'); box.value = ''; box.dispatchEvent(new Event('input')); })()")
+            self.page.run("(() => { const box = document.getElementById('filter'); box.value = ''; "
+                          "box.dispatchEvent(new Event('input')); })()")
         self.page.run("new Promise(done => setTimeout(done, 200))")
         self.page.frames(3)
 
     def kernels(self):
-        return int(self.page.run(r"document.querySelector('#status').textContent.replace(/\u2009/g, '').match(/(\d+) kernels/)[1]"))
+        return int(self.page.run(r"document.querySelector('#status').textContent.replace(/\u2009/g, '').match(/(\d+) "
+                                 r"kernels/)[1]"))
 
     def picture(self, name):
         if PICTURES:
@@ -170,8 +159,10 @@ class Viewer(unittest.TestCase):
         self.open("dense")
         whole = self.kernels()
         self.assertEqual(whole, 13 * 334)
-        for text, expected in (("layer:5", 13 * 15), ("layer:3-7 part:ffn", 13 * 5 * 4), ("op:attention phase:decode", 12 * 22),
-                               ("tensor:*ffn_down*", 13 * 22), ("-phase:decode", 334), ("run:3-10 kernel:rms*", 8 * 45), ("type:Q6_K", 13 * 23),
+        for text, expected in (("layer:5", 13 * 15), ("layer:3-7 part:ffn", 13 * 5 * 4),
+                               ("op:attention phase:decode", 12 * 22),
+                               ("tensor:*ffn_down*", 13 * 22), ("-phase:decode", 334), ("run:3-10 kernel:rms*", 8 * 45),
+                               ("type:Q6_K", 13 * 23),
                                ("layer:none", 13 * 4), ("rope", 13 * 45)):
             with self.subTest(text=text):
                 self.filter(text)
@@ -237,7 +228,8 @@ class Viewer(unittest.TestCase):
 
     def test_pointer(self):
         self.open("dense")
-        box = self.page.run("(b => [b.left, b.top, b.width, b.height])(document.querySelector('#overview').getBoundingClientRect())")
+        box = self.page.run("(b => [b.left, b.top, b.width, "
+                            "b.height])(document.querySelector('#overview').getBoundingClientRect())")
         x = lambda share: box[0] + 84 + share * (box[2] - 98)
         self.page.drag([(x(0.6), box[1] + 20), (x(0.7), box[1] + 20), (x(0.8), box[1] + 20)])
         self.assertIn("selected", self.text("#status"))
@@ -249,7 +241,8 @@ class Viewer(unittest.TestCase):
         self.page.key("Escape")
         self.assertIn("whole session", self.text("#status"))
         self.tab("timeline")
-        stage = self.page.run("(b => [b.left, b.top, b.width, b.height])(document.querySelector('#stage').getBoundingClientRect())")
+        stage = self.page.run("(b => [b.left, b.top, b.width, "
+                              "b.height])(document.querySelector('#stage').getBoundingClientRect())")
         self.page.click(stage[0] + 600, stage[1] + stage[3] * 0.42)          # the lane of steps
         self.assertIn("READS AND WRITES", self.text("#details").upper())
         self.page.mouse("mouseMoved", stage[0] + 640, stage[1] + stage[3] * 0.42)
@@ -259,7 +252,8 @@ class Viewer(unittest.TestCase):
         self.page.frames(3)
         self.assertNotEqual(self.page.run(INK), before)
         self.tab("tensors")
-        self.page.run("[...document.querySelectorAll('#stage th button')].find(b => b.textContent.startsWith('size')).click()")
+        self.page.run("[...document.querySelectorAll('#stage th button')].find(b => "
+                      "b.textContent.startsWith('size')).click()")
         self.page.frames(3)
         self.assertTrue(self.text("#stage tbody tr").startswith("output.weight"))
 
@@ -323,8 +317,12 @@ class Viewer(unittest.TestCase):
             const canvas = document.querySelector('#stage > canvas'), box = canvas.getBoundingClientRect();
             for (let i = 0; i < 40; ++i) {
                 let rectangles = 0;
-                proto.fillRect = function (...at) { if (this.canvas === canvas) ++rectangles; return real.apply(this, at); };
-                canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: i < 30 ? -100 : 100, clientX: box.left + 500, clientY: box.top + 200, cancelable: true}));
+                proto.fillRect = function (...at) {
+                    if (this.canvas === canvas) ++rectangles;
+                    return real.apply(this, at);
+                };
+                canvas.dispatchEvent(new WheelEvent('wheel', {
+                    deltaY: i < 30 ? -100 : 100, clientX: box.left + 500, clientY: box.top + 200, cancelable: true}));
                 const start = performance.now();
                 await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
                 out.push([rectangles, performance.now() - start]);

@@ -30,9 +30,11 @@ def make_page():
     """(page, its data) of one tiny model with two caches; one token of the data has a hostile text."""
     model, receipt, page = FOLDER / "tiny.gguf", FOLDER / "r.json", FOLDER / "page.html"
     subprocess.run([sys.executable, ROOT / "tests/support/tiny_model.py", model], check=True)
-    run = [TINFER, "--quiet", "run", model, "-p", "once on a time", "-n", "40", "--seed", "3", "--temp", "2", "--logit-bias", "2=-1e9"]
+    run = [TINFER, "--quiet", "run", model, "-p", "once on a time", "-n", "40", "--seed", "3", "--temp", "2",
+           "--logit-bias", "2=-1e9"]
     subprocess.run([*run, "--receipt", receipt], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([TINFER, "replay", receipt, "--compare", "--kv-type-k", "bf16", "--kv-type-v", "bf16", "--html", page],
+    subprocess.run([TINFER, "replay", receipt, "--compare", "--kv-type-k", "bf16", "--kv-type-v", "bf16", "--html",
+                    page],
                    check=True, stdout=subprocess.DEVNULL)
     text = page.read_text()
     found = re.search(r'(<script type="application/json" id="comparison">)(.*?)(</script>)', text, re.S)
@@ -45,24 +47,15 @@ def make_page():
     return page, data
 
 
-class Compare(unittest.TestCase):
+class Compare(browser.PageTest):
     @classmethod
     def setUpClass(cls):
         cls.file, cls.data = make_page()
-        cls.page = browser.Page()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
+        super().setUpClass()
 
     def setUp(self):
-        self.page.errors.clear()
-        self.page.requests.clear()
+        super().setUp()
         self.page.open(self.file.as_uri())
-
-    def tearDown(self):
-        self.assertEqual(self.page.errors, [])
-        self.assertEqual([url for url in self.page.requests if not url.startswith(("file:", "data:"))], [])
 
     def run_in_page(self, script):
         return self.page.run(script)
@@ -92,10 +85,13 @@ class Compare(unittest.TestCase):
         self.assertIn("Token 5", self.run_in_page(title))
         self.run_in_page(key % "t")
         self.assertFalse(self.run_in_page("document.getElementById('table').hidden"))
-        self.assertTrue(self.run_in_page("document.querySelector('#table tr[data-token=\"5\"]').classList.contains('selected')"))
-        self.run_in_page("(() => { const s = document.getElementById('colour'); s.value = 'b'; s.dispatchEvent(new Event('change')); })()")
+        self.assertTrue(self.run_in_page("document.querySelector('#table "
+                                         "tr[data-token=\"5\"]').classList.contains('selected')"))
+        self.run_in_page("(() => { const s = document.getElementById('colour'); s.value = 'b'; s.dispatchEvent(new "
+                         "Event('change')); })()")
         self.run_in_page("document.getElementById('theme').click()")
-        ink = self.run_in_page("(() => { const c = document.querySelector('#chart canvas'); const d = new Uint32Array(c.getContext('2d')"
+        ink = self.run_in_page("(() => { const c = document.querySelector('#chart canvas'); const d = new "
+                               "Uint32Array(c.getContext('2d')"
                                ".getImageData(0, 0, c.width, c.height).data.buffer); return new Set(d).size; })()")
         self.assertGreater(ink, 3)
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The parts of the viewer that need no page, in Node: decoding, sums, pyramids, filter, and what they do with files that
-// lie.   node modules_test.js FOLDER-OF-VIEWER TRACE...
+// The parts of the viewer that need no page, in Node: decoding, sums, pyramids, filter, and what they do with files
+// that lie.
+//
+// usage: node modules_test.js FOLDER-OF-VIEWER TRACE...
 'use strict';
 const assert = require('assert');
 const fs = require('fs');
 const vm = require('vm');
 
 const [folder, ...files] = process.argv.slice(2);
-const parts = ['decode', 'decode_events', 'model', 'lod', 'filter'].map(name => fs.readFileSync(`${folder}/${name}.js`, 'utf8'));
-const names = `crc32c readTrace buildModel parseFilter compileFilter aggregate tensorSums groupSteps expertPicks expertOverlap
-    expertCacheCurve buildPyramid lanePixels heatExtents heatAccumulate overviewBins lowerBound operandBytes`.split(/\s+/);
+const parts = ['decode', 'decode_events', 'model', 'lod', 'filter']
+    .map(name => fs.readFileSync(`${folder}/${name}.js`, 'utf8'));
+const names = `crc32c readTrace buildModel parseFilter compileFilter aggregate tensorSums groupSteps expertPicks
+    expertOverlap expertCacheCurve buildPyramid lanePixels heatExtents heatAccumulate overviewBins lowerBound
+    operandBytes`.split(/\s+/);
 const v = vm.runInThisContext(`(() => { ${parts.join('\n')}\n return {${names.join(',')}}; })()`);
 const buffer = bytes => bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
 const [example, dense, experts, hostile] = files.map(file => fs.readFileSync(file));
@@ -23,19 +27,24 @@ function whole(bytes) {
 /** Everything that is drawn from, on a small grid. */
 function exercise(bytes) {
     const {model, masks, sums} = whole(bytes), {trace} = model, e = trace.events;
-    const end = Float64Array.from(e.begin, (t, i) => t + e.duration[i]), pyramid = v.buildPyramid(e.begin, end, new Uint8Array(e.count), e.count);
-    const out = {cover: new Float32Array(64), busy: new Float32Array(64), best: new Float32Array(64), colour: new Uint8Array(64)};
+    const end = Float64Array.from(e.begin, (t, i) => t + e.duration[i]),
+        pyramid = v.buildPyramid(e.begin, end, new Uint8Array(e.count), e.count);
+    const out = {cover: new Float32Array(64), busy: new Float32Array(64), best: new Float32Array(64),
+                 colour: new Uint8Array(64)};
     v.lanePixels(pyramid, model.begin, model.end, 64, out);
     v.overviewBins(model, 64);
     v.groupSteps(model, sums, s => s.opName);
     const picks = v.expertPicks(model, masks, sums);
     if (picks) { v.expertOverlap(picks); v.expertCacheCurve(picks); }
     const rows = 50, high = Math.max(1, ...trace.tensors.map(t => t.place + t.bytes));
-    for (const axis of [{byFile: true, rows, low: 0, scale: rows / high}, {byFile: false, rowOf: trace.tensors.map((_, i) => i % rows)}]) {
+    for (const axis of [{byFile: true, rows, low: 0, scale: rows / high},
+                        {byFile: false, rowOf: trace.tensors.map((_, i) => i % rows)}]) {
         const r = trace.ranges;
-        const job = {...v.heatExtents(model, axis), rows, columns: 20, byTime: true, t0: model.begin, t1: model.end, run0: 0, run1: 1, reuse: false,
-            stepMask: masks.steps, runMask: masks.runs, step: e.step, begin: e.begin, run: e.run, firstRange: e.firstRange, rangeOperand: r.operand,
-            rangeOffset: r.offset, rangeLength: r.length, rangePieces: r.pieces, rangeStride: r.stride, cells: new Float64Array(rows * 20),
+        const job = {
+            ...v.heatExtents(model, axis), rows, columns: 20, byTime: true, t0: model.begin, t1: model.end, run0: 0,
+            run1: 1, reuse: false, stepMask: masks.steps, runMask: masks.runs, step: e.step, begin: e.begin,
+            run: e.run, firstRange: e.firstRange, rangeOperand: r.operand, rangeOffset: r.offset,
+            rangeLength: r.length, rangePieces: r.pieces, rangeStride: r.stride, cells: new Float64Array(rows * 20),
             last: new Float64Array(rows).fill(-1), state: new Float64Array(1)};
         v.heatAccumulate(job, 0, e.count);
         if (axis.byFile) model.heat = job.cells;
@@ -47,7 +56,8 @@ function exercise(bytes) {
 assert.strictEqual(v.crc32c(Buffer.from('123456789'), 0, 9), 0xe3069283);
 const small = v.readTrace(buffer(example));
 assert.deepStrictEqual(small.marks, [{time: 1500, text: 'blk.0.attn_q.weight'}]);
-assert.deepStrictEqual([small.header.level, small.header.session, small.problems], [1, '000102030405060708090a0b0c0d0e0f', []]);
+assert.deepStrictEqual([small.header.level, small.header.session, small.problems],
+                       [1, '000102030405060708090a0b0c0d0e0f', []]);
 
 // every weight is read once a run, and what the heat map holds is what the sums say
 {
@@ -59,7 +69,8 @@ assert.deepStrictEqual([small.header.level, small.header.session, small.problems
     }
     assert.strictEqual(sums.count, runs * 334);
     assert.strictEqual(model.coverage.missing.length, 0);
-    const heat = exercise(dense).heat.reduce((a, b) => a + b, 0), read = model.trace.tensors.reduce((a, t) => a + (t.cls === 0 ? tensors.bytes[t.id] : 0), 0);
+    const heat = exercise(dense).heat.reduce((a, b) => a + b, 0),
+        read = model.trace.tensors.reduce((a, t) => a + (t.cls === 0 ? tensors.bytes[t.id] : 0), 0);
     assert.ok(Math.abs(heat - read) < 1e-6 * read, `${heat} of ${read}`);
     const slowest = v.groupSteps(model, sums, s => s.layer).filter(g => g.key >= 0).sort((a, b) => b.time - a.time)[0];
     assert.strictEqual(slowest.key, 13);
@@ -70,7 +81,8 @@ assert.deepStrictEqual([small.header.level, small.header.session, small.problems
     const n = 5000, begin = Float64Array.from({length: n}, (_, i) => 10 * i), end = begin.map(t => t + 7);
     const pyramid = v.buildPyramid(begin, end, Uint8Array.from({length: n}, (_, i) => i < 3000 ? 1 : 2), n);
     for (const width of [10, 100, 977]) {
-        const out = {cover: new Float32Array(width), busy: new Float32Array(width), best: new Float32Array(width), colour: new Uint8Array(width)};
+        const out = {cover: new Float32Array(width), busy: new Float32Array(width), best: new Float32Array(width),
+                     colour: new Uint8Array(width)};
         v.lanePixels(pyramid, 0, 10 * n, width, out);
         assert.ok(Math.abs(out.cover.reduce((a, b) => a + b, 0) - 0.7 * width) < 0.01 * width);
         assert.deepStrictEqual([out.colour[0], out.colour[width - 1]], [1, 2]);
@@ -79,7 +91,8 @@ assert.deepStrictEqual([small.header.level, small.header.session, small.problems
 
 // experts: five for every token in turn, a cache of as many holds them, one of fewer (they go round) none
 {
-    const picks = {experts: 8, picks: [Array.from({length: 10}, (_, i) => ({run: i, tokens: 1, experts: [0, 1, 2, 3, 4]}))]};
+    const picks = {experts: 8,
+                   picks: [Array.from({length: 10}, (_, i) => ({run: i, tokens: 1, experts: [0, 1, 2, 3, 4]}))]};
     assert.deepStrictEqual(v.expertCacheCurve(picks), [0, 0, 0, 0, 0, 0.9, 0.9, 0.9, 0.9]);
     assert.deepStrictEqual(v.expertOverlap(picks).perLayer, [1]);
     const {model, masks, sums} = whole(experts), real = v.expertPicks(model, masks, sums);
@@ -95,7 +108,8 @@ assert.throws(() => v.parseFilter('lair:5'), /no key "lair"/);
 assert.throws(() => v.parseFilter('layer:'), /needs a value/);
 assert.throws(() => v.parseFilter('run:a-b'), /no number/);
 assert.deepStrictEqual([3, 4, 7, 8, 9].map(v.parseFilter('layer:4-7,9')[0].test), [false, true, true, false, true]);
-assert.ok(v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.3.ffn_up.weight') && !v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.13.ffn_up'));
+assert.ok(v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.3.ffn_up.weight')
+          && !v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.13.ffn_up'));
 
 // files that lie: any bytes give an error or a model that can be drawn from, soon and in little memory
 {
@@ -104,9 +118,11 @@ assert.ok(v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.3.ffn_up.weight') && 
     let errors = 0, drawn = 0, told = 0;
     for (let round = 0; round < 400; ++round) {
         const bytes = Buffer.from(hostile), blocks = [];
-        for (let at = 128; at + 56 <= bytes.length; at += 56 + Math.ceil(bytes.readUInt32LE(at + 8) / 8) * 8) blocks.push(at);
+        const length = at => 56 + Math.ceil(bytes.readUInt32LE(at + 8) / 8) * 8;
+        for (let at = 128; at + 56 <= bytes.length; at += length(at)) blocks.push(at);
         for (let k = 1 + random(4); k > 0; --k) {   // a field becomes something else, and the checksum agrees
-            const at = blocks[random(blocks.length)], size = bytes.readUInt32LE(at + 8), where = at + 56 + random(Math.max(1, size / 4 | 0)) * 4;
+            const at = blocks[random(blocks.length)], size = bytes.readUInt32LE(at + 8),
+                where = at + 56 + random(Math.max(1, size / 4 | 0)) * 4;
             if (where + 4 > at + 56 + size) continue;
             bytes.writeUInt32LE([0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 65535, random(2 ** 32)][random(7)], where);
             bytes.writeUInt32LE(v.crc32c(bytes, at + 56, at + 56 + size), at + 48);
@@ -115,7 +131,8 @@ assert.ok(v.parseFilter('tensor:blk.?.ffn_*')[0].test('blk.3.ffn_up.weight') && 
         const cut = round % 7 === 0 ? bytes.subarray(0, random(bytes.length)) : bytes, start = Date.now();
         try { told += exercise(Buffer.from(cut)).trace.problems.length > 0; ++drawn; } catch (error) {
             ++errors;
-            assert.ok(error instanceof Error && !(error instanceof RangeError) && !(error instanceof TypeError) && !(error instanceof ReferenceError), error.stack);
+            assert.ok(error instanceof Error && !(error instanceof RangeError) && !(error instanceof TypeError)
+                      && !(error instanceof ReferenceError), error.stack);
         }
         assert.ok(Date.now() - start < 20000, `round ${round} takes too long`);
     }

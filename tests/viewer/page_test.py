@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The page that `tinfer trace view` writes, without a browser: nothing in it leaves it, hostile names are escaped, and
-what is packed in it, unpacked here by the description in examples/cli/trace/view.hpp, is the trace. First argument: the program.
-"""
+what is packed in it, unpacked here by the description in examples/cli/trace/view.hpp, is the trace. First argument: the
+program. """
 import base64
 import json
 import pathlib
@@ -62,7 +62,8 @@ def file_events(data):
         events = []
         for i in range(n):
             begin, duration, step, first, count, status, flags, size = EVENT.unpack_from(body, 40 + 32 * i)
-            events.append((begin, duration, step, status | flags << 8, size, ranges[first:first + count], spans[i * threads:(i + 1) * threads]))
+            events.append((begin, duration, step, status | flags << 8, size, ranges[first:first + count],
+                           spans[i * threads:(i + 1) * threads]))
         out.append((run, events))
     return out
 
@@ -154,9 +155,11 @@ class Page(unittest.TestCase):
 
     def test_nothing_leaves_the_page(self):
         page, _ = view(None)
-        self.assertIn("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:", page)
+        self.assertIn("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+                      "worker-src blob:", page)
         self.assertIsNone(re.search(r"https?:|@import|url\(|\bsrc\s*=|(?:href|action)\s*=\s*[\"'](?!data:,)", page))
-        for word in ("fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "importScripts", "innerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        for word in ("fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "importScripts", "innerHTML",
+                     "insertAdjacentHTML", "document.write", "eval("):
             self.assertNotIn(word, page)
         self.assertLess(len(page.encode()), 225 * 1024)
         self.assertEqual(embedded(page), (None, b""))
@@ -185,14 +188,18 @@ class Page(unittest.TestCase):
         self.assertEqual([run for run, _ in packed_events(inside[info["skeleton"]:])], [0, 2, 3])
         data[second] ^= 1
         info, _ = embedded(view(bytes(data))[0])
-        self.assertEqual(info["problems"], [f"skipped damaged bytes {second} to {next(at for _, at in sizes if at > second)}"])
+        self.assertEqual(info["problems"],
+                         [f"skipped damaged bytes {second} to {next(at for _, at in sizes if at > second)}"])
         info, _ = embedded(view(bytes(data[:second + 200]))[0])
         self.assertEqual(len(info["problems"]), 1)
 
     def test_refused(self):
-        for data, message in ((b"GGUF" + bytes(300), "not a trace"), (b"TNFTRACE\2\0\0\0" + bytes(300), "version 2.0 not supported"),
-                              (synthetic.worked_example()[:40] + b"x" + synthetic.worked_example()[41:], "header is damaged")):
-            code = subprocess.run([TINFER, "trace", "view", self.put(data), "-o", FOLDER / "no.html"], capture_output=True, text=True)
+        for data, message in ((b"GGUF" + bytes(300), "not a trace"),
+                              (b"TNFTRACE\2\0\0\0" + bytes(300), "version 2.0 not supported"),
+                              (synthetic.worked_example()[:40] + b"x" + synthetic.worked_example()[41:],
+                               "header is damaged")):
+            code = subprocess.run([TINFER, "trace", "view", self.put(data), "-o", FOLDER / "no.html"],
+                                  capture_output=True, text=True)
             self.assertEqual(code.returncode, 2)
             self.assertIn(message, code.stderr)
             self.assertFalse((FOLDER / "no.html").exists())

@@ -105,7 +105,8 @@ class Reader(unittest.TestCase):
 
     def test_program(self):
         self.path.write_bytes(synthetic_trace.dense(prompt=2, tokens=1))
-        out = subprocess.run([sys.executable, ROOT / "examples/read_trace.py", self.path], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run([sys.executable, ROOT / "examples/read_trace.py", self.path], check=True,
+                             capture_output=True, text=True).stdout
         self.assertEqual(len(out.splitlines()), 245)
         self.assertRegex(out, r"(?m)^ +2 +107520000  output\.weight$")
 

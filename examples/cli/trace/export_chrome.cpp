@@ -33,7 +33,7 @@ public:
         run_name_ = "run " + std::to_string(run.run) + " " + std::string(to_string(run.phase)) + " (" +
                     counted(run.tokens.size(), "token") + ")";
         steps_.clear();
-        cells_ = run.cells_used;
+        slots_ = run.slots_used;
     }
     void see(const tinfer::KernelEvent& event) override {
         Step step{event.begin,
@@ -51,7 +51,7 @@ public:
     }
     void end(const tinfer::RunResult& result) override {
         slice({0, result.run->begin, result.end, run_name_, nullptr});
-        counter("cells used", result.run->begin, double(cells_));
+        counter("slots used", result.run->begin, double(slots_));
         for (std::size_t i = 0; i < steps_.size(); ++i) {
             if (i == 0 || steps_[i].part != steps_[i - 1].part) {
                 std::size_t last = i;
@@ -84,7 +84,7 @@ private:
     };
     std::string run_name_;
     std::vector<Step> steps_;
-    std::uint64_t cells_ = 0;
+    std::uint64_t slots_ = 0;
 };
 
 std::uint32_t n_tracks(const tinfer::TraceReader& trace) {
@@ -171,7 +171,7 @@ public:
         for (std::uint64_t c = 0; c < 2; ++c)
             packet(Message().message(60, Message()
                                              .number(1, kCounters + c)
-                                             .text(2, c == 0 ? "cells used" : "GB/s")
+                                             .text(2, c == 0 ? "slots used" : "GB/s")
                                              .number(5, kProcess)
                                              .message(8, Message())));
     }

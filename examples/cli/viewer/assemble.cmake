@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Puts the parts of the viewer together: the empty page PAGE, and, with SOURCE, the same as a C++ file for `tinfer trace
 # view`.   cmake -DPAGE=out.html [-DSOURCE=out.cpp] -P assemble.cmake
-set(scripts decode decode_events model lod filter app_state draw_timeline timeline_input draw_heat heat_input draw_layers
+set(scripts decode decode_events model lod filter app_state draw_timeline timeline_input draw_heat heat_input
+    draw_layers
     draw_tensors draw_experts draw_roofline draw_graph details findings app app_change app_start)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 
-file(READ ${here}/page.html page)
-foreach(marker style info data script)
-    string(FIND "${page}" "@${marker}@" at)
-    if(at LESS 0)
-        message(FATAL_ERROR "page.html: no @${marker}@")
-    endif()
-    string(SUBSTRING "${page}" 0 ${at} before_${marker})
-    string(LENGTH "@${marker}@" length)
-    math(EXPR at "${at} + ${length}")
-    string(SUBSTRING "${page}" ${at} -1 page)
-endforeach()
+include(${here}/cut_page.cmake)
+cut_page(page.html style info data script)
 
 set(html "${before_style}")
 set(before "    R\"~~view~~(${before_style})~~view~~\",\n")

@@ -22,14 +22,18 @@ function el(tag, props = {}, ...children) {
         else if (key.startsWith('aria-') || key === 'role') node.setAttribute(key, value);
         else node[key] = value;
     }
-    node.append(...children.flat().filter(c => c !== null && c !== undefined).map(c => (c instanceof Node ? c : String(c))));
+    const given = children.flat().filter(c => c !== null && c !== undefined);
+    node.append(...given.map(c => (c instanceof Node ? c : String(c))));
     return node;
 }
 
 /** What has no shape, as something that has. */
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/[\u0000-\u001f\u007f]/g, '·');
 const digits = (x, n) => (x === null || !Number.isFinite(x) ? '∞' : x.toFixed(n));
-const share = p => (p >= 0.0995 ? `${(100 * p).toFixed(0)} %` : p >= 0.00095 ? `${(100 * p).toFixed(1)} %` : p > 0 ? p.toExponential(0) : '0');
+const share = p =>
+    p >= 0.0995 ? `${(100 * p).toFixed(0)} %`
+    : p >= 0.00095 ? `${(100 * p).toFixed(1)} %`
+    : p > 0 ? p.toExponential(0) : '0';
 
 /** From 0 to 1: how strongly a value is shown, against the largest. */
 function strengths() {
@@ -43,7 +47,8 @@ function choose(i, scroll = true) {
     state.token = Math.min(Math.max(i, 0), data.tokens.length - 1);
     for (const node of document.querySelectorAll('[data-token]'))
         node.classList.toggle('selected', Number(node.dataset.token) === state.token);
-    if (scroll) document.querySelector(`#${state.tab} [data-token="${state.token}"]`)?.scrollIntoView({block: 'nearest'});
+    const chosen = `#${state.tab} [data-token="${state.token}"]`;
+    if (scroll) document.querySelector(chosen)?.scrollIntoView({block: 'nearest'});
     drawChart();
     drawDetails();
 }
@@ -54,14 +59,18 @@ function jump(step) {
 
 function drawHead() {
     document.title = `${data.a} and ${data.b}`;
-    $('sides').append(el('span', {}, `a  ${data.a}`), el('span', {class: 'quiet'}, '   and   '), el('span', {}, `b  ${data.b}`));
+    $('sides').append(
+        el('span', {}, `a  ${data.a}`), el('span', {class: 'quiet'}, '   and   '), el('span', {}, `b  ${data.b}`));
     const badge = (kind, text) => el('span', {class: `badge ${kind}`}, text);
     $('badges').append(
-        data.first_bits === null ? badge('good', 'the same bits') : badge('warn', `other bits from token ${data.first_bits}`),
-        data.first_parted === null ? badge('good', 'no other choice') : badge('bad', `they part at token ${data.first_parted}`)
+        data.first_bits === null ? badge('good', 'the same bits')
+            : badge('warn', `other bits from token ${data.first_bits}`),
+        data.first_parted === null ? badge('good', 'no other choice')
+            : badge('bad', `they part at token ${data.first_parted}`)
     );
     $('status').textContent =
-        `${data.tokens.length} tokens · the same choice for ${digits(100 * data.same_choice, 1)} % · mean KL ${digits(data.mean_kl, 6)} · ` +
+        `${data.tokens.length} tokens · the same choice for ${digits(100 * data.same_choice, 1)} % · ` +
+        `mean KL ${digits(data.mean_kl, 6)} · ` +
         `largest ${digits(data.max_kl, 6)} · perplexity ${digits(data.ppl_a, 4)} and ${digits(data.ppl_b, 4)}`;
 }
 
@@ -93,10 +102,12 @@ function drawChart() {
 function drawText() {
     const strong = strengths();
     const nodes = data.tokens.map((t, i) => {
-        const text = /^[\s\u0000-\u001f]*$/.test(t.text) ? [el('span', {class: 'shape'}, shown(t.text) || '∅'), /\n/.test(t.text) ? '\n' : ''] : [t.text];
+        const text = /^[\s\u0000-\u001f]*$/.test(t.text)
+            ? [el('span', {class: 'shape'}, shown(t.text) || '∅'), /\n/.test(t.text) ? '\n' : ''] : [t.text];
         return el(
             'button',
-            {class: (parted(t) ? 'parted' : '') + (i === state.token ? ' selected' : ''), style: {'--x': strong[i].toFixed(3)}, onclick: () => choose(i, false),
+            {class: (parted(t) ? 'parted' : '') + (i === state.token ? ' selected' : ''),
+             style: {'--x': strong[i].toFixed(3)}, onclick: () => choose(i, false),
              'aria-label': `token ${i}: ${shown(t.text)}, KL ${digits(t.kl, 4)}${parted(t) ? ', other choice' : ''}`},
             text
         );
@@ -129,17 +140,21 @@ function drawTable() {
             state.sort = sorted && state.sort[1] < 0 ? [c, 1] : [c, -1];
             drawTable();
         };
-        return el('th', {class: c >= 1 && c <= 3 ? 'text' : '', 'aria-sort': sorted ? (state.sort[1] < 0 ? 'descending' : 'ascending') : null},
+        const order = sorted ? (state.sort[1] < 0 ? 'descending' : 'ascending') : null;
+        return el('th', {class: c >= 1 && c <= 3 ? 'text' : '', 'aria-sort': order},
                   el('button', {onclick: again}, name));
     });
     const rows = order.map(i => {
         const t = data.tokens[i];
         const row = el('tr', {class: i === state.token ? 'selected' : '', onclick: () => choose(i, false)},
-                       columns.map(([, , text], c) => el('td', {class: c >= 1 && c <= 3 ? `text mono${c > 1 && parted(t) ? ' parted' : ''}` : ''}, text(t, i))));
+                       columns.map(([, , text], c) => el(
+                           'td', {class: c >= 1 && c <= 3 ? `text mono${c > 1 && parted(t) ? ' parted' : ''}` : ''},
+                           text(t, i))));
         row.dataset.token = i;
         return row;
     });
-    $('table').replaceChildren(el('table', {class: 'grid'}, el('thead', {}, el('tr', {}, head)), el('tbody', {}, rows)));
+    $('table').replaceChildren(
+        el('table', {class: 'grid'}, el('thead', {}, el('tr', {}, head)), el('tbody', {}, rows)));
 }
 
 function drawDetails() {
@@ -154,7 +169,8 @@ function drawDetails() {
             el('div', {class: 'quiet'}, `recorded one: rank ${s.rank}, ${share(s.p)}`),
             el('div', {class: 'alternatives'}, s.top.map(o =>
                 el('div', {},
-                    el('div', {class: `name${o.token === t.token ? ' recorded' : ''}`}, el('span', {}, shown(o.text)), el('span', {}, share(o.p))),
+                    el('div', {class: `name${o.token === t.token ? ' recorded' : ''}`},
+                       el('span', {}, shown(o.text)), el('span', {}, share(o.p))),
                     el('div', {class: 'bar'}, el('i', {style: {width: `${(100 * o.p) / most}%`}}))))));
     };
     $('details').replaceChildren(
@@ -191,8 +207,10 @@ function start() {
         choose(Math.floor(((event.clientX - box.left - left) / (box.width - 2 * left)) * data.tokens.length));
     });
     addEventListener('keydown', event => {
-        if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
-        const keys = {ArrowLeft: () => choose(state.token - 1), ArrowRight: () => choose(state.token + 1), n: () => jump(1), p: () => jump(-1),
+        if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+        if (event.ctrlKey || event.metaKey || event.altKey) return;
+        const keys = {ArrowLeft: () => choose(state.token - 1), ArrowRight: () => choose(state.token + 1),
+                      n: () => jump(1), p: () => jump(-1),
                       t: () => show(state.tab === 'text' ? 'table' : 'text')};
         const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
         if (!act) return;
@@ -208,7 +226,9 @@ function start() {
     };
     dark.addEventListener('change', apply);
     $('theme').addEventListener('click', () => {
-        theme = theme === null ? (dark.matches ? 'light' : 'dark') : theme === 'dark' ? 'light' : theme === 'light' && !dark.matches ? 'dark' : null;
+        theme = theme === null ? (dark.matches ? 'light' : 'dark')
+            : theme === 'dark' ? 'light'
+            : theme === 'light' && !dark.matches ? 'dark' : null;
         apply();
     });
     apply();

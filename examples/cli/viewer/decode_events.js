@@ -113,8 +113,8 @@ function readEvents(view, blocks, trace) {
     return columns;
 }
 
-/** What view.cpp packed: per block run, events, ranges, threads; per event begin, duration, step, a control number, then
-    its ranges and spans; all as variable-length numbers, differences from what the same step had before. */
+/** What view.cpp packed: per block run, events, ranges, threads; per event begin, duration, step, a control number,
+    then its ranges and spans; all as variable-length numbers, differences from what the same step had before. */
 function unpackEvents(bytes, info, trace) {
     let at = 0;
     const number = () => {

@@ -177,7 +177,8 @@ details.operands = (step, i) => {
                 {class: 'mode'},
                 o.kind === ELIDED
                     ? 'fused away'
-                    : `${mode} ${formatBytes(operandBytes(app.model, step, i, which))}${o.passes > 1 ? ` × ${o.passes} passes` : ''}`
+                    : `${mode} ${formatBytes(operandBytes(app.model, step, i, which))}` +
+                          (o.passes > 1 ? ` × ${o.passes} passes` : '')
             ),
             tensor ? details.tensorLink(tensor) : el('span', {class: 'quiet'}, value?.name || 'value'),
             ...ranges
@@ -186,7 +187,9 @@ details.operands = (step, i) => {
                     el(
                         'div',
                         {class: 'quiet mono'},
-                        `${kind === 'range' ? '' : `${kind} ${r.tag[k]}: `}${formatCount(r.offset[k])} + ${formatCount(r.length[k])}${r.pieces[k] > 1 ? ` × ${r.pieces[k]}, ${formatCount(r.stride[k])} apart` : ''}`
+                        (kind === 'range' ? '' : `${kind} ${r.tag[k]}: `) +
+                            `${formatCount(r.offset[k])} + ${formatCount(r.length[k])}` +
+                            (r.pieces[k] > 1 ? ` × ${r.pieces[k]}, ${formatCount(r.stride[k])} apart` : '')
                     )
                 ),
             ranges.length > 12 ? el('div', {class: 'quiet'}, `and ${ranges.length - 12} more`) : null
@@ -220,7 +223,8 @@ details.run = ({run: at}) => {
             run.rolledBack && ['rolled back', 'yes'],
             sample && [
                 'sampled',
-                `${sample.token >= 0 ? `token ${sample.token}` : 'hidden'}, p = ${sample.probability.toFixed(3)}, ${formatTime(sample.duration)}`
+                (sample.token >= 0 ? `token ${sample.token}` : 'hidden') +
+                    `, p = ${sample.probability.toFixed(3)}, ${formatTime(sample.duration)}`
             ]
         ]),
         el(

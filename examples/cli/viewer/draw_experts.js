@@ -222,7 +222,8 @@ experts.pointer = (kind, event, x, y) => {
             event,
             hit && [
                 `layer ${hit.layer}, expert ${hit.expert}`,
-                `chosen ${formatCount(p.counts[hit.l * p.experts + hit.expert])} times by ${formatCount(p.tokens[hit.l])} tokens: ` +
+                `chosen ${formatCount(p.counts[hit.l * p.experts + hit.expert])} times ` +
+                    `by ${formatCount(p.tokens[hit.l])} tokens: ` +
                     formatShare(p.counts[hit.l * p.experts + hit.expert] / p.tokens[hit.l]),
                 `even routing: ${formatShare(p.used / p.experts)}`
             ]

@@ -274,7 +274,8 @@ graph.draw = canvas => {
         g.textAlign = 'right';
         g.fillText(
             l.length > 1
-                ? `× ${l.length}   layers ${dense ? `${l[0]}–${l[l.length - 1]}` : l.slice(0, 4).join(', ') + (l.length > 4 ? ' …' : '')}`
+                ? `× ${l.length}   layers ` +
+                      (dense ? `${l[0]}–${l[l.length - 1]}` : l.slice(0, 4).join(', ') + (l.length > 4 ? ' …' : ''))
                 : `layer ${l[0]}`,
             X(box.x1 + 4),
             Y(box.y - 39)
@@ -298,8 +299,9 @@ graph.draw = canvas => {
             const a = [X(from.x + from.w / 2), Y(from.y + from.h)],
                 b = [X(to.x + to.w / 2), Y(to.y) - 1],
                 bend = (b[1] - a[1]) / 2;
-            const aside =
-                to.rank - from.rank > 1 ? (from.x + from.w / 2 >= to.x + to.w / 2 ? 1 : -1) * (to.w * 0.62) * z : 0; // around what lies between
+            // around what lies between
+            const side = from.x + from.w / 2 >= to.x + to.w / 2 ? 1 : -1,
+                aside = to.rank - from.rank > 1 ? side * (to.w * 0.62) * z : 0;
             g.moveTo(...a);
             g.bezierCurveTo(
                 a[0] + aside,

@@ -183,9 +183,13 @@ heat.request = (width, height) => {
     if (!heat.worker && !heat.noWorker) {
         try {
             const text =
-                `"use strict";\n${heatAccumulate}\nlet data = null;\nonmessage = ({data: m}) => {\n    if (m.data) { data = m.data; return; }\n` +
-                '    const job = Object.assign({}, data, m.job, {cells: new Float64Array(m.job.rows * m.job.columns), last: new Float64Array(m.job.rows).fill(-1), state: new Float64Array(1)});\n' +
-                '    heatAccumulate(job, 0, job.step.length);\n    postMessage({id: m.id, cells: job.cells}, [job.cells.buffer]);\n};';
+                `"use strict";\n${heatAccumulate}\nlet data = null;\nonmessage = ({data: m}) => {\n` +
+                '    if (m.data) { data = m.data; return; }\n' +
+                '    const job = Object.assign({}, data, m.job, {\n' +
+                '        cells: new Float64Array(m.job.rows * m.job.columns),\n' +
+                '        last: new Float64Array(m.job.rows).fill(-1), state: new Float64Array(1)});\n' +
+                '    heatAccumulate(job, 0, job.step.length);\n' +
+                '    postMessage({id: m.id, cells: job.cells}, [job.cells.buffer]);\n};';
             heat.worker = new Worker(URL.createObjectURL(new Blob([text], {type: 'text/javascript'})));
             heat.worker.postMessage({data});
             heat.worker.onerror = () => {

@@ -166,7 +166,9 @@ layers.render = stage => {
                             style: cell.missing ? {} : {background: `rgb(${colour.join(' ')})`, color: ink},
                             title: cell.missing
                                 ? `${cell.missing} of ${cell.weights} weights were never read`
-                                : `${row < 0 ? '' : `layer ${row} `}${column}: ${formatTime(cell.time)}, ${formatBytes(cell.bytes)}, ${formatCount(cell.count)} steps`,
+                                : (row < 0 ? '' : `layer ${row} `) +
+                                  `${column}: ${formatTime(cell.time)}, ${formatBytes(cell.bytes)}, ` +
+                                  `${formatCount(cell.count)} steps`,
                             onclick: () =>
                                 app.setPin(
                                     row < 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The answers most people come for, over the selection: slowest layer, where time goes, hot experts, what is read twice,
-// where threads wait, what nobody read.
+// The answers most people come for, over the selection: slowest layer, where time goes, hot experts, what is read
+// twice, where threads wait, what nobody read.
 
 details.findings = () => {
     const {model, sums, tensorSums: s} = app,
@@ -79,7 +79,8 @@ details.findings = () => {
             el(
                 'div',
                 {class: 'quiet'},
-                `${formatRate(sums.bytes, sums.time)} in kernels${whole ? `; kernels are ${formatShare(sums.time / runTime)} of the runs` : ''}`
+                `${formatRate(sums.bytes, sums.time)} in kernels` +
+                    (whole ? `; kernels are ${formatShare(sums.time / runTime)} of the runs` : '')
             )
         );
     }
@@ -215,7 +216,8 @@ details.twice = card => {
                           details.go('tensors')();
                       })
                   ),
-                  ` are walked more than once inside a step${phases.length ? ` (${phases.join(', ')})` : ''}: ${formatBytes(extra)} again.`
+                  ' are walked more than once inside a step' +
+                      `${phases.length ? ` (${phases.join(', ')})` : ''}: ${formatBytes(extra)} again.`
               )
             : null
     );

@@ -19,9 +19,9 @@ heat.tip = (x, y) => {
     if (fx >= 0 && fx < 1 && image) {
         const v = image.cells[Math.floor(fy * image.rows) * image.columns + Math.floor(fx * image.columns)];
         const run = heat.columns === 'run' ? app.model.trace.runs[Math.floor(fx * app.model.trace.runs.length)] : null;
-        lines.push(
-            `${run ? `${app.model.name('phase', run.phase)} ${run.decode}: ` : ''}${v > 0 ? formatBytes(v) : 'nothing'} ${heat.mode === 'reuse' ? 'read since the last touch' : heat.mode === 'cold' ? 'not resident' : 'in this cell'}`
-        );
+        const where = run ? `${app.model.name('phase', run.phase)} ${run.decode}: ` : '',
+            what = {reuse: 'read since the last touch', cold: 'not resident'}[heat.mode] ?? 'in this cell';
+        lines.push(`${where}${v > 0 ? formatBytes(v) : 'nothing'} ${what}`);
     }
     return lines;
 };

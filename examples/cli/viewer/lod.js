@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Many events, few pixels: a pyramid (factor 4) per lane, and the bins of the heat map. Pure functions over typed arrays;
-// those of the heat map also run inside a worker, made from their own text.
+// Many events, few pixels: a pyramid (factor 4) per lane, and the bins of the heat map. Pure functions over typed
+// arrays; those of the heat map also run inside a worker, made from their own text.
 
 /** Levels above a lane of intervals: begin, end, time in it (cover), and the colour that has most of the time. */
 function buildPyramid(begin, end, colour, count) {

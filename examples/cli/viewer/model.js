@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the tabs ask of a trace: steps with their tensors, sums over a selection, coverage, findings. Pure functions over
-// typed arrays; nothing here knows a page.
+// What the tabs ask of a trace: steps with their tensors, sums over a selection, coverage, findings. Pure functions
+// over typed arrays; nothing here knows a page.
 
 const FLAG = {filtered: 16, midSession: 32};
 const CLASS_NAMES = ['weight', 'K cache', 'V cache', 'state', 'adapter', 'input', 'output', 'constant'];
@@ -93,7 +93,8 @@ function buildModel(trace) {
     for (const run of trace.runs) model.end = Math.max(model.end, run.end);
     for (const mark of trace.marks) model.end = Math.max(model.end, mark.time);
     if (e.count) model.end = Math.max(model.end, e.begin[e.count - 1] + e.duration[e.count - 1]);
-    const most = (list, of) => list.reduce((m, item) => Math.max(m, of(item)), -1); // not Math.max(...): lists may be long
+    // not Math.max(...): lists may be long
+    const most = (list, of) => list.reduce((m, item) => Math.max(m, of(item)), -1);
     model.layers =
         1 +
         Math.max(
@@ -220,8 +221,8 @@ function operandBytes(model, step, i, which) {
         : (step.plan.values[operand.ref - VALUE_REF]?.bytes ?? 0);
 }
 
-/** Per tensor: reads, writes, bytes, streamed bytes, time of the steps that read it (shared out by bytes), first and last
-    event, runs that touch it, most reads in one run. */
+/** Per tensor: reads, writes, bytes, streamed bytes, time of the steps that read it (shared out by bytes), first and
+    last event, runs that touch it, most reads in one run. */
 function tensorSums(model, masks, sums) {
     const {trace, steps} = model,
         n = trace.tensors.length,

@@ -38,13 +38,15 @@ timeline.tip = (x, y) => {
         lines = [
             `${step.label}`,
             `${step.place} · ${step.kernel}`,
-            `${formatTime(e.duration[item])} · ${formatBytes(e.bytes[item])} · ${formatRate(e.bytes[item], e.duration[item])}`
+            `${formatTime(e.duration[item])} · ${formatBytes(e.bytes[item])} · ` +
+                formatRate(e.bytes[item], e.duration[item])
         ];
     if (lane.key === 'thread') {
         const k = e.firstSpan[item] + lane.thread;
         if (k < e.firstSpan[item + 1])
             lines.push(
-                `thread ${lane.thread}: starts after ${formatTime(trace.spans.start[k])}, busy ${formatTime(trace.spans.busy[k])}, ` +
+                `thread ${lane.thread}: starts after ${formatTime(trace.spans.start[k])}, ` +
+                    `busy ${formatTime(trace.spans.busy[k])}, ` +
                     `waits ${formatTime(Math.max(0, e.duration[item] - trace.spans.busy[k]))}`
             );
     }

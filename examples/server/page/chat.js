@@ -1,6 +1,6 @@
 "use strict";
-// The conversation: messages, what is asked of the server, and the stream of an answer. No word of it leaves the browser
-// but to the server.
+// The conversation: messages, what is asked of the server, and the stream of an answer. No word of it leaves the
+// browser but to the server.
 const fields = [
   ["temperature", "Temperature", 0, 2, 0.05], ["top_k", "Top k", 0, 200, 1], ["top_p", "Top p", 0, 1, 0.01],
   ["min_p", "Min p", 0, 1, 0.01], ["repeat_penalty", "Repeat penalty", 1, 2, 0.01],

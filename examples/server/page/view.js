@@ -46,7 +46,8 @@ function turnOf(message, index) {
   const turn = make("li", { class: "turn " + message.role });
   turn.append(make("span", { class: "hidden" }, message.role === "user" ? "You: " : "Answer: "));
   if (message.reasoning) {
-    const thought = make("details", {}, make("summary", {}, "Reasoning"), make("div", { class: "text" }, message.reasoning));
+    const thought = make("details", {}, make("summary", {}, "Reasoning"),
+                         make("div", { class: "text" }, message.reasoning));
     thought.open = !message.content;
     turn.append(thought);
   }
@@ -113,7 +114,8 @@ function edit(index) {
     answer();
   };
   list.children[index].replaceChildren(box, make("div", { class: "foot" },
-    make("button", { type: "button", onclick: done }, "Send"), make("button", { type: "button", onclick: draw }, "Cancel")));
+    make("button", { type: "button", onclick: done }, "Send"),
+    make("button", { type: "button", onclick: draw }, "Cancel")));
   box.focus();
 }
 
@@ -176,7 +178,8 @@ async function describe() {
     const response = await fetch("v1/models", { headers: headers() });
     if (!response.ok) return void (at("model").textContent = "a key is needed: see Settings");
     const model = (await response.json()).data[0];
-    at("model").textContent = `${model.id} · ${(model.meta.n_params / 1e6).toFixed(0)} M parameters · ${model.meta.n_ctx} tokens`;
+    const { n_params, n_ctx } = model.meta;
+    at("model").textContent = `${model.id} · ${(n_params / 1e6).toFixed(0)} M parameters · ${n_ctx} tokens`;
     document.title = model.id + " · tinfer";
   } catch { at("model").textContent = "the server does not answer"; }
 }

@@ -24,7 +24,7 @@ enum class Tag : std::uint32_t {
     model = 0x4C444F4D,   ///< MODL fingerprint (16), architecture
     params = 0x4D524150,  ///< PARM count, then name and value as texts
     tokens = 0x4E4B4F54,  ///< TOKN count, ids
-    cells = 0x4C4C4543,   ///< CELL count; per token position, 1 where windows see it, and of a whole context n ids, ids
+    slots = 0x4C4C4543,   ///< CELL count; per token position, 1 where windows see it, and of a whole context n ids, ids
     rows = 0x53574F52,    ///< ROWS of a cache tensor: name, type, bytes of a row, count, rows
     recurrent = 0x55434552,  ///< RECU sequences: id, position, tokens, number of the state; number of states
     states = 0x53545453,     ///< STTS of a recurrent tensor: as ROWS
@@ -62,7 +62,7 @@ private:
     };
     void add(Tag tag, std::vector<std::byte> head, std::uint64_t rest_bytes = 0,
              std::function<void(const Put&)> rest = {});
-    void add_cells();
+    void add_slots();
     void add_rows(const CacheRows& rows);
     void add_recurrent();
     void add_outputs();
@@ -83,7 +83,7 @@ struct Parsed {
     };
     StateInfo info;
     std::vector<std::pair<std::string_view, std::string_view>> parameters;
-    std::vector<OutlineToken> tokens;  ///< window_cell 0 or -1; cells are not known
+    std::vector<OutlineToken> tokens;  ///< window_slot 0 or -1; slots are not known
     std::vector<SeqId> seqs;
     std::vector<OutlineRecurrent> recurrent;
     std::uint64_t n_states = 0;

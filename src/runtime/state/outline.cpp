@@ -13,7 +13,7 @@ namespace tinfer::runtime::state {
 
 std::uint64_t Outline::n_held() const noexcept {
     return static_cast<std::uint64_t>(
-        std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_cell >= 0; }));
+        std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_slot >= 0; }));
 }
 
 namespace {
@@ -26,15 +26,15 @@ void add_attention(const memory::Memory& memory, std::span<const SeqId> list, Ou
         const std::int64_t visible = memory.has_window_pool() ? memory.window_begin(seq) : 0;
         for (const memory::KvEntry& entry : kv.entries(seq))
             for (std::uint64_t live = entry.live; live != 0; live &= live - 1) {
-                const std::int32_t cell = entry.page * memory::kPageSlots + std::countr_zero(live);
-                std::int32_t& n = number[static_cast<std::size_t>(kv.token_id(cell))];
+                const std::int32_t slot = entry.page * memory::kPageSlots + std::countr_zero(live);
+                std::int32_t& n = number[static_cast<std::size_t>(kv.token_id(slot))];
                 if (n < 0) {
                     n = static_cast<std::int32_t>(out.tokens.size());
-                    out.tokens.push_back({.pos = kv.position(cell), .cell = cell});
+                    out.tokens.push_back({.pos = kv.position(slot), .slot = slot});
                 }
                 OutlineToken& token = out.tokens[static_cast<std::size_t>(n)];
-                const bool held = !memory.has_window_pool() || (token.pos >= visible && memory.window_cell(cell) >= 0);
-                if (held && token.window_cell < 0) token.window_cell = cell;
+                const bool held = !memory.has_window_pool() || (token.pos >= visible && memory.window_slot(slot) >= 0);
+                if (held && token.window_slot < 0) token.window_slot = slot;
                 ++token.n_seqs;
                 owners.emplace_back(static_cast<std::uint32_t>(n), seq);
             }
@@ -79,20 +79,20 @@ Outline outline_of(const memory::Memory& memory, Scope scope, SeqId seq) {
 
 namespace {
 
-// Calls copy(of the row, of the cache, bytes) for every contiguous piece of a cell.
+// Calls copy(of the row, of the cache, bytes) for every contiguous piece of a slot.
 template <class Copy>
-void for_each_piece(const CacheRows& rows, std::int32_t cell, Copy copy) noexcept {
+void for_each_piece(const CacheRows& rows, std::int32_t slot, Copy copy) noexcept {
     const DType type = rows.cache->type;
     const auto head_bytes = static_cast<std::int64_t>(rows.row_bytes) / rows.n_head;
     const auto* place = find_dtype(type);
     for (std::int64_t head = 0; head < rows.n_head; ++head) {
         const std::int64_t row = head * head_bytes;
         if (rows.is_v) {
-            copy(row, kernels::v_row_offset(cell, head, rows.n_head, head_bytes), head_bytes);
+            copy(row, kernels::v_row_offset(slot, head, rows.n_head, head_bytes), head_bytes);
             continue;
         }
-        const std::int64_t group = kernels::k_group_offset(cell, head, rows.n_head, head_bytes),
-                           lane = cell % kernels::kGroup;
+        const std::int64_t group = kernels::k_group_offset(slot, head, rows.n_head, head_bytes),
+                           lane = slot % kernels::kGroup;
         if (place->block_elems == 1) {
             const std::int64_t bytes = place->block_bytes;
             for (std::int64_t c = 0; c < rows.head_dim; ++c)
@@ -109,16 +109,16 @@ void for_each_piece(const CacheRows& rows, std::int32_t cell, Copy copy) noexcep
 
 }  // namespace
 
-void CacheRows::read(std::int32_t cell, std::byte* out) const noexcept {
+void CacheRows::read(std::int32_t slot, std::byte* out) const noexcept {
     const auto* from = static_cast<const std::byte*>(cache->address);
-    for_each_piece(*this, cell, [&](std::int64_t row, std::int64_t at, std::int64_t n) {
+    for_each_piece(*this, slot, [&](std::int64_t row, std::int64_t at, std::int64_t n) {
         std::memcpy(out + row, from + at, static_cast<std::size_t>(n));
     });
 }
 
-void CacheRows::write(std::int32_t cell, const std::byte* in) const noexcept {
+void CacheRows::write(std::int32_t slot, const std::byte* in) const noexcept {
     auto* to = const_cast<std::byte*>(static_cast<const std::byte*>(cache->address));
-    for_each_piece(*this, cell, [&](std::int64_t row, std::int64_t at, std::int64_t n) {
+    for_each_piece(*this, slot, [&](std::int64_t row, std::int64_t at, std::int64_t n) {
         std::memcpy(to + at, in + row, static_cast<std::size_t>(n));
     });
 }

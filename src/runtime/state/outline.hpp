@@ -13,8 +13,8 @@ namespace tinfer::runtime::state {
 
 struct OutlineToken {
     std::int32_t pos = 0;
-    std::int32_t cell = -1;         ///< where its keys and values lie
-    std::int32_t window_cell = -1;  ///< a cell of it that layers with a window have; -1: no window sees it any more
+    std::int32_t slot = -1;         ///< where its keys and values lie
+    std::int32_t window_slot = -1;  ///< a slot of it that layers with a window have; -1: no window sees it any more
     std::uint32_t first_seq = 0, n_seqs = 0;  ///< in Outline::seqs
 };
 
@@ -40,7 +40,7 @@ struct Outline {
 enum class Scope : std::uint8_t { all, one, all_but_one };
 [[nodiscard]] Outline outline_of(const memory::Memory& memory, Scope scope, SeqId seq = SeqId{0});
 
-/// The rows of one cache tensor, in a form that does not depend on where a cell lies: of K and V head after head, the
+/// The rows of one cache tensor, in a form that does not depend on where a slot lies: of K and V head after head, the
 /// codes of quantized rows in front of their scales.
 struct CacheRows {
     const TensorInfo* cache = nullptr;
@@ -48,8 +48,8 @@ struct CacheRows {
     std::int64_t n_head = 0, head_dim = 0;
     std::uint64_t row_bytes = 0;
 
-    void read(std::int32_t cell, std::byte* out) const noexcept;
-    void write(std::int32_t cell, const std::byte* in) const noexcept;
+    void read(std::int32_t slot, std::byte* out) const noexcept;
+    void write(std::int32_t slot, const std::byte* in) const noexcept;
 };
 /// Of caches of keys and values, in the order of the context's tensors.
 [[nodiscard]] std::vector<CacheRows> cache_rows(const Context::Impl& context);

@@ -251,7 +251,7 @@ struct PrefixPages {
         if (context.sequences.kv() != nullptr)
             for (std::size_t i = 0; i < n; ++i) {
                 parsed.tokens.push_back({.pos = static_cast<std::int32_t>(i),
-                                         .window_cell = i >= first_seen ? 0 : -1,
+                                         .window_slot = i >= first_seen ? 0 : -1,
                                          .first_seq = static_cast<std::uint32_t>(i),
                                          .n_seqs = 1});
                 parsed.seqs.push_back(seq);
@@ -309,7 +309,7 @@ struct PrefixPages {
         const std::size_t at = out.size();
         out.resize(at + static_cast<std::size_t>(rows.row_bytes));
         const bool pooled = rows.windowed && memory.has_window_pool();
-        rows.read(pooled ? memory.window_cell(token.window_cell) : token.cell, out.data() + at);
+        rows.read(pooled ? memory.window_slot(token.window_slot) : token.slot, out.data() + at);
     }
 
     void keep(Context::Impl& context, SeqId seq, std::span<const Token> tokens) {

@@ -84,7 +84,7 @@ private:
                 out_.info.tokens.resize(static_cast<std::size_t>(n));
                 return in.numbers(std::span(out_.info.tokens));
             }
-            case Tag::cells: return read_cells(in);
+            case Tag::slots: return read_slots(in);
             case Tag::rows: return read_rows(in, out_.rows);
             case Tag::recurrent: return read_recurrent(in);
             case Tag::states: return read_rows(in, out_.states);
@@ -107,7 +107,7 @@ private:
         }
     }
 
-    void read_cells(ByteReader& in) {
+    void read_slots(ByteReader& in) {
         const bool whole = out_.info.whole_context;
         const auto n = in.count<std::uint64_t>(whole ? 9 : 5);
         out_.info.n_tokens = n;
@@ -121,7 +121,7 @@ private:
             if (token.pos < before || token.pos == std::numeric_limits<std::int32_t>::max())
                 in.refuse(at, cat("token ", i, ": position ", token.pos, " behind ", before));
             before = token.pos;
-            token.window_cell = held != 0 ? 0 : -1;
+            token.window_slot = held != 0 ? 0 : -1;
             token.first_seq = static_cast<std::uint32_t>(out_.seqs.size());
             token.n_seqs = whole ? in.number<std::uint16_t>() : 1;
             if (token.n_seqs == 0 || token.n_seqs > 256)
@@ -203,7 +203,7 @@ private:
         const auto has = [&](Tag tag) { return std::ranges::find(seen_, tag) != seen_.end(); };
         for (const Tag tag : {Tag::model, Tag::params})
             if (!has(tag)) refuse(cat("section '", tag_text(static_cast<std::uint32_t>(tag)), "' is missing"));
-        if (!has(Tag::cells) && !out_.rows.empty()) refuse("rows without section 'CELL'");
+        if (!has(Tag::slots) && !out_.rows.empty()) refuse("rows without section 'CELL'");
         if (!has(Tag::recurrent) && !out_.states.empty()) refuse("states without section 'RECU'");
         for (const Parsed::Rows& rows : out_.rows)
             if (rows.n_rows != out_.tokens.size() && rows.n_rows != out_.n_held())
@@ -224,7 +224,7 @@ private:
 
 std::uint64_t Parsed::n_held() const noexcept {
     return static_cast<std::uint64_t>(
-        std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_cell >= 0; }));
+        std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_slot >= 0; }));
 }
 
 Parsed parse(std::span<const std::byte> bytes, std::string_view name) { return StateParser(bytes, name).parse(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Takes a verified state over. All that can fail happens on a copy of the tables; rows are then written into cells that
+// Takes a verified state over. All that can fail happens on a copy of the tables; rows are then written into slots that
 // nobody has, and the copy takes the place of the tables. Where the pages that are free do not suffice although the
 // tokens would, everything is placed anew.
 #include <algorithm>
@@ -82,12 +82,12 @@ void check_caches(const Context::Impl& context, const Parsed& parsed, std::strin
 struct Source {
     std::vector<memory::KvToken> tokens;
     std::vector<std::uint8_t> held;
-    std::vector<std::int32_t> cells;  ///< what they get
+    std::vector<std::int32_t> slots;  ///< what they get
 
     void add(std::int32_t pos, std::span<const SeqId> seqs, bool is_held) {
         tokens.push_back({pos, seqs});
         held.push_back(is_held ? 1 : 0);
-        cells.push_back(-1);
+        slots.push_back(-1);
     }
 };
 
@@ -101,9 +101,9 @@ public:
         check_sequences();
         for (const OutlineToken& token : parsed_.tokens)
             state_.add(token.pos, std::span(parsed_.seqs).subspan(token.first_seq, token.n_seqs),
-                       token.window_cell >= 0);
+                       token.window_slot >= 0);
         make_place();
-        if (!parsed_.tokens.empty() && !next_.adopt(state_.tokens, state_.held, state_.cells)) place_anew();
+        if (!parsed_.tokens.empty() && !next_.adopt(state_.tokens, state_.held, state_.slots)) place_anew();
         adopt_states();
         commit();
     }
@@ -141,7 +141,7 @@ private:
             fail(ErrorCode::unsupported_operation, cat(name_, ": the sequence cannot be removed"));
     }
 
-    /// The other sequences leave their cells, with copies of their rows, and all begin anew.
+    /// The other sequences leave their slots, with copies of their rows, and all begin anew.
     void place_anew() {
         if (parsed_.info.whole_context) refuse_room();
         context_.settle_keys();
@@ -153,10 +153,10 @@ private:
         copies_.resize(rows_.size());
         for (std::size_t i = 0; i < rows_.size(); ++i) {
             for (const OutlineToken& token : others.tokens) {
-                if (rows_[i].windowed && token.window_cell < 0) continue;
+                if (rows_[i].windowed && token.window_slot < 0) continue;
                 const std::size_t at = copies_[i].size();
                 copies_[i].resize(at + static_cast<std::size_t>(rows_[i].row_bytes));
-                rows_[i].read(cell_of(next_, rows_[i], token.cell, token.window_cell), copies_[i].data() + at);
+                rows_[i].read(slot_of(next_, rows_[i], token.slot, token.window_slot), copies_[i].data() + at);
             }
         }
         // One list in ascending position; equal ones keep the order of their tables.
@@ -169,7 +169,7 @@ private:
         other_seqs_ = others.seqs;
         for (const OutlineToken& token : others.tokens)
             items.push_back({token.pos, std::span<const SeqId>(other_seqs_).subspan(token.first_seq, token.n_seqs),
-                             token.window_cell >= 0, true});
+                             token.window_slot >= 0, true});
         for (std::size_t i = 0; i < state_.tokens.size(); ++i)
             items.push_back({state_.tokens[i].pos, state_.tokens[i].seqs, state_.held[i] != 0, false});
         std::ranges::stable_sort(items, {}, &Item::pos);
@@ -179,11 +179,11 @@ private:
         const memory::Memory before = next_;
         next_.clear();  // recurrent states of the others stay in their rows
         if (before.states() != nullptr) next_.keep_states_of(before);
-        if (!next_.adopt(all.tokens, all.held, all.cells)) refuse_room();
-        state_.cells.clear();
+        if (!next_.adopt(all.tokens, all.held, all.slots)) refuse_room();
+        state_.slots.clear();
         for (std::size_t i = 0; i < items.size(); ++i) {
-            if (!items[i].is_other) state_.cells.push_back(all.cells[i]);
-            else others_.add(items[i].pos, items[i].seqs, items[i].held), others_.cells.back() = all.cells[i];
+            if (!items[i].is_other) state_.slots.push_back(all.slots[i]);
+            else others_.add(items[i].pos, items[i].seqs, items[i].held), others_.slots.back() = all.slots[i];
         }
     }
 
@@ -206,18 +206,18 @@ private:
                          next_.kv()->pos_max(SeqId{s}), " and at ", next_.states()->pos(SeqId{s})));
     }
 
-    static std::int32_t cell_of(const memory::Memory& memory, const CacheRows& rows, std::int32_t cell,
-                                std::int32_t window_cell) noexcept {
-        if (!rows.windowed) return cell;
-        return memory.has_window_pool() ? memory.window_cell(window_cell) : window_cell;
+    static std::int32_t slot_of(const memory::Memory& memory, const CacheRows& rows, std::int32_t slot,
+                                std::int32_t window_slot) noexcept {
+        if (!rows.windowed) return slot;
+        return memory.has_window_pool() ? memory.window_slot(window_slot) : window_slot;
     }
 
     void write_rows(const CacheRows& rows, const Source& source, std::span<const std::byte> bytes) noexcept {
         const std::byte* from = bytes.data();
         for (std::size_t i = 0; i < source.tokens.size(); ++i) {
             if (rows.windowed && source.held[i] == 0) continue;
-            const std::int32_t cell = cell_of(next_, rows, source.cells[i], source.cells[i]);
-            if (cell >= 0) rows.write(cell, from);  // no window sees it here
+            const std::int32_t slot = slot_of(next_, rows, source.slots[i], source.slots[i]);
+            if (slot >= 0) rows.write(slot, from);  // no window sees it here
             from += rows.row_bytes;
         }
     }
@@ -235,30 +235,16 @@ private:
                             parsed_.states[i].bytes.data() + row * n, n);
             }
         context_.sequences = std::move(next_);
-        context_.forget_outputs();
+        context_.outputs.forget();
         parsed_.info.has_outputs = adopt_outputs();
     }
 
     bool adopt_outputs() noexcept {
-        const model::HParams& hp = context_.layout.model().hp;
-        const auto fits = [&](const AlignedBuffer& buffer, std::span<const std::byte> bytes, int width) {
-            return buffer.size() == 0 ||
-                   (bytes.size() <= buffer.size() &&
-                    bytes.size() == 4 * static_cast<std::size_t>(parsed_.n_outputs) * static_cast<std::size_t>(width));
-        };
-        if (parsed_.n_outputs == 0 || context_.options.pooling != Pooling::none ||
-            parsed_.n_outputs > static_cast<std::uint64_t>(context_.options.n_outputs) ||
-            !fits(context_.logits_data, parsed_.logits, hp.n_vocab) ||
-            !fits(context_.embeddings_data, parsed_.embeddings, hp.n_embd))
+        runtime::Outputs& outputs = context_.outputs;
+        if (!outputs.can_adopt(parsed_.n_outputs, parsed_.logits, parsed_.embeddings) ||
+            !context_.batch.adopt_outputs(parsed_.n_batch, output_rows_))
             return false;
-        if (!context_.batch.adopt_outputs(parsed_.n_batch, output_rows_)) return false;
-        const auto copy = [](AlignedBuffer& buffer, std::span<const std::byte> bytes) {
-            if (buffer.size() > 0) std::ranges::copy(bytes, buffer.data());
-        };
-        copy(context_.logits_data, parsed_.logits);
-        copy(context_.embeddings_data, parsed_.embeddings);
-        context_.n_outputs = static_cast<int>(parsed_.n_outputs);
-        context_.has_outputs = true;
+        outputs.adopt(parsed_.n_outputs, parsed_.logits, parsed_.embeddings);
         return true;
     }
 

@@ -74,25 +74,25 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
         tokens.number(std::uint64_t{options.tokens.size()}).out.numbers(options.tokens);
         add(Tag::tokens, std::move(tokens.bytes));
     }
-    if (context.sequences.kv() != nullptr) add_cells();
+    if (context.sequences.kv() != nullptr) add_slots();
     if (context.sequences.states() != nullptr) add_recurrent();
-    if (whole_context_ && context.n_outputs > 0 && context.options.pooling == Pooling::none) add_outputs();
+    if (whole_context_ && context.outputs.size() > 0 && context.options.pooling == Pooling::none) add_outputs();
     if (!options.sampler.empty())
         add(Tag::sampler, std::vector<std::byte>(options.sampler.begin(), options.sampler.end()));
     add(Tag::end, {});
 }
 
-void Writer::add_cells() {
-    StatePayload cells;
-    cells.number(std::uint64_t{outline_.tokens.size()});
+void Writer::add_slots() {
+    StatePayload slots;
+    slots.number(std::uint64_t{outline_.tokens.size()});
     for (const OutlineToken& token : outline_.tokens) {
-        cells.number(token.pos).number(static_cast<std::uint8_t>(token.window_cell >= 0 ? 1 : 0));
+        slots.number(token.pos).number(static_cast<std::uint8_t>(token.window_slot >= 0 ? 1 : 0));
         if (!whole_context_) continue;
-        cells.number(static_cast<std::uint16_t>(token.n_seqs));
+        slots.number(static_cast<std::uint16_t>(token.n_seqs));
         for (const SeqId seq : outline_.seqs_of(token))
-            cells.number(static_cast<std::uint16_t>(static_cast<std::int32_t>(seq)));
+            slots.number(static_cast<std::uint16_t>(static_cast<std::int32_t>(seq)));
     }
-    add(Tag::cells, std::move(cells.bytes));
+    add(Tag::slots, std::move(slots.bytes));
     for (const CacheRows& rows : cache_rows(*context_)) add_rows(rows);
 }
 
@@ -104,12 +104,12 @@ void Writer::add_rows(const CacheRows& rows) {
         std::vector<std::byte> block;
         const bool pooled = rows.windowed && context_->sequences.has_window_pool();
         for (const OutlineToken& token : outline_.tokens) {
-            if (rows.windowed && token.window_cell < 0) continue;
+            if (rows.windowed && token.window_slot < 0) continue;
             const auto at = block.size();
             block.resize(at + static_cast<std::size_t>(rows.row_bytes));
-            rows.read(pooled          ? context_->sequences.window_cell(token.window_cell)
-                      : rows.windowed ? token.window_cell
-                                      : token.cell,
+            rows.read(pooled          ? context_->sequences.window_slot(token.window_slot)
+                      : rows.windowed ? token.window_slot
+                                      : token.slot,
                       block.data() + at);
             if (block.size() < kRowsAtOnce) continue;
             put(block);
@@ -143,16 +143,17 @@ void Writer::add_recurrent() {
 }
 
 void Writer::add_outputs() {
-    const model::HParams& hp = context_->layout.model().hp;
-    const auto n = static_cast<std::uint64_t>(context_->n_outputs);
-    const std::uint64_t n_logits = context_->logits_data.size() > 0 ? n * static_cast<std::uint64_t>(hp.n_vocab) : 0,
-                        n_embd = context_->embeddings_data.size() > 0 ? n * static_cast<std::uint64_t>(hp.n_embd) : 0;
+    const std::uint64_t n_logits = context_->outputs.logits_bytes().size(),
+                        n_embeddings = context_->outputs.embedding_bytes().size();
     StatePayload head;
-    head.number(std::uint64_t{context_->batch.size()}).number(n).number(4 * n_logits).number(4 * n_embd);
+    head.number(std::uint64_t{context_->batch.size()})
+        .number(static_cast<std::uint64_t>(context_->outputs.size()))
+        .number(n_logits)
+        .number(n_embeddings);
     head.out.numbers(context_->batch.output_rows());
-    add(Tag::outputs, std::move(head.bytes), 4 * (n_logits + n_embd), [this, n_logits, n_embd](const Put& put) {
-        put(context_->logits_data.bytes().first(static_cast<std::size_t>(4 * n_logits)));
-        put(context_->embeddings_data.bytes().first(static_cast<std::size_t>(4 * n_embd)));
+    add(Tag::outputs, std::move(head.bytes), n_logits + n_embeddings, [this](const Put& put) {
+        put(context_->outputs.logits_bytes());
+        put(context_->outputs.embedding_bytes());
     });
 }
 

@@ -335,8 +335,8 @@ void Replay::show_run(const RecordedRun& run) {
     info.plan = &plan->view;
     info.n_threads = record.n_threads;
     info.begin = record.begin;
-    info.cells_used = record.cells_used;
-    info.cells_total = record.cell_extent;
+    info.slots_used = record.slots_used;
+    info.slots_total = record.slot_extent;
     info.tokens = tokens;
     observer_.on_run_begin(info);
     RunResult result;

@@ -343,8 +343,8 @@ void TraceFile::on_run_begin(const RunInfo& info) {
     m.run.plan = info.plan->id;
     m.run.n_threads = static_cast<std::uint16_t>(info.n_threads);
     m.run.n_tokens = static_cast<std::uint32_t>(info.tokens.size());
-    m.run.cells_used = info.cells_used;
-    m.run.cell_extent = info.cells_total;
+    m.run.slots_used = info.slots_used;
+    m.run.slot_extent = info.slots_total;
     if (m.decode != info.decode) m.output_sequences.clear();
     m.decode = info.decode;
     m.tokens.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lists of moves against an array that holds what every cell should.
-#include "memory/cell_moves.hpp"
+// Lists of moves against an array that holds what every slot should.
+#include "memory/slot_moves.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,22 +14,22 @@ using namespace tinfer::memory;
 
 namespace {
 
-/// Works off a list in place, and checks that no cell is read after it was written and none written twice.
-std::vector<int> moved(std::vector<int> cells, const std::vector<std::int32_t>& list) {
+/// Works off a list in place, and checks that no slot is read after it was written and none written twice.
+std::vector<int> moved(std::vector<int> slots, const std::vector<std::int32_t>& list) {
     int buffer = -1;
     std::set<std::int32_t> written;
     for_each_move(list, [&](std::int32_t from, std::int32_t to) {
         REQUIRE_FALSE(written.contains(from));
         if (to != kMoveBuffer) REQUIRE(written.insert(to).second);
-        (to == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(to)]) =
-            from == kMoveBuffer ? buffer : cells[static_cast<std::size_t>(from)];
+        (to == kMoveBuffer ? buffer : slots[static_cast<std::size_t>(to)]) =
+            from == kMoveBuffer ? buffer : slots[static_cast<std::size_t>(from)];
     });
-    return cells;
+    return slots;
 }
 
 }  // namespace
 
-TEST_CASE("cell moves: any cells may change places, chains and rings among them") {
+TEST_CASE("slot moves: any slots may change places, chains and rings among them") {
     std::mt19937 random(3);
     for (int trial = 0; trial < 500; ++trial) {
         const int n = 1 + static_cast<int>(random() % 200),
@@ -43,29 +43,29 @@ TEST_CASE("cell moves: any cells may change places, chains and rings among them"
             to = from;
             std::rotate(to.begin(), to.begin() + 1, to.begin() + n_moved);
         }
-        CellMoves moves(n);
-        std::vector<int> cells(from.size()), expected;
-        std::iota(cells.begin(), cells.end(), 100);
-        expected = cells;
+        SlotMoves moves(n);
+        std::vector<int> slots(from.size()), expected;
+        std::iota(slots.begin(), slots.end(), 100);
+        expected = slots;
         moves.clear();
         for (std::size_t i = 0; i < static_cast<std::size_t>(n_moved); ++i) {
             moves.add(from[i], to[i]);
-            expected[static_cast<std::size_t>(to[i])] = cells[static_cast<std::size_t>(from[i])];
+            expected[static_cast<std::size_t>(to[i])] = slots[static_cast<std::size_t>(from[i])];
         }
-        std::vector<std::int32_t> list(3 * CellMoves::n_rows(n), 7);
+        std::vector<std::int32_t> list(3 * SlotMoves::n_rows(n), 7);
         const std::size_t n_rows = moves.write(list);
-        REQUIRE(n_rows < CellMoves::n_rows(n));
+        REQUIRE(n_rows < SlotMoves::n_rows(n));
         REQUIRE(list[3 * n_rows + 2] == 0);
-        REQUIRE(moved(cells, list) == expected);
+        REQUIRE(moved(slots, list) == expected);
     }
 }
 
-TEST_CASE("cell moves: cells that move towards the front are one row, those that stay are none") {
-    CellMoves moves(64);
+TEST_CASE("slot moves: slots that move towards the front are one row, those that stay are none") {
+    SlotMoves moves(64);
     moves.clear();
-    for (int cell = 0; cell < 10; ++cell) moves.add(cell, cell);
-    for (int cell = 20; cell < 64; ++cell) moves.add(cell, cell - 10);
-    std::vector<std::int32_t> list(3 * CellMoves::n_rows(64));
+    for (int slot = 0; slot < 10; ++slot) moves.add(slot, slot);
+    for (int slot = 20; slot < 64; ++slot) moves.add(slot, slot - 10);
+    std::vector<std::int32_t> list(3 * SlotMoves::n_rows(64));
     REQUIRE(moves.write(list) == 1);
     CHECK(std::vector(list.begin(), list.begin() + 3) == std::vector<std::int32_t>{20, 10, 44});
     CHECK(moves.write(list) == 0);
@@ -74,5 +74,5 @@ TEST_CASE("cell moves: cells that move towards the front are one row, those that
     REQUIRE(moves.write(list) == 3);
     CHECK(std::vector(list.begin(), list.begin() + 9) ==
           std::vector<std::int32_t>{4, kMoveBuffer, 1, 3, 4, 1, kMoveBuffer, 3, 1});
-    CHECK(moves.bytes_held() == CellMoves::bytes(64));
+    CHECK(moves.bytes_held() == SlotMoves::bytes(64));
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "runtime/threads.hpp"
+#include "base/processors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -18,27 +16,15 @@
 #include "base/error.hpp"
 
 #if defined(__linux__)
-#    include <linux/futex.h>
 #    include <sched.h>
-#    include <sys/syscall.h>
 #endif
 #if defined(__unix__) || defined(__APPLE__)
-#    include <pthread.h>
 #    include <unistd.h>
 #endif
-#if defined(_OPENMP)
-#    include <omp.h>
-#endif
-#if defined(__x86_64__) || defined(__i386__)
-#    include <immintrin.h>
-#endif
 
-namespace tinfer::runtime {
+namespace tinfer {
 
 namespace {
-
-static_assert(sizeof(std::atomic<std::uint32_t>) == 4 &&
-              std::atomic<std::uint32_t>::is_always_lock_free);  // a futex word
 
 #if defined(__linux__)
 // Names of files are strings here: joining paths of the standard library (GCC 12) does not survive a failed allocation.
@@ -127,29 +113,6 @@ int count_cpus([[maybe_unused]] const SystemFiles& files, [[maybe_unused]] bool 
     return std::clamp(n, 1, 512);
 }
 
-#if defined(__linux__)
-void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) noexcept {
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-
-void wake_all(std::atomic<std::uint32_t>& word) noexcept {
-    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
-}
-#else
-void sleep_while(std::atomic<std::uint32_t>&, std::uint32_t) noexcept {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-}
-void wake_all(std::atomic<std::uint32_t>&) noexcept {}
-#endif
-
-void pause_cpu() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-    _mm_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
-
 }  // namespace
 
 int default_thread_count([[maybe_unused]] const SystemFiles& files) {
@@ -203,93 +166,4 @@ double thread_seconds() noexcept {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time slice, so
-// that a thread whose fellow lost its processor does not use up its own in vain.
-bool Barrier::passes_soon(std::uint64_t generation) const noexcept {
-    constexpr auto kLongest = std::chrono::microseconds(250);
-    constexpr int kLooks = 64;  // between two looks at the clock
-    const auto begin = std::chrono::steady_clock::now();
-    do {
-        for (int look = 0; look < kLooks; ++look) {
-            if (state_.load(std::memory_order_acquire) >> 32 != generation) return true;
-            pause_cpu();
-        }
-    } while (std::chrono::steady_clock::now() - begin < kLongest);
-    return false;
-}
-
-bool Barrier::wait(int n_threads) noexcept {
-    if (n_threads == 1) return false;
-    const std::uint64_t before = state_.fetch_add(1, std::memory_order_acq_rel), generation = before >> 32;
-    if (static_cast<std::uint32_t>(before) + 1 == static_cast<std::uint32_t>(n_threads)) {
-        state_.store((generation + 1) << 32, std::memory_order_seq_cst);
-        if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-            wake_calls_.fetch_add(1, std::memory_order_seq_cst);
-            wake_all(wake_calls_);
-        }
-        return false;
-    }
-    if (!crowded_ && passes_soon(generation)) return false;
-    // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on:
-    // one of the two sees the other.
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    for (;;) {
-        const std::uint32_t calls = wake_calls_.load(std::memory_order_seq_cst);
-        if (has_passed(generation)) break;
-        sleep_while(wake_calls_, calls);
-    }
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
-    return !crowded_;
-}
-
-void run_team(int n_threads, TeamFn fn, void* context) noexcept {
-#if defined(_OPENMP)
-    if (n_threads > 1) {
-#    pragma omp parallel num_threads(n_threads)
-        fn(context, omp_get_thread_num(), omp_get_num_threads());
-        return;
-    }
-#endif
-    (void)n_threads;
-    fn(context, 0, 1);
-}
-
-#if defined(_OPENMP) && (defined(__unix__) || defined(__APPLE__))
-namespace {
-
-/// What the threads of one run share, on the stack of its caller.
-struct NewTeam {
-    TeamFn fn;
-    void* context;
-    std::atomic<int> size{0};  ///< 0 until all have begun that can
-    std::atomic<int> next{1};
-};
-
-void* run_in_new_team(void* shared) {
-    auto& team = *static_cast<NewTeam*>(shared);
-    const int thread = team.next.fetch_add(1, std::memory_order_relaxed);
-    int size = 0;
-    while ((size = team.size.load(std::memory_order_acquire)) == 0) std::this_thread::yield();
-    team.fn(team.context, thread, size);
-    return nullptr;
-}
-
-}  // namespace
-
-void run_new_team(int n_threads, TeamFn fn, void* context) noexcept {
-    constexpr int kMost = 512;
-    NewTeam team{fn, context};
-    std::array<pthread_t, kMost> threads;
-    int n = 1;
-    while (n < std::min(n_threads, kMost) &&
-           pthread_create(&threads[static_cast<std::size_t>(n)], nullptr, run_in_new_team, &team) == 0)
-        ++n;
-    team.size.store(n, std::memory_order_release);
-    fn(context, 0, n);
-    for (int t = 1; t < n; ++t) pthread_join(threads[static_cast<std::size_t>(t)], nullptr);
-}
-#else
-void run_new_team(int n_threads, TeamFn fn, void* context) noexcept { run_team(n_threads, fn, context); }
-#endif
-
-}  // namespace tinfer::runtime
+}  // namespace tinfer

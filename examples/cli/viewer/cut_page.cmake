@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+# cut_page(<file> <marker>…): reads a page and cuts it at its markers, @marker@, in order. before_<marker> is what
+# stands before each, and page what is left.
+macro(cut_page file)
+    file(READ ${CMAKE_CURRENT_LIST_DIR}/${file} page)
+    foreach(marker ${ARGN})
+        string(FIND "${page}" "@${marker}@" at)
+        if(at LESS 0)
+            message(FATAL_ERROR "${file}: no @${marker}@")
+        endif()
+        string(SUBSTRING "${page}" 0 ${at} before_${marker})
+        string(LENGTH "@${marker}@" length)
+        math(EXPR at "${at} + ${length}")
+        string(SUBSTRING "${page}" ${at} -1 page)
+    endforeach()
+endmacro()

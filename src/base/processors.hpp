@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// What the system tells about processors, processes and the time of threads.
+#pragma once
+
+#include <filesystem>
+
+namespace tinfer {
+
+/// Where the system tells about processors and control groups; tests have folders of their own.
+struct SystemFiles {
+    std::filesystem::path proc = "/proc", sys = "/sys";
+};
+
+/// min(physical cores, affinity mask, cgroup quota), at least 1; 1 in a build without OpenMP.
+[[nodiscard]] int default_thread_count(const SystemFiles& files = {});
+/// The same with hardware threads for cores: more threads than this could only wait for each other.
+[[nodiscard]] int usable_cpu_count(const SystemFiles& files = {});
+
+[[nodiscard]] long process_id() noexcept;
+/// This process came from fork() without an exec() since. OpenMP may believe that it still has the threads of the
+/// parent, and wait for them for ever: run_new_team() (base/team.hpp) is for such a process. False where the system
+/// does not tell.
+[[nodiscard]] bool is_forked(const SystemFiles& files = {});
+
+/// Seconds that the calling thread has run so far; all time that passes, where the system does not tell.
+[[nodiscard]] double thread_seconds() noexcept;
+
+}  // namespace tinfer

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Runs plans for a context: how many threads, who watches, and how a run ends.
+#pragma once
+
+#include <exception>
+#include <memory>
+
+#include "base/processors.hpp"
+#include "base/team.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/team_size.hpp"
+#include "runtime/trace_session.hpp"
+
+namespace tinfer::runtime {
+
+class Runner {
+public:
+    Runner(int max_threads, std::shared_ptr<TraceSession> session);
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    /// Observers are attached: RunDetails are of use.
+    [[nodiscard]] bool is_watched() const noexcept { return session_->active(); }
+    /// stoppable: an exception of an observer stops the run. whole: it gets to its end first, because what it changes
+    /// cannot be taken back.
+    enum class Kind : std::uint8_t { stoppable, whole };
+    /// Sets out to run a plan; resume() does it. `cancel` null: nobody cancels it.
+    void start(const RunDetails& run, Kind kind, const CancelFn* cancel);
+    /// Runs until about the deadline (`paused`), or to the end, of which observers hear. What stopped a run (`failed`)
+    /// is kept for take_error(); what observers of a whole one threw leaves here.
+    RunStatus resume(Executor::Clock::time_point deadline);
+    /// Of a paused run: observers hear that it was cancelled.
+    void stop() { end(RunStatus::cancelled); }
+    [[nodiscard]] std::exception_ptr take_error() noexcept { return executor_.take_error(); }
+    [[nodiscard]] Executor& executor() noexcept { return executor_; }
+
+private:
+    RunStatus timed_slice(Executor::Clock::time_point deadline);
+    void end(RunStatus status);
+
+    std::shared_ptr<TraceSession> session_;
+    Executor executor_;
+    TeamSize team_size_;           // of runs of few tokens
+    DeferringObserver deferring_;  // of a run that has to get to its end
+    bool is_seen_ = false;         // observers saw the run begin and have yet to see it end
+    bool is_timed_ = false;        // for team_size_
+    struct {
+        double wall = 0, on_processor = 0;
+    } time_;  // seconds so far
+
+public:
+    TeamRunner team = is_forked() ? run_new_team : run_team;  ///< tests may take another
+    int team_limit;  ///< more threads could only wait for each other; tests may raise it
+};
+
+}  // namespace tinfer::runtime

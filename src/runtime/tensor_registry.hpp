@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The tensors of a context by their ids: those of the file, then the caches, then those of adapters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tinfer/tensor.hpp"
+
+namespace tinfer {
+class ModelFile;
+}
+
+namespace tinfer::runtime {
+
+/// A view: what it shows belongs to file, layout and adapters.
+struct TensorRegistry {
+    std::span<const TensorInfo> weights;
+    std::span<const TensorInfo> caches;  ///< with those of adapters behind them
+
+    /// Also the id of the next tensor.
+    [[nodiscard]] std::uint32_t size() const noexcept {
+        return static_cast<std::uint32_t>(weights.size() + caches.size());
+    }
+    [[nodiscard]] const TensorInfo& operator[](std::uint32_t id) const noexcept {
+        return id < weights.size() ? weights[id] : caches[id - weights.size()];
+    }
+};
+
+}  // namespace tinfer::runtime
