@@ -50,7 +50,7 @@ struct BuildContext {
     std::span<const LayerMemory> memory;       ///< one per layer
     std::span<const LayerMemory> cross{};      ///< of each decoder layer: what it looks at of the encoder's result
     bool hadamard_on_keys = false, hadamard_on_values = false;  ///< model/kv_rotation.hpp
-    GraphAdapters* adapters = nullptr;         ///< what is attached to the context; null: nothing
+    GraphAdapters* adapters = nullptr;                          ///< what is attached to the context; null: nothing
 };
 
 struct Architecture {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The Walsh-Hadamard transform of blocks; the order of operations as in reference/hadamard.cpp. Butterflies of strides
-// below sixteen stay within registers of four lanes, which every instruction set has; the others take sixteen at a time.
+// below sixteen stay within registers of four lanes, which every instruction set has; others take sixteen at a time.
 #pragma once
 
 #include <cstring>
 
+#include "kernels/hadamard_scale.hpp"
 #include "kernels/kernel.hpp"
-#include "kernels/reference/ops.hpp"
 #include "kernels/simd/vec.hpp"
 
 namespace tinfer::kernels {
@@ -50,7 +50,7 @@ inline void hadamard_block(const float* x, std::int64_t n, float* y) noexcept {
                 (a + b).store(y + i);
                 (a - b).store(y + i + h);
             }
-    const f32x16<Arch> scale(ref::hadamard_scale(n));
+    const f32x16<Arch> scale(hadamard_scale<Arch>(n));
     for (std::int64_t i = 0; i < n; i += 16) (f32x16<Arch>::load(y + i) * scale).store(y + i);
 }
 

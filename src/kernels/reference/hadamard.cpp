@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reference: the Walsh-Hadamard transform of blocks, normalized, by butterflies.
+#include "kernels/hadamard_scale.hpp"
+#include "kernels/quants/format.hpp"
 #include "kernels/reference/ops.hpp"
 
 namespace tinfer::kernels::ref {
@@ -15,7 +17,7 @@ void hadamard_block(const float* x, std::int64_t n, float* y) noexcept {
                 y[i] = a + b;
                 y[i + h] = a - b;
             }
-    const float scale = hadamard_scale(n);
+    const float scale = hadamard_scale<reference>(n);
     for (std::int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 

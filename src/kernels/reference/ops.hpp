@@ -35,13 +35,6 @@ struct Rotated {
 
 /// y = H·x of a block of n = 2^k values, y may be x: the one place that does (hadamard, key_shift).
 void hadamard_block(const float* x, std::int64_t n, float* y) noexcept;
-/// 1/sqrt(2^k), to the nearest float.
-[[nodiscard]] constexpr float hadamard_scale(std::int64_t n) noexcept {
-    float scale = 1.0f;
-    for (; n >= 4; n /= 4) scale *= 0.5f;
-    return n == 2 ? scale * 0x1.6a09e6p-1f : scale;
-}
-
 /// The two elements that make up pair i of n_rot dimensions.
 struct Pair {
     std::int64_t a, c;
