@@ -170,7 +170,8 @@ TEST_CASE("[N24] rotated caches: automatic is on for codes; for floats nothing c
     const Model model = wide_heads(folder.path());
     const auto tokens = random_tokens(40, 128, 3);
     const auto effective = [&](KvType k, KvType v, KvRotation rotation) {
-        return Context(model, rotation_options(k, v, rotation)).options().kv_rotation;
+        const Context context(model, rotation_options(k, v, rotation));
+        return context.options().kv_rotation;
     };
     CHECK(effective(KvType::q4_0, KvType::q4_0, KvRotation::automatic) == KvRotation::on);
     CHECK(effective(KvType::q8_0, KvType::f16, KvRotation::automatic) == KvRotation::on);
